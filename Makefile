@@ -1,0 +1,49 @@
+# accelshare: every target installs what it needs first. `make help` lists them.
+PYTHON ?= python3
+VENV   ?= .venv
+PY     := $(VENV)/bin/python
+READY  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench cluster lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): requirements/dev.txt pyproject.toml
+	@echo "installing into $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Python 3.11 or newer is needed, {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.12 …")'
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(READY)  ## the main job in seconds: in-memory API server, real extender, all vendors; no cluster, no root
+	@$(PY) -m demo
+
+test: $(READY)  ## every test there is, on a real control plane that it builds and starts itself
+	@$(PY) -m tests
+
+check: $(READY)  ## ruff, mypy --strict, the rooms' import contracts, docs tests; warnings are errors
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+	@$(PY) -m pytest -q tests/contract/test_rooms.py tests/contract/test_docs.py
+
+format: $(READY)  ## let ruff put the code in order
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+bench: $(READY)  ## measure on the real control plane, write docs/benchmarks.md
+	@$(PY) -m bench
+
+cluster: $(READY)  ## build the pinned Kubernetes binaries into the cache
+	@$(PY) -m cluster build
+
+lock: $(READY)  ## compile requirements/*.in to hash-pinned *.txt
+	@for set in runtime dev go; do $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" requirements/$$set.in -o requirements/$$set.txt; done
+
+clean:  ## remove the virtual environment and caches of tools (the cluster's binaries stay in their cache)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

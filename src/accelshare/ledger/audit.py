@@ -1,0 +1,85 @@
+"""The promises of the book, each checked from the outside.
+
+Belongs here: naming what is broken, for tests and for people. Never: mending it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from accelshare.ledger.node_book import CardBook, NodeBook
+from accelshare.ledger.nouns import Request
+from accelshare.ledger.placing import Fit, fit
+from accelshare.ledger.shapes import Ranking
+
+if TYPE_CHECKING:
+    from accelshare.ledger.book import Ledger
+
+
+def audit(ledger: "Ledger", rankings: Iterable[tuple[Request, Ranking]]) -> list[str]:
+    return [
+        *(problem for node in ledger.nodes() for problem in oversold(node)),
+        *_pods_are_booked_once(ledger),
+        *_books_follow_from_pods(ledger),
+        *(problem for request, ranking in rankings for problem in _ranking_is_right(ledger, request, ranking)),
+    ]
+
+
+def oversold(node: NodeBook) -> Iterator[str]:
+    """A card that holds more than it has, or that is held whole and not alone. Facts can say so; offers never cause it."""
+    for book in node.all_cards():
+        where = f"{node.name}/{book.card.kind}/{book.card.index}"
+        if book.used < 0 or any(units < 0 for units in book.holders.values()):
+            yield f"{where}: a negative amount is held ({book.used})"
+        if not book.present:
+            continue
+        if book.used > book.card.size:
+            yield f"{where}: {book.used} held of {book.card.size} by {_names(book)}"
+        elif book.wholes and len(book.holders) > 1:
+            yield f"{where}: held whole and shared at once by {_names(book)}"
+
+
+def _pods_are_booked_once(ledger: "Ledger") -> Iterator[str]:
+    homes: dict[str, list[str]] = {}
+    for node in ledger.nodes():
+        for uid in node.pods:
+            homes.setdefault(uid, []).append(node.name)
+    for pod in ledger.pods():
+        expected = [pod.place[0]] if pod.place else []
+        found = homes.pop(pod.seen.uid, [])
+        if found != expected:
+            yield f"pod {pod.seen.namespace}/{pod.seen.name} is booked on {found}, it belongs on {expected}"
+    for uid, nodes in homes.items():
+        yield f"pod {uid} has ended and is still booked on {nodes}"
+
+
+def _books_follow_from_pods(ledger: "Ledger") -> Iterator[str]:
+    for node in ledger.nodes():
+        again = NodeBook(node.name)
+        again.lay_out(node.fact)
+        for uid in node.pods:
+            pod = ledger.pod(uid)
+            if pod is not None and pod.place is not None:
+                again.book(uid, pod.seen.request, pod.place[1])
+        if again.unplaced != node.unplaced or _sums(again) != _sums(node):
+            yield f"node {node.name}: the running book {_sums(node)} is not what its pods add up to {_sums(again)}"
+
+
+def _ranking_is_right(ledger: "Ledger", request: Request, ranking: Ranking) -> Iterator[str]:
+    remembered = dict(ranking.answers())
+    for node in ledger.nodes():
+        if node.fact is None:
+            continue
+        answer = fit(node, request, ledger.policy)
+        truth = answer.rank if isinstance(answer, Fit) else answer
+        if remembered.pop(node.name, None) != truth:
+            yield f"node {node.name}: remembered answer to {request} is out of date"
+    for name in remembered:
+        yield f"node {name} is gone and its answer to {request} is still remembered"
+
+
+def _sums(node: NodeBook) -> list[tuple[str, int, str, dict[str, int], set[str]]]:
+    return [(book.card.kind, book.card.index, book.card.id, book.holders, book.wholes) for book in node.all_cards()]
+
+
+def _names(book: CardBook) -> str:
+    return ", ".join(book.holders)

@@ -1,0 +1,227 @@
+"""The ledger: facts in, offers out, and a hold in between while the API server is asked.
+
+Belongs here: applying facts, holding and releasing, asking for offers. Never: how cards are chosen (placing.py), sums of one
+node (node_book.py), what to say about it (report/).
+
+The cluster is the database and this is its running sum: a restart is a new list of facts, and the same facts in any order
+give the same book.
+"""
+
+from collections.abc import Iterable, Iterator, KeysView
+from typing import Final
+
+from accelshare.ledger.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.node_book import NodeBook
+from accelshare.ledger.nouns import Assignment, Request, Slice
+from accelshare.ledger.placing import Fit, fit
+from accelshare.ledger.policies import DEFAULT, Policy
+from accelshare.ledger.refusals import Reason, Refusal
+from accelshare.ledger.shapes import Ranking, Shapes
+
+ENDED_REMEMBERED: Final = 16_384  # uids that have ended, so that a late fact does not bring one back
+
+
+class CannotHoldError(Exception):
+    """The book refused a hold and is unchanged; the message says why."""
+
+
+class Pod:
+    """A pod as the book knows it: what was last seen of it, and what we hold for it until that is seen."""
+
+    __slots__ = ("hold", "seen")
+
+    def __init__(self, seen: PodSeen) -> None:
+        self.seen = seen
+        self.hold: Assignment | None = None
+
+    @property
+    def place(self) -> tuple[str, tuple[Slice, ...]] | None:
+        """The node it counts against, and its cards there; no cards means that nobody has said which."""
+        if self.seen.node:
+            known = self.seen.slices or (self.hold.slices if self.hold and self.hold.node == self.seen.node else ())
+            return self.seen.node, known
+        return (self.hold.node, self.hold.slices) if self.hold else None
+
+
+class Ledger:
+    def __init__(self, policy: Policy = DEFAULT, *, shapes: int = 32) -> None:
+        self.policy = policy
+        self._nodes: dict[str, NodeBook] = {}  # also nodes we only know from pods that are bound to them
+        self._known: dict[str, None] = {}  # the nodes that have been seen and are not gone
+        self._pods: dict[str, Pod] = {}
+        self._ended: dict[str, None] = {}
+        self._gone_nodes: dict[str, int] = {}
+        self._shapes = Shapes(self._answer, most=shapes)
+
+    # Facts.
+
+    def apply(self, fact: Fact) -> None:
+        """Take a fact in. An old one, or one seen before, changes nothing."""
+        match fact:
+            case PodSeen():
+                self._pod_seen(fact)
+            case PodGone():
+                self._pod_ended(fact.uid)
+            case NodeSeen():
+                self._node_seen(fact)
+            case NodeGone():
+                self._node_gone(fact)
+
+    def _pod_seen(self, fact: PodSeen) -> None:
+        pod = self._pods.get(fact.uid)
+        if fact.uid in self._ended or (pod is not None and fact.version < pod.seen.version):
+            return
+        if fact.ended:
+            self._pod_ended(fact.uid)
+            return
+        if pod is None:
+            pod = self._pods[fact.uid] = Pod(fact)
+            self._book(pod)
+            return
+        before, asked = pod.place, pod.seen.request
+        pod.seen = fact
+        # A fact without a node may be older than our own bind, so it never ends a hold; one with a node is the bind's echo.
+        if pod.hold and fact.node and (fact.slices or fact.node != pod.hold.node):
+            pod.hold = None
+        if pod.place != before or fact.request != asked:
+            self._strike(fact.uid, before)
+            self._book(pod)
+
+    def _pod_ended(self, uid: str) -> None:
+        pod = self._pods.pop(uid, None)
+        if pod is not None:
+            self._strike(uid, pod.place)
+        self._ended[uid] = None
+        if len(self._ended) > ENDED_REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
+    def _node_seen(self, fact: NodeSeen) -> None:
+        node = self._nodes.get(fact.name)
+        latest = node.fact.version if node and node.fact else self._gone_nodes.get(fact.name, -1)
+        if fact.version < latest:
+            return
+        self._gone_nodes.pop(fact.name, None)
+        if node is None:
+            node = self._nodes[fact.name] = NodeBook(fact.name)
+        if node.fact and node.fact.cards == fact.cards:
+            node.fact = fact
+            return
+        self._lay_out(node, fact)
+        self._known[fact.name] = None
+
+    def _node_gone(self, fact: NodeGone) -> None:
+        node = self._nodes.get(fact.name)
+        if node and node.fact and fact.version < node.fact.version:
+            return
+        self._gone_nodes[fact.name] = max(fact.version, self._gone_nodes.get(fact.name, -1))
+        self._known.pop(fact.name, None)
+        if node is None:
+            return
+        # Its pods are forgotten when they themselves are gone: the node may come back with them.
+        self._lay_out(node, None)
+        if not node.pods:
+            del self._nodes[fact.name]
+
+    def _lay_out(self, node: NodeBook, fact: NodeSeen | None) -> None:
+        uids = list(node.pods)
+        node.lay_out(fact)
+        for uid in uids:
+            pod = self._pods[uid]
+            node.book(uid, pod.seen.request, pod.place[1] if pod.place else ())
+        self._shapes.touch(node.name)
+
+    def _book(self, pod: Pod) -> None:
+        if pod.place is None:
+            return
+        name, slices = pod.place
+        node = self._nodes.get(name)
+        if node is None:
+            node = self._nodes[name] = NodeBook(name)
+        node.book(pod.seen.uid, pod.seen.request, slices)
+        self._shapes.touch(name)
+
+    def _strike(self, uid: str, place: tuple[str, tuple[Slice, ...]] | None) -> None:
+        if place is None:
+            return
+        node = self._nodes[place[0]]
+        node.strike(uid)
+        if node.fact is None and not node.pods:
+            del self._nodes[node.name]
+        self._shapes.touch(node.name)
+
+    # Offers and holds.
+
+    def offer(self, node: str, request: Request) -> Assignment | Refusal:
+        """The cards this node would give to the request now, or why it gives none."""
+        answer = self._answer(node, request)
+        if answer is None:
+            return Refusal(Reason.UNKNOWN_NODE, request[0].kind if request else "")
+        return answer.assignment if isinstance(answer, Fit) else answer
+
+    def ranking(self, request: Request) -> Ranking:
+        """What every node says to this request. It is the ledger's own memory: read it, do not keep it."""
+        return self._shapes.ranking(request, self._known)
+
+    def hold(self, uid: str, assignment: Assignment) -> None:
+        """Count the assignment as given from now on, before the API server has heard of it.
+
+        The same hold twice changes nothing. A hold that does not fit is refused, and then nothing has changed.
+        """
+        pod = self._pods.get(uid)
+        if pod is None:
+            raise CannotHoldError(f"pod {uid} is not known, or has ended")
+        if pod.hold == assignment:
+            return
+        if pod.place is not None:
+            raise CannotHoldError(f"pod {pod.seen.namespace}/{pod.seen.name} already holds cards on node {pod.place[0]}")
+        if self.offer(assignment.node, pod.seen.request) != assignment:
+            raise CannotHoldError(f"node {assignment.node} no longer gives these cards to {pod.seen.namespace}/{pod.seen.name}")
+        pod.hold = assignment
+        self._book(pod)
+
+    def release(self, uid: str) -> None:
+        """Give a hold back, because the bind has definitely not happened. A pod that was seen bound keeps its cards."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.hold is None or pod.seen.node:
+            return
+        place, pod.hold = pod.place, None
+        self._strike(uid, place)
+
+    def _answer(self, node: str, request: Request) -> Fit | Refusal | None:
+        book = self._nodes.get(node)
+        if book is None or book.fact is None:
+            return None
+        return fit(book, request, self.policy)
+
+    # Reading.
+
+    def pod(self, uid: str) -> Pod | None:
+        return self._pods.get(uid)
+
+    def pods(self) -> Iterator[Pod]:
+        return iter(self._pods.values())
+
+    def node(self, name: str) -> NodeBook | None:
+        return self._nodes.get(name)
+
+    def nodes(self) -> Iterator[NodeBook]:
+        """Every node, those included that are gone but still have pods bound to them; by name."""
+        return (self._nodes[name] for name in sorted(self._nodes))
+
+    @property
+    def known_nodes(self) -> KeysView[str]:
+        """The names of the nodes that have been seen and are not gone."""
+        return self._known.keys()
+
+    def facts(self) -> Iterable[Fact]:
+        """What a new ledger would have to hear to become this one, but for the holds."""
+        yield from (node.fact for node in self.nodes() if node.fact)
+        yield from (pod.seen for pod in self._pods.values())
+
+    # Audit.
+
+    def check(self) -> list[str]:
+        """Every broken promise of this book, in words. An empty list is a sound book."""
+        from accelshare.ledger.audit import audit
+
+        return audit(self, self._shapes.rankings(self._known))

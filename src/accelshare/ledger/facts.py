@@ -1,0 +1,58 @@
+"""What the world tells the book. Facts may come twice, late or in any order; their version says which is newer.
+
+Belongs here: the facts. Never: what follows from them (book.py).
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from accelshare.ledger.nouns import Card, Request, Slice
+from accelshare.ledger.refusals import Refusal
+
+# How much of every resource a pod takes from its node, the ones we do not book included: enough to compare two sets of pods.
+Needs: TypeAlias = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """A node with its cards. A node of no cards is still a node."""
+
+    name: str
+    version: int = 0
+    cards: tuple[Card, ...] = ()
+    address: str = ""
+    problems: tuple[str, ...] = ()  # what the node says of itself that could not be read, in words
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    name: str
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PodSeen:
+    """A pod that asks for cards. `slices` is what its record says it was given; none yet, or none readable, is empty."""
+
+    uid: str
+    namespace: str
+    name: str
+    request: Request
+    version: int = 0
+    node: str = ""
+    slices: tuple[Slice, ...] = ()
+    ended: bool = False
+    priority: int = 0
+    created: str = ""
+    needs: Needs = ()
+    refusal: Refusal | None = None  # why no node can serve it, if the request itself is wrong
+    problems: tuple[str, ...] = ()  # what its record says that could not be read, in words
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    uid: str
+    version: int = 0
+
+
+Fact: TypeAlias = NodeSeen | NodeGone | PodSeen | PodGone

@@ -1,0 +1,58 @@
+"""The nouns of the book: cards, what is asked of them, what was given.
+
+Belongs here: plain values. Never: sums, choices, or where a value came from.
+
+Amounts are whole numbers of a card's own unit. What a unit is (GiB, MiB, a tenth of a GB) is the node's business and never
+matters to a sum, because a request and the card that serves it are always counted in the same one.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One physical card. Its index is how pods name it, its id is which piece of hardware it is, where that is known."""
+
+    kind: str
+    index: int
+    size: int  # 0: nothing to slice, the card can only be taken whole
+    healthy: bool = True
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ask:
+    """What a pod wants of one kind: the same share on each of so many distinct cards, or that many cards for itself."""
+
+    kind: str
+    cards: int = 1
+    share: int = 0
+    whole: bool = False
+
+    @property
+    def units(self) -> int:
+        return self.share * self.cards
+
+
+# All that a pod asks, all of it on one node. Equal requests are equal values, so a request is also its own shape.
+Request: TypeAlias = tuple[Ask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A part of one card, or the whole of it, given to one pod."""
+
+    kind: str
+    index: int
+    units: int = 0
+    whole: bool = False
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where a request goes."""
+
+    node: str
+    slices: tuple[Slice, ...]

@@ -1,0 +1,99 @@
+"""Where a request can go on one node, and in which order.
+
+Belongs here: choosing cards for one request on one node. Never: other nodes, the clock, Kubernetes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from accelshare.ledger.node_book import CardBook, NodeBook
+from accelshare.ledger.nouns import Ask, Assignment, Request, Slice
+from accelshare.ledger.policies import Policy
+from accelshare.ledger.refusals import Reason, Refusal
+
+LARGEST_EXACT: Final = 1 << 20  # units; above it the worst case is estimated, from the safe side
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The cards this node would give, and how much its policy likes that: the smallest rank wins."""
+
+    assignment: Assignment
+    rank: tuple[int, int]
+
+
+def fit(node: NodeBook, request: Request, policy: Policy) -> Fit | Refusal:
+    """The cards this node would give to the request, or the reason why it gives none."""
+    slices: list[Slice] = []
+    left = 0
+    # Whole cards first: they have the least choice, and a slice of the same pod must not sit on them.
+    for ask in sorted(request, key=lambda ask: not ask.whole) if len(request) > 1 else request:
+        taken = [slice_.index for slice_ in slices if slice_.kind == ask.kind]
+        cards = [card for card in node.cards.get(ask.kind, ()) if card.card.index not in taken]
+        chosen = _whole(node, cards, ask) if ask.whole else _shared(node, cards, ask, policy)
+        if isinstance(chosen, Reason):
+            return Refusal(chosen, ask.kind)
+        for room, book in chosen:
+            left += 0 if ask.whole else room - ask.share
+            slices.append(Slice(ask.kind, book.card.index, ask.share, ask.whole, book.card.id))
+    return Fit(Assignment(node.name, tuple(slices)), policy.node(left, node.untouched()))
+
+
+def _shared(node: NodeBook, cards: Sequence[CardBook], ask: Ask, policy: Policy) -> list[tuple[int, CardBook]] | Reason:
+    hidden = node.could_hide(ask.kind) if node.unplaced else ()
+    fitting = []
+    for book in cards:
+        room = book.room
+        if hidden and room:
+            room -= hidden_at_worst(book, hidden)
+        if room >= ask.share:
+            fitting.append((policy.card(room, ask.share), book.card.index, room, book))
+    if len(fitting) >= ask.cards:
+        fitting.sort(key=lambda entry: entry[:2])
+        return [(room, book) for _, _, room, book in fitting[: ask.cards]]
+    if not cards:
+        return Reason.NO_CARDS
+    if len(cards) < ask.cards:
+        return Reason.TOO_FEW_CARDS
+    large_enough = [book for book in cards if book.card.size >= ask.share]
+    if len(large_enough) < ask.cards:
+        return Reason.LARGER_THAN_ANY_CARD
+    if sum(book.card.healthy for book in large_enough) < ask.cards:
+        return Reason.CARDS_UNHEALTHY
+    return Reason.NO_CARD_HAS_ROOM if ask.cards == 1 else Reason.TOO_FEW_CARDS_HAVE_ROOM
+
+
+def _whole(node: NodeBook, cards: Sequence[CardBook], ask: Ask) -> list[tuple[int, CardBook]] | Reason:
+    hidden = bool(node.unplaced) and bool(node.could_hide(ask.kind))
+    empty = [] if hidden else [book for book in cards if book.empty and book.card.healthy]
+    if len(empty) >= ask.cards:
+        # The smallest cards that do: a large one may be the only place for somebody's large slice.
+        empty.sort(key=lambda book: (book.card.size, book.card.index))
+        return [(0, book) for book in empty[: ask.cards]]
+    if not cards:
+        return Reason.NO_CARDS
+    if len(cards) < ask.cards:
+        return Reason.TOO_FEW_CARDS
+    if sum(book.card.healthy for book in cards) < ask.cards:
+        return Reason.CARDS_UNHEALTHY
+    return Reason.NO_CARD_IS_EMPTY if ask.cards == 1 else Reason.TOO_FEW_CARDS_ARE_EMPTY
+
+
+def hidden_at_worst(book: CardBook, hidden: Sequence[Ask]) -> int:
+    """The most that pods of unknown place could hold of this card's room: they may sit on any card that could have taken them.
+
+    A pod that landed past the scheduler is counted where it hurts most, so that its card cannot be oversold before the node
+    says which one it is. Sums that these pods can really make are found with a bit per sum.
+    """
+    room = book.room
+    if book.empty and any(ask.whole for ask in hidden):
+        return room
+    shares = [ask.share for ask in hidden if not ask.whole and ask.share <= room for _ in range(ask.cards)]
+    if room > LARGEST_EXACT or sum(shares) <= room:
+        return min(room, sum(shares))
+    sums = 1
+    mask = (1 << (room + 1)) - 1
+    for share in shares:
+        sums |= (sums << share) & mask
+    return sums.bit_length() - 1

@@ -1,0 +1,66 @@
+"""Why a request is not served: a closed list, each reason knowing whether evicting pods could help.
+
+Belongs here: the reasons themselves. Never: their wording, which is a profile's (vendors/), or numbers, which would keep
+kube-scheduler from counting equal reasons together.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, unique
+from typing import Final
+
+
+@unique
+class Reason(Enum):
+    """One constant word per reason: the key of its text in a profile and of its counter in the metrics."""
+
+    # About the node, curable by evicting pods.
+    NO_CARD_HAS_ROOM = "no-card-has-room"
+    TOO_FEW_CARDS_HAVE_ROOM = "too-few-cards-have-room"
+    NO_CARD_IS_EMPTY = "no-card-is-empty"
+    TOO_FEW_CARDS_ARE_EMPTY = "too-few-cards-are-empty"
+
+    # About the node, and no eviction cures it.
+    LARGER_THAN_ANY_CARD = "larger-than-any-card"
+    TOO_FEW_CARDS = "too-few-cards"
+    CARDS_UNHEALTHY = "cards-unhealthy"
+    NO_CARDS = "no-cards"
+    UNKNOWN_NODE = "unknown-node"
+
+    # About the request itself: true for every node.
+    CARD_COUNT_UNREADABLE = "card-count-unreadable"
+    CARD_COUNT_LEAVES_REMAINDER = "card-count-leaves-remainder"
+    CARD_COUNT_WITHOUT_MEMORY = "card-count-without-memory"
+    TOO_MANY_WHOLE_CARDS = "too-many-whole-cards"
+    AMOUNT_UNREADABLE = "amount-unreadable"
+
+    @property
+    def eviction_could_help(self) -> bool:
+        """Would this node serve the request if enough other pods left it?"""
+        return self in _CURED_BY_EVICTION
+
+    @property
+    def about_the_request(self) -> bool:
+        """Is the request itself wrong, whatever the node?"""
+        return self in _ABOUT_THE_REQUEST
+
+
+_CURED_BY_EVICTION: Final = frozenset(
+    {Reason.NO_CARD_HAS_ROOM, Reason.TOO_FEW_CARDS_HAVE_ROOM, Reason.NO_CARD_IS_EMPTY, Reason.TOO_FEW_CARDS_ARE_EMPTY}
+)
+_ABOUT_THE_REQUEST: Final = frozenset(
+    {
+        Reason.CARD_COUNT_UNREADABLE,
+        Reason.CARD_COUNT_LEAVES_REMAINDER,
+        Reason.CARD_COUNT_WITHOUT_MEMORY,
+        Reason.TOO_MANY_WHOLE_CARDS,
+        Reason.AMOUNT_UNREADABLE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer, not an error: this kind of card, for this reason."""
+
+    reason: Reason
+    kind: str = ""

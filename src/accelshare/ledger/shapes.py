@@ -1,0 +1,103 @@
+"""For each shape of request: which nodes can take it, in the policy's order, and why the others cannot.
+
+Belongs here: remembering answers, so that a question over thousands of nodes looks only at the nodes that changed since the
+same question was last asked. Never: the answers themselves (placing.py). Forgetting any of this changes no answer.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from itertools import islice
+from typing import Final, TypeAlias
+
+from accelshare.ledger.nouns import Request
+from accelshare.ledger.placing import Fit
+from accelshare.ledger.refusals import Refusal
+
+Rank: TypeAlias = tuple[int, int]
+CHANGES_REMEMBERED: Final = 8192
+
+
+class Ranking:
+    """One shape's answers for every node: the fitting ones in order, the refused ones with their reason."""
+
+    __slots__ = ("_order", "_ranks", "refused")
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, Rank] = {}
+        self._order: list[tuple[Rank, str]] = []
+        self.refused: dict[str, Refusal] = {}
+
+    def put(self, node: str, answer: Fit | Refusal | None) -> None:
+        """Replace what is known of one node; None forgets it."""
+        before = self._ranks.pop(node, None)
+        if before is not None:
+            del self._order[bisect_left(self._order, (before, node))]
+        if isinstance(answer, Fit):
+            self._ranks[node] = answer.rank
+            insort(self._order, (answer.rank, node))
+            self.refused.pop(node, None)
+        elif answer is None:
+            self.refused.pop(node, None)
+        else:
+            self.refused[node] = answer
+
+    def put_all(self, answers: Mapping[str, Fit | Refusal]) -> None:
+        """Fill an empty ranking at once."""
+        self._ranks = {node: answer.rank for node, answer in answers.items() if isinstance(answer, Fit)}
+        self.refused = {node: answer for node, answer in answers.items() if isinstance(answer, Refusal)}
+        self._order = sorted((rank, node) for node, rank in self._ranks.items())
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._ranks
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def best(self, among: Container[str], most: int | None = None) -> list[str]:
+        """The fitting nodes among these, the policy's favourite first."""
+        return list(islice((node for _, node in self._order if node in among), most))
+
+    def answers(self) -> Iterator[tuple[str, Rank | Refusal]]:
+        yield from self._ranks.items()
+        yield from self.refused.items()
+
+
+class Shapes:
+    """The rankings of the shapes asked for lately, each brought up to date when it is asked for again."""
+
+    def __init__(self, answer: Callable[[str, Request], Fit | Refusal | None], *, most: int = 32) -> None:
+        self._answer = answer
+        self._most = most
+        self._rankings: dict[
+            Request, tuple[Ranking, int]
+        ] = {}  # least lately asked first; the number: how much of the log it knows
+        self._log: list[str] = []  # nodes that changed, oldest first
+        self._log_start = 0
+
+    def touch(self, node: str) -> None:
+        """This node's answers may have changed."""
+        self._log.append(node)
+        # A shape that has slept through that many changes is asked anew.
+        if len(self._log) > 2 * CHANGES_REMEMBERED:
+            del self._log[:CHANGES_REMEMBERED]
+            self._log_start += CHANGES_REMEMBERED
+
+    def ranking(self, request: Request, nodes: Collection[str]) -> Ranking:
+        """The up-to-date answers of all these nodes."""
+        ranking, known = self._rankings.pop(request, (None, 0))
+        end = self._log_start + len(self._log)
+        if ranking is None or known < self._log_start:
+            ranking = Ranking()
+            ranking.put_all({node: answer for node in nodes if (answer := self._answer(node, request)) is not None})
+        else:
+            for node in set(self._log[known - self._log_start :]):
+                ranking.put(node, self._answer(node, request))
+        self._rankings[request] = (ranking, end)
+        if len(self._rankings) > self._most:
+            del self._rankings[next(iter(self._rankings))]
+        return ranking
+
+    def rankings(self, nodes: Collection[str]) -> Iterator[tuple[Request, Ranking]]:
+        """Every ranking in memory, up to date."""
+        for request in list(self._rankings):
+            yield request, self.ranking(request, nodes)

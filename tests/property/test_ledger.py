@@ -1,0 +1,191 @@
+"""Any order of facts, any interleaving of binds: never oversold, and a new ledger that hears it all is the same ledger."""
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.nouns import Ask, Assignment, Card, Request, Slice
+from accelshare.report.view import NodeRow, rows
+
+NODES = ("n1", "n2")
+KINDS = ("gpu", "npu")
+
+
+@dataclass
+class World:
+    """The cluster as it really is. Every change is written down as a fact that may reach the ledger late, or twice."""
+
+    version: int = 0
+    nodes: dict[str, NodeSeen] = field(default_factory=dict)
+    pods: dict[str, PodSeen] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
+
+    def write(self, fact: NodeSeen | PodSeen | NodeGone | PodGone) -> Fact:
+        self.version += 1
+        fact = replace(fact, version=self.version)
+        match fact:
+            case NodeSeen():
+                self.nodes[fact.name] = fact
+            case PodSeen():
+                self.pods[fact.uid] = fact
+            case NodeGone():
+                self.nodes.pop(fact.name, None)
+            case PodGone():
+                self.pods.pop(fact.uid, None)
+        self.facts.append(fact)
+        return fact
+
+
+asks = st.one_of(
+    st.builds(Ask, kind=st.just("gpu"), cards=st.integers(1, 3), share=st.integers(1, 12)),
+    st.builds(Ask, kind=st.sampled_from(KINDS), cards=st.integers(1, 2), whole=st.just(True)),
+)
+requests = st.one_of(
+    asks.map(lambda ask: (ask,)), st.tuples(st.just(Ask("gpu", share=4)), st.just(Ask("npu", whole=True)))
+)
+
+
+class AnyOrder(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.ledger = Ledger(shapes=4)
+        self.post: list[Fact] = []  # written, not delivered
+        self.made = 0
+
+    @initialize(
+        sizes=st.lists(st.lists(st.sampled_from([4, 8, 16]), min_size=1, max_size=4), min_size=2, max_size=2),
+        shuffling=st.randoms(use_true_random=False),
+    )
+    def some_nodes(self, sizes: list[list[int]], shuffling: Random) -> None:
+        self.shuffling = shuffling
+        self.sizes = {
+            name: tuple(Card("gpu", index, size, id=f"{name}-{index}") for index, size in enumerate(given)) + (Card("npu", 0, 0),)
+            for name, given in zip(NODES, sizes, strict=True)
+        }
+        for name in NODES:
+            self.ledger.apply(self.world.write(NodeSeen(name, cards=self.sizes[name])))
+
+    def send(self, fact: Fact) -> None:
+        self.post.append(fact)
+
+    @rule(request=requests, node=st.sampled_from(NODES), answer=st.sampled_from(["bound", "bound", "bound", "failed", "later"]))
+    def a_pod_comes(self, request: Request, node: str, answer: str) -> None:
+        self.made += 1
+        pod = PodSeen(f"u{self.made}", "default", f"p{self.made % 3}", request)
+        self.ledger.apply(self.world.write(pod))
+        if answer != "later":
+            self._bind(pod.uid, node, answer)
+
+    @precondition(lambda self: self.post)
+    @rule(data=st.data(), keep=st.booleans())
+    def some_facts_arrive(self, data: st.DataObject, keep: bool) -> None:
+        """Any facts, not the oldest first; sometimes they will come again."""
+        for _ in range(data.draw(st.integers(1, len(self.post)))):
+            place = data.draw(st.integers(0, len(self.post) - 1))
+            self.ledger.apply(self.post[place])
+            if not keep:
+                del self.post[place]
+
+    @rule(data=st.data(), node=st.sampled_from(NODES), answer=st.sampled_from(["bound", "failed"]))
+    def a_pod_is_tried_again(self, data: st.DataObject, node: str, answer: str) -> None:
+        waiting = [uid for uid, pod in self.world.pods.items() if not pod.node and self.ledger.pod(uid) is not None]
+        if waiting:
+            self._bind(data.draw(st.sampled_from(waiting)), node, answer)
+
+    def _bind(self, uid: str, node: str, answer: str) -> None:
+        known = self.ledger.pod(uid)
+        assert known is not None
+        offer = known.hold or self.ledger.offer(node, known.seen.request)
+        if not isinstance(offer, Assignment):
+            return
+        self.ledger.hold(uid, offer)
+        if answer == "failed":
+            self.ledger.release(uid)
+        else:
+            self.send(self.world.write(replace(self.world.pods[uid], node=offer.node, slices=offer.slices)))
+
+    @rule(data=st.data(), node=st.sampled_from(NODES), units=st.integers(1, 12))
+    def a_pod_lands_past_us(self, data: st.DataObject, node: str, units: int) -> None:
+        """Its card has real room; the ledger hears at once that it is there, and later where."""
+        if node not in self.world.nodes:
+            return
+        held: dict[str, int] = {}
+        for pod in self.world.pods.values():
+            hold = self.ledger.pod(pod.uid)
+            for slice_ in pod.slices or (hold.hold.slices if hold and hold.hold else ()):
+                size = next((card.size for card in self.sizes[node] if card.id == slice_.id), 0)
+                held[slice_.id] = held.get(slice_.id, 0) + (size if slice_.whole else slice_.units)
+        free = [card for card in self.sizes[node] if card.kind == "gpu" and card.size - held.get(card.id, 0) >= units]
+        if not free:
+            return
+        self.made += 1
+        card = data.draw(st.sampled_from(free))
+        pod = PodSeen(f"u{self.made}", "default", f"stranger{self.made}", (Ask("gpu", share=units),), node=node)
+        self.ledger.apply(self.world.write(pod))
+        self.send(self.world.write(replace(pod, slices=(Slice("gpu", card.index, units, id=card.id),))))
+
+    @rule(data=st.data(), how=st.sampled_from(["ended", "gone"]))
+    def a_pod_ends(self, data: st.DataObject, how: str) -> None:
+        if not self.world.pods:
+            return
+        pod = self.world.pods[data.draw(st.sampled_from(sorted(self.world.pods)))]
+        if how == "ended":
+            self.send(self.world.write(replace(pod, ended=True)))
+        self.send(self.world.write(PodGone(pod.uid)))
+
+    @rule(data=st.data(), node=st.sampled_from(NODES))
+    def cards_change(self, data: st.DataObject, node: str) -> None:
+        """Cards turn unhealthy, vanish and return; their sizes stay what they are."""
+        kept = [card for card in self.sizes[node] if data.draw(st.integers(0, 4)) > 0]
+        cards = tuple(replace(card, healthy=data.draw(st.integers(0, 4)) > 0) for card in kept)
+        self.send(self.world.write(NodeSeen(node, cards=cards)))
+
+    @rule(node=st.sampled_from(NODES))
+    def a_node_leaves(self, node: str) -> None:
+        self.send(self.world.write(NodeGone(node)))
+
+    @rule(request=requests)
+    def somebody_asks(self, request: Request) -> None:
+        """Rankings come into memory, where they must stay true."""
+        self.ledger.ranking(request)
+
+    @invariant()
+    def the_book_is_sound(self) -> None:
+        assert self.ledger.check() == []
+
+    def teardown(self) -> None:
+        """All that ever happened, once more and in any order: the book is the one a restart would make from a list."""
+        facts = [*self.post, *self.world.facts]
+        self.shuffling.shuffle(facts)
+        for fact in facts:
+            self.ledger.apply(fact)
+        for uid in list(self.world.pods):
+            self.ledger.release(uid)
+        fresh = Ledger()
+        for fact in (*self.world.nodes.values(), *self.world.pods.values()):
+            fresh.apply(fact)
+        assert self.ledger.check() == []
+        assert _shown(self.ledger) == _shown(fresh)
+
+
+def _shown(ledger: Ledger) -> list[NodeRow]:
+    """All that people see of a book, without the order in which pods came."""
+    return [
+        replace(
+            row,
+            cards=tuple(replace(card, pods=tuple(sorted(card.pods, key=repr))) for card in sorted(row.cards, key=repr)),
+            unplaced=tuple(sorted(row.unplaced, key=repr)),
+            problems=tuple(sorted(row.problems)),
+        )
+        for row in rows(ledger)
+    ]
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)

@@ -1,0 +1,14 @@
+"""Every test that touches the book audits it when it is done."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from accelshare.ledger.book import Ledger
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    book = Ledger()
+    yield book
+    assert book.check() == []

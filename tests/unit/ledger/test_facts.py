@@ -1,0 +1,215 @@
+"""Facts come twice, late and in any order, and the book is right all the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from accelshare.ledger.book import CannotHoldError, Ledger
+from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.nouns import Assignment, Slice
+from accelshare.ledger.refusals import Reason, Refusal
+from tests.builders import KIND, again, card, ended, given, gone, node, node_gone, pending, place, running, share
+
+FULL = Refusal(Reason.NO_CARD_HAS_ROOM, KIND)
+
+
+def test_a_pod_seen_twice_is_counted_once(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    pod = running("a", on="n1/0", request=share(8))
+    for fact in (pod, pod, again(pod)):
+        ledger.apply(fact)
+    assert ledger.offer("n1", share(8)) == given("n1/0", 8)
+    assert ledger.offer("n1", share(9)) == FULL
+
+
+def test_a_terminating_pod_keeps_its_memory(ledger: Ledger) -> None:
+    """A pod that is shutting down still holds its card, because its container still runs."""
+    ledger.apply(node("n1", 16))
+    pod = running("a", on="n1/0", request=share(12))
+    ledger.apply(pod)
+    ledger.apply(again(pod))  # written once more, with a deletion time that the book does not care about
+    assert ledger.offer("n1", share(8)) == FULL
+    ledger.apply(gone("a"))
+    assert ledger.offer("n1", share(8)) == given("n1/0", 8)
+
+
+def test_a_pod_that_ended_gives_back_before_it_is_deleted(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    pod = running("a", on="n1/0", request=share(12))
+    ledger.apply(pod)
+    ledger.apply(ended(pod))
+    assert ledger.offer("n1", share(16)) == given("n1/0", 16)
+
+
+@pytest.mark.parametrize("last", ["gone", "ended"])
+def test_a_late_fact_does_not_bring_a_pod_back(ledger: Ledger, last: str) -> None:
+    ledger.apply(node("n1", 16))
+    pod = running("a", on="n1/0", request=share(12))
+    ledger.apply(gone("a") if last == "gone" else ended(pod))
+    ledger.apply(pod)
+    assert ledger.offer("n1", share(16)) == given("n1/0", 16)
+
+
+def test_an_older_record_does_not_undo_a_newer_one(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16))
+    old = running("a", on="n1/0", request=share(12))
+    ledger.apply(running("a", on="n1/1", request=share(12)))
+    ledger.apply(old)
+    assert ledger.offer("n1", share(16)) == given("n1/0", 16)
+
+
+def test_a_pod_recreated_under_its_name_is_another_pod(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16))
+    ledger.apply(running("web-0", on="n1/0", request=share(12), uid="first"))
+    ledger.apply(running("web-0", on="n1/1", request=share(12), uid="second"))
+    assert ledger.offer("n1", share(5)) == FULL
+    ledger.apply(gone("first"))
+    assert ledger.offer("n1", share(5)) == given("n1/0", 5)
+
+
+def test_pods_may_come_before_their_node(ledger: Ledger) -> None:
+    ledger.apply(running("a", on="n1/0", request=share(12)))
+    assert ledger.offer("n1", share(1)) == Refusal(Reason.UNKNOWN_NODE, KIND)
+    ledger.apply(node("n1", 16))
+    assert ledger.offer("n1", share(5)) == FULL
+
+
+def test_a_node_that_leaves_and_returns_is_right_again(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    ledger.apply(running("a", on="n1/0", request=share(12)))
+    ledger.apply(node_gone("n1"))
+    assert ledger.offer("n1", share(1)) == Refusal(Reason.UNKNOWN_NODE, KIND)
+    ledger.apply(node("n1", 16))
+    assert ledger.offer("n1", share(5)) == FULL
+    assert ledger.offer("n1", share(4)) == given("n1/0", 4)
+
+
+def test_a_late_fact_does_not_bring_a_node_back(ledger: Ledger) -> None:
+    old = node("n1", 16)
+    ledger.apply(node("n1", 16))
+    ledger.apply(node_gone("n1"))
+    ledger.apply(old)
+    assert ledger.offer("n1", share(1)) == Refusal(Reason.UNKNOWN_NODE, KIND)
+
+
+def test_an_empty_node_that_left_is_forgotten(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    ledger.apply(node_gone("n1"))
+    assert list(ledger.nodes()) == []
+
+
+def test_a_card_that_turns_unhealthy_keeps_its_book(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16))
+    ledger.apply(running("a", on="n1/0", request=share(12)))
+    ledger.apply(node("n1", cards=(card(0, 16, healthy=False), card(1, 16))))
+    assert ledger.offer("n1", share(4)) == given("n1/1", 4)
+    ledger.apply(node("n1", 16, 16))
+    assert ledger.offer("n1", share(4)) == given("n1/0", 4)
+    assert ledger.offer("n1", share(16)) == given("n1/1", 16)
+
+
+def with_id(name: str, *, index: int, id: str) -> PodSeen:
+    return replace(running(name, on="n1", request=share(12)), slices=(Slice(KIND, index, 12, id=id),))
+
+
+def test_a_card_that_vanishes_keeps_its_book_until_its_pods_are_gone(ledger: Ledger) -> None:
+    two = (card(0, 16, id="A"), card(1, 16, id="B"))
+    ledger.apply(node("n1", cards=two))
+    ledger.apply(with_id("a", index=0, id="A"))
+    ledger.apply(node("n1", cards=two[1:]))
+    book = ledger.node("n1")
+    assert book is not None
+    assert [missing.holders for missing in book.missing.values()] == [{"a": 12}]
+    assert ledger.offer("n1", share(16)) == Assignment("n1", (Slice(KIND, 1, 16, id="B"),))
+    ledger.apply(node("n1", cards=two))
+    assert ledger.offer("n1", share(16)) == Assignment("n1", (Slice(KIND, 1, 16, id="B"),))
+    ledger.apply(gone("a"))
+    assert book.missing == {}
+
+
+def test_cards_that_are_renumbered_are_found_by_their_id(ledger: Ledger) -> None:
+    """After a reboot without card A, the driver counts B as card 0: its pod is still on B."""
+    ledger.apply(node("n1", cards=(card(0, 16, id="A"), card(1, 16, id="B"))))
+    ledger.apply(with_id("b", index=1, id="B"))
+    ledger.apply(node("n1", cards=(card(0, 16, id="B"),)))
+    assert ledger.offer("n1", share(5)) == FULL
+    assert ledger.offer("n1", share(4)) == Assignment("n1", (Slice(KIND, 0, 4, id="B"),))
+
+
+def test_a_record_of_a_card_that_never_was_counts_once_against_its_node(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16))
+    ledger.apply(running("forged", on="n1/9", request=share(12)))
+    book = ledger.node("n1")
+    assert book is not None
+    assert list(book.unplaced) == ["forged"]
+    assert ledger.offer("n1", share(5)) == FULL
+    assert ledger.offer("n1", share(4)) == given("n1/0", 4)
+
+
+def test_a_hold_counts_at_once(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    place(ledger, "a", share(12), on="n1")
+    assert ledger.offer("n1", share(5)) == FULL
+
+
+def test_a_released_hold_leaves_nothing(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    place(ledger, "a", share(12), on="n1")
+    ledger.release("a")
+    ledger.release("a")
+    assert ledger.offer("n1", share(16)) == given("n1/0", 16)
+
+
+def test_the_echo_of_a_bind_replaces_its_hold(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    place(ledger, "a", share(12), on="n1")
+    ledger.apply(running("a", on="n1/0", request=share(12)))
+    ledger.release("a")  # too late: the pod has been seen bound
+    assert ledger.offer("n1", share(5)) == FULL
+    assert ledger.offer("n1", share(4)) == given("n1/0", 4)
+
+
+def test_news_from_before_the_bind_does_not_end_the_hold(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    place(ledger, "a", share(12), on="n1")
+    ledger.apply(pending("a", share(12)))
+    assert ledger.offer("n1", share(5)) == FULL
+
+
+def test_a_pod_that_was_bound_elsewhere_leaves_the_node_it_was_held_on(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    ledger.apply(node("n2", 16))
+    place(ledger, "a", share(12), on="n1")
+    ledger.apply(running("a", on="n2/0", request=share(12)))
+    assert ledger.offer("n1", share(16)) == given("n1/0", 16)
+    assert ledger.offer("n2", share(5)) == FULL
+
+
+def test_the_same_hold_twice_changes_nothing(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    offer = place(ledger, "a", share(8), on="n1")
+    ledger.hold("a", offer)
+    assert ledger.offer("n1", share(8)) == given("n1/0", 8)
+
+
+@pytest.mark.parametrize(
+    ("uid", "on", "words"),
+    [("nobody", "n1/0", "not known"), ("held", "n1/1", "already holds"), ("late", "n1/0", "no longer gives")],
+)
+def test_a_hold_that_cannot_be_is_refused_and_changes_nothing(ledger: Ledger, uid: str, on: str, words: str) -> None:
+    ledger.apply(node("n1", 16, 16))
+    place(ledger, "held", share(12), on="n1")
+    ledger.apply(pending("late", share(12)))
+    with pytest.raises(CannotHoldError, match=words):
+        ledger.hold(uid, given(on, 12))
+    assert ledger.offer("n1", share(12)) == given("n1/1", 12)
+
+
+def test_more_held_than_there_is_never_reads_as_room() -> None:
+    """Facts can oversell a card (two systems at work); the book says so, and the rest is never negative."""
+    ledger = Ledger()
+    ledger.apply(node("n1", 16))
+    ledger.apply(running("a", on="n1/0", request=share(12)))
+    ledger.apply(running("b", on="n1/0", request=share(12)))
+    assert ledger.offer("n1", share(1)) == FULL
+    assert ledger.check() == ["n1/gpu/0: 24 held of 16 by a, b"]

@@ -1,0 +1,145 @@
+"""Which cards a node gives, and the reason when it gives none."""
+
+import pytest
+
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.nouns import Ask, Card, Request
+from accelshare.ledger.refusals import Reason, Refusal
+from tests.builders import KIND, card, given, node, pending, place, running, share, whole
+
+
+def refused(reason: Reason, kind: str = KIND) -> Refusal:
+    return Refusal(reason, kind)
+
+
+def test_the_tightest_card_that_fits_is_given(ledger: Ledger) -> None:
+    """The original systems' own example: 4, 8 and 12 of 16 go to cards 0, 0 and 1, and 20 goes nowhere."""
+    ledger.apply(node("n1", *[16] * 8))
+    assert place(ledger, "a", share(4), on="n1") == given("n1/0", 4)
+    assert place(ledger, "b", share(8), on="n1") == given("n1/0", 8)
+    assert place(ledger, "c", share(12), on="n1") == given("n1/1", 12)
+    assert ledger.offer("n1", share(20)) == refused(Reason.LARGER_THAN_ANY_CARD)
+
+
+def test_ties_go_to_the_lowest_index(ledger: Ledger) -> None:
+    ledger.apply(node("n1", cards=(card(3, 16), card(1, 16), card(2, 16))))
+    assert ledger.offer("n1", share(4)) == given("n1/1", 4)
+
+
+def test_unequal_cards_each_count_with_their_own_size(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 24, 16, 8))
+    assert ledger.offer("n1", share(8)) == given("n1/2", 8)
+    assert ledger.offer("n1", share(9)) == given("n1/1", 9)
+    assert ledger.offer("n1", share(17)) == given("n1/0", 17)
+    assert ledger.offer("n1", share(25)) == refused(Reason.LARGER_THAN_ANY_CARD)
+
+
+def test_several_cards_are_distinct_and_share_equally(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16, 16))
+    place(ledger, "a", share(12), on="n1")
+    assert ledger.offer("n1", share(4, cards=2)) == given("n1/0,1", 4)
+    assert ledger.offer("n1", share(8, cards=2)) == given("n1/1,2", 8)
+    assert ledger.offer("n1", share(8, cards=3)) == refused(Reason.TOO_FEW_CARDS_HAVE_ROOM)
+    assert ledger.offer("n1", share(1, cards=4)) == refused(Reason.TOO_FEW_CARDS)
+
+
+def test_a_whole_card_has_nobody_else_on_it(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16))
+    place(ledger, "small", share(1), on="n1")
+    assert place(ledger, "alone", whole(), on="n1") == given("n1/1", whole=True)
+    assert ledger.offer("n1", whole()) == refused(Reason.NO_CARD_IS_EMPTY)
+    assert ledger.offer("n1", share(15)) == given("n1/0", 15)
+    assert ledger.offer("n1", share(16)) == refused(Reason.NO_CARD_HAS_ROOM)
+
+
+def test_whole_cards_take_the_smallest_that_are_empty(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 32, 16, 16))
+    assert ledger.offer("n1", whole(2)) == given("n1/1,2", whole=True)
+    place(ledger, "a", whole(), on="n1")
+    assert ledger.offer("n1", whole(3)) == refused(Reason.TOO_FEW_CARDS_ARE_EMPTY)
+    assert ledger.offer("n1", whole(4)) == refused(Reason.TOO_FEW_CARDS)
+
+
+def test_a_card_of_no_memory_is_taken_whole_or_not_at_all(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 0, 0))
+    assert ledger.offer("n1", share(1)) == refused(Reason.LARGER_THAN_ANY_CARD)
+    assert place(ledger, "a", whole(), on="n1") == given("n1/0", whole=True)
+    assert place(ledger, "b", whole(), on="n1") == given("n1/1", whole=True)
+    assert ledger.offer("n1", whole()) == refused(Reason.NO_CARD_IS_EMPTY)
+
+
+def test_several_kinds_are_given_together_or_not_at_all(ledger: Ledger) -> None:
+    both: Request = (Ask("gpu", share=4), Ask("npu", whole=True))
+    ledger.apply(node("n1", cards=(card(0, 16), Card("npu", 0, 0))))
+    ledger.apply(node("n2", 16))
+    assert place(ledger, "a", both, on="n1").slices[0].kind == "npu"
+    assert ledger.offer("n1", both) == refused(Reason.NO_CARD_IS_EMPTY, "npu")
+    assert ledger.offer("n2", both) == refused(Reason.NO_CARDS, "npu")
+    assert ledger.offer("n1", share(12)) == given("n1/0", 12)
+
+
+def test_a_pod_that_wants_a_card_for_itself_and_a_slice_gets_two_cards(ledger: Ledger) -> None:
+    both: Request = (Ask(KIND, share=4), Ask(KIND, whole=True))
+    ledger.apply(node("n1", 16, 16))
+    slices = place(ledger, "a", both, on="n1").slices
+    assert {slice_.index: slice_.whole for slice_ in slices} == {0: True, 1: False}
+    ledger.apply(node("n2", 16))
+    assert ledger.offer("n2", both) == refused(Reason.NO_CARDS)
+
+
+def test_an_unhealthy_card_takes_nothing_new(ledger: Ledger) -> None:
+    ledger.apply(node("n1", cards=(card(0, 16, healthy=False), card(1, 8))))
+    assert ledger.offer("n1", share(4)) == given("n1/1", 4)
+    assert ledger.offer("n1", share(12)) == refused(Reason.CARDS_UNHEALTHY)
+    place(ledger, "a", share(1), on="n1")
+    assert ledger.offer("n1", whole()) == refused(Reason.NO_CARD_IS_EMPTY)
+    assert ledger.offer("n1", whole(2)) == refused(Reason.CARDS_UNHEALTHY)
+
+
+def test_a_node_nobody_has_seen_is_not_offered(ledger: Ledger) -> None:
+    assert ledger.offer("nowhere", share(1)) == refused(Reason.UNKNOWN_NODE)
+
+
+def test_a_pod_of_unknown_card_is_counted_where_it_hurts_most(ledger: Ledger) -> None:
+    """Nobody said which card the stranger has, so a new pod goes only where it fits beside it."""
+    ledger.apply(node("n1", 16, 16))
+    ledger.apply(running("stranger", on="n1", request=share(10)))
+    assert ledger.offer("n1", share(6)) == given("n1/0", 6)
+    assert ledger.offer("n1", share(7)) == refused(Reason.NO_CARD_HAS_ROOM)
+    assert ledger.offer("n1", whole()) == refused(Reason.NO_CARD_IS_EMPTY)
+
+    ledger.apply(running("stranger", on="n1/1", request=share(10)))
+    assert ledger.offer("n1", share(7)) == given("n1/0", 7)
+    assert ledger.offer("n1", whole()) == given("n1/0", whole=True)
+
+
+def test_pods_of_unknown_card_can_only_hide_where_they_would_fit(ledger: Ledger) -> None:
+    """Two strangers of 10 cannot be on one card of 16, and neither on a card that has 8 left."""
+    ledger.apply(node("n1", 16, 16, 16))
+    ledger.apply(running("known", on="n1/0", request=share(8)))
+    ledger.apply(running("s1", on="n1", request=share(10)))
+    ledger.apply(running("s2", on="n1", request=share(10)))
+    assert ledger.offer("n1", share(8)) == given("n1/0", 8)
+    assert ledger.offer("n1", share(9)) == refused(Reason.NO_CARD_HAS_ROOM)
+
+
+def test_a_stranger_with_a_whole_card_may_be_on_any_empty_one(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16, 16))
+    ledger.apply(running("known", on="n1/0", request=share(8)))
+    ledger.apply(running("stranger", on="n1", request=whole()))
+    assert ledger.offer("n1", share(8)) == given("n1/0", 8)
+    assert ledger.offer("n1", share(9)) == refused(Reason.NO_CARD_HAS_ROOM)
+    assert ledger.offer("n1", whole()) == refused(Reason.NO_CARD_IS_EMPTY)
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_knows_whether_eviction_could_help(reason: Reason) -> None:
+    full = {"no-card-has-room", "too-few-cards-have-room", "no-card-is-empty", "too-few-cards-are-empty"}
+    assert reason.eviction_could_help == (reason.value in full)
+    assert not (reason.eviction_could_help and reason.about_the_request)
+
+
+def test_an_offer_changes_nothing(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    ledger.apply(pending("a", share(16)))
+    assert [ledger.offer("n1", share(16)) for _ in range(3)] == [given("n1/0", 16)] * 3

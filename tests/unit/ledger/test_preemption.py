@@ -1,0 +1,95 @@
+"""Who has to leave so that one card really becomes free."""
+
+from dataclasses import replace
+
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.preemption import victims
+from tests.builders import card, node, place, running, share, whole
+
+
+def four_halves(ledger: Ledger) -> None:
+    """Two cards of 16, each with two pods of 8: a and b on card 0, c and d on card 1."""
+    ledger.apply(node("n1", 16, 16))
+    for name, on in (("a", "n1/0"), ("b", "n1/0"), ("c", "n1/1"), ("d", "n1/1")):
+        ledger.apply(running(name, on=on, request=share(8), priority=1))
+
+
+def test_a_proposal_that_frees_a_card_is_kept(ledger: Ledger) -> None:
+    four_halves(ledger)
+    assert victims(ledger, "n1", share(8), priority=10, proposed=["d"]) == ["d"]
+    assert victims(ledger, "n1", share(12), priority=10, proposed=["c", "d"]) == ["c", "d"]
+
+
+def test_victims_on_two_cards_are_changed_for_two_on_one(ledger: Ledger) -> None:
+    """The scheduler sees only the node's total: b and d free 16, and no card has 12."""
+    four_halves(ledger)
+    chosen = victims(ledger, "n1", share(12), priority=10, proposed=["b", "d"])
+    assert chosen is not None
+    assert sorted(chosen) in (["a", "b"], ["c", "d"])
+
+
+def test_one_large_victim_beats_three_small_ones(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16))
+    for name in "abcd":
+        ledger.apply(running(name, on="n1/0", request=share(4), priority=1))
+    ledger.apply(running("large", on="n1/1", request=share(16), priority=1))
+    assert victims(ledger, "n1", share(12), priority=10, proposed=["a"]) == ["large"]
+
+
+def test_less_important_pods_go_first(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16))
+    ledger.apply(running("high", on="n1/0", request=share(16), priority=5))
+    ledger.apply(running("low1", on="n1/1", request=share(8), priority=1))
+    ledger.apply(running("low2", on="n1/1", request=share(8), priority=2))
+    assert victims(ledger, "n1", share(16), priority=10, proposed=[]) == ["low1", "low2"]
+
+
+def test_nobody_of_equal_importance_is_evicted(ledger: Ledger) -> None:
+    four_halves(ledger)
+    assert victims(ledger, "n1", share(8), priority=1, proposed=[]) is None
+
+
+def test_a_node_that_no_eviction_helps_is_dropped(ledger: Ledger) -> None:
+    ledger.apply(node("n1", cards=(card(0, 16), card(1, 64, healthy=False))))
+    ledger.apply(running("a", on="n1/0", request=share(8)))
+    assert victims(ledger, "n1", share(20), priority=10, proposed=["a"]) is None
+    assert victims(ledger, "nowhere", share(1), priority=10, proposed=["a"]) is None
+
+
+def test_a_whole_card_needs_everybody_on_it_to_leave(ledger: Ledger) -> None:
+    four_halves(ledger)
+    chosen = victims(ledger, "n1", whole(), priority=10, proposed=["a"])
+    assert chosen is not None
+    assert sorted(chosen) in (["a", "b"], ["c", "d"])
+
+
+def test_several_cards_are_freed_together(ledger: Ledger) -> None:
+    four_halves(ledger)
+    chosen = victims(ledger, "n1", share(8, cards=2), priority=10, proposed=["a", "b"])
+    assert chosen is not None
+    assert len({"a", "b"} & set(chosen)) == len({"c", "d"} & set(chosen)) == 1
+
+
+def test_victims_that_free_something_else_stay_victims(ledger: Ledger) -> None:
+    """A pod we do not know was proposed for its CPU or memory; without it the more important pod would not fit."""
+    four_halves(ledger)
+    chosen = victims(ledger, "n1", share(12), priority=10, proposed=["b", "d", "web"])
+    assert chosen is not None
+    assert "web" in chosen
+    assert len(chosen) == 3
+
+
+def test_the_change_gives_back_as_much_of_everything(ledger: Ledger) -> None:
+    """d has the CPU that the scheduler counted on, so it goes too if a and b are the ones that free the card."""
+    ledger.apply(node("n1", 16, 16))
+    for name, on, cpu, priority in (("a", "n1/0", 1, 1), ("b", "n1/0", 1, 1), ("c", "n1/1", 1, 5), ("d", "n1/1", 8, 1)):
+        pod = running(name, on=on, request=share(8), priority=priority)
+        ledger.apply(replace(pod, needs=(("cpu", cpu), ("gpu-mem", 8))))
+    assert victims(ledger, "n1", share(12), priority=10, proposed=["b", "d"]) == ["a", "b", "d"]
+
+
+def test_a_pod_that_is_only_held_is_no_victim(ledger: Ledger) -> None:
+    """The API server has not heard of it yet, so nobody can evict it."""
+    ledger.apply(node("n1", 16))
+    place(ledger, "a", share(16), on="n1")
+    assert victims(ledger, "n1", share(16), priority=10, proposed=[]) is None

@@ -1,0 +1,110 @@
+"""Which node first, remembered per shape and brought up to date by what changed."""
+
+from collections.abc import Callable
+
+import pytest
+
+from accelshare.ledger import book as book_module
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.policies import POLICIES
+from accelshare.ledger.refusals import Reason
+from accelshare.ledger.shapes import CHANGES_REMEMBERED
+from tests.builders import gone, node, node_gone, place, running, share
+
+ALL = frozenset({"n1", "n2", "n3"})
+
+
+def test_the_tightest_card_of_the_cluster_comes_first(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16))
+    ledger.apply(node("n2", 16, 8))
+    ledger.apply(node("n3", 4))
+    ranking = ledger.ranking(share(8))
+    assert ranking.best(ALL) == ["n2", "n1"]
+    assert {name: refusal.reason for name, refusal in ranking.refused.items()} == {"n3": Reason.LARGER_THAN_ANY_CARD}
+
+
+def test_among_equals_untouched_cards_are_spared_then_names_decide(ledger: Ledger) -> None:
+    ledger.apply(node("n2", 16, 16))
+    ledger.apply(node("n1", 16, 16))
+    ledger.apply(node("n3", 16, 16))
+    ledger.apply(running("a", on="n3/1", request=share(2)))
+    assert ledger.ranking(share(16)).best(ALL) == ["n3", "n1", "n2"]
+
+
+def test_only_the_nodes_asked_about_are_named(ledger: Ledger) -> None:
+    for name in ALL:
+        ledger.apply(node(name, 16))
+    assert ledger.ranking(share(4)).best(frozenset({"n2", "n3"}), 1) == ["n2"]
+    assert ledger.ranking(share(4)).best(frozenset({"unheard"})) == []
+
+
+def test_spread_takes_the_emptiest() -> None:
+    ledger = Ledger(POLICIES["spread"])
+    ledger.apply(node("n1", 16, 16))
+    ledger.apply(node("n2", 24))
+    assert ledger.ranking(share(4)).best(ALL) == ["n2", "n1"]
+    place(ledger, "a", share(4), on="n1")
+    offer = ledger.offer("n1", share(4))
+    assert offer == place(ledger, "b", share(4), on="n1")
+    assert ledger.check() == []
+
+
+def test_what_is_remembered_follows_every_change(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    ledger.apply(node("n2", 16))
+    assert ledger.ranking(share(8)).best(ALL) == ["n1", "n2"]
+    place(ledger, "a", share(8), on="n2")
+    assert ledger.ranking(share(8)).best(ALL) == ["n2", "n1"]
+    ledger.apply(node("n3", 8))
+    assert ledger.ranking(share(8)).best(ALL) == ["n2", "n3", "n1"]
+    ledger.apply(node_gone("n3"))
+    ledger.release("a")
+    assert ledger.ranking(share(8)).best(ALL) == ["n1", "n2"]
+    ledger.apply(running("b", on="n1/0", request=share(12)))
+    assert ledger.ranking(share(8)).best(ALL) == ["n2"]
+    ledger.apply(gone("b"))
+    assert ledger.ranking(share(8)).best(ALL) == ["n1", "n2"]
+
+
+def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    looked: list[str] = []
+    fit: Callable[..., object] = book_module.fit
+    monkeypatch.setattr(book_module, "fit", lambda node, *rest: looked.append(node.name) or fit(node, *rest))
+    return looked
+
+
+def test_a_question_asked_again_looks_only_at_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offer over thousands of nodes must not cost thousands of looks each time."""
+    ledger = Ledger()
+    names = frozenset(f"n{number}" for number in range(1000))
+    for name in names:
+        ledger.apply(node(name, 16, 16))
+    looked = count_looks(monkeypatch)
+    ledger.ranking(share(4))
+    assert len(looked) == 1000
+    looked.clear()
+    for number in range(50):
+        (best,) = ledger.ranking(share(4)).best(names, 1)
+        place(ledger, f"p{number}", share(4), on=best)
+    # For each pod: one offer by the test, one to check the hold, one to bring the ranking up to date.
+    assert len(looked) <= 3 * 50
+
+
+def test_the_memory_of_shapes_is_bounded() -> None:
+    ledger = Ledger(shapes=4)
+    ledger.apply(node("n1", 64))
+    for units in range(1, 33):
+        assert ledger.ranking(share(units)).best({"n1"}) == ["n1"]
+    assert len(ledger._shapes._rankings) == 4
+    assert ledger.check() == []
+
+
+def test_a_shape_that_slept_through_a_long_history_is_asked_anew(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16))
+    ledger.ranking(share(8))
+    for number in range(CHANGES_REMEMBERED + 1):
+        ledger.apply(running(f"p{number}", on="n1/0", request=share(1)))
+        ledger.apply(gone(f"p{number}"))
+    ledger.apply(running("last", on="n1/0", request=share(12)))
+    assert ledger.ranking(share(8)).best({"n1"}) == []
+    assert len(ledger._shapes._log) <= 2 * CHANGES_REMEMBERED
