@@ -45,9 +45,7 @@ asks = st.one_of(
     st.builds(Ask, kind=st.just("gpu"), cards=st.integers(1, 3), share=st.integers(1, 12)),
     st.builds(Ask, kind=st.sampled_from(KINDS), cards=st.integers(1, 2), whole=st.just(True)),
 )
-requests = st.one_of(
-    asks.map(lambda ask: (ask,)), st.tuples(st.just(Ask("gpu", share=4)), st.just(Ask("npu", whole=True)))
-)
+requests = st.one_of(asks.map(lambda ask: (ask,)), st.tuples(st.just(Ask("gpu", share=4)), st.just(Ask("npu", whole=True))))
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -65,7 +63,7 @@ class AnyOrder(RuleBasedStateMachine):
     def some_nodes(self, sizes: list[list[int]], shuffling: Random) -> None:
         self.shuffling = shuffling
         self.sizes = {
-            name: tuple(Card("gpu", index, size, id=f"{name}-{index}") for index, size in enumerate(given)) + (Card("npu", 0, 0),)
+            name: (*(Card("gpu", index, size, id=f"{name}-{index}") for index, size in enumerate(given)), Card("npu", 0, 0))
             for name, given in zip(NODES, sizes, strict=True)
         }
         for name in NODES:

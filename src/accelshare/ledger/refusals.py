@@ -29,7 +29,6 @@ class Reason(Enum):
     # About the request itself: true for every node.
     CARD_COUNT_UNREADABLE = "card-count-unreadable"
     CARD_COUNT_LEAVES_REMAINDER = "card-count-leaves-remainder"
-    CARD_COUNT_WITHOUT_MEMORY = "card-count-without-memory"
     TOO_MANY_WHOLE_CARDS = "too-many-whole-cards"
     AMOUNT_UNREADABLE = "amount-unreadable"
 
@@ -51,7 +50,6 @@ _ABOUT_THE_REQUEST: Final = frozenset(
     {
         Reason.CARD_COUNT_UNREADABLE,
         Reason.CARD_COUNT_LEAVES_REMAINDER,
-        Reason.CARD_COUNT_WITHOUT_MEMORY,
         Reason.TOO_MANY_WHOLE_CARDS,
         Reason.AMOUNT_UNREADABLE,
     }

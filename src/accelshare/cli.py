@@ -1,0 +1,80 @@
+"""The command `accelshare`: a table of sub-commands, each loaded when it is called.
+
+Belongs here: the table, and how an error of ours ends the program. Never: logic, or an import that a sub-command needs
+and another does not: `accelshare --help` must not wait for a web server to load.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+import click
+
+from accelshare import __version__
+from accelshare.vendors.problems import VendorError
+
+
+@dataclass(frozen=True, slots=True)
+class SubCommand:
+    """Where a sub-command lives (`module:attribute`), and its line in `accelshare --help`."""
+
+    target: str
+    summary: str
+
+
+COMMANDS: Final[Mapping[str, SubCommand]] = {
+    "extender": SubCommand("accelshare.extender.command:extender", "Serve kube-scheduler: filter, prioritize, preempt and bind."),
+    "profile": SubCommand("accelshare.vendors.command:profile", "List, show and check vendor profiles."),
+}
+
+# Errors that say all there is to say: they are printed, without a traceback, and the exit code is 2.
+OUR_ERRORS: Final[tuple[type[Exception], ...]] = (VendorError,)
+
+
+class _OurError(click.ClickException):
+    exit_code = 2
+
+
+class LazyGroup(click.Group):
+    """A group whose sub-commands are rows of a table until one is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        row = COMMANDS.get(cmd_name)
+        return None if row is None else _loaded(cmd_name, row)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].summary) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OUR_ERRORS as error:
+            raise _OurError(str(error)) from error
+
+
+def _loaded(name: str, row: SubCommand) -> click.Command:
+    module, _, attribute = row.target.partition(":")
+    try:
+        command: click.Command = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        # A module of ours that is not there is a smaller installation; anything else missing is a broken one.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise click.ClickException(f"the sub-command {name} is not part of this installation") from error
+    return command
+
+
+@click.group(cls=LazyGroup, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="accelshare", message="%(prog)s %(version)s")
+def accelshare() -> None:
+    """Accelerator sharing for Kubernetes: slices of cards, whole cards, every vendor."""
+
+
+def main() -> None:
+    """The entry point of the installed command."""
+    accelshare(prog_name="accelshare")

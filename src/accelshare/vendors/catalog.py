@@ -1,0 +1,114 @@
+"""All profiles there are: the shipped ones and those of extra directories, found by name, resource or URL.
+
+Belongs here: reading profile files, and looking profiles up. Never: what files mean together (`layers.py`).
+"""
+
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Literal
+
+from accelshare.vendors.layers import Source, survey
+from accelshare.vendors.problems import Problem, ProfileError, UnknownProfile
+from accelshare.vendors.profile import Profile
+
+# How a resource is asked for: as a slice of a card's memory, or as whole cards.
+Asked = Literal["memory", "whole"]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The profiles in force, ordered by name."""
+
+    profiles: tuple[Profile, ...]
+    _by_name: dict[str, Profile] = field(init=False, repr=False, compare=False)
+    _by_resource: dict[str, tuple[Profile, Asked]] = field(init=False, repr=False, compare=False)
+    _by_prefix: dict[str, Profile] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Looked up for every resource of every pod, hence tables; a frozen value is filled in through its base class.
+        profiles = tuple(sorted(self.profiles, key=lambda profile: profile.name))
+        resources: dict[str, tuple[Profile, Asked]] = {}
+        for profile in profiles:
+            if profile.resources.memory is not None:
+                resources[profile.resources.memory] = (profile, "memory")
+            if profile.resources.whole is not None:
+                resources[profile.resources.whole] = (profile, "whole")
+        object.__setattr__(self, "profiles", profiles)
+        object.__setattr__(self, "_by_name", {profile.name: profile for profile in profiles})
+        object.__setattr__(self, "_by_resource", resources)
+        object.__setattr__(self, "_by_prefix", {profile.http.prefix: profile for profile in profiles if profile.http.prefix})
+
+    def __getitem__(self, name: str) -> Profile:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise UnknownProfile(name, self._by_name) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[Profile]:
+        return iter(self.profiles)
+
+    def __len__(self) -> int:
+        return len(self.profiles)
+
+    def by_resource(self, name: str) -> tuple[Profile, Asked] | None:
+        """The profile whose pods ask with this resource, and for what; None if it is no business of ours."""
+        return self._by_resource.get(name)
+
+    def by_prefix(self, prefix: str) -> Profile | None:
+        """The profile whose users expect the extender under this URL prefix."""
+        return self._by_prefix.get(prefix)
+
+
+def load(directories: Iterable[Path] = ()) -> Catalog:
+    """The shipped profiles with these directories laid over them, the last one on top; ProfileError tells all problems."""
+    layers, unread = read_layers(directories)
+    found = survey(layers)
+    if unread or found.problems:
+        raise ProfileError((*unread, *found.problems))
+    return Catalog(found.profiles)
+
+
+def read_layers(directories: Iterable[Path]) -> tuple[list[list[Source]], list[Problem]]:
+    """The files of the shipped directory and of each extra one, as layers; and the problems of reading them."""
+    layers: list[list[Source]] = []
+    problems: list[Problem] = []
+    shipped = files(__package__) / "profiles"
+    places: list[list[tuple[str, Traversable]]] = [[(file.name, file) for file in shipped.iterdir()]]
+    for directory in directories:
+        if not directory.is_dir():
+            problems.append(Problem(str(directory), "", "is no directory; it must be one with profile files (*.toml)"))
+            continue
+        places.append([(str(file), file) for file in directory.iterdir()])
+    for place in places:
+        sources, wrong = read_files(sorted((name, file) for name, file in place if _is_profile_file(file.name)))
+        layers.append(sources)
+        problems.extend(wrong)
+    return layers, problems
+
+
+def read_files(named: Iterable[tuple[str, Traversable]]) -> tuple[list[Source], list[Problem]]:
+    """Each file as data, under the name its problems will be told with."""
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    for name, file in named:
+        try:
+            sources.append(Source(name, tomllib.loads(file.read_text(encoding="utf-8"))))
+        except OSError as error:
+            problems.append(Problem(name, "", f"cannot be read: {error.strerror}"))
+        except UnicodeDecodeError as error:
+            problems.append(Problem(name, "", f"is not UTF-8 text: {error.reason} at byte {error.start}"))
+        except tomllib.TOMLDecodeError as error:
+            problems.append(Problem(name, "", f"is not TOML: {error}"))
+    return sources, problems
+
+
+def _is_profile_file(name: str) -> bool:
+    # Editors leave hidden files behind, and a mounted ConfigMap has hidden directories.
+    return name.endswith(".toml") and not name.startswith(".")

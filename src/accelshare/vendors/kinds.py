@@ -1,0 +1,168 @@
+"""The kinds of values a profile may hold: each a yes-or-no question and the words for what would be right.
+
+Belongs here: rules about one value, Kubernetes' own spelling rules among them. Never: which key has which kind, or
+rules between keys.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from string import Formatter
+from typing import Final
+
+# Constant texts become events and counters, so they stay one short line.
+LONGEST_TEXT: Final = 120
+
+# apimachinery's IsQualifiedName: an optional DNS subdomain, a slash, and a name.
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LONGEST_SUBDOMAIN = 253
+_LONGEST_NAME = 63
+# Quota spells a resource "requests.<name>", and that must be a qualified name as well.
+_QUOTA_PREFIX = "requests."
+# The annotations that carry our own record; a vendor's key would overwrite them.
+_OURS = "accelshare.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A question about one value, and the end of the sentence `it must …` for when the answer is no."""
+
+    must: str
+    holds: Callable[[object], bool]
+
+
+def matching(pattern: str, must: str, longest: int = LONGEST_TEXT) -> Kind:
+    """A text that the whole pattern describes."""
+    compiled = re.compile(pattern)
+    return Kind(must, lambda value: isinstance(value, str) and len(value) <= longest and bool(compiled.fullmatch(value)))
+
+
+def whole_number(low: int, high: int) -> Kind:
+    """A whole number between two bounds. TOML's true is no number, though Python's is."""
+    return Kind(
+        f"be a whole number from {low} to {high}",
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high,
+    )
+
+
+def template(*fields: str, must: str, path: bool = False, needs_field: bool = False) -> Kind:
+    """A text with these {fields} and no others; for a path, one that stays under /dev."""
+
+    def holds(value: object) -> bool:
+        if not _one_line(value):
+            return False
+        used = _fields(value)
+        if used is None or not used <= set(fields) or (needs_field and not used):
+            return False
+        return not path or (re.fullmatch(r"/dev(/[A-Za-z0-9_.{}-]+)+", str(value)) is not None and "/." not in str(value))
+
+    return Kind(must, holds)
+
+
+def _one_line(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT and value.isprintable() and value == value.strip()
+
+
+def _fields(value: object) -> set[str] | None:
+    """The names in braces, or None where braces do not pair up, or ask for an index or a format."""
+    try:
+        parts = list(Formatter().parse(str(value)))
+    except ValueError:
+        return None
+    if any(spec or conversion for _, _, spec, conversion in parts):
+        return None
+    return {name for _, name, _, _ in parts if name is not None}
+
+
+def _is_qualified_name(value: str) -> bool:
+    prefix, slash, name = value.rpartition("/")
+    if slash and not (len(prefix) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(prefix)):
+        return False
+    return len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
+
+
+def _is_label_key(value: object) -> bool:
+    return isinstance(value, str) and _is_qualified_name(value)
+
+
+def _is_annotation_key(value: object) -> bool:
+    # The API server lower-cases annotation keys before it checks them.
+    return isinstance(value, str) and _is_qualified_name(value.lower()) and not value.lower().startswith(_OURS)
+
+
+def _is_extended_resource(value: object) -> bool:
+    if not isinstance(value, str) or "/" not in value or "kubernetes.io/" in value or value.startswith(_QUOTA_PREFIX):
+        return False
+    return _is_qualified_name(_QUOTA_PREFIX + value)
+
+
+def _is_label(value: object) -> bool:
+    if not isinstance(value, str) or "=" not in value:
+        return False
+    key, _, setting = value.partition("=")
+    return _is_qualified_name(key) and (not setting or _is_label_name(setting))
+
+
+def _is_label_name(value: str) -> bool:
+    return len(value) <= _LONGEST_NAME and _NAME.fullmatch(value) is not None
+
+
+def _is_refusal_text(value: object) -> bool:
+    return _one_line(value) and not any(sign in str(value) for sign in "{}%") and not str(value).endswith(".")
+
+
+FLAG: Final = Kind("be true or false", lambda value: isinstance(value, bool))
+TABLE: Final = Kind("be a table", lambda value: isinstance(value, Mapping))
+LIST: Final = Kind("be a list", lambda value: isinstance(value, list | tuple))
+LINE: Final = Kind(f"be one line of text, 1 to {LONGEST_TEXT} characters long", _one_line)
+POSITIVE_MIB: Final = Kind(
+    "be a positive number of MiB, at most 1048576",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 < value <= 2**20,
+)
+
+PROFILE_NAME: Final = matching(r"[a-z][a-z0-9-]*", "be lower-case letters, digits and dashes, starting with a letter", 63)
+NOUN: Final = matching(r"[A-Za-z][A-Za-z0-9]*", "be one word of letters and digits, at most 16 long", 16)
+UNIT_NAME: Final = matching(r"[A-Za-z0-9.]+", "be letters, digits and dots, at most 16 long", 16)
+JSON_NAME: Final = matching(r"[A-Za-z][A-Za-z0-9_]*", "be a JSON name of letters, digits and underscores")
+URL_PREFIX: Final = matching(r"/[a-z0-9-]+", "be a slash followed by lower-case letters, digits and dashes")
+PCI_VENDOR: Final = matching(r"[0-9a-f]{4}", "be four lower-case hexadecimal digits")
+ENV_NAME: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*", "be the name of an environment variable")
+DATA_KEY: Final = matching(r"[-._A-Za-z0-9]+", "be a ConfigMap key of letters, digits, dots, dashes and underscores")
+NAMESPACE: Final = matching(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", "be the name of a namespace", _LONGEST_NAME)
+
+RESOURCE: Final = Kind(
+    "be an extended resource name such as example.com/card-memory, and not one of kubernetes.io", _is_extended_resource
+)
+LABEL_KEY: Final = Kind("be a label key such as example.com/cards", _is_label_key)
+ANNOTATION_KEY: Final = Kind(
+    "be an annotation key such as example.com/card-index, and not one of accelshare.io", _is_annotation_key
+)
+NODE_LABEL: Final = Kind("be a label with its value, such as example.com/share=true", _is_label)
+REFUSAL_TEXT: Final = Kind(
+    f"be a constant text, 1 to {LONGEST_TEXT} characters on one line, without {{, }} or % and without a final full stop",
+    _is_refusal_text,
+)
+
+CARD_DEVICE: Final = template(
+    "index",
+    "minor",
+    path=True,
+    needs_field=True,
+    must="be a path under /dev with {index} or {minor}, such as /dev/card{index}",
+)
+SHARED_DEVICE: Final = template(path=True, must="be a path under /dev without placeholders, such as /dev/cardctl")
+CONTAINER_ENV: Final = template(
+    "index", "minor", "id", "units", "pod_units", "card_units", "mib", "bytes",
+    must="be a text with no placeholders but {index} {minor} {id} {units} {pod_units} {card_units} {mib} {bytes}",
+)  # fmt: skip
+NODE_CONFIGMAP: Final = Kind(
+    "be a ConfigMap name with {node} in it, such as unhealthy-{node}",
+    lambda value: (
+        isinstance(value, str)
+        and value.count("{node}") == 1
+        and len(value) <= LONGEST_TEXT
+        and _SUBDOMAIN.fullmatch(value.replace("{node}", "node")) is not None
+    ),
+)

@@ -1,0 +1,187 @@
+"""Files laid over each other: what one profile file means once everything it extends is under it.
+
+Belongs here: names across files, `extends`, and the problems between files. Pure: the files were read before.
+Never: reading them (`catalog.py`), or rules about one file (`schema.py`, `agreement.py`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from accelshare.vendors import schema
+from accelshare.vendors.problems import Problem, ProfileError, nearest, shown
+from accelshare.vendors.profile import Profile, parse
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file as read: where it lay, what it said."""
+
+    file: str
+    data: Mapping[str, object]
+
+    @property
+    def base(self) -> str | None:
+        """The profile this file builds on."""
+        value = self.data.get("extends")
+        return value if isinstance(value, str) else None
+
+    @property
+    def name(self) -> str | None:
+        """The profile this file defines: its own name, else that of the profile it extends, which it then replaces."""
+        value = self.data.get("name", self.base)
+        return value if isinstance(value, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What all files together make: the profiles that hold in the end, by name, and everything that is wrong."""
+
+    profiles: tuple[Profile, ...]
+    problems: tuple[Problem, ...]
+
+
+def survey(layers: Sequence[Sequence[Source]]) -> Survey:
+    """Resolve all files. A later layer replaces a profile of an earlier one; in one layer a name is there once."""
+    effective: dict[str, tuple[Profile, str]] = {}
+    problems: list[Problem] = []
+    for depth, layer in enumerate(layers):
+        first: dict[str, str] = {}
+        for source in layer:
+            profile, wrong = _made(source, layers, depth)
+            problems.extend(wrong)
+            if source.name in first:
+                says = f"is {shown(source.name)}, and so is that of {first[source.name]}; a directory has one file per profile"
+                problems.append(Problem(source.file, "name", says))
+                continue
+            if source.name is not None:
+                first[source.name] = source.file
+            if profile is not None:
+                # Taken out first, so that it is told apart from the profiles that were there before this file.
+                effective.pop(profile.name, None)
+                effective[profile.name] = (profile, source.file)
+    problems.extend(_clashes(list(effective.values())))
+    return Survey(tuple(effective[name][0] for name in sorted(effective)), tuple(problems))
+
+
+def merge(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
+    """The base with single keys replaced; tables are merged key by key, and an empty text or list takes a key away."""
+    merged = dict(base)
+    for key, value in over.items():
+        if value in ("", []):
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            under = merged.get(key)
+            merged[key] = merge(under if isinstance(under, Mapping) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """A file with everything it extends under it, and the problems of those files, which are told there."""
+
+    data: Mapping[str, object]
+    told: tuple[Problem, ...] = ()
+
+
+def _made(source: Source, layers: Sequence[Sequence[Source]], depth: int) -> tuple[Profile | None, list[Problem]]:
+    try:
+        resolved = _resolve(source, layers, depth, (source,))
+    except ProfileError as error:
+        # Without its base a file cannot be complete, but what it does say can still be right or wrong.
+        return None, [*error.problems, *schema.check(merge({}, source.data), file=source.file).problems]
+    problems: list[Problem] = []
+    if source.base is not None:
+        problems.extend(schema.unknown_keys(source.data, file=source.file))
+    try:
+        profile = parse(resolved.data, file=source.file)
+    except ProfileError as error:
+        profile = None
+        told = {(problem.key, problem.says) for problem in (*resolved.told, *problems)}
+        problems.extend(problem for problem in error.problems if (problem.key, problem.says) not in told)
+    return profile, problems
+
+
+def _resolve(source: Source, layers: Sequence[Sequence[Source]], depth: int, seen: tuple[Source, ...]) -> _Resolved:
+    if source.base is None:
+        return _Resolved(source.data)
+    # A file that replaces what it extends builds on the layers before; any other may also build on its own directory.
+    visible = layers[:depth] if source.base == source.name else layers[: depth + 1]
+    found = [(place, other) for place, layer in enumerate(visible) for other in layer if other.name == source.base]
+    if not found:
+        known = {other.name for layer in visible for other in layer if other.name is not None} - {source.name}
+        says = f"is {shown(source.base)}; there is no such profile{nearest(source.base, sorted(known))}"
+        raise ProfileError([Problem(source.file, "extends", says)])
+    place, base = found[-1]
+    if any(base is other for other in seen):
+        circle = " → ".join(str(other.name) for other in (*seen, base))
+        raise ProfileError([Problem(source.file, "extends", f"goes round in a circle: {circle}")])
+    try:
+        under = _resolve(base, layers, place, (*seen, base))
+    except ProfileError as error:
+        # Told at the file it is about; here it only says why nothing can be built on it.
+        says = f"is {shown(source.base)}; that profile cannot be made either: {error.problems[0]}"
+        raise ProfileError([Problem(source.file, "extends", says)]) from error
+    own = {key: value for key, value in source.data.items() if key != "extends"}
+    data = merge({key: value for key, value in under.data.items() if key != "extends"}, own)
+    if "unverified" not in own and "unverified" in data:
+        data["unverified"] = _still_unverified(data["unverified"], own)
+    return _Resolved(data, (*under.told, *_problems_of(replace(base, data=under.data))))
+
+
+def _problems_of(source: Source) -> tuple[Problem, ...]:
+    try:
+        parse(source.data, file=source.file)
+    except ProfileError as error:
+        return error.problems
+    return ()
+
+
+def _still_unverified(doubts: object, own: Mapping[str, object]) -> object:
+    """Whoever sets a doubtful value vouches for it: it is not doubtful any more."""
+    if not isinstance(doubts, list):
+        return doubts
+    settled = [f"{key}." for key in _leaves(own)]
+    return [doubt for doubt in doubts if not any(_one_within_other(f"{doubt}.", key) for key in settled)]
+
+
+def _one_within_other(key: str, other: str) -> bool:
+    return key.startswith(other) or other.startswith(key)
+
+
+def _leaves(data: Mapping[str, object], above: str = "") -> Iterator[str]:
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield above + key
+
+
+def _clashes(profiles: Sequence[tuple[Profile, str]]) -> Iterator[Problem]:
+    """Names that two profiles claim; told at the file that was read later."""
+    claimed: dict[tuple[str, str], tuple[str, str]] = {}
+    for profile, file in profiles:
+        for what, key, value in _claims(profile):
+            if (what, value) in claimed:
+                other, other_file = claimed[what, value]
+                says = f"is {shown(value)}, the {what} of profile {other} ({other_file}) already; each profile must have its own"
+                yield Problem(file, key, says)
+            claimed.setdefault((what, value), (profile.name, file))
+
+
+def _claims(profile: Profile) -> Iterator[tuple[str, str, str]]:
+    """What must be one profile's alone, as (what, key, value): by these a pod, a call or an assignment finds its vendor."""
+    for key, value in (
+        ("resources.memory", profile.resources.memory),
+        ("resources.count", profile.resources.count),
+        ("resources.whole", profile.resources.whole),
+    ):
+        if value is not None:
+            yield "resource", key, value
+    if profile.http.prefix is not None:
+        yield "url prefix", "http.prefix", profile.http.prefix
+    for name in ("index", "card_size", "pod_units", "assigned", "assign_time"):
+        value = getattr(profile.annotations, name)
+        if value is not None:
+            yield "annotation", f"annotations.{name}", value

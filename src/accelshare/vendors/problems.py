@@ -1,0 +1,63 @@
+"""What is wrong with a profile file, in words that say where, what, and what would be right.
+
+    VendorError
+    ├── ProfileError      all problems of all files that were read, at once
+    └── UnknownProfile    a name that no profile has
+
+Belongs here: these errors and the wording they share. Never: the rules that find problems.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+# Enough of a value to recognise it; a whole pasted file would hide the message around it.
+_LONGEST_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake: the file, the dotted key (empty if it is the whole file), and what is wrong with it."""
+
+    file: str
+    key: str
+    says: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.key} {self.says}" if self.key else f"{self.file}: {self.says}"
+
+
+class VendorError(Exception):
+    """Anything this room can raise."""
+
+
+class ProfileError(VendorError):
+    """The files do not make a profile; carries every problem found, in the order of the files."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class UnknownProfile(VendorError, LookupError):  # noqa: N818 (it reads as what it is: an unknown profile)
+    """No profile has this name."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        known = tuple(known)
+        super().__init__(f"there is no profile {shown(name)}; known are {', '.join(known)}{nearest(name, known)}")
+
+
+def shown(value: object) -> str:
+    """A value as its TOML author would recognise it, cut to a length that fits a message."""
+    if isinstance(value, Mapping):
+        return "a table"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` for the most similar known word, or nothing if none is similar."""
+    close = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""

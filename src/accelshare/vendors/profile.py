@@ -1,0 +1,218 @@
+"""A vendor, as one frozen value: every name and text that tells its cards apart from another vendor's.
+
+Belongs here: the shape of a profile, and the way from checked data to it and back. Never: reading files, the rules of
+single values (`schema.py`) or between values (`agreement.py`), and any vendor's name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from accelshare.ledger.refusals import Reason
+from accelshare.vendors import schema
+from accelshare.vendors.agreement import disagreements
+from accelshare.vendors.problems import ProfileError
+from accelshare.vendors.texts import default_texts
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Extended resource names: what pods ask for (memory, whole) and what nodes show besides (count)."""
+
+    memory: str | None
+    count: str | None
+    whole: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRules:
+    """How a pod asks for several cards, and how many it may ask for."""
+
+    cards_label: str | None = None
+    max_cards: int = 64
+    max_whole_cards: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one unit of the memory resource is: the choices with their size in MiB, and the one taken by default."""
+
+    default: str
+    mib: Mapping[str, float | int] = field(hash=False)
+    labels: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+
+    @property
+    def default_mib(self) -> float | int:
+        """The size of the default unit in MiB."""
+        return self.mib[self.default]
+
+    def label(self, unit: str) -> str:
+        """The unit for people: `GiB`, or `0.1 GB` where the vendor's own word would not say it."""
+        return self.labels.get(unit, unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """The pod annotation keys that carry an assignment: written at bind, read back ever after."""
+
+    index: str | None = None
+    card_size: str | None = None
+    pod_units: str | None = None
+    assigned: str | None = None
+    assign_time: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """Where the vendor's users expect the extender: URL prefix and port."""
+
+    prefix: str | None = None
+    node_port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InspectDialect:
+    """How the vendor's own inspect JSON names amounts, and which facts it tells about a pod."""
+
+    total: str
+    used: str
+    available: str | None
+    cards: str
+    pod_uid: bool
+    pod_created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnhealthyConfigMap:
+    """Where operators list a node's broken cards by hand: a ConfigMap whose key holds indexes joined by commas."""
+
+    namespace: str
+    name: str
+    key: str
+
+    def name_on(self, node: str) -> str:
+        """The ConfigMap's name for this node."""
+        return self.name.replace("{node}", node)
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """How a card shows on its host: PCI vendor, device files of one card ({index}, {minor}) and of all cards."""
+
+    pci_vendor: str | None = None
+    device_nodes: tuple[str, ...] = ()
+    shared_device_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRules:
+    """What a container is told about its cards: environment variables, as templates."""
+
+    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Everything accelshare knows about one vendor."""
+
+    name: str
+    title: str
+    noun: str
+    resources: Resources
+    request: RequestRules
+    unit: Unit
+    node_label: tuple[str, str] | None
+    annotations: Annotations
+    http: Http
+    inspect: InspectDialect
+    texts: Mapping[Reason, str] = field(hash=False)
+    unhealthy: UnhealthyConfigMap | None
+    hardware: Hardware
+    container: ContainerRules
+    unverified: tuple[str, ...] = ()
+
+    def text(self, reason: Reason) -> str:
+        """The refusal in the words this vendor's users know."""
+        return self.texts[reason]
+
+
+def parse(data: Mapping[str, object], *, file: str) -> Profile:
+    """The profile this data describes; ProfileError with all of its problems if it describes none."""
+    checked = schema.check(data, file=file)
+    problems = (*schema.missing(data, file=file), *checked.problems, *disagreements(checked))
+    if problems:
+        raise ProfileError(problems)
+
+    def section(name: str) -> dict[str, Any]:
+        keys = [key for key in schema.SCHEMA if key.startswith(name + ".")]
+        return {key.partition(".")[2]: _frozen(checked.get(key)) for key in keys}
+
+    # From here on every value is known to be of its kind, so that Any is only for the type checker.
+    value: dict[str, Any] = {key: _frozen(checked.get(key)) for key in schema.SCHEMA}
+    resources, request = Resources(**section("resources")), RequestRules(**section("request"))
+    texts = default_texts(
+        noun=value["noun"],
+        memory=resources.memory,
+        whole=resources.whole,
+        cards_label=request.cards_label,
+        max_cards=request.max_cards,
+        max_whole_cards=request.max_whole_cards,
+    )
+    texts |= {Reason(word): text for word, text in value["texts"].items()}
+    return Profile(
+        name=value["name"],
+        title=value["title"],
+        noun=value["noun"],
+        resources=resources,
+        request=request,
+        unit=Unit(**section("unit")),
+        node_label=_label(value["node_label"]),
+        annotations=Annotations(**section("annotations")),
+        http=Http(**section("http")),
+        inspect=InspectDialect(**section("inspect")),
+        texts=MappingProxyType(texts),
+        unhealthy=UnhealthyConfigMap(**section("unhealthy")) if value["unhealthy.name"] else None,
+        hardware=Hardware(**section("hardware")),
+        container=ContainerRules(**section("container")),
+        unverified=value["unverified"],
+    )
+
+
+def to_data(profile: Profile) -> dict[str, Any]:
+    """The profile as its file would say it, defaults written out: `parse(to_data(p))` is `p` again."""
+    data: dict[str, Any] = {}
+    for key in schema.SCHEMA:
+        section, _, name = key.rpartition(".")
+        held = getattr(profile, section or key, None)
+        value = _thawed(getattr(held, name, None) if section else held)
+        if value is not None and section:
+            data.setdefault(section, {})[name] = value
+        elif value is not None:
+            data[key] = value
+    if profile.node_label is not None:
+        data["node_label"] = "=".join(profile.node_label)
+    return data
+
+
+def _frozen(value: object) -> object:
+    if isinstance(value, Mapping):
+        return MappingProxyType(dict(value))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _thawed(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key.value if isinstance(key, Reason) else key: held for key, held in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _label(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    key, _, value = text.partition("=")
+    return key, value

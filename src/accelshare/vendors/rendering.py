@@ -1,0 +1,76 @@
+"""A profile for people's eyes and other people's tools: as TOML, as JSON, as a row of a table.
+
+Belongs here: turning profiles into text. Never: reading it back (`catalog.py`), printing it (`command.py`).
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from accelshare.vendors.profile import Profile, to_data
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_DOUBT = "  # unverified"
+
+
+def as_json(profile: Profile) -> str:
+    """Every value in force, as JSON."""
+    return json.dumps(to_data(profile), indent=2, ensure_ascii=False)
+
+
+def as_toml(profile: Profile) -> str:
+    """Every value in force, as a profile file that says all of it; what no source confirms is marked."""
+    return "\n".join(_toml_lines(to_data(profile), set(profile.unverified))) + "\n"
+
+
+def as_table(profiles: Iterable[Profile]) -> str:
+    """One line per profile, in columns."""
+    rows: list[tuple[str, ...]] = [("NAME", "NOUN", "MEMORY", "WHOLE", "URL PREFIX", "TITLE")]
+    for profile in profiles:
+        found = (
+            profile.name,
+            profile.noun,
+            profile.resources.memory,
+            profile.resources.whole,
+            profile.http.prefix,
+            profile.title,
+        )
+        rows.append(tuple(cell or "-" for cell in found))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(lines) + "\n"
+
+
+def _toml_lines(data: Mapping[str, object], doubts: set[str]) -> Iterator[str]:
+    tables = {key: value for key, value in data.items() if isinstance(value, Mapping)}
+    for key, value in data.items():
+        if key not in tables:
+            yield f"{key} = {_toml_value(value)}{_DOUBT if key in doubts else ''}"
+    for section, table in tables.items():
+        yield from _section(section, table, doubts)
+
+
+def _section(path: str, table: Mapping[str, object], doubts: set[str]) -> Iterator[str]:
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    # A head with nothing under it says nothing, unless it is the emptiness that is in doubt.
+    if len(inner) < len(table) or path in doubts:
+        yield ""
+        yield f"[{path}]{_DOUBT if path in doubts else ''}"
+    for key, value in table.items():
+        if key not in inner:
+            yield f"{_toml_key(key)} = {_toml_value(value)}{_DOUBT if f'{path}.{key}' in doubts else ''}"
+    for key, value in inner.items():
+        yield from _section(f"{path}.{key}", value, doubts)
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, list):
+        entries = [_toml_value(entry) for entry in value]
+        one_line = "[" + ", ".join(entries) + "]"
+        return one_line if len(one_line) <= 100 else "[\n" + "".join(f"  {entry},\n" for entry in entries) + "]"
+    # Strings, numbers and booleans are spelled alike in JSON and TOML, as long as strings hold no control characters.
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,75 @@
+"""The command itself: what it lists, what it loads, and how it ends when something is wrong."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from accelshare import __version__, cli
+
+
+def test_help_lists_every_row_of_the_table() -> None:
+    result = CliRunner().invoke(cli.accelshare, ["--help"])
+    assert result.exit_code == 0
+    for name, row in cli.COMMANDS.items():
+        assert f"  {name}" in result.stdout
+        assert row.summary in result.stdout
+
+
+def test_version_is_the_packages() -> None:
+    assert CliRunner().invoke(cli.accelshare, ["--version"]).stdout == f"accelshare {__version__}\n"
+
+
+def test_an_unknown_sub_command_is_a_usage_error() -> None:
+    result = CliRunner().invoke(cli.accelshare, ["profiles"])
+    assert result.exit_code == 2
+    assert "No such command 'profiles'" in result.stderr
+
+
+def test_a_row_names_a_click_command_of_that_name() -> None:
+    found = cli.accelshare.get_command(click.Context(cli.accelshare), "profile")
+    assert found is not None
+    assert found.name == "profile"
+
+
+@pytest.mark.parametrize("target", ["accelshare.nowhere.command:x", "accelshare.vendors.nowhere:x"])
+def test_a_sub_command_that_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    monkeypatch.setattr(cli, "COMMANDS", {"x": cli.SubCommand(target, "Do x.")})
+    result = CliRunner().invoke(cli.accelshare, ["x"])
+    assert result.exit_code == 1
+    assert result.stderr == "Error: the sub-command x is not part of this installation\n"
+    assert CliRunner().invoke(cli.accelshare, ["--help"]).exit_code == 0
+
+
+def test_a_library_that_is_missing_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only a missing module of ours is a smaller installation; a missing dependency is a fault to be seen."""
+    (tmp_path / "needs_library.py").write_text("import no_such_library\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(cli, "COMMANDS", {"x": cli.SubCommand("needs_library:x", "Do x.")})
+    result = CliRunner().invoke(cli.accelshare, ["x"])
+    assert isinstance(result.exception, ModuleNotFoundError)
+    assert result.exception.name == "no_such_library"
+
+
+def test_the_command_loads_no_sub_command_before_its_turn() -> None:
+    """`accelshare --help` is quick: it waits for no web server and no API client to load."""
+    script = (
+        "import sys, accelshare.cli as cli\n"
+        "try: cli.accelshare(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'aiohttp', 'uvicorn', 'msgspec', 'orjson', 'prometheus_client', 'yaml', 'accelshare.vendors.catalog'}\n"
+        "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_program_ends_with_two_and_no_traceback(tmp_path: Path) -> None:
+    """The whole way, as a process: the reason on stderr, nothing on stdout."""
+    words = [sys.executable, "-m", "accelshare", "profile", "list", "--profiles", str(tmp_path / "nowhere")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"Error: {tmp_path}/nowhere: is no directory; it must be one with profile files (*.toml)\n"

@@ -1,0 +1,90 @@
+"""Profiles for tests: an invented vendor, complete in every key, and ways to say it a little differently."""
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from accelshare.vendors.problems import ProfileError
+from accelshare.vendors.profile import Profile, parse
+from accelshare.vendors.rendering import as_toml
+
+COMPLETE: dict[str, Any] = {
+    "name": "acme",
+    "title": "Acme ZPU (zpushare)",
+    "noun": "ZPU",
+    "node_label": "acme.example/share=true",
+    "unverified": ["resources.count", "unit.mib.GiB", "texts.no-cards", "container.env.ACME_VISIBLE"],
+    "resources": {"memory": "acme.example/zpu-mem", "count": "acme.example/zpu-count", "whole": "acme.example/zpu"},
+    "request": {"cards_label": "acme.example/cards", "max_cards": 16, "max_whole_cards": 4},
+    "unit": {"default": "GiB", "mib": {"GiB": 1024, "0.1": 102.4}, "labels": {"0.1": "0.1 GB"}},
+    "annotations": {
+        "index": "ACME_IDX",
+        "card_size": "ACME_DEV",
+        "pod_units": "ACME_POD",
+        "assigned": "ACME_ASSIGNED",
+        "assign_time": "ACME_TIME",
+    },
+    "http": {"prefix": "/zpushare-scheduler", "node_port": 32000},
+    "inspect": {
+        "total": "totalZPU",
+        "used": "usedZPU",
+        "available": "availableZPU",
+        "cards": "devs",
+        "pod_uid": True,
+        "pod_created": True,
+    },
+    "texts": {"no-cards": "nothing here"},
+    "unhealthy": {"namespace": "ops", "name": "unhealthy-zpu-{node}", "key": "zpus"},
+    "hardware": {"pci_vendor": "1abc", "device_nodes": ["/dev/zpu{minor}"], "shared_device_nodes": ["/dev/zpuctl"]},
+    "container": {"env": {"ACME_VISIBLE": "{index}", "ACME_BYTES": "{bytes}"}},
+}
+
+SMALLEST: dict[str, Any] = {"name": "tiny", "title": "Tiny", "noun": "TPU", "resources": {"whole": "tiny.example/tpu"}}
+
+NOTHING: Any = object()  # as a value: the key is not there
+
+
+def saying(key: str, value: object, base: dict[str, Any] = COMPLETE) -> dict[str, Any]:
+    """The base with one dotted key set to this value, or taken away."""
+    data = deepcopy(base)
+    *path, last = key.split(".")
+    table = data
+    for name in path:
+        table = table.setdefault(name, {})
+    if value is NOTHING:
+        del table[last]
+    else:
+        table[last] = value
+    return data
+
+
+def another(name: str) -> dict[str, Any]:
+    """A profile that shares nothing with the others."""
+    return {"name": name, "title": name, "noun": "GPU", "resources": {"whole": f"{name}.example/card"}}
+
+
+def problems_of(data: dict[str, Any]) -> list[str]:
+    """What is wrong with this data, line by line; nothing if it makes a profile."""
+    try:
+        parse(data, file="acme.toml")
+    except ProfileError as error:
+        return [str(problem) for problem in error.problems]
+    return []
+
+
+def profile(**over: object) -> Profile:
+    """The complete profile, some top-level keys said differently."""
+    return parse({**COMPLETE, **over}, file="acme.toml")
+
+
+def write(directory: Path, name: str, text: str) -> Path:
+    """A profile file, its directory made if need be."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def as_file(data: dict[str, Any]) -> str:
+    """The text of a file that says this."""
+    return as_toml(parse(data, file="builder"))

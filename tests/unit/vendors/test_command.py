@@ -1,0 +1,128 @@
+"""`accelshare profile`, through the whole command line."""
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from accelshare.cli import accelshare
+from tests.unit.vendors.builders import COMPLETE, as_file, saying, write
+
+
+def run(*words: str | Path, env: dict[str, str | None] | None = None) -> Result:
+    return CliRunner().invoke(accelshare, ["profile", *map(str, words)], env={"ACCELSHARE_PROFILES": None, **(env or {})})
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    write(tmp_path / "site", "acme.toml", as_file(COMPLETE))
+    return tmp_path / "site"
+
+
+def test_list_shows_the_shipped_profiles() -> None:
+    result = run("list")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["NAME", "enflame", "kunlun", "nvidia", "stream"]
+
+
+def test_list_shows_those_of_extra_directories(site: Path) -> None:
+    assert "acme  " in run("list", "--profiles", site).stdout
+
+
+def test_the_option_may_be_repeated_and_the_last_one_wins(site: Path, tmp_path: Path) -> None:
+    write(tmp_path / "over", "acme.toml", 'extends = "acme"\nnoun = "QPU"\n')
+    assert "acme     QPU " in run("list", "--profiles", site, "--profiles", tmp_path / "over").stdout
+
+
+def test_the_environment_may_name_the_directories(site: Path, tmp_path: Path) -> None:
+    """Separated as PATH is; a stray separator is not the current directory."""
+    write(tmp_path / "over", "acme.toml", 'extends = "acme"\nnoun = "QPU"\n')
+    both = os.pathsep.join([str(site), "", str(tmp_path / "over"), ""])
+    result = run("list", env={"ACCELSHARE_PROFILES": both})
+    assert result.exit_code == 0
+    assert "acme     QPU " in result.stdout
+
+
+def test_show_writes_every_value_in_force(site: Path) -> None:
+    result = run("show", "acme", "--profiles", site)
+    assert result.exit_code == 0
+    shown = tomllib.loads(result.stdout)
+    assert shown["annotations"] == COMPLETE["annotations"]
+    assert shown["texts"]["no-card-is-empty"] == "no ZPU is empty"
+    assert 'count = "acme.example/zpu-count"  # unverified' in result.stdout
+
+
+def test_show_writes_json_for_tools(site: Path) -> None:
+    shown = json.loads(run("show", "acme", "-o", "json", "--profiles", site).stdout)
+    assert shown["unverified"] == COMPLETE["unverified"]
+
+
+def test_an_override_shows_and_loses_its_mark(site: Path, tmp_path: Path) -> None:
+    write(tmp_path / "over", "x.toml", 'extends = "acme"\n[resources]\ncount = "acme.example/n"\n')
+    assert 'count = "acme.example/n"\n' in run("show", "acme", "--profiles", site, "--profiles", tmp_path / "over").stdout
+
+
+def test_show_of_an_unknown_name_suggests_one() -> None:
+    result = run("show", "nvidai")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith("did you mean nvidia?\n")
+
+
+def test_a_broken_directory_is_told_completely_without_a_traceback(site: Path) -> None:
+    write(site, "bad.toml", 'name = "bad"\nnoun = 1\n')
+    result = run("list", "--profiles", site)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 3
+    assert "Traceback" not in result.stderr
+
+
+def test_check_says_ok_for_a_right_file(site: Path) -> None:
+    result = run("check", site / "acme.toml")
+    assert (result.exit_code, result.stdout) == (0, f"{site}/acme.toml: ok\n")
+
+
+def test_check_tells_all_problems_of_each_file(site: Path, tmp_path: Path) -> None:
+    bad = write(tmp_path, "bad.toml", 'extends = "kunlun"\nnoun = 1\n[request]\nmax_cards = 0\n')
+    result = run("check", site / "acme.toml", bad, tmp_path / "nowhere.toml")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        f"{site}/acme.toml: ok",
+        f"{bad}: noun is 1; it must be one word of letters and digits, at most 16 long",
+        f"{bad}: request.max_cards is 0; it must be a whole number from 1 to 1024",
+        f"{tmp_path}/nowhere.toml: cannot be read: No such file or directory",
+    ]
+
+
+def test_check_tells_a_clash_with_a_shipped_profile(tmp_path: Path) -> None:
+    thief = write(tmp_path, "thief.toml", as_file(saying("resources.whole", "nvidia.com/gpu")))
+    result = run("check", thief)
+    assert result.exit_code == 1
+    assert "the resource of profile nvidia (nvidia.toml) already" in result.stdout
+
+
+def test_check_builds_on_the_extra_directories(site: Path, tmp_path: Path) -> None:
+    own = write(tmp_path, "own.toml", 'extends = "acme"\ntitle = "Ours"\n')
+    assert run("check", own).exit_code == 1
+    assert run("check", own, "--profiles", site).exit_code == 0
+
+
+def test_check_tells_problems_of_the_extra_directories_as_well(site: Path, tmp_path: Path) -> None:
+    write(site, "bad.toml", "name = 1")
+    own = write(tmp_path, "own.toml", 'extends = "acme"\ntitle = "Ours"\n')
+    result = run("check", own, "--profiles", site)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == f"{own}: ok"
+    assert f"{site}/bad.toml: name is 1" in result.stdout
+
+
+def test_a_file_checked_in_its_own_directory_is_told_once(site: Path) -> None:
+    bad = write(site, "bad.toml", 'extends = "acme"\nnoun = 1\n[resources]\nmemory = 1\n')
+    result = run("check", bad, "--profiles", site)
+    assert len(result.stdout.splitlines()) == len(set(result.stdout.splitlines()))
+
+
+def test_check_wants_a_file() -> None:
+    assert run("check").exit_code == 2

@@ -1,0 +1,40 @@
+"""docs/reference/profiles.md is true: it knows every key, and its files are right as they stand."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from accelshare.ledger.refusals import Reason
+from accelshare.vendors.catalog import read_layers
+from accelshare.vendors.layers import Source, survey
+from accelshare.vendors.schema import SCHEMA
+
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "profiles.md").read_text(encoding="utf-8")
+FILES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("key", SCHEMA)
+def test_every_key_is_explained(key: str) -> None:
+    assert f"| `{key}` |" in PAGE
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_is_named(reason: Reason) -> None:
+    assert f"`{reason.value}`" in PAGE
+
+
+@pytest.mark.parametrize("text", FILES)
+def test_every_file_shown_is_right_as_it_stands(text: str) -> None:
+    layers, _ = read_layers([])
+    found = survey([*layers, [Source("shown.toml", tomllib.loads(text))]])
+    assert [str(problem) for problem in found.problems] == []
+
+
+@pytest.mark.parametrize(
+    ("key", "default"), [(key, row.default) for key, row in SCHEMA.items() if isinstance(row.default, str | int)]
+)
+def test_every_default_is_the_one_in_force(key: str, default: object) -> None:
+    row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{key}` |"))
+    assert f"`{str(default).lower() if isinstance(default, bool) else default}`" in row

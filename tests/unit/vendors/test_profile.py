@@ -1,0 +1,106 @@
+"""From data to a profile: each key in its place, each default as promised, and back again."""
+
+import dataclasses
+
+import pytest
+
+from accelshare.ledger.refusals import Reason
+from accelshare.vendors.problems import ProfileError, VendorError
+from accelshare.vendors.profile import (
+    Annotations,
+    ContainerRules,
+    Hardware,
+    Http,
+    InspectDialect,
+    RequestRules,
+    Resources,
+    UnhealthyConfigMap,
+    Unit,
+    parse,
+    to_data,
+)
+from tests.unit.vendors.builders import COMPLETE, SMALLEST, profile, saying
+
+
+def test_every_key_arrives_in_its_place() -> None:
+    acme = profile()
+    assert (acme.name, acme.title, acme.noun) == ("acme", "Acme ZPU (zpushare)", "ZPU")
+    assert acme.node_label == ("acme.example/share", "true")
+    assert acme.resources == Resources("acme.example/zpu-mem", "acme.example/zpu-count", "acme.example/zpu")
+    assert acme.request == RequestRules("acme.example/cards", 16, 4)
+    assert acme.unit == Unit("GiB", {"GiB": 1024, "0.1": 102.4}, {"0.1": "0.1 GB"})
+    assert acme.annotations == Annotations("ACME_IDX", "ACME_DEV", "ACME_POD", "ACME_ASSIGNED", "ACME_TIME")
+    assert acme.http == Http("/zpushare-scheduler", 32000)
+    assert acme.inspect == InspectDialect("totalZPU", "usedZPU", "availableZPU", "devs", pod_uid=True, pod_created=True)
+    assert acme.unhealthy == UnhealthyConfigMap("ops", "unhealthy-zpu-{node}", "zpus")
+    assert acme.hardware == Hardware("1abc", ("/dev/zpu{minor}",), ("/dev/zpuctl",))
+    assert acme.container == ContainerRules({"ACME_VISIBLE": "{index}", "ACME_BYTES": "{bytes}"})
+    assert acme.unverified == ("resources.count", "unit.mib.GiB", "texts.no-cards", "container.env.ACME_VISIBLE")
+    assert acme.text(Reason.NO_CARDS) == "nothing here"
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    tiny = parse(SMALLEST, file="tiny.toml")
+    assert tiny.node_label is None
+    assert tiny.resources == Resources(memory=None, count=None, whole="tiny.example/tpu")
+    assert tiny.request == RequestRules(cards_label=None, max_cards=64, max_whole_cards=None)
+    assert tiny.unit == Unit("MiB", {"MiB": 1})
+    assert tiny.annotations == Annotations()
+    assert tiny.http == Http()
+    assert tiny.inspect == InspectDialect("total", "used", None, "devices", pod_uid=False, pod_created=False)
+    assert tiny.unhealthy is None
+    assert tiny.hardware == Hardware()
+    assert tiny.container == ContainerRules()
+    assert tiny.unverified == ()
+
+
+def test_the_unhealthy_configmap_is_in_kube_system_unless_said() -> None:
+    data = {**SMALLEST, "unhealthy": {"name": "unhealthy-{node}", "key": "cards"}}
+    assert parse(data, file="tiny.toml").unhealthy == UnhealthyConfigMap("kube-system", "unhealthy-{node}", "cards")
+
+
+def test_the_unhealthy_configmap_is_named_after_its_node() -> None:
+    assert UnhealthyConfigMap("ops", "bad-{node}-zpu", "zpus").name_on("n1") == "bad-n1-zpu"
+
+
+def test_a_unit_has_a_size_and_a_label_for_people() -> None:
+    unit = profile().unit
+    assert unit.default_mib == 1024
+    assert unit.label("0.1") == "0.1 GB"
+    assert unit.label("GiB") == "GiB"
+
+
+@pytest.mark.parametrize("data", [COMPLETE, SMALLEST])
+def test_a_profile_written_out_and_read_again_is_the_same(data: dict[str, object]) -> None:
+    first = parse(data, file="a.toml")
+    assert parse(to_data(first), file="b.toml") == first
+
+
+def test_a_profile_is_a_value() -> None:
+    """Equal when it says the same, usable as a key, and nobody can change it."""
+    acme = profile()
+    assert acme == profile()
+    assert len({acme, profile()}) == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        acme.noun = "GPU"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        acme.unit.mib["GiB"] = 1  # type: ignore[index]
+    with pytest.raises(TypeError):
+        acme.texts[Reason.NO_CARDS] = "x"  # type: ignore[index]
+
+
+def test_the_data_may_change_later_without_changing_the_profile() -> None:
+    data = saying("title", "Acme")
+    acme = parse(data, file="acme.toml")
+    data["unit"]["mib"]["GiB"] = 1
+    data["hardware"]["device_nodes"].append("/dev/other{index}")
+    assert acme.unit.mib["GiB"] == 1024
+    assert acme.hardware.device_nodes == ("/dev/zpu{minor}",)
+
+
+def test_the_error_carries_its_problems() -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse({"name": "acme"}, file="acme.toml")
+    assert isinstance(caught.value, VendorError)
+    assert [problem.key for problem in caught.value.problems] == ["title", "noun", "resources"]
+    assert str(caught.value).splitlines() == [str(problem) for problem in caught.value.problems]

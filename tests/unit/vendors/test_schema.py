@@ -1,0 +1,228 @@
+"""Every rule about a single value: what breaks it is told with key, value and what would be right."""
+
+import pytest
+
+from accelshare.ledger.refusals import Reason
+from accelshare.vendors.schema import SCHEMA, SECTIONS
+from tests.unit.vendors.builders import COMPLETE, NOTHING, SMALLEST, problems_of, saying
+
+LONG = "x" * 121
+
+WRONG: dict[str, list[object]] = {
+    "name": ["Acme", "9lives", "a b", "", 7, "a" * 64, ["acme"]],
+    "extends": ["Acme", 7, ""],
+    "title": ["", LONG, 7, "two\nlines", " led by a blank"],
+    "noun": ["", "Z PU", "Z-PU", "1PU", "Z" * 17, 1],
+    "node_label": ["share", "=true", "acme.example/share=a b", "a b=true", "x=" + "v" * 64, True, "_x=1"],
+    "unverified": ["resources.count", {"a": 1}],
+    "resources.memory": [
+        "gpu",
+        "cpu/",
+        "/gpu",
+        "kubernetes.io/gpu",
+        "sub.kubernetes.io/gpu",
+        "requests.acme.example/gpu",
+        "a/b/c",
+        "Acme.example/gpu",
+        "acme.example/-gpu",
+        "acme..example/gpu",
+        "acme.example/" + "g" * 64,
+        "a" * 245 + "/gpu",
+        "",
+        3,
+    ],
+    "resources.count": ["gpu", "kubernetes.io/gpu", 3],
+    "resources.whole": ["gpu", "kubernetes.io/gpu", 3],
+    "request.cards_label": ["", "a b", "Acme.example/cards", "acme.example/", 5, "x" * 64],
+    "request.max_cards": [0, 1025, -1, 1.0, "64", True],
+    "request.max_whole_cards": [0, 1025, 1.5, "1", True],
+    "unit.default": ["", "G iB", 1, "x" * 17],
+    "unit.mib": [
+        3,
+        ["GiB"],
+        {"GiB": 0},
+        {"GiB": -1},
+        {"GiB": "1024"},
+        {"GiB": True},
+        {"GiB": float("inf")},
+        {"GiB": float("nan")},
+        {"GiB": 1024, "big": 2**20 + 1},
+        {"GiB": 1024, "a b": 1},
+        {"GiB": 1024, "x" * 17: 1},
+    ],
+    "unit.labels": [3, {"GiB": ""}, {"GiB": 1}, {"a b": "x"}],
+    "annotations.index": ["", "a b", "-IDX", "a/b/c", 1, "x" * 64, "accelshare.io/cards", "Accelshare.io/cards"],
+    "annotations.card_size": ["", "a b", 1],
+    "annotations.pod_units": ["", "a b", 1],
+    "annotations.assigned": ["", "a b", True],
+    "annotations.assign_time": ["", "a b", 1],
+    "http.prefix": ["", "/", "zpushare", "/Zpu", "/zpu/", "/a/b", "/a b", 1],
+    "http.node_port": [0, 65536, "32000", True, 1.5],
+    "inspect.total": ["", "1total", "total zpu", 1],
+    "inspect.used": ["", "used-zpu", 1],
+    "inspect.available": ["", "a.b", False],
+    "inspect.cards": ["", "the cards", 1],
+    "inspect.pod_uid": [1, "true", ""],
+    "inspect.pod_created": [0, "no", ""],
+    "texts": [
+        "no",
+        ["no"],
+        {"no-cards": ""},
+        {"no-cards": LONG},
+        {"no-cards": "{n} left"},
+        {"no-cards": "n} left"},
+        {"no-cards": "%d left"},
+        {"no-cards": "none."},
+        {"no-cards": "two\nlines"},
+        {"no-cards": 1},
+        {"no-card": "none"},
+    ],
+    "unhealthy.namespace": ["", "Kube", "a_b", "a" * 64, 1],
+    "unhealthy.name": ["", "unhealthy", "Un-{node}", "{node}-{node}", "un {node}", "{other}-{node}", 1],
+    "unhealthy.key": ["", "a b", "a/b", 1],
+    "hardware.pci_vendor": ["", "10DE", "0x10de", "10d", 4318],
+    "hardware.device_nodes": [
+        "/dev/zpu{index}",
+        ["/dev/zpu"],
+        ["/sys/zpu{index}"],
+        ["/dev/{card}"],
+        ["/dev/zpu{}"],
+        ["/dev/{index!r}"],
+        ["/dev/../zpu{index}"],
+        ["dev/zpu{index}"],
+        ["/dev/zpu{index"],
+        ["/dev/zpu {index}"],
+        ["/dev/zpu{index:3}"],
+        [3],
+    ],
+    "hardware.shared_device_nodes": ["/dev/zpuctl", ["/dev/zpu{index}"], ["/sys/zpuctl"], ["/dev/"], [3]],
+    "container.env": [
+        "{index}",
+        {"1X": "{index}"},
+        {"A-B": "x"},
+        {"X": ""},
+        {"X": "{uuid}"},
+        {"X": "{index!r}"},
+        {"X": "{index:3}"},
+        {"X": "{0}"},
+        {"X": "{index"},
+        {"X": 1},
+    ],
+}
+
+RIGHT: dict[str, list[object]] = {
+    "name": ["a", "acme-2", "a" * 63],
+    "title": ["x" * 120, "昆仑芯 XPU"],
+    "node_label": ["share=true", "acme.example/share=", "a.b/c_d.e=1.2_3-4", "x=" + "v" * 63],
+    "resources.memory": ["acme.example/gpu-mem", "a.b/G_P.u", "a" * 244 + "/gpu"],
+    "request.max_cards": [1, 1024],
+    "unit.mib": [{"GiB": 1024, "0.1": 102.4}, {"GiB": 2**20, "0.1": 0.001}],
+    "annotations.index": ["ALL_CAPS_9", "Acme.Example/idx", "x", "x" * 63],
+    "http.prefix": ["/a", "/zpu-2"],
+    "http.node_port": [1, 65535],
+    "texts": [{}, {"no-cards": "x" * 120}, {"unknown-node": "Node, unknown"}],
+    "unhealthy.name": ["{node}", "a.{node}.b", "a" * 114 + "{node}"],
+    "hardware.device_nodes": [[], ["/dev/zpu/{index}c0"], ["/dev/{minor}-{index}"]],
+    "container.env": [
+        {"_X": "{id}", "ACME_VISIBLE": "void"},
+        {"ACME_VISIBLE": "{units}/{card_units} of {pod_units}, {mib} {minor}"},
+    ],
+}
+
+
+def test_the_complete_profile_and_the_smallest_are_right() -> None:
+    assert problems_of(COMPLETE) == []
+    assert problems_of(SMALLEST) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in WRONG.items() for value in values if value is not NOTHING]
+)
+def test_a_wrong_value_is_told_under_its_key(key: str, value: object) -> None:
+    """One wrong value is one problem: its file, its key, and what it must be (or which key was meant)."""
+    told = problems_of(saying(key, value))
+    assert len(told) == 1, told
+    assert told[0].startswith(f"acme.toml: {key}")
+    assert "; it must " in told[0] or "; did you mean " in told[0]
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in RIGHT.items() for value in values])
+def test_a_right_value_is_taken(key: str, value: object) -> None:
+    assert problems_of(saying(key, value, saying("unverified", []))) == []
+
+
+def test_every_key_has_its_wrong_values_tried() -> None:
+    """A row added to the schema needs a row in the table above."""
+    assert WRONG.keys() == SCHEMA.keys()
+
+
+@pytest.mark.parametrize("key", ["name", "title", "noun"])
+def test_a_key_that_must_be_there_is_missed(key: str) -> None:
+    told = problems_of(saying(key, NOTHING))
+    assert len(told) == 1
+    assert told[0].startswith(f"acme.toml: {key} is missing; it must ")
+
+
+@pytest.mark.parametrize("section", sorted(SECTIONS))
+def test_a_section_must_be_a_table(section: str) -> None:
+    told = problems_of({**COMPLETE, section: "x"})
+    assert f'acme.toml: {section} is "x"; it must be a table' in told
+
+
+def test_the_message_gives_file_key_value_and_rule() -> None:
+    assert problems_of(saying("request.max_cards", 0)) == [
+        "acme.toml: request.max_cards is 0; it must be a whole number from 1 to 1024"
+    ]
+
+
+def test_an_entry_of_a_list_is_named_by_its_place() -> None:
+    (told,) = problems_of(saying("hardware.shared_device_nodes", ["/dev/zpuctl", "/etc"]))
+    assert told.startswith('acme.toml: hardware.shared_device_nodes[1] is "/etc"; it must be a path under /dev')
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    (told,) = problems_of(saying("title", "x" * 5000))
+    assert "xxx…; it must be one line of text" in told
+    assert len(told) < 200
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("titel", "title"),
+        ("resurces", "resources"),
+        ("resources.memroy", "resources.memory"),
+        ("annotations.card_sise", "annotations.card_size"),
+        ("texts.no-card-has-rom", "texts.no-card-has-room"),
+        ("extnds", "extends"),
+    ],
+)
+def test_an_unknown_key_suggests_the_nearest_known_one(wrong: str, meant: str) -> None:
+    assert problems_of(saying(wrong, "x")) == [f"acme.toml: {wrong} is no key of a profile; did you mean {meant}?"]
+
+
+def test_a_key_like_no_other_gets_no_suggestion() -> None:
+    assert problems_of(saying("qqqqq", 1)) == ["acme.toml: qqqqq is no key of a profile"]
+
+
+def test_every_reason_may_have_a_text() -> None:
+    for reason in Reason:
+        assert problems_of(saying(f"texts.{reason.value}", "some text")) == []
+
+
+def test_all_mistakes_of_a_file_are_told_at_once() -> None:
+    data = saying("request.max_cards", 0)
+    data = saying("http.prefix", "zpu", data)
+    data = saying("noun", NOTHING, data)
+    data = saying("colour", "red", data)
+    data = saying("unit.default", "TiB", data)
+    told = "\n".join(problems_of(data))
+    assert len(told.splitlines()) == 5
+    for part in (
+        "request.max_cards is 0",
+        'http.prefix is "zpu"',
+        "noun is missing",
+        "colour is no key",
+        'unit.default is "TiB"',
+    ):
+        assert part in told

@@ -1,0 +1,166 @@
+"""The shipped profiles say what the vendors' own systems say: the table of facts, value by value."""
+
+from typing import Any
+
+import pytest
+
+from accelshare.ledger.refusals import Reason
+from accelshare.vendors.catalog import load
+from accelshare.vendors.profile import Profile
+
+CATALOG = load()
+
+ALL = ("nvidia", "kunlun", "enflame", "stream")
+FACTS: list[tuple[str, tuple[Any, Any, Any, Any]]] = [
+    ("noun", ("GPU", "XPU", "GCU", "NPU")),
+    ("resources.memory", ("aliyun.com/gpu-mem", "baidu.com/xpu-mem", "enflame.com/gcu-memory", None)),
+    ("resources.count", ("aliyun.com/gpu-count", "baidu.com/xpu-count", "enflame.com/gcu-count", None)),
+    ("resources.whole", ("nvidia.com/gpu", "baidu.com/xpu", "enflame.com/gcu", "streamcomputing.com/npu")),
+    ("request.cards_label", (None, "baidu.com/xpu-count", None, None)),
+    ("request.max_cards", (64, 64, 64, 64)),
+    ("request.max_whole_cards", (None, None, None, 1)),
+    ("node_label", (("gpushare", "true"), ("xpushare", "true"), ("enflame.com/gcushare", "true"), None)),
+    ("unit.default", ("GiB", "MiB", "1", "MiB")),
+    (
+        "unit.mib",
+        ({"GiB": 1024, "MiB": 1}, {"MiB": 1}, {"1": 1024, "0.1": 102.4, "0.01": 10.24, "0.001": 1.024}, {"MiB": 1}),
+    ),
+    ("annotations.index", ("ALIYUN_COM_GPU_MEM_IDX", "BAIDU_COM_XPU_MEM_IDX", "enflame.com/gcu-device-id", None)),
+    ("annotations.card_size", ("ALIYUN_COM_GPU_MEM_DEV", "BAIDU_COM_XPU_MEM_DEV", "enflame.com/gcu-device-memory", None)),
+    ("annotations.pod_units", ("ALIYUN_COM_GPU_MEM_POD", "BAIDU_COM_XPU_MEM_POD", "enflame.com/gcu-device-memory-request", None)),
+    (
+        "annotations.assigned",
+        ("ALIYUN_COM_GPU_MEM_ASSIGNED", "BAIDU_COM_XPU_MEM_ASSIGNED", "enflame.com/gcu-device-assigned", None),
+    ),
+    (
+        "annotations.assign_time",
+        ("ALIYUN_COM_GPU_MEM_ASSUME_TIME", "BAIDU_COM_XPU_MEM_ASSUME_TIME", "enflame.com/gcu-device-assign-time", None),
+    ),
+    ("http.prefix", ("/gpushare-scheduler", "/xpushare-scheduler", "/gcushare-scheduler", None)),
+    ("http.node_port", (32766, 31868, 32766, None)),
+    ("inspect.total", ("totalGPU", "totalXPU", "totalGCU", "totalNPU")),
+    ("inspect.used", ("usedGPU", "usedXPU", "usedGCU", "usedNPU")),
+    ("inspect.available", (None, None, "availableGCU", "availableNPU")),
+    ("inspect.cards", ("devs", "devs", "devices", "devices")),
+    ("inspect.pod_uid", (False, False, True, True)),
+    ("inspect.pod_created", (False, False, True, True)),
+    ("unhealthy.name", ("unhealthy-gpu-{node}", "unhealthy-xpu-{node}", "unhealthy-gcu-{node}", None)),
+    ("unhealthy.key", ("gpus", "xpus", "gcus", None)),
+    ("unhealthy.namespace", ("kube-system", "kube-system", "kube-system", None)),
+    ("hardware.pci_vendor", ("10de", "1d22", "1e36", "23e2")),
+    (
+        "hardware.device_nodes",
+        (
+            ("/dev/nvidia{minor}",),
+            ("/dev/xpu{index}",),
+            ("/dev/gcu{minor}",),
+            ("/dev/stc{index}", *(f"/dev/stc{{index}}c{cluster}" for cluster in range(4)), "/dev/stc{index}ctrl"),
+        ),
+    ),
+    (
+        "hardware.shared_device_nodes",
+        (
+            ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"),
+            ("/dev/xpuctrl",),
+            ("/dev/gcuctl",),
+            (),
+        ),
+    ),
+    (
+        "container.env",
+        (
+            {
+                "NVIDIA_VISIBLE_DEVICES": "{id}",
+                "ALIYUN_COM_GPU_MEM_IDX": "{index}",
+                "ALIYUN_COM_GPU_MEM_POD": "{pod_units}",
+                "ALIYUN_COM_GPU_MEM_CONTAINER": "{units}",
+                "ALIYUN_COM_GPU_MEM_DEV": "{card_units}",
+            },
+            {"CXPU_VISIBLE_DEVICES": "{index}", "CXPU_CONTAINER_MEMORY_LIMIT": "{bytes}"},
+            {"ENFLAME_VISIBLE_DEVICES": "{minor}"},
+            {},
+        ),
+    ),
+]
+
+
+def value(profile: Profile, key: str) -> object:
+    found: object = profile
+    for name in key.split("."):
+        found = getattr(found, name) if found is not None else None
+    return found
+
+
+def test_the_four_vendors_are_shipped() -> None:
+    assert [profile.name for profile in CATALOG] == sorted(ALL)
+
+
+@pytest.mark.parametrize(("name", "key", "fact"), [(name, key, row[at]) for key, row in FACTS for at, name in enumerate(ALL)])
+def test_the_profile_says_what_the_vendor_says(name: str, key: str, fact: object) -> None:
+    assert value(CATALOG[name], key) == fact
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nvidia", "Insufficient GPU Memory in one device"),
+        ("kunlun", "Insufficient XPU Memory in one device"),
+        ("enflame", "insufficient GCU Memory in one gcu device"),
+    ],
+)
+def test_a_full_card_and_a_small_card_are_refused_in_the_vendors_words(name: str, text: str) -> None:
+    """Their systems tell no difference, and their users look for this text."""
+    assert CATALOG[name].text(Reason.NO_CARD_HAS_ROOM) == text
+    assert CATALOG[name].text(Reason.LARGER_THAN_ANY_CARD) == text
+
+
+def test_more_than_one_npu_is_refused_by_name() -> None:
+    assert CATALOG["stream"].text(Reason.TOO_MANY_WHOLE_CARDS) == "at most one streamcomputing.com/npu may be asked"
+
+
+def test_the_label_for_several_xpus_is_named_when_it_is_wrong() -> None:
+    kunlun = CATALOG["kunlun"]
+    assert kunlun.text(Reason.CARD_COUNT_UNREADABLE) == "label baidu.com/xpu-count must be a whole number from 1 to 64"
+    assert (
+        kunlun.text(Reason.CARD_COUNT_LEAVES_REMAINDER)
+        == "baidu.com/xpu-mem does not divide equally by the number of cards asked"
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("reason", Reason)
+def test_every_refusal_fits_an_event(name: str, reason: Reason) -> None:
+    text = CATALOG[name].text(reason)
+    assert 0 < len(text) <= 120
+    assert not text.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "doubts"),
+    [
+        ("nvidia", set()),
+        (
+            "kunlun",
+            {
+                "resources.count",
+                *(f"annotations.{key}" for key in ("index", "card_size", "pod_units", "assigned", "assign_time")),
+                *(f"inspect.{key}" for key in ("total", "used", "cards")),
+                *(f"texts.{word}" for word in ("no-card-has-room", "larger-than-any-card")),
+                *(f"unhealthy.{key}" for key in ("namespace", "name", "key")),
+                "container.env.CXPU_VISIBLE_DEVICES",
+                "container.env.CXPU_CONTAINER_MEMORY_LIMIT",
+            },
+        ),
+        ("enflame", {"unit.mib.0.01", "unit.mib.0.001", "unhealthy.namespace", "unhealthy.name", "unhealthy.key"}),
+        ("stream", {"container.env", *(f"inspect.{key}" for key in ("total", "used", "available", "cards"))}),
+    ],
+)
+def test_what_no_source_confirms_is_marked(name: str, doubts: set[str]) -> None:
+    assert set(CATALOG[name].unverified) == doubts
+
+
+def test_a_card_of_16_gb_has_the_units_its_vendor_counts() -> None:
+    """16 units at "1" and 160 at "0.1", as the vendor's guide shows."""
+    unit = CATALOG["enflame"].unit
+    assert [round(16 * 1024 / unit.mib[name]) for name in ("1", "0.1", "0.01", "0.001")] == [16, 160, 1600, 16000]
+    assert [unit.label(name) for name in unit.mib] == ["GB", "0.1 GB", "0.01 GB", "0.001 GB"]

@@ -1,0 +1,59 @@
+"""Refusals in plain words: one for every reason, constant, and in the profile's names."""
+
+import pytest
+
+from accelshare.ledger.refusals import Reason
+from accelshare.vendors.kinds import REFUSAL_TEXT
+from accelshare.vendors.profile import parse
+from accelshare.vendors.texts import DEFAULT_TEXTS
+from tests.unit.vendors.builders import NOTHING, SMALLEST, profile, saying
+
+ACME = {
+    Reason.NO_CARD_HAS_ROOM: "no ZPU has enough free memory",
+    Reason.TOO_FEW_CARDS_HAVE_ROOM: "too few ZPUs have enough free memory",
+    Reason.NO_CARD_IS_EMPTY: "no ZPU is empty",
+    Reason.TOO_FEW_CARDS_ARE_EMPTY: "too few ZPUs are empty",
+    Reason.LARGER_THAN_ANY_CARD: "no ZPU is large enough",
+    Reason.TOO_FEW_CARDS: "node has too few ZPUs",
+    Reason.CARDS_UNHEALTHY: "ZPUs that could serve are unhealthy",
+    Reason.NO_CARDS: "node has no ZPU to share",
+    Reason.UNKNOWN_NODE: "node is not known to accelshare yet",
+    Reason.CARD_COUNT_UNREADABLE: "label acme.example/cards must be a whole number from 1 to 16",
+    Reason.CARD_COUNT_LEAVES_REMAINDER: "acme.example/zpu-mem does not divide equally by the number of cards asked",
+    Reason.TOO_MANY_WHOLE_CARDS: "at most 4 acme.example/zpu may be asked",
+    Reason.AMOUNT_UNREADABLE: "amount of acme.example/zpu-mem or acme.example/zpu is not a whole number that a card could have",
+}
+
+
+def test_every_reason_has_a_default_text() -> None:
+    assert set(DEFAULT_TEXTS) == set(Reason) == set(ACME)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_default_text_is_in_the_profiles_own_words(reason: Reason) -> None:
+    assert profile(texts={}, unverified=[]).text(reason) == ACME[reason]
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_default_text_keeps_the_rules_of_a_given_one(reason: Reason) -> None:
+    """No placeholder left over, no final full stop: also for a vendor that has next to nothing."""
+    assert REFUSAL_TEXT.holds(parse(SMALLEST, file="tiny.toml").text(reason))
+
+
+def test_without_a_label_of_its_own_the_general_annotation_is_named() -> None:
+    text = parse(saying("request.cards_label", NOTHING), file="acme.toml").text(Reason.CARD_COUNT_UNREADABLE)
+    assert text == "annotation accelshare.io/card-count must be a whole number from 1 to 16"
+
+
+@pytest.mark.parametrize(
+    ("most", "text"), [(1, "at most one tiny.example/tpu may be asked"), (NOTHING, "too many tiny.example/tpu asked")]
+)
+def test_the_most_whole_cards_are_named_where_there_is_a_most(most: object, text: str) -> None:
+    request = {} if most is NOTHING else {"max_whole_cards": most}
+    assert parse({**SMALLEST, "request": request}, file="tiny.toml").text(Reason.TOO_MANY_WHOLE_CARDS) == text
+
+
+def test_a_given_text_replaces_only_its_own_default() -> None:
+    acme = profile(texts={"no-cards": "Nothing Here"})
+    assert acme.text(Reason.NO_CARDS) == "Nothing Here"
+    assert acme.text(Reason.NO_CARD_IS_EMPTY) == "no ZPU is empty"
