@@ -1,0 +1,66 @@
+"""A node object to its cards.
+
+Belongs here: reading nodes. The node's own inventory tells each card; a node without one, where an original plugin is still
+installed, tells only a total and a count, and then its cards are taken to be equal, as the original systems do.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from accelshare.ledger.facts import NodeSeen
+from accelshare.ledger.nouns import Card
+from accelshare.vendors.catalog import Catalog
+from accelshare.vendors.profile import Profile
+from accelshare.wire import inventory
+from accelshare.wire.objects import Node, NodeStatus, Quantity, node_decoder, version_of
+from accelshare.wire.quantity import whole_number
+
+
+class NodeReader:
+    """Reads nodes with the resource names of a catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._profiles = catalog.profiles
+
+    def decode(self, raw: msgspec.Raw | bytes) -> NodeSeen:
+        return self.fact(node_decoder.decode(raw))
+
+    def fact(self, node: Node) -> NodeSeen:
+        status = node.status or NodeStatus()
+        text = (node.metadata.annotations or {}).get(inventory.KEY)
+        told, problems = inventory.read(text) if text is not None else ({}, ())
+        cards: list[Card] = []
+        for profile in self._profiles:
+            if profile.name in told:
+                cards.extend(told[profile.name])
+                continue
+            derived, problem = _equal_cards(profile, status.capacity or status.allocatable or {})
+            cards.extend(derived)
+            problems += problem
+        addresses = {address.type: address.address for address in reversed(status.addresses or ())}
+        return NodeSeen(
+            name=node.metadata.name,
+            version=version_of(node.metadata),
+            cards=tuple(cards),
+            address=addresses.get("InternalIP", ""),
+            problems=problems,
+        )
+
+
+def _equal_cards(profile: Profile, amounts: Mapping[str, Quantity]) -> tuple[list[Card], tuple[str, ...]]:
+    total = _amount(amounts, profile.resources.memory)
+    count = _amount(amounts, profile.resources.count)
+    if total and not count:
+        names = profile.resources
+        return [], (f"{names.memory} is {total} but {names.count} is missing; without it no card's size is known",)
+    if not total or not count:
+        # Nothing to slice; cards that another plugin hands out whole are still counted.
+        count, total = _amount(amounts, profile.resources.whole), 0
+    if count > inventory.MOST_CARDS or total > inventory.LARGEST_SIZE * max(count, 1):
+        return [], (f"{profile.title}: {count} cards with {total} units in all cannot be believed",)
+    return [Card(profile.name, index, total // count) for index in range(count)], ()
+
+
+def _amount(amounts: Mapping[str, Quantity], name: str | None) -> int:
+    return (whole_number(amounts.get(name, 0)) or 0) if name is not None else 0

@@ -1,0 +1,103 @@
+"""The parts of Kubernetes objects that we read, and no more: what is not named here is skipped while decoding.
+
+Belongs here: shapes. Everything a server may leave out or set to null has a default.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+Quantity: TypeAlias = str | int | float
+
+
+class _Part(msgspec.Struct, rename="camel", gc=False):
+    pass
+
+
+class Metadata(_Part):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class Resources(_Part):
+    limits: dict[str, Quantity] | None = None
+    requests: dict[str, Quantity] | None = None
+
+
+class Container(_Part):
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class PodSpec(_Part):
+    node_name: str | None = None
+    priority: int | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+
+
+class PodStatus(_Part):
+    phase: str | None = None
+
+
+class Pod(_Part):
+    metadata: Metadata
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus | None = None
+
+
+class Preferred(_Part):
+    preferred: list[msgspec.Raw] | None = msgspec.field(name="preferredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class Affinity(_Part):
+    node_affinity: Preferred | None = None
+    pod_affinity: Preferred | None = None
+    pod_anti_affinity: Preferred | None = None
+
+
+class SpreadConstraint(_Part):
+    when_unsatisfiable: str | None = None
+
+
+class SpecWithPreferences(PodSpec):
+    affinity: Affinity | None = None
+    topology_spread_constraints: list[SpreadConstraint] | None = None
+
+
+class PodToSchedule(_Part):
+    """A pod as kube-scheduler sends it, with what it prefers."""
+
+    metadata: Metadata
+    spec: SpecWithPreferences = msgspec.field(default_factory=SpecWithPreferences)
+    status: PodStatus | None = None
+
+
+class Address(_Part):
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(_Part):
+    capacity: dict[str, Quantity] | None = None
+    allocatable: dict[str, Quantity] | None = None
+    addresses: list[Address] | None = None
+
+
+class Node(_Part):
+    metadata: Metadata
+    status: NodeStatus | None = None
+
+
+pod_decoder: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(Pod)
+node_decoder: msgspec.json.Decoder[Node] = msgspec.json.Decoder(Node)
+
+
+def version_of(metadata: Metadata) -> int:
+    """A number that grows with each write. Servers promise only that it is a string; ours that is no number counts as oldest."""
+    return int(metadata.resource_version) if metadata.resource_version.isascii() and metadata.resource_version.isdigit() else 0

@@ -1,0 +1,158 @@
+"""A pod's manifest to what the ledger needs to know of it.
+
+Belongs here: reading requests and records of pods. Never: whether they can be served.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from accelshare.ledger.facts import Needs, PodSeen
+from accelshare.ledger.nouns import Ask, Request
+from accelshare.ledger.peak import Step, peak
+from accelshare.ledger.refusals import Reason, Refusal
+from accelshare.vendors.catalog import Catalog
+from accelshare.vendors.profile import Profile
+from accelshare.vendors.texts import CARD_COUNT_ANNOTATION
+from accelshare.wire import assignment
+from accelshare.wire.objects import Container, Pod, PodToSchedule, Quantity, SpecWithPreferences, pod_decoder, version_of
+from accelshare.wire.quantity import thousandths, whole_number
+
+LARGEST_AMOUNT: Final = 2**31 - 1
+ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+Role: TypeAlias = Literal["memory", "whole"]
+
+
+class PodReader:
+    """Reads pods with the resource names of a catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._profiles = {profile.name: profile for profile in catalog.profiles}
+        self._roles: dict[str, tuple[str, Role]] = {}
+        for profile in catalog.profiles:
+            for name, role in ((profile.resources.memory, "memory"), (profile.resources.whole, "whole")):
+                if name is not None:
+                    self._roles[name] = (profile.name, "memory" if role == "memory" else "whole")
+        self._seen_needs: dict[Needs, Needs] = {}
+
+    def decode(self, raw: msgspec.Raw | bytes) -> PodSeen | None:
+        """The fact about this pod, or None for a pod that asks for no card."""
+        return self.fact(pod_decoder.decode(raw))
+
+    def fact(self, pod: Pod | PodToSchedule) -> PodSeen | None:
+        if not self._asks(pod):
+            return None
+        request, refusal = self.request(pod)
+        if not request and refusal is None:
+            return None
+        metadata = pod.metadata
+        # What a user wrote on a pod before it was bound is nobody's record; the bind will write over it.
+        record = metadata.annotations or {} if pod.spec.node_name else {}
+        slices, problems = assignment.read(record, request, self._profiles)
+        return PodSeen(
+            uid=metadata.uid,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            request=request,
+            version=version_of(metadata),
+            node=pod.spec.node_name or "",
+            slices=slices,
+            ended=pod.status is not None and pod.status.phase in ENDED,
+            priority=pod.spec.priority or 0,
+            created=metadata.creation_timestamp or "",
+            needs=self._needs(pod),
+            refusal=refusal,
+            problems=problems,
+        )
+
+    def request(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None]:
+        """What the pod asks, and why that can be served nowhere, if so.
+
+        A wrong request is still read as well as it can be, because a pod may be on a node all the same.
+        """
+        asks: list[Ask] = []
+        refusal: Refusal | None = None
+        for kind, role in sorted(set(self._roles.values())):
+            profile = self._profiles[kind]
+            amount = self._peak(pod, kind, role)
+            if amount is None:
+                refusal = refusal or Refusal(Reason.AMOUNT_UNREADABLE, kind)
+            elif amount and role == "whole":
+                most = profile.request.max_whole_cards
+                if most is not None and amount > most:
+                    refusal = refusal or Refusal(Reason.TOO_MANY_WHOLE_CARDS, kind)
+                asks.append(Ask(kind, cards=min(amount, assignment.LARGEST_INDEX), whole=True))
+            elif amount:
+                count = self._card_count(pod, profile)
+                if count is None:
+                    refusal = refusal or Refusal(Reason.CARD_COUNT_UNREADABLE, kind)
+                elif amount % count:
+                    refusal = refusal or Refusal(Reason.CARD_COUNT_LEAVES_REMAINDER, kind)
+                even = count is not None and not amount % count
+                asks.append(Ask(kind, cards=count, share=amount // count) if count and even else Ask(kind, share=amount))
+        return tuple(asks), refusal
+
+    def _asks(self, pod: Pod | PodToSchedule) -> bool:
+        roles = self._roles.keys()
+        for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
+            resources = container.resources
+            if resources and not (roles.isdisjoint(resources.limits or ()) and roles.isdisjoint(resources.requests or ())):
+                return True
+        return False
+
+    def _peak(self, pod: Pod | PodToSchedule, kind: str, role: Role) -> int | None:
+        resource = self._profiles[kind].resources.memory if role == "memory" else self._profiles[kind].resources.whole
+        total = _pod_peak(pod, lambda container: _amount(container, resource or ""))
+        return total if total is not None and total <= LARGEST_AMOUNT else None
+
+    def _card_count(self, pod: Pod | PodToSchedule, profile: Profile) -> int | None:
+        label = profile.request.cards_label
+        text = (pod.metadata.labels or {}).get(label) if label else None
+        if text is None:
+            text = (pod.metadata.annotations or {}).get(CARD_COUNT_ANNOTATION, "1")
+        count = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
+        return count if 1 <= count <= profile.request.max_cards else None
+
+    def _needs(self, pod: Pod | PodToSchedule) -> Needs:
+        names = {name for c in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())) for name in _requests(c)}
+        needs = tuple((name, _pod_peak(pod, partial(_thousandths, name)) or 0) for name in sorted(names))
+        # Pods of one template share one value: there are few templates and many pods.
+        return self._seen_needs.setdefault(needs, needs) if len(self._seen_needs) < 10_000 else needs
+
+
+def prefers_some_nodes(spec: SpecWithPreferences) -> bool:
+    """Does the pod itself state a soft preference? Then the choice among the feasible nodes is the scheduler's."""
+    affinity = spec.affinity
+    parts = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
+    spreads = spec.topology_spread_constraints or ()
+    return any(part and part.preferred for part in parts) or any(s.when_unsatisfiable == "ScheduleAnyway" for s in spreads)
+
+
+def _pod_peak(pod: Pod | PodToSchedule, amount_of: Callable[[Container], int | None]) -> int | None:
+    apps = [amount_of(container) for container in pod.spec.containers or ()]
+    inits = [(amount_of(container), container.restart_policy == "Always") for container in pod.spec.init_containers or ()]
+    readable = [amount for amount in apps if amount is not None]
+    steps = [Step(amount, stays) for amount, stays in inits if amount is not None]
+    if len(readable) < len(apps) or len(steps) < len(inits):
+        return None
+    return peak(readable, steps)
+
+
+def _amount(container: Container, resource: str) -> int | None:
+    resources = container.resources
+    for amounts in (resources.limits, resources.requests) if resources else ():
+        if amounts and resource in amounts:
+            return whole_number(amounts[resource])
+    return 0
+
+
+def _thousandths(resource: str, container: Container) -> int:
+    return thousandths(_requests(container).get(resource, 0))
+
+
+def _requests(container: Container) -> dict[str, Quantity]:
+    resources = container.resources
+    return {**(resources.limits or {}), **(resources.requests or {})} if resources else {}

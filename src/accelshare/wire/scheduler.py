@@ -1,0 +1,199 @@
+"""kube-scheduler's extender messages, as it sends them from 1.18 to 1.36 and as the lower-case clients before it did.
+
+Belongs here: the messages' shapes. The scheduler's client has no JSON tags: requests come in Go's own casing and what is
+absent is null. Go reads any casing, so a client that writes lower case is read too.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import msgspec
+import orjson
+
+from accelshare.wire.objects import Metadata, Pod, PodToSchedule
+
+T = TypeVar("T")
+
+
+class UnreadableError(ValueError):
+    """A message that is not what kube-scheduler would send; the text says why."""
+
+
+class _NodeList(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw] | None = None
+
+
+class _NamedObject(msgspec.Struct, frozen=True):
+    metadata: Metadata
+
+
+class _FilterArguments(msgspec.Struct, rename="pascal", frozen=True):
+    pod: PodToSchedule | None = None
+    nodes: _NodeList | None = None
+    node_names: list[str] | None = None
+
+
+class _LowerFilterArguments(msgspec.Struct, rename="lower", frozen=True):
+    pod: PodToSchedule | None = None
+    nodes: _NodeList | None = None
+    nodenames: list[str] | None = None
+
+
+class _MetaPod(msgspec.Struct, rename="upper", frozen=True):
+    uid: str = ""
+
+
+class _MetaVictims(msgspec.Struct, rename="pascal", frozen=True):
+    pods: list[_MetaPod] | None = None
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class _Victims(msgspec.Struct, rename="pascal", frozen=True):
+    pods: list[Pod] | None = None
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class _PreemptArguments(msgspec.Struct, rename="pascal", frozen=True):
+    pod: PodToSchedule | None = None
+    node_name_to_victims: dict[str, _Victims] | None = None
+    node_name_to_meta_victims: dict[str, _MetaVictims] | None = None
+
+
+class BindArguments(msgspec.Struct, rename="pascal", frozen=True):
+    pod_name: str
+    pod_namespace: str
+    node: str
+    pod_uid: str = msgspec.field(name="PodUID")
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAsked:
+    """A filter or prioritize call: a pod, and the nodes that are left for it, by name or as whole objects."""
+
+    pod: PodToSchedule
+    names: list[str]
+    objects: Mapping[str, msgspec.Raw] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    uids: list[str]
+    pdb_violations: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionAsked:
+    pod: PodToSchedule
+    proposals: dict[str, Victims]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterAnswer:
+    names: Sequence[str]
+    curable: Mapping[str, str] = field(default_factory=dict)
+    incurable: Mapping[str, str] = field(default_factory=dict)
+
+
+_filter: Final = msgspec.json.Decoder(_FilterArguments)
+_lower_filter: Final = msgspec.json.Decoder(_LowerFilterArguments)
+_preempt: Final = msgspec.json.Decoder(_PreemptArguments)
+_bind: Final = msgspec.json.Decoder(BindArguments)
+_named: Final = msgspec.json.Decoder(_NamedObject)
+
+
+def read_nodes_asked(body: bytes) -> NodesAsked:
+    arguments = _decode(_filter, body)
+    pod, nodes, names = arguments.pod, arguments.nodes, arguments.node_names
+    if pod is None:
+        lower = _decode(_lower_filter, body)
+        pod, nodes, names = lower.pod, lower.nodes, lower.nodenames
+    if pod is None:
+        raise UnreadableError("the message has no Pod")
+    if names is not None:
+        return NodesAsked(pod, names)
+    objects = {_decode(_named, bytes(raw)).metadata.name: raw for raw in (nodes.items if nodes else None) or ()}
+    return NodesAsked(pod, list(objects), objects)
+
+
+def read_preemption_asked(body: bytes) -> PreemptionAsked:
+    arguments = _decode(_preempt, body)
+    if arguments.pod is None:
+        raise UnreadableError("the message has no Pod")
+    proposals = {
+        node: Victims([pod.uid for pod in victims.pods or ()], victims.num_pdb_violations)
+        for node, victims in (arguments.node_name_to_meta_victims or {}).items()
+    } or {
+        node: Victims([pod.metadata.uid for pod in victims.pods or ()], victims.num_pdb_violations)
+        for node, victims in (arguments.node_name_to_victims or {}).items()
+    }
+    return PreemptionAsked(arguments.pod, proposals)
+
+
+def read_bind(body: bytes) -> BindArguments:
+    return _decode(_bind, body)
+
+
+def write_filter_answer(answer: FilterAnswer, asked: NodesAsked) -> bytes:
+    """The same form that was asked in: names for names, objects for objects."""
+    reply: dict[str, Any] = {
+        "Nodes": None,
+        "NodeNames": list(answer.names),
+        "FailedNodes": answer.curable,
+        "FailedAndUnresolvableNodes": answer.incurable,
+        "Error": "",
+    }
+    if asked.objects is not None:
+        reply["NodeNames"] = None
+        reply["Nodes"] = {"metadata": {}, "items": [orjson.Fragment(bytes(asked.objects[name])) for name in answer.names]}
+    return orjson.dumps(reply)
+
+
+def write_filter_error(error: str) -> bytes:
+    return orjson.dumps({"Nodes": None, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": error})
+
+
+def write_preemption_answer(chosen: Mapping[str, Victims]) -> bytes:
+    return orjson.dumps(
+        {
+            "NodeNameToMetaVictims": {
+                node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.pdb_violations}
+                for node, victims in chosen.items()
+            }
+        }
+    )
+
+
+def write_bind_answer(error: str = "") -> bytes:
+    return orjson.dumps({"Error": error})
+
+
+class ScoreWriter:
+    """Writes score lists. Nearly every node of a long list scores 0, so that part of its JSON is kept ready."""
+
+    def __init__(self) -> None:
+        self._zero: dict[str, bytes] = {}
+
+    def write(self, names: Iterable[str], scores: Mapping[str, int]) -> bytes:
+        zero = self._zero
+        parts: list[bytes] = []
+        for name in names:
+            if name in scores:
+                parts.append(orjson.dumps({"Host": name, "Score": scores[name]}))
+                continue
+            part = zero.get(name)
+            if part is None:
+                if len(zero) > 50_000:
+                    zero.clear()
+                part = zero[name] = orjson.dumps({"Host": name, "Score": 0})
+            parts.append(part)
+        return b"[" + b",".join(parts) + b"]"
+
+
+def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise UnreadableError(f"the message cannot be read: {error}") from error
+    except RecursionError as error:
+        raise UnreadableError("the message is nested too deeply") from error
