@@ -1,0 +1,133 @@
+"""The pinned programs, built from source into the cache when they are not there yet.
+
+A program's directory is named by its version and a hash of all that decides its content, so a moved pin builds anew and
+an old checkout still finds its own. Go's caches are several GB and serve no further purpose once all is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cluster.cache import cache_directory, empty_trash, only_builder, throw_away
+from cluster.errors import BuildError
+from cluster.process import Process
+from cluster.toolchain import Go, find_go
+from cluster.versions import PROGRAMS, SOURCES, Source
+
+_FLAGS: Final = ("-trimpath", "-mod=readonly", "-modcacherw", "-buildvcs=false", "-v")
+_WORD_EVERY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """Where the built programs are."""
+
+    paths: Mapping[str, Path]
+
+    def __getitem__(self, program: str) -> Path:
+        return self.paths[program]
+
+
+def binaries(
+    names: Sequence[str] = PROGRAMS,
+    say: Callable[[str], None] = print,
+    *,
+    cache: Path | None = None,
+    keep_go_caches: bool = False,
+    wait_for_trash: bool = False,
+) -> Binaries:
+    """The named programs, built if need be; says how far it is on anything that takes long.
+
+    Go's caches are thrown away in the background, or before the return with `wait_for_trash`.
+    """
+    if unknown := sorted(set(names) - set(PROGRAMS)):
+        raise BuildError(f"no such program: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    cache = cache or cache_directory()
+    wanted = {
+        program: (source, _home(cache, source) / program) for source in SOURCES for program in source.packages if program in names
+    }
+    built = Binaries({program: path for program, (_, path) in wanted.items()})
+    if not all(path.exists() for path in built.paths.values()):
+        with only_builder(cache, say):
+            missing = {program: (source, path) for program, (source, path) in wanted.items() if not path.exists()}
+            if missing:  # else the process we waited for has built them
+                _build_all(missing, cache, say)
+                if not keep_go_caches:
+                    throw_away(cache, cache / "go")
+    if (cache / "trash").exists():
+        _empty_trash(cache, say, wait_for_trash)
+    return built
+
+
+def _empty_trash(cache: Path, say: Callable[[str], None], wait: bool) -> None:
+    thread = empty_trash(cache)
+    begun = time.monotonic()
+    while wait and thread.is_alive():
+        thread.join(_WORD_EVERY_S)
+        say(f"removing Go's caches … {time.monotonic() - begun:.0f} s")
+
+
+def _build_all(missing: Mapping[str, tuple[Source, Path]], cache: Path, say: Callable[[str], None]) -> None:
+    begun = time.monotonic()
+    go = find_go(cache, say)
+    hint = "; on 2 cores this takes about 8 minutes, once" if len(missing) == len(PROGRAMS) else ""
+    say(f"building {', '.join(missing)} with {go.version} into {cache}{hint}")
+    for program, (source, path) in missing.items():
+        _build(program, source, path, go, cache / "logs" / f"build-{program}.log", say)
+    say(f"built {len(missing)} program{'s' if len(missing) > 1 else ''} in {time.monotonic() - begun:.0f} s")
+
+
+def _build(program: str, source: Source, path: Path, go: Go, log: Path, say: Callable[[str], None]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{program}.new")
+    command: list[str | Path] = [
+        go.command,
+        "build",
+        *_FLAGS,
+        "-ldflags",
+        _linker_flags(source),
+        "-o",
+        fresh,
+        source.packages[program],
+    ]
+    begun = time.monotonic()
+    process = Process(f"building {program}", command, log, environment=go.environment, directory=source.directory)
+    exit_code = process.wait_ended(say, lambda: _how_far(log, source.packages[program]))
+    if exit_code != 0:
+        raise BuildError(f"{process.name} failed with exit code {exit_code}; the end of {log}:\n{process.last_lines()}")
+    fresh.replace(path)
+    say(f"built {program} {source.version}: {time.monotonic() - begun:.0f} s, {path.stat().st_size / 1e6:.0f} MB")
+
+
+def _how_far(log: Path, package: str) -> str:
+    """What `go build -v` has said so far: modules while it loads, a package per line while it compiles."""
+    lines = log.read_text(errors="replace").splitlines()
+    downloaded = sum(line.startswith("go: downloading ") for line in lines)
+    compiled = sum(" " not in line for line in lines)
+    if package in lines[-1:]:
+        return f", {compiled} packages compiled, linking"
+    if compiled:
+        return f", {compiled} packages compiled"
+    return f", {downloaded} modules downloaded" if downloaded else ""
+
+
+def _linker_flags(source: Source) -> str:
+    return " ".join(["-s", "-w", *(f"-X {variable}={value}" for variable, value in source.stamps.items())])
+
+
+def _home(cache: Path, source: Source) -> Path:
+    """The directory of the source's programs, named by all that decides their content."""
+    recipe = hashlib.sha256()
+    for part in (
+        *((source.directory / name).read_bytes() for name in ("go.mod", "go.sum")),
+        " ".join([*_FLAGS, _linker_flags(source)]).encode(),
+        f"{platform.system()} {platform.machine()}".encode(),
+    ):
+        recipe.update(hashlib.sha256(part).digest())
+    return cache / "bin" / f"{source.name}-{source.version}-{recipe.hexdigest()[:12]}"
