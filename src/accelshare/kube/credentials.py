@@ -1,0 +1,130 @@
+"""Who we say we are: what goes into the Authorization header, and which certificate.
+
+Belongs here: the small protocol every kind of credentials speaks, and the kinds that are a value or a file.
+Never: an event loop, a transport, a program to run (that is `exec_plugin`).
+"""
+
+import base64
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from accelshare.kube.errors import ConfigError
+
+# kubelet replaces a service account token at 80 % of its life; client-go looks at the file once a minute.
+TOKEN_FILE_REREAD_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A client certificate with its key, both PEM."""
+
+    chain_pem: bytes
+    key_pem: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """What one request shows the API server. A certificate here wins over the one written in the kubeconfig."""
+
+    authorization: str | None = field(default=None, repr=False)
+    certificate: Certificate | None = None
+
+
+NOTHING = Presented()
+
+
+class Credentials(Protocol):
+    """Synchronous on purpose: a command asks directly, async code asks in a thread unless `at_hand`."""
+
+    @property
+    def at_hand(self) -> bool:
+        """`present` would answer from memory: no file to read, no program to run."""
+
+    def present(self) -> Presented:
+        """What to show now. Raises ConfigError."""
+
+    def refused(self, presented: Presented) -> None:
+        """The API server answered 401 to this: do not show it again if there is a way to get another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Credentials that never change: none at all, a token, or a name and a password."""
+
+    presented: Presented = NOTHING
+
+    @property
+    def at_hand(self) -> bool:
+        return True
+
+    def present(self) -> Presented:
+        return self.presented
+
+    def refused(self, presented: Presented) -> None:
+        """There is no other to get."""
+
+
+def anonymous() -> Fixed:
+    """Say nothing: a plain HTTP server, or a client certificate says it all."""
+    return Fixed()
+
+
+def static_token(token: str) -> Fixed:
+    return Fixed(bearer(token))
+
+
+def basic(username: str, password: str) -> Fixed:
+    pair = base64.b64encode(f"{username}:{password}".encode()).decode("ascii")
+    return Fixed(Presented(f"Basic {pair}"))
+
+
+def bearer(token: str) -> Presented:
+    """Refuses what would break the HTTP header, so that a stray line in a file is an error here and not there."""
+    if not token.isascii() or any(character.isspace() or not character.isprintable() for character in token):
+        raise ConfigError("the bearer token has spaces, line breaks or characters outside ASCII; it must be one word")
+    return Presented(f"Bearer {token}")
+
+
+class TokenFile:
+    """A token that somebody else keeps fresh in a file: read again when older than a minute, or when refused."""
+
+    def __init__(self, path: Path, *, fallback: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._presented = bearer(fallback) if fallback else None
+        self._read_at: float | None = None
+
+    @property
+    def at_hand(self) -> bool:
+        return self._read_at is not None and self._clock() - self._read_at < TOKEN_FILE_REREAD_S
+
+    def present(self) -> Presented:
+        """The file's token; while the file is unreadable, the last one that was read."""
+        if self.at_hand and self._presented is not None:
+            return self._presented
+        try:
+            self._presented = self._read()
+        except ConfigError:
+            if self._presented is None:
+                raise
+        self._read_at = self._clock()
+        return self._presented
+
+    def refused(self, presented: Presented) -> None:
+        if presented == self._presented:
+            self._read_at = None
+
+    def _read(self) -> Presented:
+        try:
+            token = self._path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"token file {self._path}: {error}; it must be a readable file with one token") from error
+        if not token:
+            raise ConfigError(f"token file {self._path}: it is empty; it must hold one token")
+        try:
+            return bearer(token)
+        except ConfigError as error:
+            raise ConfigError(f"token file {self._path}: {error}") from error

@@ -1,0 +1,130 @@
+"""Everything that can go wrong between us and the API server.
+
+    KubeError
+    ├── ConfigError           kubeconfig, in-cluster files, credentials: what is wrong and what would be right
+    ├── Unreachable           no answer: the request may or may not have been carried out (`sent` is False: it was not)
+    │   └── BadAnswer         something answered, but not as an API server does
+    └── ApiError              the API server's own refusal
+        ├── Unauthorized      401
+        ├── Forbidden         403
+        ├── NotFound          404
+        ├── Conflict          409, also AlreadyExists
+        ├── Gone              410, a resourceVersion or a continue token is too old
+        ├── Invalid           422
+        └── TooManyRequests   429
+
+Belongs here: the tree, and how a Status body becomes one of its leaves. Never: a library's exception class.
+"""
+
+# ruff: noqa: N818 – the API server's own words for its answers; "Error" after each would only be noise
+
+from collections.abc import Mapping
+from http.client import responses
+from typing import Final
+
+import msgspec
+
+
+class KubeError(Exception):
+    """Something between us and the API server went wrong."""
+
+
+class ConfigError(KubeError):
+    """The way to the cluster, or the proof of who we are, is not usable as written."""
+
+
+class Unreachable(KubeError):
+    """No answer came. Unless `sent` is False, the request may or may not have been carried out."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class BadAnswer(Unreachable):
+    """Something answered, but not as an API server does: a proxy's login page, half a list, an unknown event."""
+
+
+class ApiError(KubeError):
+    """The API server refused, and said why."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None, *, request: str = "") -> None:
+        super().__init__(status, reason, message, retry_after_s)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after_s = retry_after_s
+        self.request = request
+
+    def __str__(self) -> str:
+        asked = f"{self.request}: " if self.request else ""
+        return f"{asked}{self.status} {self.reason}: {self.message}"
+
+
+class Unauthorized(ApiError):
+    """401: the API server does not know us."""
+
+
+class Forbidden(ApiError):
+    """403: the API server knows us and says no, usually for want of a role."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such kind of object."""
+
+
+class Conflict(ApiError):
+    """409: the object is not in the state the request needs, or exists already."""
+
+
+class Gone(ApiError):
+    """410: the resourceVersion or the continue token is too old; only a new list helps."""
+
+
+class Invalid(ApiError):
+    """422: the API server read the object and refused what it says."""
+
+
+class TooManyRequests(ApiError):
+    """429: not carried out; ask again later."""
+
+
+BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+class _Details(msgspec.Struct):
+    retryAfterSeconds: float | None = None  # noqa: N815 – Kubernetes' spelling
+
+
+class _Status(msgspec.Struct):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: _Details | None = None
+
+
+def from_answer(status: int, body: bytes | msgspec.Raw, *, retry_after: str = "", request: str = "") -> ApiError:
+    """The error that a refused request, or the Status object of a watch's ERROR event (status 0), stands for."""
+    try:
+        said = msgspec.json.decode(body, type=_Status)
+    except ValueError:  # a proxy in between, or plain text of an old API server
+        said = _Status(message=bytes(body)[:300].decode("utf-8", "replace").strip())
+    code = status or said.code or 500
+    wait_s = _seconds(retry_after)
+    if wait_s is None and said.details is not None:
+        wait_s = said.details.retryAfterSeconds
+    leaf = BY_STATUS.get(code, ApiError)
+    return leaf(code, said.reason or responses.get(code, "unknown status"), said.message or "no message", wait_s, request=request)
+
+
+def _seconds(retry_after: str) -> float | None:
+    """Kubernetes sends whole seconds; the HTTP date form is for others and is not worth waiting for."""
+    return float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None

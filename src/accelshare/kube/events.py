@@ -1,0 +1,149 @@
+"""Events on pods: what `kubectl describe pod` shows, said once and then counted.
+
+Belongs here: writing core/v1 Events, and not writing the same one again within a minute. Never: the words; and never a failure,
+because nothing that decides may break for want of an Event.
+"""
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import msgspec
+
+from accelshare.kube import paths
+from accelshare.kube.client import Client
+from accelshare.kube.errors import Conflict, NotFound
+
+# The API server refuses a longer note in events.k8s.io, which is the same object under another name.
+LONGEST_MESSAGE_BYTES: Final = 1024
+REMEMBERED: Final = 4096
+TIMEOUT_S: Final = 5.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PodRef:
+    """Which pod an Event is about."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(slots=True)
+class _Said:
+    at_s: float
+    count: int = 0  # as far as we know, how often the cluster has it written down
+
+
+class Events:
+    """One voice for all pods. `clock` is the time of day in seconds, because it is written into the Events."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        component: str,
+        clock: Callable[[], float],
+        every_s: float = 60.0,
+        remembered: int = REMEMBERED,
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._clock = clock
+        self._every_s = every_s
+        self._remembered = remembered
+        self._said: OrderedDict[str, _Said] = OrderedDict()  # by the Event's name; the one said longest ago comes first
+
+    async def say(self, pod: PodRef, *, kind: Literal["Normal", "Warning"], reason: str, message: str) -> bool:
+        """Write the Event, or count it up. False if it was said less than a minute ago, or could not be written."""
+        message = _cut(message)
+        name = _name(pod, reason, message)
+        now = self._clock()
+        said = self._said.get(name)
+        if said is not None and now - said.at_s < self._every_s:
+            return False
+        said = _Said(at_s=now, count=said.count if said is not None else 0)
+        self._remember(name, said)  # before the write: a second call while it is under way has nothing to add
+        try:
+            said.count = await self._write(pod, name, said.count, _stamp(now), kind, reason, message)
+        except Exception as error:  # an Event is never worth an exception
+            log.debug("event pod=%s/%s reason=%s outcome=not-written problem=%s", pod.namespace, pod.name, reason, error)
+            return False
+        return True
+
+    def _remember(self, name: str, said: _Said) -> None:
+        self._said[name] = said
+        self._said.move_to_end(name)
+        while len(self._said) > self._remembered:
+            self._said.popitem(last=False)
+
+    async def _write(self, pod: PodRef, name: str, count: int, stamp: str, kind: str, reason: str, message: str) -> int:
+        """The count that stands in the cluster afterwards."""
+        if count:
+            try:
+                return await self._count_up(pod, name, count + 1, stamp)
+            except NotFound:  # the API server forgets Events after an hour
+                pass
+        try:
+            await self._create(pod, name, stamp, kind, reason, message)
+        except Conflict:  # written by an earlier life of ours, or by a neighbour
+            return await self._count_up(pod, name, await self._count(pod, name) + 1, stamp)
+        return 1
+
+    async def _create(self, pod: PodRef, name: str, stamp: str, kind: str, reason: str, message: str) -> None:
+        about = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"namespace": pod.namespace, "name": name},
+            "involvedObject": about,
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "count": 1,
+        }
+        body = msgspec.json.encode(event)
+        await self._client.request("POST", paths.events(pod.namespace), body=body, timeout_s=TIMEOUT_S)
+
+    async def _count_up(self, pod: PodRef, name: str, count: int, stamp: str) -> int:
+        await self._client.request(
+            "PATCH",
+            f"{paths.events(pod.namespace)}/{name}",
+            body=msgspec.json.encode({"count": count, "lastTimestamp": stamp}),
+            content_type="application/merge-patch+json",
+            timeout_s=TIMEOUT_S,
+        )
+        return count
+
+    async def _count(self, pod: PodRef, name: str) -> int:
+        body = await self._client.request("GET", f"{paths.events(pod.namespace)}/{name}", timeout_s=TIMEOUT_S)
+        return msgspec.json.decode(body, type=_Counted).count or 1
+
+
+class _Counted(msgspec.Struct):
+    count: int | None = None
+
+
+def _name(pod: PodRef, reason: str, message: str) -> str:
+    """The same words about the same pod are the same Event, also after a restart and from several of us."""
+    said = "\0".join((pod.uid, reason, message)).encode("utf-8", "replace")
+    return f"{pod.name[:200].rstrip('.-')}.{hashlib.sha256(said).hexdigest()[:20]}"
+
+
+def _cut(message: str) -> str:
+    """At most 1024 bytes, and never half a character."""
+    return message.encode("utf-8", "replace")[:LONGEST_MESSAGE_BYTES].decode("utf-8", "ignore")
+
+
+def _stamp(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,268 @@
+"""What the API server has, kept up to date: list, then watch, for ever.
+
+Belongs here: when to list again, when to resume, what has gone in between. Never: what an object means (`decode` is given),
+or a copy of the objects: only their identities are kept.
+"""
+
+import asyncio
+import random as _random
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from accelshare.kube import errors
+from accelshare.kube.client import Client, WatchEvent
+
+T = TypeVar("T")
+
+# A watch that lasted this long worked, even if nothing happened in it.
+GOOD_WATCH_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen(Generic[T]):
+    """The object is there, and this is its state."""
+
+    obj: T
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The object is not there any more, or does not matter any more, since this version."""
+
+    identity: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """The object could not be read. If it was seen before, its last state still stands."""
+
+    name: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """A list is complete: everything there was at this version has been seen, everything else is gone."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """No news for a while: what was said still stands, but may be out of date."""
+
+    problem: str
+    retry_in_s: float
+
+
+Change = Seen[T] | Gone | Malformed | Synced | Interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait after so many failures in a row: doubling, and never in step with the neighbours."""
+
+    first_s: float = 0.2
+    longest_s: float = 30.0
+
+    def delay_s(self, failures: int, random: Callable[[], float]) -> float:
+        """Between half of the doubled delay and all of it."""
+        full_s = min(self.longest_s, self.first_s * 2.0 ** min(failures - 1, 32))
+        return full_s * (0.5 + 0.5 * random())
+
+
+class Reflector(Generic[T]):
+    """Everything under one path, as a stream of changes that never ends and never raises a KubeError.
+
+    `decode` answers None for an object that does not matter, and raises ValueError (msgspec's errors are some) for one it
+    cannot read. `identity` must be the object's metadata.uid, its "namespace/name", or its name: it has to be found again
+    when the object cannot be decoded.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        *,
+        decode: Callable[[msgspec.Raw], T | None],
+        identity: Callable[[T], str],
+        params: Mapping[str, str] | None = None,
+        backoff: Backoff = Backoff(),  # noqa: B008 – frozen
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Callable[[], float] = _random.random,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._decode = decode
+        self._identity = identity
+        self._params = dict(params or {})
+        self._backoff = backoff
+        self._sleep = sleep
+        self._random = random
+        self._clock = clock
+        self._known: set[str] = set()
+        self._version: str | None = None  # where the next watch starts; None: only a list can tell
+        self._failures = 0
+        self._first = True
+        self.watching = False  # a watch is open: what was yielded is up to date
+        self.relists = 0  # lists completed after the first one
+        self.resumes = 0  # watches that took up where the last one ended
+        self.events = 0  # watch events, bookmarks included
+
+    async def changes(self) -> AsyncGenerator[Change[T], None]:
+        """List, watch, resume, list again. The same fact may come twice; a fact that is over is always followed by Gone."""
+        while True:
+            try:
+                if self._version is None:
+                    async with aclosing(self._list()) as listed:
+                        async for change in listed:
+                            yield change
+                else:
+                    self.resumes += 1
+                async with aclosing(self._watch()) as watched:
+                    async for change in watched:
+                        yield change
+            except errors.KubeError as error:
+                self._failures += 1
+                wait_s = self._backoff.delay_s(self._failures, self._random)
+                if isinstance(error, errors.ApiError) and error.retry_after_s is not None:
+                    wait_s = min(self._backoff.longest_s, max(wait_s, error.retry_after_s))
+                if not _can_resume(error):
+                    self._version = None
+                yield Interrupted(str(error), wait_s)
+                await self._sleep(wait_s)
+
+    async def _list(self) -> AsyncGenerator[Change[T], None]:
+        """Every object, then what is not there any more. A list that fails halfway says nothing about absence."""
+        listed: set[str] = set()
+        version = ""
+        async with aclosing(self._client.pages(self._path, params=self._params)) as pages:
+            async for page in pages:
+                # Of the versions of several pages the first: a watch from there may repeat a change, but cannot miss one.
+                version = version or page.resource_version
+                for raw in page.items:
+                    change = self._read(raw)
+                    if isinstance(change, Seen):
+                        listed.add(self._identity(change.obj))
+                    if isinstance(change, Malformed):
+                        listed.update(self._known_as(_Object.of(raw)))
+                    if change is not None:
+                        yield change
+        gone = self._known - listed
+        self._known = listed
+        self._version = version
+        self.relists += not self._first
+        self._first = False
+        for identity in sorted(gone):
+            yield Gone(identity, _number(version))
+        yield Synced(_number(version))
+
+    async def _watch(self) -> AsyncGenerator[Change[T], None]:
+        """Changes until the server ends the watch."""
+        assert self._version is not None
+        since, events_before = self._clock(), self.events
+        watch = self._client.watch(
+            self._path, resource_version=self._version, params=self._params, on_open=lambda: setattr(self, "watching", True)
+        )
+        try:
+            async with aclosing(watch) as events:
+                async for event in events:
+                    self.events += 1
+                    self._failures = 0
+                    about = _Object.of(event.object)
+                    self._version = about.resource_version or self._version
+                    for change in self._told(event, about):
+                        yield change
+        finally:
+            self.watching = False
+            if self._clock() - since >= GOOD_WATCH_S:
+                self._failures = 0
+        if self.events == events_before and self._clock() - since < GOOD_WATCH_S:
+            # Going straight back would be a loop at full speed.
+            raise errors.Unreachable(f"watch {self._path}: ended at once and without an event")
+
+    def _told(self, event: WatchEvent, about: "_Object") -> Iterator[Change[T]]:
+        """What one event changes."""
+        if event.type == "BOOKMARK":
+            return
+        change = self._read(event.object) if event.type != "DELETED" else None
+        if change is not None:
+            yield change
+            return
+        # Deleted, or it does not matter any more. Whom nobody was told about needs no farewell.
+        for identity in self._known_as(about):
+            self._known.discard(identity)
+            yield Gone(identity, _number(about.resource_version))
+
+    def _read(self, raw: msgspec.Raw) -> Seen[T] | Malformed | None:
+        try:
+            obj = self._decode(raw)
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            return Malformed(_Object.of(raw).full_name, str(error))
+        if obj is None:
+            return None
+        self._known.add(self._identity(obj))
+        return Seen(obj)
+
+    def _known_as(self, about: "_Object") -> set[str]:
+        return self._known & {about.uid, about.full_name, about.name}
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """What can be said of any object, also of one that is malformed: whatever is not a string counts as absent."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+    @classmethod
+    def of(cls, raw: msgspec.Raw) -> "_Object":
+        try:
+            metadata = _decode_metadata(raw).metadata
+        except (ValueError, RecursionError):
+            metadata = _Metadata()
+        fields = (metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
+        return cls(*(field if isinstance(field, str) else "" for field in fields))
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name or "(no name)"
+
+
+class _Metadata(msgspec.Struct, rename={"resource_version": "resourceVersion"}):
+    namespace: Any = ""
+    name: Any = ""
+    uid: Any = ""
+    resource_version: Any = ""
+
+
+class _HasMetadata(msgspec.Struct):
+    metadata: _Metadata
+
+
+_decode_metadata = msgspec.json.Decoder(_HasMetadata).decode
+
+
+# After these the next watch may well start where this one ended. Anything else (410 above all; 504 is also how the API server
+# says that a version is from the future, as after a restored etcd) is settled by a new list.
+_RESUMABLE: Final = frozenset({401, 403, 429, 500, 502, 503})
+
+
+def _can_resume(error: errors.KubeError) -> bool:
+    if isinstance(error, errors.ApiError):
+        return error.status in _RESUMABLE
+    return not isinstance(error, errors.BadAnswer)
+
+
+def _number(version: str) -> int:
+    """Kubernetes calls versions opaque, and every API server counts them; 0 if one does not."""
+    return int(version) if version.isascii() and version.isdigit() else 0
