@@ -1,0 +1,163 @@
+"""bind: offer again, hold, one POST, and no half state whatever happens to its answer.
+
+Belongs here: one pod's way from the scheduler's word to the API server's. Never: which cards (ledger/), how (kube/binding).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from accelshare.kube import binding
+from accelshare.kube.client import Client
+from accelshare.kube.errors import KubeError, NotFound
+from accelshare.ledger.book import Ledger, Pod
+from accelshare.ledger.nouns import Assignment, Request, Slice
+from accelshare.ledger.refusals import Refusal
+from accelshare.vendors.catalog import Catalog
+from accelshare.wire import assignment
+from accelshare.wire.objects import pod_decoder
+from accelshare.wire.pods import PodReader
+from accelshare.wire.scheduler import BindArguments
+
+log = logging.getLogger(__name__)
+RETRY_S: Final = 1.0
+# The API server may carry out a request for a minute after nobody waits for it any more: only then is "not bound" final.
+SETTLED_S: Final = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a bind: one word for logs and metrics, the error for the scheduler (empty: bound), and the cards."""
+
+    word: str
+    error: str = ""
+    cards: str = ""
+
+
+class Binder:
+    def __init__(
+        self, client: Client, ledger: Ledger, catalog: Catalog, *, text: Callable[[Refusal], str], now_ns: Callable[[], int]
+    ) -> None:
+        self._client = client
+        self._ledger = ledger
+        self._profiles = {profile.name: profile for profile in catalog.profiles}
+        self._reader = PodReader(catalog)
+        self._text = text
+        self._now_ns = now_ns
+        self._under_way: dict[str, asyncio.Task[Outcome]] = {}
+        self._in_doubt: dict[str, asyncio.Task[None]] = {}
+
+    async def bind(self, asked: BindArguments) -> Outcome:
+        """Bind the pod. The same call twice, at once or later, binds once and answers the same."""
+        earlier = self._under_way.get(asked.pod_uid)
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        # A task of its own: a scheduler that hangs up must not leave a hold half way.
+        task = asyncio.ensure_future(self._bind(asked))
+        self._under_way[asked.pod_uid] = task
+        task.add_done_callback(lambda _: self._under_way.pop(asked.pod_uid, None))
+        return await asyncio.shield(task)
+
+    async def stop(self) -> None:
+        """Give up on finding out what became of binds in doubt; the next start reads it from the cluster."""
+        for task in list(self._in_doubt.values()):
+            task.cancel()
+        await asyncio.gather(*self._in_doubt.values(), return_exceptions=True)
+
+    async def _bind(self, asked: BindArguments) -> Outcome:
+        name = f"pod {asked.pod_namespace}/{asked.pod_name}"
+        try:
+            pod = self._ledger.pod(asked.pod_uid) or await self._read(asked)
+        except NotFound:
+            return Outcome("gone", f"{name} is gone")
+        except KubeError as error:
+            return Outcome("unreachable", f"{name} could not be read: {error}")
+        if isinstance(pod, Outcome):
+            return pod
+        if pod is None:
+            return await self._post(asked, Assignment(asked.node, ()), {})
+        if pod.seen.refusal is not None:
+            return Outcome("refused", self._text(pod.seen.refusal))
+        if pod.seen.node:
+            if pod.seen.node == asked.node:
+                return Outcome("already", cards=_cards(pod.seen.slices))
+            return Outcome("elsewhere", f"{name} is already bound to node {pod.seen.node}")
+        if pod.hold is not None and pod.hold.node != asked.node:
+            return Outcome("in-doubt", f"{name} may already be bound to node {pod.hold.node}: that answer has not come yet")
+        given = pod.hold or self._ledger.offer(asked.node, pod.seen.request)
+        if isinstance(given, Refusal):
+            return Outcome("refused", f"node {asked.node}: {self._text(given)}")
+        self._ledger.hold(asked.pod_uid, given)
+        annotations = assignment.write(
+            given.slices, profiles=self._profiles, sizes=self._sizes(asked.node, pod.seen.request), now_ns=self._now_ns()
+        )
+        return await self._post(asked, given, annotations)
+
+    async def _post(self, asked: BindArguments, given: Assignment, annotations: dict[str, str]) -> Outcome:
+        result = await binding.bind(
+            self._client,
+            namespace=asked.pod_namespace,
+            name=asked.pod_name,
+            uid=asked.pod_uid,
+            node=asked.node,
+            annotations=annotations,
+        )
+        match result:
+            case binding.Bound():
+                return Outcome("bound", cards=_cards(given.slices))
+            case binding.Refused(message=message):
+                self._ledger.release(asked.pod_uid)
+                return Outcome("failed", message)
+            case binding.Unknown(message):
+                self._find_out(asked)
+                return Outcome("unknown", message)
+
+    async def _read(self, asked: BindArguments) -> Pod | Outcome | None:
+        """A pod that the watch has not brought yet, or one that asks for nothing: then there is no pod of ours."""
+        path = f"/api/v1/namespaces/{asked.pod_namespace}/pods/{asked.pod_name}"
+        pod = pod_decoder.decode(await self._client.request("GET", path))
+        if pod.metadata.uid != asked.pod_uid:
+            said = f"The pod {asked.pod_name} in ns {asked.pod_namespace}'s uid is {pod.metadata.uid}"
+            return Outcome("gone", f"{said}, and it's not equal with expected {asked.pod_uid}")
+        fact = self._reader.fact(pod)
+        if fact is None:
+            return None
+        self._ledger.apply(fact)
+        known = self._ledger.pod(asked.pod_uid)
+        return known if known is not None else Outcome("gone", f"pod {asked.pod_namespace}/{asked.pod_name} has ended")
+
+    def _find_out(self, asked: BindArguments) -> None:
+        if asked.pod_uid not in self._in_doubt:
+            task = asyncio.ensure_future(self._until_known(asked))
+            self._in_doubt[asked.pod_uid] = task
+            task.add_done_callback(lambda _: self._in_doubt.pop(asked.pod_uid, None))
+
+    async def _until_known(self, asked: BindArguments) -> None:
+        """The hold stays until the API server says what became of the bind; the watch may say so first."""
+        loop = asyncio.get_running_loop()
+        final_at = loop.time() + SETTLED_S
+        while (pod := self._ledger.pod(asked.pod_uid)) is not None and pod.hold is not None and not pod.seen.node:
+            if await self._is_free(asked, final=loop.time() >= final_at):
+                log.info("settled pod=%s/%s outcome=not-bound", asked.pod_namespace, asked.pod_name)
+                self._ledger.release(asked.pod_uid)
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _is_free(self, asked: BindArguments, *, final: bool) -> bool:
+        try:
+            state = await binding.bound_state(self._client, asked.pod_namespace, asked.pod_name, asked.pod_uid)
+        except KubeError:
+            return False
+        return isinstance(state, binding.Missing) or (final and isinstance(state, binding.Unbound))
+
+    def _sizes(self, node: str, request: Request) -> dict[tuple[str, int], int]:
+        book = self._ledger.node(node)
+        kinds = {ask.kind for ask in request}
+        cards = book.fact.cards if book is not None and book.fact is not None else ()
+        return {(card.kind, card.index): card.size for card in cards if card.kind in kinds}
+
+
+def _cards(slices: tuple[Slice, ...]) -> str:
+    return ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in slices)

@@ -1,0 +1,94 @@
+"""`accelshare extender`: the flags.
+
+Belongs here: from argv to settings. Never: anything that runs.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+
+from accelshare.ledger.policies import POLICIES
+from accelshare.vendors.command import profiles_option
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _listen(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, int]:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT, such as 0.0.0.0:12345 or [::]:12345")
+    return host.strip("[]"), int(port)
+
+
+@click.command()
+@click.option("--kubeconfig", type=_file, help="How to reach the API server. Default: $KUBECONFIG, in-cluster, ~/.kube/config.")
+@click.option("--context", help="The kubeconfig's context to use.")
+@click.option("--listen", default="0.0.0.0:12345", show_default=True, callback=_listen, help="HOST:PORT to serve on.")
+@click.option("--policy", type=click.Choice(sorted(POLICIES)), default="binpack", show_default=True, help="How cards are chosen.")
+@click.option(
+    "--shortlist",
+    type=click.IntRange(0, 5000),
+    default=1,
+    show_default=True,
+    help="How many nodes filter names to a pod that states no preference of its own; 0 names all.",
+)
+@profiles_option
+@click.option("--tls-cert", type=_file, help="Serve HTTPS with this certificate chain (PEM).")
+@click.option("--tls-key", type=_file, help="The certificate's key (PEM).")
+@click.option("--client-ca", type=_file, help="Require client certificates that this CA signed (PEM).")
+@click.option("--max-body-mib", type=click.IntRange(1, 1024), default=64, show_default=True, help="Refuse larger requests.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--log-file", type=click.Path(dir_okay=False, path_type=Path), help="Log here, not to standard error.")
+@click.option(
+    "--log-file-mib", type=click.IntRange(1, 4096), default=32, show_default=True, help="Rotate the log file at this size."
+)
+@click.option("--log-files", type=click.IntRange(1, 100), default=5, show_default=True, help="How many rotated files to keep.")
+def extender(
+    kubeconfig: Path | None,
+    context: str | None,
+    listen: tuple[str, int],
+    policy: str,
+    shortlist: int,
+    directories: tuple[Path, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    client_ca: Path | None,
+    max_body_mib: int,
+    log_level: str,
+    log_format: str,
+    log_file: Path | None,
+    log_file_mib: int,
+    log_files: int,
+) -> None:
+    """Serve kube-scheduler: filter, prioritize, preempt and bind for every vendor's pods."""
+    from accelshare.extender import logs
+    from accelshare.extender.feed import HistoryWentBackError
+    from accelshare.extender.serving import CannotServeError, Settings, serve
+    from accelshare.extender.tls import TlsError, TlsFiles
+    from accelshare.kube.errors import ConfigError
+    from accelshare.vendors.catalog import load
+
+    if (tls_cert is None) != (tls_key is None):
+        raise click.UsageError("--tls-cert and --tls-key go together: give both or neither")
+    if client_ca is not None and tls_cert is None:
+        raise click.UsageError("--client-ca needs --tls-cert and --tls-key: without TLS there are no client certificates")
+    tls = TlsFiles(tls_cert, tls_key, client_ca) if tls_cert is not None and tls_key is not None else None
+    logs.set_up(level=log_level, form=log_format, file=log_file, file_mib=log_file_mib, files=log_files)
+    settings = Settings(*listen, kubeconfig, context, policy, shortlist, max_body_mib, tls)
+    catalog = load(directories)
+    try:
+        with asyncio.Runner(loop_factory=_fast_loop) as runner:
+            runner.run(serve(settings, catalog))
+    except (ConfigError, CannotServeError, TlsError, HistoryWentBackError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _fast_loop() -> asyncio.AbstractEventLoop:
+    if sys.platform == "win32":
+        return asyncio.new_event_loop()
+    import uvloop
+
+    return uvloop.new_event_loop()

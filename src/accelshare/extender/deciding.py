@@ -1,0 +1,99 @@
+"""What to answer: filter, prioritize and preempt as plain functions of the ledger.
+
+Belongs here: from a question in the scheduler's words to an answer in them. Never: HTTP, waiting, writing.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.preemption import victims
+from accelshare.ledger.refusals import Reason, Refusal
+from accelshare.vendors.catalog import Catalog
+from accelshare.wire.objects import PodToSchedule
+from accelshare.wire.pods import PodReader, prefers_some_nodes
+from accelshare.wire.scheduler import FilterAnswer, NodesAsked, PreemptionAsked, Victims
+
+BEST_SCORE: Final = 10  # kube-scheduler's MaxExtenderPriority
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """The answer, and what there is to say about it in one log line."""
+
+    answer: FilterAnswer
+    fitting: int
+    refused: dict[Reason, int]
+
+
+class Deciding:
+    def __init__(self, ledger: Ledger, catalog: Catalog, *, shortlist: int) -> None:
+        """`shortlist` is how many nodes filter names to a pod without preferences of its own; 0 names all that fit."""
+        self._ledger = ledger
+        self._catalog = catalog
+        self._pods = PodReader(catalog)
+        self._shortlist = shortlist
+
+    def filter(self, asked: NodesAsked) -> Filtered:
+        pod = self._pods.fact(asked.pod)
+        if pod is None:
+            return Filtered(FilterAnswer(asked.names), len(asked.names), {})
+        if pod.refusal is not None:
+            return self._refuse_everywhere(asked.names, pod.refusal)
+        among = frozenset(asked.names)
+        held = self._where_it_may_be(pod)
+        if held in among:
+            return Filtered(FilterAnswer([held]), 1, {})
+        ranking = self._ledger.ranking(pod.request)
+        most = None if not self._shortlist or prefers_some_nodes(asked.pod.spec) else self._shortlist
+        names = ranking.best(among, most)
+        curable: dict[str, str] = {}
+        incurable: dict[str, str] = {}
+        counts: dict[Reason, int] = {}
+        for node, refusal in ranking.refused.items():
+            if node in among:
+                (curable if refusal.reason.eviction_could_help else incurable)[node] = self.text(refusal)
+                counts[refusal.reason] = counts.get(refusal.reason, 0) + 1
+        unknown = among.difference(self._ledger.known_nodes)
+        if unknown:
+            incurable |= dict.fromkeys(unknown, self.text(Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)))
+            counts[Reason.UNKNOWN_NODE] = len(unknown)
+        return Filtered(FilterAnswer(names, curable, incurable), len(among) - sum(counts.values()), counts)
+
+    def prioritize(self, asked: NodesAsked) -> dict[str, int]:
+        """One winner, then 9, 8, …; nodes that are not named score 0. Equal scores would be broken at random."""
+        pod = self._pods.fact(asked.pod)
+        if pod is None or pod.refusal is not None:
+            return {}
+        best = self._ledger.ranking(pod.request).best(frozenset(asked.names), BEST_SCORE)
+        return {node: BEST_SCORE - place for place, node in enumerate(best)}
+
+    def preempt(self, asked: PreemptionAsked) -> dict[str, Victims]:
+        """For each node that can be helped, who has to go; a node left out is no candidate any more."""
+        pod = self._pods.fact(asked.pod)
+        if pod is None:
+            return asked.proposals
+        if pod.refusal is not None:
+            return {}
+        chosen = {
+            node: victims(self._ledger, node, pod.request, priority=pod.priority, proposed=proposal.uids)
+            for node, proposal in asked.proposals.items()
+        }
+        return {node: Victims(uids, asked.proposals[node].pdb_violations) for node, uids in chosen.items() if uids}
+
+    def text(self, refusal: Refusal) -> str:
+        return self._catalog[refusal.kind].text(refusal.reason)
+
+    def pod(self, pod: PodToSchedule) -> PodSeen | None:
+        return self._pods.fact(pod)
+
+    def _where_it_may_be(self, pod: PodSeen) -> str:
+        """The node of a bind whose answer never came: the pod may be there already, so nowhere else is offered."""
+        known = self._ledger.pod(pod.uid)
+        return known.hold.node if known is not None and known.hold is not None else ""
+
+    def _refuse_everywhere(self, names: Iterable[str], refusal: Refusal) -> Filtered:
+        refused = dict.fromkeys(names, self.text(refusal))
+        return Filtered(FilterAnswer([], incurable=refused), 0, {refusal.reason: len(refused)})

@@ -1,0 +1,112 @@
+"""From the API server to the ledger: two reflectors, one book.
+
+Belongs here: applying what is seen, knowing when the book is whole, telling pods what cannot be read on them.
+Never: deciding, HTTP.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from accelshare.extender.metrics import Metrics
+from accelshare.kube.client import Client
+from accelshare.kube.events import Events, PodRef
+from accelshare.kube.watch import Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.facts import NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.refusals import Refusal
+from accelshare.vendors.catalog import Catalog
+from accelshare.wire.nodes import NodeReader
+from accelshare.wire.pods import PodReader
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class HistoryWentBackError(Exception):
+    """The API server's versions are older than before (a restored etcd): only a new book can be right."""
+
+
+class Feed:
+    """Keeps a ledger true. `run` ends only by being cancelled, or when a new process is needed."""
+
+    def __init__(
+        self, client: Client, ledger: Ledger, catalog: Catalog, events: Events, metrics: Metrics, text: Callable[[Refusal], str]
+    ) -> None:
+        self._ledger = ledger
+        self._events = events
+        self._metrics = metrics
+        self._text = text
+        self._nodes: Reflector[NodeSeen] = Reflector(
+            client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name
+        )
+        self._pods: Reflector[PodSeen] = Reflector(
+            client, "/api/v1/pods", decode=PodReader(catalog).decode, identity=lambda pod: pod.uid
+        )
+        self._synced: dict[str, int] = {}
+        self._saying: set[asyncio.Task[bool]] = set()
+        self.whole = asyncio.Event()
+
+    @property
+    def waiting_for(self) -> list[str]:
+        """What has not been listed yet; an empty list is a whole book."""
+        return [what for what in ("nodes", "pods") if what not in self._synced]
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._follow("nodes", self._nodes, self._node_changed))
+                both.create_task(self._follow("pods", self._pods, self._pod_changed))
+        except ExceptionGroup as group:
+            # One is enough to end both, and is what there is to say.
+            raise group.exceptions[0] from group
+
+    async def _follow(self, what: str, reflector: Reflector[T], changed: Callable[[Change[T]], None]) -> None:
+        async for change in reflector.changes():
+            match change:
+                case Synced(version):
+                    self._listed(what, version)
+                case Malformed(name, problem):
+                    log.warning("unreadable what=%s name=%s problem=%r", what, name, problem)
+                    self._metrics.malformed.labels(what).inc()
+                case Interrupted(problem, retry_in_s):
+                    log.warning("interrupted what=%s retry_in_s=%.1f problem=%r", what, retry_in_s, problem)
+                    self._metrics.interruptions.labels(what).inc()
+                case _:
+                    changed(change)
+
+    def _listed(self, what: str, version: int) -> None:
+        before = self._synced.get(what, 0)
+        if version < before:
+            raise HistoryWentBackError(f"the API server listed {what} at version {version}, and before that at {before}")
+        self._synced[what] = version
+        log.info("listed what=%s version=%d", what, version)
+        if not self.waiting_for:
+            self.whole.set()
+
+    def _node_changed(self, change: Change[NodeSeen]) -> None:
+        match change:
+            case Seen(node):
+                self._ledger.apply(node)
+                for problem in node.problems:
+                    log.warning("unreadable what=nodes name=%s problem=%r", node.name, problem)
+            case Gone(name, version):
+                self._ledger.apply(NodeGone(name, version))
+
+    def _pod_changed(self, change: Change[PodSeen]) -> None:
+        match change:
+            case Seen(pod):
+                self._ledger.apply(pod)
+                if pod.refusal is not None and not pod.node:
+                    self._say(pod, "BadAcceleratorRequest", self._text(pod.refusal))
+                elif pod.problems and not pod.ended:
+                    self._say(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
+            case Gone(uid, version):
+                self._ledger.apply(PodGone(uid, version))
+
+    def _say(self, pod: PodSeen, reason: str, message: str) -> None:
+        ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        task = asyncio.ensure_future(self._events.say(ref, kind="Warning", reason=reason, message=message))
+        self._saying.add(task)
+        task.add_done_callback(self._saying.discard)

@@ -1,0 +1,58 @@
+"""Logs: one line a decision, as words or as JSON, on standard error or in a file that rotates.
+
+Belongs here: how a line looks and where it goes. Never: what is worth saying.
+"""
+
+import logging
+import sys
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+import orjson
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class _Words(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return f"{_when(record)} {record.levelname.lower()} {_message(self, record)}"
+
+
+class _Json(logging.Formatter):
+    """`filter pod=ml/a node=n1` becomes {"event": "filter", "pod": "ml/a", "node": "n1"}: the arguments keep their types."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        words = str(record.msg).split(" ")
+        keys = [word.partition("=")[0] for word in words if "=%" in word]
+        line: dict[str, object] = {"time": _when(record), "level": record.levelname.lower(), "room": record.name}
+        if isinstance(record.args, tuple) and len(keys) == len(record.args) and "=" not in words[0]:
+            line |= {"event": words[0], **dict(zip(keys, record.args, strict=True))}
+        else:
+            line["event"] = record.getMessage()
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+def set_up(*, level: str, form: str, file: Path | None, file_mib: int, files: int) -> None:
+    """Send our own lines, and warnings of others, where the operator wants them."""
+    handler: logging.Handler = (
+        RotatingFileHandler(file, maxBytes=file_mib * 2**20, backupCount=files, encoding="utf-8")
+        if file is not None
+        else logging.StreamHandler(sys.stderr)
+    )
+    handler.setFormatter(_Json() if form == "json" else _Words())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("accelshare").setLevel(level.upper())
+
+
+def _when(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    message = record.getMessage()
+    return f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message

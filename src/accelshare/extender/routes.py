@@ -1,0 +1,218 @@
+"""From a path to an answer, with every mistake of the caller answered in words.
+
+Belongs here: the table of paths, counting and logging each decision in one line. Never: sockets (app.py), deciding.
+
+kube-scheduler reads a body only with status 200, so its own verbs answer 200 and put the trouble into `Error`, where it
+reaches the pod's event.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+import orjson
+
+from accelshare import __version__
+from accelshare.extender.binder import Binder
+from accelshare.extender.deciding import Deciding
+from accelshare.extender.metrics import Metrics
+from accelshare.ledger.book import Ledger
+from accelshare.report import inspect_json
+from accelshare.report.view import rows
+from accelshare.vendors.catalog import Catalog
+from accelshare.vendors.profile import Profile
+from accelshare.wire import scheduler
+from accelshare.wire.objects import PodToSchedule
+
+log = logging.getLogger(__name__)
+NEUTRAL: Final = "/accelshare"
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+    content_type: str = JSON
+
+
+class Routes:
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        catalog: Catalog,
+        deciding: Deciding,
+        binder: Binder,
+        metrics: Metrics,
+        waiting_for: Callable[[], list[str]],
+    ) -> None:
+        self._ledger = ledger
+        self._deciding = deciding
+        self._binder = binder
+        self._metrics = metrics
+        self._waiting_for = waiting_for
+        self._scores = scheduler.ScoreWriter()
+        self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
+        self._dialects |= {profile.http.prefix: profile for profile in catalog.profiles if profile.http.prefix is not None}
+        self._verbs: dict[str, Callable[[bytes], Awaitable[Answer]]] = {
+            "filter": self._filter,
+            "prioritize": self._prioritize,
+            "preempt": self._preempt,
+            "bind": self._bind,
+        }
+        self._pages: dict[str, Callable[[], Answer]] = {
+            "/version": lambda: _text(200, __version__),
+            "/healthz": lambda: _text(200, "ok"),
+            "/livez": lambda: _text(200, "ok"),
+            "/readyz": self._readyz,
+            "/metrics": lambda: Answer(200, metrics.text(), "text/plain; version=0.0.4; charset=utf-8"),
+        }
+
+    async def answer(self, method: str, path: str, body: bytes) -> Answer:
+        page = self._pages.get(path)
+        if page is not None:
+            return page() if method in ("GET", "HEAD") else _wrong_method(method, path, "GET")
+        prefix, _, rest = path[1:].partition("/")
+        word, _, node = rest.partition("/")
+        if f"/{prefix}" not in self._dialects:
+            known = ", ".join(sorted(self._dialects))
+            return _error(404, f"there is nothing at {path[:200]!r}; the prefixes here are {known}")
+        if word == "inspect":
+            return self._inspect(self._dialects[f"/{prefix}"], node) if method == "GET" else _wrong_method(method, path, "GET")
+        verb = self._verbs.get(rest)
+        if verb is None:
+            verbs = ", ".join((*self._verbs, "inspect"))
+            return _error(404, f"there is nothing at {path[:200]!r}; /{prefix} has {verbs}")
+        if method != "POST":
+            return _wrong_method(method, path, "POST")
+        return await self._timed(rest, verb, body)
+
+    async def _timed(self, verb: str, handle: Callable[[bytes], Awaitable[Answer]], body: bytes) -> Answer:
+        start = time.perf_counter()
+        try:
+            return await handle(body)
+        except scheduler.UnreadableError as error:
+            log.warning("%s outcome=unreadable problem=%r", verb, str(error))
+            self._metrics.decisions.labels(verb, "unreadable").inc()
+            return _refusal(verb, str(error))
+        finally:
+            self._metrics.seconds.labels(verb).observe(time.perf_counter() - start)
+
+    async def _filter(self, body: bytes) -> Answer:
+        start = time.perf_counter()
+        asked = scheduler.read_nodes_asked(body)
+        if waiting := self._waiting_for():
+            return self._not_ready("filter", asked.pod, waiting)
+        result = self._deciding.filter(asked)
+        outcome = "served" if result.answer.names else "refused"
+        self._metrics.decisions.labels("filter", outcome).inc()
+        for reason, count in result.refused.items():
+            self._metrics.refusals.labels(reason.value).inc(count)
+        log.info(
+            "filter pod=%s nodes=%d fit=%d named=%s refused=%s took_ms=%s outcome=%s",
+            _pod(asked.pod),
+            len(asked.names),
+            result.fitting,
+            ",".join(result.answer.names[:3]) + ("…" if len(result.answer.names) > 3 else ""),
+            ",".join(f"{reason.value}:{count}" for reason, count in result.refused.items()),
+            _ms(start),
+            outcome,
+        )
+        return Answer(200, scheduler.write_filter_answer(result.answer, asked))
+
+    async def _prioritize(self, body: bytes) -> Answer:
+        start = time.perf_counter()
+        asked = scheduler.read_nodes_asked(body)
+        scores = self._deciding.prioritize(asked)
+        self._metrics.decisions.labels("prioritize", "served").inc()
+        best = next(iter(scores), "")
+        log.info("prioritize pod=%s nodes=%d best=%s took_ms=%s", _pod(asked.pod), len(asked.names), best, _ms(start))
+        return Answer(200, self._scores.write(asked.names, scores))
+
+    async def _preempt(self, body: bytes) -> Answer:
+        start = time.perf_counter()
+        asked = scheduler.read_preemption_asked(body)
+        chosen = self._deciding.preempt(asked)
+        outcome = "served" if chosen else "refused"
+        self._metrics.decisions.labels("preempt", outcome).inc()
+        log.info(
+            "preempt pod=%s proposed=%s answered=%s took_ms=%s outcome=%s",
+            _pod(asked.pod),
+            ",".join(asked.proposals),
+            ",".join(f"{node}:{len(victims.uids)}" for node, victims in chosen.items()),
+            _ms(start),
+            outcome,
+        )
+        return Answer(200, scheduler.write_preemption_answer(chosen))
+
+    async def _bind(self, body: bytes) -> Answer:
+        start = time.perf_counter()
+        asked = scheduler.read_bind(body)
+        outcome = await self._binder.bind(asked)
+        self._metrics.decisions.labels("bind", outcome.word).inc()
+        log.log(
+            logging.WARNING if outcome.error else logging.INFO,
+            "bind pod=%s node=%s cards=%s took_ms=%s outcome=%s error=%r",
+            f"{asked.pod_namespace}/{asked.pod_name}",
+            asked.node,
+            outcome.cards,
+            _ms(start),
+            outcome.word,
+            outcome.error,
+        )
+        return Answer(200, scheduler.write_bind_answer(outcome.error))
+
+    def _inspect(self, profile: Profile | None, node: str) -> Answer:
+        if node and self._ledger.node(node) is None:
+            near = get_close_matches(node, self._ledger.known_nodes, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            return _json(404, {"nodes": [], "error": f"node {node[:253]!r} is not known{hint}"})
+        shown = rows(self._ledger, [node] if node else None)
+        return _json(200, inspect_json.neutral(shown) if profile is None else inspect_json.dialect(shown, profile))
+
+    def _readyz(self) -> Answer:
+        waiting = self._waiting_for()
+        return _text(503, f"not ready: {' and '.join(waiting)} not listed yet") if waiting else _text(200, "ok")
+
+    def _not_ready(self, verb: str, pod: PodToSchedule, waiting: list[str]) -> Answer:
+        self._metrics.decisions.labels(verb, "not-ready").inc()
+        log.info("%s pod=%s outcome=not-ready", verb, _pod(pod))
+        return Answer(200, scheduler.write_filter_error(f"accelshare has not listed {' and '.join(waiting)} yet"))
+
+
+def _pod(pod: PodToSchedule) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def _ms(start: float) -> float:
+    return round((time.perf_counter() - start) * 1000, 2)
+
+
+def _text(status: int, text: str) -> Answer:
+    return Answer(status, text.encode(), TEXT)
+
+
+def _json(status: int, value: object) -> Answer:
+    return Answer(status, orjson.dumps(value))
+
+
+def _error(status: int, error: str) -> Answer:
+    return _json(status, {"error": error})
+
+
+def _wrong_method(method: str, path: str, right: str) -> Answer:
+    return _error(405, f"{path[:200]} takes {right}, not {method[:20]}")
+
+
+def _refusal(verb: str, error: str) -> Answer:
+    """The caller's own mistake, where the caller will look for it."""
+    if verb == "filter":
+        return Answer(200, scheduler.write_filter_error(error))
+    if verb == "bind":
+        return Answer(200, scheduler.write_bind_answer(error))
+    return _error(400, error)

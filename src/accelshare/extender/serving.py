@@ -1,0 +1,154 @@
+"""The extender as a process: list, then serve, until told to stop.
+
+Belongs here: putting the parts together, the port, signals, the order of starting and ending. Never: what is answered.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from accelshare import __version__
+from accelshare.extender.app import App
+from accelshare.extender.binder import Binder
+from accelshare.extender.deciding import Deciding
+from accelshare.extender.feed import Feed
+from accelshare.extender.metrics import Metrics
+from accelshare.extender.routes import Routes
+from accelshare.extender.tls import Reloading, TlsFiles
+from accelshare.kube import config
+from accelshare.kube.client import Client
+from accelshare.kube.events import Events
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.policies import POLICIES
+from accelshare.vendors.catalog import Catalog
+
+log = logging.getLogger(__name__)
+# kube-scheduler keeps idle connections for 90 s and does not send a POST again when we close one under it.
+KEEP_ALIVE_S: Final = 120
+DRAIN_S: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    host: str
+    port: int
+    kubeconfig: Path | None = None
+    context: str | None = None
+    policy: str = "binpack"
+    shortlist: int = 1
+    largest_body_mib: int = 64
+    tls: TlsFiles | None = None
+
+
+class CannotServeError(Exception):
+    """The port cannot be had; the message says which and why."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, but the signals are ours: it would raise them again when it is done."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(settings: Settings, catalog: Catalog) -> None:
+    """Run until SIGTERM or SIGINT, then finish what is in flight."""
+    metrics = Metrics()
+    ledger = Ledger(POLICIES[settings.policy])
+    cluster = config.load(settings.kubeconfig, context=settings.context)
+    tls = Reloading(settings.tls) if settings.tls is not None else None
+    port = _listen(settings.host, settings.port)
+    agent = f"accelshare-extender/{__version__}"
+    async with Client(cluster, user_agent=agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
+        deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
+        events = Events(client, component="accelshare-extender", clock=time.time)
+        binder = Binder(client, ledger, catalog, text=deciding.text, now_ns=time.time_ns)
+        feed = Feed(client, ledger, catalog, events, metrics, deciding.text)
+        routes = Routes(
+            ledger=ledger,
+            catalog=catalog,
+            deciding=deciding,
+            binder=binder,
+            metrics=metrics,
+            waiting_for=lambda: feed.waiting_for,
+        )
+        server = _Server(_uvicorn_config(App(routes.answer, largest_body=settings.largest_body_mib * 2**20), settings, tls))
+        _stop_on_signals(server)
+        following = asyncio.create_task(feed.run())
+        ready = asyncio.create_task(_when_whole(feed, metrics))
+        serving = asyncio.create_task(server.serve(sockets=[port]))
+        log.info("serving listen=%s:%d tls=%s server=%s", settings.host, settings.port, tls is not None, cluster.server)
+        await asyncio.wait([following, serving], return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        await serving
+        ready.cancel()
+        await binder.stop()
+        if following.done():
+            following.result()
+        following.cancel()
+        await asyncio.gather(following, ready, return_exceptions=True)
+        log.info("stopped")
+
+
+async def _when_whole(feed: Feed, metrics: Metrics) -> None:
+    await feed.whole.wait()
+    # What was listed lives as long as the process: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    metrics.ready.set(1)
+    log.info("ready")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise CannotServeError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return listening
+
+
+def _stop_on_signals(server: uvicorn.Server) -> None:
+    def stop(received: signal.Signals) -> None:
+        log.info("stopping signal=%s", received.name)
+        server.should_exit = True
+
+    loop = asyncio.get_running_loop()
+    for received in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(received, stop, received)
+
+
+def _uvicorn_config(app: App, settings: Settings, tls: Reloading | None) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="none",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=DRAIN_S,
+        ssl_context_factory=(lambda _config, _default: tls.context) if tls is not None else None,
+        ssl_certfile=str(settings.tls.certificate) if settings.tls is not None else None,
+        ssl_keyfile=str(settings.tls.key) if settings.tls is not None else None,
+    )

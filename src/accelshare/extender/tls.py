@@ -1,0 +1,65 @@
+"""TLS for the extender's port: certificates by file, client certificates required if asked, new files taken up as they come.
+
+Belongs here: making contexts from files. Never: making certificates.
+"""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class TlsError(Exception):
+    """The files given for TLS cannot be used; the message names the file and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+    def stamps(self) -> tuple[tuple[int, int], ...]:
+        """Changes when any of the files does."""
+        stats = [path.stat() for path in (self.certificate, self.key, self.client_ca) if path is not None]
+        return tuple((stat.st_mtime_ns, stat.st_ino) for stat in stats)
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise TlsError(f"certificate {self.certificate} with key {self.key} cannot be used: {error}") from error
+        if self.client_ca is not None:
+            try:
+                context.load_verify_locations(self.client_ca)
+            except (OSError, ssl.SSLError) as error:
+                raise TlsError(f"client CA {self.client_ca} cannot be used: {error}") from error
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+class Reloading:
+    """One context for the server's whole life that hands each new connection to the newest files.
+
+    Files that cannot be used yet (half of a pair is written) leave the old ones in place and are tried again.
+    """
+
+    def __init__(self, files: TlsFiles) -> None:
+        self._files = files
+        self._stamps = files.stamps() if files.certificate.exists() and files.key.exists() else ()
+        self._newest = files.context()
+        self.context = files.context()
+        self.context.sni_callback = self._choose
+        self.problem = ""
+
+    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext) -> None:
+        try:
+            stamps = self._files.stamps()
+            if stamps != self._stamps:
+                self._newest = self._files.context()
+                self._stamps = stamps
+            self.problem = ""
+        except (OSError, TlsError) as error:
+            self.problem = str(error)
+        connection.context = self._newest

@@ -1,0 +1,104 @@
+"""Many pods at once: all that fit are bound, none oversold at any moment, every refusal in words; also with us killed."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from tests.e2e.auditor import Auditor, auditing
+from tests.e2e.house import House, Object, names
+
+pytestmark = pytest.mark.real
+
+MEMORY = "enflame.com/gcu-memory"
+SIZE = 16
+CARDS = 8
+
+
+async def many_nodes(house: House, count: int) -> None:
+    entries = [{"index": index, "id": f"GCU-{index}", "size": SIZE} for index in range(CARDS)]
+    amounts = {MEMORY: CARDS * SIZE, "enflame.com/gcu-count": CARDS}
+    nodes = names("n", range(count))
+    await asyncio.gather(*(house.node(name, amounts, inventory={"enflame": {"cards": entries}}) for name in nodes))
+
+
+async def rush(house: House, sizes: list[int]) -> None:
+    """Create a pod of each size, sixteen at a time."""
+    gate = asyncio.Semaphore(16)
+
+    async def create(number: int, units: int) -> None:
+        async with gate:
+            await house.pod(f"p{number}", {MEMORY: units})
+
+    await asyncio.gather(*(create(number, units) for number, units in enumerate(sizes)))
+
+
+def asked(pod: Object) -> int:
+    return int(pod["spec"]["containers"][0]["resources"]["limits"][MEMORY])
+
+
+def why_waiting(pod: Object) -> str:
+    conditions = {condition["type"]: condition for condition in pod["status"].get("conditions", [])}
+    return str(conditions.get("PodScheduled", {}).get("message", ""))
+
+
+async def test_a_thousand_pods_on_fifty_nodes(served: House) -> None:
+    await many_nodes(served, 50)
+    sizes = [(4, 12, 8, 16)[number % 4] for number in range(1000)]  # 10,000 units for 6,400
+    async with auditing(served.client, size=SIZE) as auditor:
+        await rush(served, sizes)
+        pods = await served.until(lambda: settled(served, auditor), "every pod is bound or refused in words", 300)
+        assert auditor.wrong == []
+        waiting = [pod for pod in pods.values() if "nodeName" not in pod["spec"]]
+        bound = len(pods) - len(waiting)
+        assert auditor.most_bound == bound
+        print(f"{bound} bound, {len(waiting)} waiting, {sum(auditor.held.values())} of {50 * CARDS * SIZE} units held")
+        for pod in waiting:
+            assert "insufficient GCU Memory in one gcu device" in why_waiting(pod) or f"Insufficient {MEMORY}" in why_waiting(pod)
+        shown = await served.inspect("/gcushare-scheduler/inspect")
+        assert sum(node["usedGCU"] for node in shown["nodes"]) == sum(auditor.held.values())
+
+
+async def settled(house: House, auditor: Auditor) -> dict[str, Object] | None:
+    """All pods, once none of those that wait would fit anywhere and each of them has been told why."""
+    pods = await house.pods()
+    waiting = [pod for pod in pods.values() if "nodeName" not in pod["spec"]]
+    most_free = max((auditor.free().get((f"n{node}", card), SIZE) for node in range(50) for card in range(CARDS)), default=SIZE)
+    if any(asked(pod) <= most_free or "nodes are available" not in why_waiting(pod) for pod in waiting):
+        return None
+    return pods if len(auditor.pods) == len(pods) - len(waiting) else None
+
+
+async def test_killed_ten_times_in_a_rush_nothing_is_lost_or_oversold(served: House) -> None:
+    await many_nodes(served, 50)
+    sizes = [(4, 12, 8, 16)[number % 4] for number in range(500)]  # 5,000 units for 6,400, and they do fit
+    async with auditing(served.client, size=SIZE) as auditor:
+        creating = asyncio.create_task(rush(served, sizes))
+        for kill in range(1, 11):
+            await served.until(lambda enough=kill * 40: len(auditor.pods) >= enough, f"{kill * 40} pods are bound", 300)
+            assert served.extender is not None
+            served.extender.kill()
+            await served.start_extender()
+        await creating
+        await served.until(lambda: len(auditor.pods) == len(sizes), f"{len(sizes)} pods are bound", 300)
+        assert auditor.wrong == []
+        pods = await served.pods()
+        assert Counter(asked(pod) for pod in pods.values() if pod["spec"].get("nodeName")) == Counter(sizes)
+        shown = await served.inspect("/gcushare-scheduler/inspect")
+        assert sum(node["usedGCU"] for node in shown["nodes"]) == sum(sizes)
+
+
+async def test_two_pods_race_for_one_card_and_one_waits(served: House) -> None:
+    await many_nodes(served, 1)
+    for number in range(CARDS - 1):
+        await served.pod(f"filler{number}", {MEMORY: SIZE})
+    await served.bound(*names("filler", range(CARDS - 1)))
+    await asyncio.gather(*(served.pod(f"racer{number}", {MEMORY: 9}) for number in range(2)))
+
+    async def one_bound_one_told() -> bool:
+        racers = [pod for name, pod in (await served.pods()).items() if name.startswith("racer")]
+        bound = [pod for pod in racers if "nodeName" in pod["spec"]]
+        told = [pod for pod in racers if "nodeName" not in pod["spec"] and "nodes are available" in why_waiting(pod)]
+        return len(bound) == len(told) == 1
+
+    await served.until(one_bound_one_told, "one racer is bound, the other is told why not")
