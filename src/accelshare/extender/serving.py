@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 # kube-scheduler keeps idle connections for 90 s and does not send a POST again when we close one under it.
 KEEP_ALIVE_S: Final = 120
 DRAIN_S: Final = 30
+GOODBYE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,21 @@ class CannotServeError(Exception):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, but the signals are ours: it would raise them again when it is done."""
+    """uvicorn, but the signals are ours (it would raise them again when it is done), and so is the patience at the end.
+
+    What is in flight is finished. A peer that does not answer our goodbye, as a dead one does not over TLS, is left alone.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        saying_goodbye = asyncio.create_task(self._leave_the_silent())
+        await super().shutdown(sockets)
+        saying_goodbye.cancel()
+
+    async def _leave_the_silent(self) -> None:
+        while self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks)
+        await asyncio.sleep(GOODBYE_S)
+        self.force_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -174,7 +174,7 @@ class Client:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, int(server_s))),
         }
-        limit = aiohttp.ClientTimeout(total=server_s + self._timeout_s, sock_connect=self._timeout_s, sock_read=None)
+        limit = aiohttp.ClientTimeout(total=server_s + self._timeout_s, sock_connect=self._timeout_s, sock_read=silence_s)
         # Not gzip: a compressor in between would hold events back.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         what = f"watch {self._cluster.server}{path}"
@@ -261,6 +261,8 @@ class Client:
     def _retry_in_s(self, error: KubeError, attempt: int) -> float | None:
         """How long to wait before a GET is asked again, or None if asking again would not help."""
         backoff_s = FIRST_RETRY_S * 2.0 ** (attempt - 1) * (0.5 + 0.5 * self._random())
+        if self._closed:
+            return None
         match error:
             case Unreachable():
                 return backoff_s

@@ -59,7 +59,7 @@ class Streams:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + terms.timeout_s
         marks = _bookmark_times(loop.time(), deadline) if terms.bookmarks else iter(())
-        next_mark = next(marks, deadline)
+        next_mark, began = next(marks, deadline), watch.revision
         news = asyncio.Event()
         watch.on_change(news.set)
         with self._opened() as ended:
@@ -73,7 +73,8 @@ class Streams:
                     news.clear()
                     await _write_events(watch, write)
                     if loop.time() >= next_mark < deadline:
-                        await write(_bookmark(watch))
+                        if watch.revision > began:  # a client that has missed nothing knows its place
+                            await write(_bookmark(watch))
                         next_mark = next(marks, deadline)
                     await _first_of(news, (leaving, ending), until=min(next_mark, deadline))
             except ApiError as error:

@@ -1,0 +1,8 @@
+"""Benchmarks on the real control plane: `python -m bench` measures, says how noisy it was, and writes docs/benchmarks.md.
+
+Belongs here: measuring what users pay for (throughput, CPU, memory, start-up), each as a ratio within one run wherever there
+is something to compare with. Never: pass or fail of a test run (a machine's mood is not a bug), numbers that were not measured.
+
+The pure parts (figures, procfs, tables, goals, document, workload) do no I/O; scene puts the cluster up; throughput, calls,
+growth and crowd each measure one thing.
+"""

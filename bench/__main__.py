@@ -1,0 +1,165 @@
+"""The command line: `python -m bench` measures everything and writes docs/benchmarks.md.
+
+Belongs here: options, the order of the measurements, where the page goes. Never: a measurement.
+"""
+
+import argparse
+import asyncio
+import platform
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from accelshare import __version__
+from bench import calls, crowd, growth, throughput
+from bench.document import document
+from bench.goals import verdicts
+from bench.noise import NoiseMeter
+from bench.procfs import load, machine
+from bench.progress import Progress
+from bench.results import Call, Crowd, Results, Step, Throughput
+from bench.scene import ROOT, Scene, open_scene
+from bench.settings import FULL, QUICK, Settings, pods_and_rounds
+from cluster.control_plane import ControlPlane
+from cluster.errors import ClusterError
+from cluster.versions import ETCD_VERSION, KUBERNETES_VERSION
+
+PAGE: Final = ROOT / "docs/benchmarks.md"
+MEASURES: Final = ("throughput", "calls", "growth", "crowd")
+ENDED_BY_SIGNAL: Final = 130
+# With one worker, the API server takes longer to forget a run's pods than the run itself.
+API_SERVER_ARGS: Final = ("--delete-collection-workers=16",)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    settings: Settings
+    measures: tuple[str, ...]
+    writes: bool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when it measured, whether goals were met or not; 1 with words when it could not; 130 when it was interrupted."""
+    plan = _plan(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # one way to end, which cleans up
+    progress = Progress()
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="accelshare-bench-") as directory,
+            ControlPlane.start(
+                Path(directory) / "plane", progress.say, controllers=None, api_server_args=API_SERVER_ARGS
+            ) as plane,
+        ):
+            results = asyncio.run(_measure(plane, plan, progress))
+    except ClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        progress.say("stopped")
+        return ENDED_BY_SIGNAL
+    page = document(results)
+    print(f"\n{page}")
+    for verdict in verdicts(results):
+        progress.say(f"{'met' if verdict.met else 'NOT MET'}: {verdict.goal}: {verdict.measured}")
+    if plan.writes:
+        PAGE.write_text(page)
+        progress.say(f"written to {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Results:
+    """From the smallest cluster to the largest, because nodes are only ever added."""
+    noise = NoiseMeter(load)
+    for _ in range(3):
+        noise.listen()
+    rates: list[Throughput] = []
+    called: list[Call] = []
+    steps: list[Step] = []
+    crowded: Crowd | None = None
+    async with open_scene(plane, progress) as scene, progress.beating():
+        for nodes in _sizes(plan):
+            rates += await _throughput(scene, noise, plan, nodes)
+            if "calls" in plan.measures and nodes in plan.settings.call_nodes:
+                called += await calls.measure(scene, noise, nodes=nodes, calls=plan.settings.calls)
+            if "growth" in plan.measures and nodes in plan.settings.growth_nodes:
+                steps += await growth.measure(
+                    scene, noise, nodes=nodes, steps=plan.settings.growth_steps, step_pods=plan.settings.growth_step_pods
+                )
+            if "crowd" in plan.measures and nodes == plan.settings.crowd_nodes:
+                crowded = await _crowd(scene, noise, plan.settings)
+    for _ in range(3):
+        noise.listen()
+    return Results(machine(), noise.summary(), _versions(), tuple(rates), tuple(called), tuple(steps), crowded)
+
+
+async def _throughput(scene: Scene, noise: NoiseMeter, plan: Plan, nodes: int) -> list[Throughput]:
+    if "throughput" not in plan.measures or nodes not in plan.settings.nodes:
+        return []
+    pods, rounds = pods_and_rounds(plan.settings, nodes)
+    return [await throughput.measure(scene, noise, nodes=nodes, pods=pods, rounds=rounds)]
+
+
+async def _crowd(scene: Scene, noise: NoiseMeter, settings: Settings) -> Crowd:
+    return await crowd.measure(
+        scene,
+        noise,
+        nodes=settings.crowd_nodes,
+        pods=settings.crowd_pods,
+        starts=settings.starts,
+        step_pods=settings.growth_step_pods,
+    )
+
+
+def _sizes(plan: Plan) -> list[int]:
+    settings = plan.settings
+    wanted = {
+        "throughput": settings.nodes,
+        "calls": settings.call_nodes,
+        "growth": settings.growth_nodes,
+        "crowd": (settings.crowd_nodes,),
+    }
+    return sorted({nodes for measure in plan.measures for nodes in wanted[measure]})
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "accelshare": __version__,
+        "Python": platform.python_version(),
+        "Kubernetes": KUBERNETES_VERSION,
+        "etcd": f"{ETCD_VERSION}, without fsync",
+    }
+
+
+def _plan(arguments: Sequence[str] | None) -> Plan:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure accelshare on a real control plane.")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try the code; prints the page, writes nothing")
+    parser.add_argument("--only", choices=MEASURES, action="append", help="only this, several times for several; writes nothing")
+    parser.add_argument("--nodes", type=_numbers, metavar="N,N", help="sizes for throughput; writes nothing")
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of throughput at each size")
+    options = parser.parse_args(arguments)
+    settings = QUICK if options.quick else FULL
+    if options.rounds is not None:
+        if options.rounds < 1:
+            parser.error(f"--rounds is {options.rounds}; it must be at least 1")
+        settings = replace(settings, rounds=(options.rounds,) * len(settings.rounds))
+    if options.nodes is not None:
+        chosen = [pods_and_rounds(settings, nodes) for nodes in options.nodes]
+        pods, rounds = (tuple(pair[0] for pair in chosen), tuple(pair[1] for pair in chosen))
+        settings = replace(settings, nodes=options.nodes, pods=pods, rounds=rounds)
+    whole = not (options.quick or options.only or options.nodes)
+    return Plan(settings, tuple(options.only or MEASURES), whole)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    sizes = tuple(sorted({int(word) for word in text.split(",")}))
+    if not sizes or sizes[0] < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers of nodes, such as 1000,5000")
+    return sizes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

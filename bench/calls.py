@@ -1,0 +1,72 @@
+"""What one filter or prioritize call costs, over real HTTP on one kept-alive connection to a real extender process.
+
+Belongs here: making the same call many times. Never: a scheduler (throughput.py), calls that write (growth.py).
+
+The wall time includes this side of the connection; the CPU time is the extender's alone.
+"""
+
+import asyncio
+import time
+from statistics import median
+
+import msgspec
+
+from bench import workload
+from bench.noise import NoiseMeter
+from bench.procfs import cpu_s
+from bench.results import Call
+from bench.scene import PODS, Extender, Scene
+from bench.workload import Object
+
+FULL_OF_TEN = 8  # so many of ten nodes are full in the second half
+
+
+async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, calls: int) -> list[Call]:
+    """Every kind of call with the cluster empty, then with four of five nodes full."""
+    await scene.grow_to(nodes)
+    measured: list[Call] = []
+    for full in (False, True):
+        if full:
+            numbers = [number for number in range(nodes) if number % 10 < FULL_OF_TEN]
+            scene.progress.doing(f"filling {len(numbers):,} of {nodes:,} nodes")
+            await scene.create(PODS, (workload.filler(number) for number in numbers), len(numbers))
+        bodies = await _bodies(scene, nodes)
+        noise.listen()
+        async with scene.extender(shortlist=1) as extender:
+            for verb, body in bodies.items():
+                scene.progress.doing(f"calls, {nodes:,} nodes, {'80 % full' if full else 'empty'}: {verb}")
+                measured.append(await asyncio.to_thread(_many, extender, verb, body, nodes, full, calls))
+    await scene.clear_pods()
+    return measured
+
+
+async def _bodies(scene: Scene, nodes: int) -> dict[str, bytes]:
+    """What is sent for each kind of call, about a pod as the API server shows it."""
+    created = (await scene.create(PODS, [workload.pod("asked")], 1))[0]
+    await scene.client.request("DELETE", f"{PODS}/asked", params={"gracePeriodSeconds": "0"})
+    preferring = msgspec.json.encode(workload.preferring(msgspec.json.decode(created, type=Object)))
+    names = workload.names_json(nodes)
+    items: list[Object] = []
+    async for page in scene.client.pages("/api/v1/nodes"):
+        items += [msgspec.json.decode(raw, type=Object) for raw in page.items]
+    return {
+        "filter": workload.asked_by_names(created, names),
+        "filter, answer names all that fit": workload.asked_by_names(preferring, names),
+        "filter, nodes sent whole": workload.asked_with_objects(created, items[:nodes]),
+        "prioritize": workload.asked_by_names(created, names),
+    }
+
+
+def _many(extender: Extender, verb: str, body: bytes, nodes: int, full: bool, calls: int) -> Call:
+    path = verb.partition(",")[0]
+    calls = max(10, min(calls, 300_000_000 // len(body)))  # whole nodes are megabytes a call
+    for _ in range(5):  # connections, caches and the first ranking
+        extender.call(path, body)
+    walls: list[float] = []
+    cpu_before = cpu_s(extender.pid)
+    for _ in range(calls):
+        begun = time.perf_counter()
+        extender.call(path, body)
+        walls.append(time.perf_counter() - begun)
+    cpu = cpu_s(extender.pid) - cpu_before
+    return Call(verb, nodes, full, len(body) / 1000, 1000 * cpu / calls, 1000 * median(walls))

@@ -1,0 +1,154 @@
+"""The results as a page of Markdown.
+
+Belongs here: order and words of docs/benchmarks.md. Never: a number that is not in the results.
+"""
+
+from collections.abc import Iterator
+
+from bench.figures import Spread, ratios
+from bench.goals import verdicts
+from bench.results import BARE, VARIANTS, Call, Crowd, Results, Step, Throughput
+from bench.tables import number, spread, table
+from bench.workload import CARD_UNITS, CARDS, FULL_SHARE, SHARE
+
+HEAD = """\
+# Benchmarks
+
+Written by `make bench`, which starts a real etcd (without fsync), kube-apiserver and kube-scheduler on this machine, with fake
+Node objects, and our extender as its own process. Do not edit: run it again. Everything shares the cores named below, so
+absolute numbers are for orientation only; ratios compare runs that stood next to each other in time.
+"""
+
+NOT_MEASURED = """\
+## What is not measured
+
+- kubelets and containers: nodes are objects, so a pod ends its way here when it is bound.
+- A control plane on machines of its own, disks that are waited for, networks with latency: here all of it shares the cores.
+- TLS between kube-scheduler and the extender.
+- Several extenders, node agents, preemption.
+- Pods of many different shapes at once: the queue is of one shape, which is what a large job looks like.
+- Other schedulers and other extenders.
+
+## Again
+
+```
+make bench                              # everything, writes this file
+python -m bench --quick                 # small sizes, prints only: to try the code
+python -m bench --only throughput --nodes 1000 --rounds 9
+```
+"""
+
+
+def document(results: Results) -> str:
+    parts = [HEAD, _machine(results), _goals(results)]
+    parts += [_throughput(size) for size in results.throughput]
+    if results.calls:
+        parts.append(_calls(results.calls))
+    steps = (*results.steps, *(results.crowd.steps if results.crowd is not None else ()))
+    if steps:
+        parts.append(_growth(steps))
+    if results.crowd is not None:
+        parts.append(_crowd(results.crowd))
+    return "\n".join([*parts, NOT_MEASURED])
+
+
+def _machine(results: Results) -> str:
+    machine, noise = results.machine, results.noise
+    rows = [
+        ("CPU", f"{machine.cpu}, {machine.cores} cores"),
+        ("memory", f"{machine.memory_gb:.0f} GB"),
+        ("kernel", machine.kernel),
+        *results.versions.items(),
+        ("load before and after", f"{noise.load_before:.2f} and {noise.load_after:.2f}"),
+        (
+            "noise",
+            f"a fixed loop, timed {noise.samples} times in between: wall {1000 * noise.wall.middle:.0f} ms, "
+            f"spread {noise.wall.percent:.0f} %; CPU {1000 * noise.cpu.middle:.0f} ms, spread {noise.cpu.percent:.0f} %",
+        ),
+    ]
+    lines = "\n".join(f"| {what} | {value} |" for what, value in rows)
+    words = "Spread is from the least to the most, as a part of the median. A ratio that differs from 1 by less proves nothing."
+    return f"| the machine | |\n|---|---|\n{lines}\n\n{words}\n"
+
+
+def _goals(results: Results) -> str:
+    rows = [(verdict.goal, verdict.measured, "met" if verdict.met else "**not met**") for verdict in verdicts(results)]
+    return f"## Goals\n\n{table(('goal', 'measured', ''), rows)}\n" if rows else ""
+
+
+def _throughput(size: Throughput) -> str:
+    rounds = len(size.paces[BARE])
+    words = (
+        f"{size.pods} pods that ask {SHARE} of a card's {CARD_UNITS} units wait when kube-scheduler starts; {CARDS} cards a "
+        f"node. Every node is scored (percentageOfNodesToScore 100) and client limits are lifted, in all rows. Counted are the middle "
+        f"80 % of the pods. The rows took turns, {rounds} rounds; each is divided by the bare run of its own round. "
+        f"Median (least–most)."
+    )
+    head = ("filter answers with", "ratio to bare", "pods/s", "scheduler CPU ms a pod", "extender CPU ms a pod", "both")
+    return f"## Throughput at {size.nodes:,} nodes\n\n{words}\n\n{table(head, _throughput_rows(size))}\n"
+
+
+def _throughput_rows(size: Throughput) -> Iterator[tuple[str, ...]]:
+    for variant in VARIANTS:
+        paces = size.paces[variant]
+        ratio = Spread.of(ratios(paces, size.paces[BARE], lambda pace: pace.pods_per_s))
+        yield (
+            variant if variant != BARE else f"({BARE})",
+            spread(ratio) if variant != BARE else "1",
+            spread(Spread.of([pace.pods_per_s for pace in paces])),
+            spread(Spread.of([pace.scheduler_ms for pace in paces])),
+            spread(Spread.of([pace.extender_ms for pace in paces])) if variant != BARE else "–",
+            number(Spread.of([pace.scheduler_ms + pace.extender_ms for pace in paces]).middle),
+        )
+
+
+def _calls(calls: tuple[Call, ...]) -> str:
+    sizes = sorted({call.nodes for call in calls})
+    words = (
+        f"The extender's CPU milliseconds for one call over HTTP on one connection, and in brackets the caller's median wait. "
+        f"The cluster has as many nodes as the call names. *Full*: on four of five nodes {FULL_SHARE} of {CARD_UNITS} units of "
+        f"each card are taken, so that they must be refused one by one although their sums would do."
+    )
+    head = ("call", "cluster", *(f"{nodes:,} nodes" for nodes in sizes), f"kB a call at {sizes[-1]:,}")
+    rows: list[tuple[str, ...]] = []
+    for verb in dict.fromkeys(call.verb for call in calls):
+        for full in (False, True):
+            found = {call.nodes: call for call in calls if call.verb == verb and call.full == full}
+            cells = (f"{number(found[nodes].cpu_ms)} ({number(found[nodes].wall_p50_ms)})" for nodes in sizes)
+            rows.append((verb, "full" if full else "empty", *cells, number(found[sizes[-1]].request_kb)))
+    return f"## One call\n\n{words}\n\n{table(head, rows)}\n"
+
+
+def _growth(steps: tuple[Step, ...]) -> str:
+    words = (
+        "The extender's CPU milliseconds for a pod, from the event of its creation over filter (all nodes named) and bind to the "
+        "echo of the bind, while the cluster fills up; the benchmark plays kube-scheduler here."
+    )
+    sizes = sorted({step.nodes for step in steps})
+    before = sorted({step.pods_before for step in steps})
+    found = {(step.pods_before, step.nodes): step for step in steps}
+    head = ("pods there before", *(f"{nodes:,} nodes" for nodes in sizes))
+    rows = [
+        (f"{pods:,}", *(number(found[pods, nodes].cpu_ms) if (pods, nodes) in found else "–" for nodes in sizes))
+        for pods in before
+    ]
+    return f"## Growth\n\n{words}\n\n{table(head, rows)}\n"
+
+
+def _crowd(crowd: Crowd) -> str:
+    starts, bare = crowd.starts, crowd.bare_starts
+    words = (
+        f"The extender is started {len(starts)} times with {crowd.nodes:,} nodes and {crowd.pods:,} bound pods in the real API "
+        f"server (a pod is {crowd.pod_bytes:,} bytes of JSON there). Memory is read one second after it is ready. A bare start is a "
+        f"Python that imports aiohttp, msgspec and uvicorn and ends. Median (least–most)."
+    )
+    rows = [
+        ("from exec to ready, s", spread(Spread.of([start.wall_s for start in starts]))),
+        ("… ÷ bare start", spread(Spread.of(ratios([s.wall_s for s in starts], [b.wall_s for b in bare], float)))),
+        ("CPU until ready, s", spread(Spread.of([start.cpu_s for start in starts]))),
+        ("… ÷ bare start", spread(Spread.of(ratios([s.cpu_s for s in starts], [b.cpu_s for b in bare], float)))),
+        ("RSS, MB", spread(Spread.of([start.memory.rss_mb for start in starts]))),
+        ("PSS, MB", spread(Spread.of([start.memory.pss_mb for start in starts]))),
+        ("peak RSS, MB", spread(Spread.of([start.memory.peak_mb for start in starts]))),
+    ]
+    return f"## Memory and start-up\n\n{words}\n\n{table(('', 'measured'), rows)}\n"

@@ -1,0 +1,73 @@
+"""Sums over what was measured: the middle, the spread, the rate.
+
+Belongs here: arithmetic on plain numbers. Never: measuring, printing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Several measurements of one thing: what to believe, and how much they differ."""
+
+    middle: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        if not values:
+            raise ValueError("a spread needs at least one measurement")
+        return cls(median(values), min(values), max(values))
+
+    @property
+    def percent(self) -> float:
+        """From the least to the most, as a part of the middle."""
+        return 100 * (self.most - self.least) / self.middle if self.middle else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """So many pods were bound at this time, when the two processes had used so much CPU."""
+
+    bound: int
+    at_s: float
+    scheduler_cpu_s: float
+    extender_cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What happened between two moments, for each pod."""
+
+    pods_per_s: float
+    scheduler_ms: float
+    extender_ms: float
+
+
+def pace(first: Moment, last: Moment) -> Pace:
+    pods, seconds = last.bound - first.bound, last.at_s - first.at_s
+    if pods <= 0 or seconds <= 0:
+        raise ValueError(f"nothing was bound between {first} and {last}")
+    return Pace(
+        pods_per_s=pods / seconds,
+        scheduler_ms=1000 * (last.scheduler_cpu_s - first.scheduler_cpu_s) / pods,
+        extender_ms=1000 * (last.extender_cpu_s - first.extender_cpu_s) / pods,
+    )
+
+
+def middle_of(count: int) -> tuple[int, int]:
+    """After which pod to start counting and after which to stop, so that neither the first rush nor the last straggler counts."""
+    if count < 10:
+        raise ValueError(f"{count} pods have no middle; 10 is the least")
+    return count // 10, count - count // 10
+
+
+def ratios(these: Sequence[T], those: Sequence[T], value: Callable[[T], float]) -> list[float]:
+    """Each measurement divided by its partner, which was taken next to it: what slowed both cancels out."""
+    return [value(this) / value(that) for this, that in zip(these, those, strict=True)]

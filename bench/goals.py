@@ -1,0 +1,57 @@
+"""What we hold ourselves to, and whether this run kept it.
+
+Belongs here: goals, and how a result is judged by one. Never: measuring.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from bench.figures import ratios
+from bench.results import BARE, SHORTLIST_1, Crowd, Results, Throughput
+
+LEAST_RATIO: Final = 1.0
+MOST_GROWTH: Final = 3.0
+MOST_RSS_MB: Final = 150.0
+MOST_START_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    goal: str
+    measured: str
+    met: bool
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """One for each goal that this run can speak about."""
+    found = [*_throughput(results.throughput), *_growth(results.throughput)]
+    if results.crowd is not None:
+        found += _crowd(results.crowd)
+    return found
+
+
+def _throughput(throughput: tuple[Throughput, ...]) -> Iterator[Verdict]:
+    for size in throughput:
+        ratio = median(ratios(size.paces[SHORTLIST_1], size.paces[BARE], lambda pace: pace.pods_per_s))
+        goal = f"{size.nodes:,} nodes: pods/s with shortlist 1 ÷ bare kube-scheduler ≥ {LEAST_RATIO:.1f}"
+        yield Verdict(goal, f"{ratio:.2f}", ratio >= LEAST_RATIO)
+
+
+def _growth(throughput: tuple[Throughput, ...]) -> Iterator[Verdict]:
+    if len(throughput) < 2:
+        return
+    small, large = throughput[0], throughput[-1]
+    costs = [median(pace.extender_ms for pace in size.paces[SHORTLIST_1]) for size in (small, large)]
+    growth = costs[1] / costs[0]
+    goal = f"extender CPU a pod at {large.nodes:,} nodes ≤ {MOST_GROWTH:g} × that at {small.nodes:,} (shortlist 1)"
+    yield Verdict(goal, f"{growth:.2f} × ({costs[0]:.2f} → {costs[1]:.2f} ms)", growth <= MOST_GROWTH)
+
+
+def _crowd(crowd: Crowd) -> Iterator[Verdict]:
+    where = f"{crowd.nodes:,} nodes and {crowd.pods:,} pods"
+    rss_mb = median(start.memory.rss_mb for start in crowd.starts)
+    yield Verdict(f"{where}: extender's RSS after it is ready ≤ {MOST_RSS_MB:g} MB", f"{rss_mb:.0f} MB", rss_mb <= MOST_RSS_MB)
+    start_s = median(start.wall_s for start in crowd.starts)
+    yield Verdict(f"{where}: from exec to ready ≤ {MOST_START_S:g} s", f"{start_s:.1f} s", start_s <= MOST_START_S)

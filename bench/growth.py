@@ -1,0 +1,70 @@
+"""What a pod costs the extender as nodes and pods grow: the event of its creation, filter, bind, and the bind's echo.
+
+Belongs here: playing kube-scheduler, one pod after the other, so that nothing but the extender's own CPU is counted.
+Never: rates (throughput.py).
+"""
+
+import asyncio
+
+import msgspec
+
+from bench import workload
+from bench.noise import NoiseMeter
+from bench.procfs import cpu_s
+from bench.results import Step
+from bench.scene import PODS, Extender, Scene
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    uid: str
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _FilterAnswer(msgspec.Struct, rename="pascal"):
+    node_names: list[str] | None = None
+    error: str = ""
+
+
+class _BindAnswer(msgspec.Struct, rename="pascal"):
+    error: str = ""
+
+
+async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, steps: int, step_pods: int) -> list[Step]:
+    await scene.grow_to(nodes)
+    measured: list[Step] = []
+    async with scene.extender(shortlist=1) as extender:
+        for step in range(steps):
+            noise.listen()
+            before = step * step_pods
+            scene.progress.doing(f"growth, {nodes:,} nodes: pods {before + 1:,} to {before + step_pods:,}")
+            measured.append(await one_step(scene, extender, nodes=nodes, pods_before=before, pods=step_pods))
+    await scene.clear_pods()
+    return measured
+
+
+async def one_step(scene: Scene, extender: Extender, *, nodes: int, pods_before: int, pods: int) -> Step:
+    """Create so many pods, have each placed and bound, and divide."""
+    names = workload.names_json(nodes)
+    await asyncio.sleep(0.5)  # until the last step's echoes are in
+    cpu_before = cpu_s(extender.pid)
+    made = (workload.pod(f"step-{pods_before}-{number:05d}") for number in range(pods))
+    created = await scene.create(PODS, made, pods)
+    await asyncio.to_thread(_place_all, extender, created, names)
+    await asyncio.sleep(0.5)
+    return Step(nodes, pods_before, pods, 1000 * (cpu_s(extender.pid) - cpu_before) / pods)
+
+
+def _place_all(extender: Extender, pods: list[bytes], names: bytes) -> None:
+    for raw in pods:
+        pod = msgspec.json.decode(raw, type=_Pod).metadata
+        answer = msgspec.json.decode(extender.call("filter", workload.asked_by_names(raw, names)), type=_FilterAnswer)
+        if answer.error or not answer.node_names:
+            raise RuntimeError(f"filter found no node for {pod.name}: {answer.error or 'every node refused'}")
+        body = workload.bind_call(pod.name, pod.uid, answer.node_names[0])
+        bound = msgspec.json.decode(extender.call("bind", body), type=_BindAnswer)
+        if bound.error:
+            raise RuntimeError(f"bind of {pod.name} failed: {bound.error}")

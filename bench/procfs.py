@@ -1,0 +1,75 @@
+"""What the kernel says about processes and the machine.
+
+Belongs here: reading /proc and process clocks; the parsing is pure. Never: what the numbers are compared with.
+"""
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Of one process, in MB (10⁶ bytes): what it has in RAM, its share of it where pages are shared, and its peak."""
+
+    rss_mb: float
+    pss_mb: float
+    peak_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    cpu: str
+    cores: int
+    memory_gb: float
+    kernel: str
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of the whole process, all threads that are or were, to the nanosecond.
+
+    The clock's number is how clock_getcpuclockid(3) makes it: the complement of the pid, three bits up, and 2 for the
+    scheduler's own count, the one that /proc/<pid>/schedstat shows for a single thread.
+    """
+    return time.clock_gettime((~pid << 3) | 2)
+
+
+def memory(pid: int) -> Memory:
+    status = (PROC / str(pid) / "status").read_text()
+    rollup = (PROC / str(pid) / "smaps_rollup").read_text()
+    return Memory(rss_mb=kib(status, "VmRSS") / 1e6, pss_mb=kib(rollup, "Pss") / 1e6, peak_mb=kib(status, "VmHWM") / 1e6)
+
+
+def machine() -> Machine:
+    return Machine(
+        cpu=cpu_model((PROC / "cpuinfo").read_text()),
+        cores=os.cpu_count() or 1,
+        memory_gb=kib((PROC / "meminfo").read_text(), "MemTotal") / 1e9,
+        kernel=os.uname().release,
+    )
+
+
+def load() -> float:
+    return load_of((PROC / "loadavg").read_text())
+
+
+def kib(text: str, key: str) -> int:
+    """The bytes of a line such as `VmRSS:    1234 kB`."""
+    found = re.search(rf"^{re.escape(key)}:\s+(\d+) kB$", text, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"no line '{key}: … kB' in {text[:80]!r}…")
+    return int(found[1]) * 1024
+
+
+def cpu_model(cpuinfo: str) -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return " ".join(found[1].split()) if found else "unknown"
+
+
+def load_of(loadavg: str) -> float:
+    """How many processes wanted to run, on average over the last minute."""
+    return float(loadavg.split()[0])

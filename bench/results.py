@@ -1,0 +1,87 @@
+"""What was measured, as values.
+
+Belongs here: the shapes of results. Never: how they came to be, or what they are worth.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from bench.figures import Pace
+from bench.noise import Noise
+from bench.procfs import Machine, Memory
+
+BARE: Final = "bare kube-scheduler"
+SHORTLIST_1: Final = "shortlist 1"
+SHORTLIST_16: Final = "shortlist 16"
+ALL: Final = "all nodes"
+# How many nodes filter names; None is kube-scheduler without an extender.
+VARIANTS: Final[dict[str, int | None]] = {BARE: None, SHORTLIST_1: 1, SHORTLIST_16: 16, ALL: 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """At one size of cluster, every variant's rounds, in the order in which they were run."""
+
+    nodes: int
+    pods: int
+    paces: dict[str, tuple[Pace, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One kind of call at one size."""
+
+    verb: str
+    nodes: int
+    full: bool  # four of five nodes have no room on any card
+    request_kb: float
+    cpu_ms: float
+    wall_p50_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one pod costs the extender from its creation to its echo, after so many pods are there."""
+
+    nodes: int
+    pods_before: int
+    pods: int
+    cpu_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    wall_s: float
+    cpu_s: float
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class BareStart:
+    """A Python that only imports the libraries."""
+
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """Starts of the extender when everything is already there."""
+
+    nodes: int
+    pods: int
+    pod_bytes: int
+    starts: tuple[Start, ...]
+    bare_starts: tuple[BareStart, ...]
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    machine: Machine
+    noise: Noise
+    versions: dict[str, str]
+    throughput: tuple[Throughput, ...] = ()
+    calls: tuple[Call, ...] = ()
+    steps: tuple[Step, ...] = ()
+    crowd: Crowd | None = None

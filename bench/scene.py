@@ -1,0 +1,168 @@
+"""The cluster that is measured: a real control plane, fake nodes, pods, our extender as its own process.
+
+Belongs here: putting things there, taking them away, and starting and ending processes. Never: timing anything.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from accelshare.kube import config
+from accelshare.kube.client import Client
+from bench import workload
+from bench.progress import Progress
+from bench.workload import Object
+from cluster.control_plane import ControlPlane
+from cluster.https import free_port
+from cluster.process import Process
+
+ROOT: Final = Path(__file__).parents[1]
+AT_ONCE: Final = 32
+LIMIT_S: Final = 180.0
+PODS: Final = "/api/v1/namespaces/default/pods"
+
+
+class Extender:
+    """A running extender and one kept-alive connection to it."""
+
+    def __init__(self, process: Process, port: int) -> None:
+        self.process = process
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def ready(self) -> bool:
+        """Whether it says that its book is whole. Blocks, but never for long."""
+        try:
+            self._connection.request("GET", "/readyz")
+            answer = self._connection.getresponse()
+            answer.read()
+        except OSError:
+            self._connection.close()
+            return False
+        return answer.status == http.client.OK
+
+    def call(self, verb: str, body: bytes) -> bytes:
+        """One call, as kube-scheduler would make it. Blocks."""
+        self._connection.request("POST", f"/accelshare/{verb}", body, {"Content-Type": "application/json"})
+        answer = self._connection.getresponse()
+        content = answer.read()
+        if answer.status != http.client.OK:
+            raise RuntimeError(f"{verb} answered {answer.status}: {content[:200]!r}")
+        return content
+
+
+class Scene:
+    def __init__(self, plane: ControlPlane, client: Client, progress: Progress) -> None:
+        self.plane = plane
+        self.client = client
+        self.progress = progress
+        self.nodes = 0
+        self._starts = 0
+
+    # Objects.
+
+    async def grow_to(self, nodes: int) -> None:
+        """Have exactly so many nodes, or more if there are more already."""
+        if nodes <= self.nodes:
+            return
+        self.progress.doing(f"creating nodes {self.nodes + 1:,} to {nodes:,}")
+        await self.create("/api/v1/nodes", (workload.node(number) for number in range(self.nodes, nodes)), nodes - self.nodes)
+        self.nodes = nodes
+
+    async def create(self, path: str, objects: Iterable[Object], count: int) -> list[bytes]:
+        """Many at once; the answers in the order of the objects."""
+        answers: list[bytes] = [b""] * count
+
+        async def one(place: int, body: bytes) -> None:
+            answers[place] = await self.client.request("POST", path, body=body, timeout_s=60)
+
+        await self._all_of(one(place, msgspec.json.encode(content)) for place, content in enumerate(objects))
+        return answers
+
+    async def clear_pods(self) -> None:
+        """No pods, and nothing said about them."""
+        await self.client.request("DELETE", PODS, params={"gracePeriodSeconds": "0"}, timeout_s=LIMIT_S)
+        await self.until(self._no_pods, "all pods are gone")
+        await self.client.request("DELETE", "/api/v1/namespaces/default/events", timeout_s=LIMIT_S)
+
+    async def _no_pods(self) -> bool:
+        answer = await self.client.request("GET", PODS, params={"limit": "1"})
+        return not msgspec.json.decode(answer, type=Object)["items"]
+
+    async def _all_of(self, works: Iterable[Awaitable[None]]) -> None:
+        """Do all of it, a bounded number at a time; the first failure ends it."""
+        waiting, done = iter(works), 0
+
+        async def worker() -> None:
+            nonlocal done
+            for work in waiting:
+                await work
+                done += 1
+                self.progress.detail(f"{done:,} done")
+
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(AT_ONCE):
+                workers.create_task(worker())
+
+    # Processes.
+
+    @contextlib.asynccontextmanager
+    async def extender(self, *, shortlist: int, wait_ready: bool = True) -> AsyncIterator[Extender]:
+        """Ours, ready; ended when the block ends."""
+        self._starts += 1
+        port = free_port()
+        command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{port}", f"--shortlist={shortlist}"]
+        command.append(f"--kubeconfig={await asyncio.to_thread(self.plane.kubeconfig_for, 'accelshare-extender')}")
+        extender = Extender(Process("extender", command, self.plane.directory / f"extender-{self._starts}.log"), port)
+        try:
+            if wait_ready:
+                await asyncio.to_thread(extender.process.wait_ready, extender.ready)
+            yield extender
+        finally:
+            await asyncio.to_thread(extender.process.stop)
+
+    @contextlib.asynccontextmanager
+    async def scheduler(self, extender_url: str = "") -> AsyncIterator[Process]:
+        """A kube-scheduler, handed out as soon as its process exists; ended when the block ends."""
+        before = len(self.plane.processes)
+        starting = asyncio.create_task(
+            asyncio.to_thread(self.plane.start_scheduler, workload.scheduler_configuration(extender_url))
+        )
+        try:
+            while len(self.plane.processes) == before and not starting.done():
+                await asyncio.sleep(0.005)
+            if starting.done():
+                await starting  # raises what went wrong
+            yield self.plane.processes[-1]
+            await starting
+        finally:
+            for process in self.plane.processes[before:]:
+                await asyncio.to_thread(process.stop)
+            await asyncio.gather(starting, return_exceptions=True)
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], what: str, limit_s: float = LIMIT_S) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                while not await condition():
+                    await asyncio.sleep(0.05)
+        except TimeoutError as error:
+            raise RuntimeError(f"not within {limit_s:g} s: {what}") from error
+
+
+@contextlib.asynccontextmanager
+async def open_scene(plane: ControlPlane, progress: Progress) -> AsyncIterator[Scene]:
+    """An empty cluster in which the extender may do what its role says."""
+    await asyncio.to_thread(plane.kubectl, "apply", "-f", str(ROOT / "deploy/extender-rbac.yaml"))
+    async with Client(config.load(plane.kubeconfig), user_agent="accelshare-bench") as client:
+        yield Scene(plane, client, progress)

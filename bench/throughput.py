@@ -1,0 +1,93 @@
+"""Pods bound per second when the queue is full, with the extender and without.
+
+Belongs here: one run of one variant, and the order of the runs. Never: comparing them (document.py, goals.py).
+
+The pods are there before the scheduler is, so it starts with a full queue. All variants run in turn, round after round, and
+a round's variants are compared with each other only: what slows the machine for a minute slows them all.
+"""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, aclosing
+from typing import Final
+
+import msgspec
+
+from bench import workload
+from bench.figures import Moment, Pace, middle_of, pace
+from bench.noise import NoiseMeter
+from bench.procfs import cpu_s
+from bench.results import VARIANTS, Throughput
+from bench.scene import PODS, Extender, Scene
+from cluster.process import Process
+
+LIMIT_S: Final = 300.0
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    annotations: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
+_decode: Final = msgspec.json.Decoder(_Pod).decode
+
+
+async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, pods: int, rounds: int) -> Throughput:
+    await scene.grow_to(nodes)
+    paces: dict[str, list[Pace]] = {variant: [] for variant in VARIANTS}
+    for round_ in range(1, rounds + 1):
+        for number, (variant, shortlist) in enumerate(VARIANTS.items()):
+            noise.listen()
+            scene.progress.doing(f"throughput, {nodes:,} nodes, round {round_} of {rounds}: {variant}")
+            measured = await _run(scene, f"queue-{round_}-{number}", pods, shortlist)
+            await scene.clear_pods()
+            paces[variant].append(measured)
+            scene.progress.say(
+                f"  {measured.pods_per_s:.1f} pods/s, CPU a pod: scheduler {measured.scheduler_ms:.2f} ms, "
+                f"extender {measured.extender_ms:.2f} ms"
+            )
+    noise.listen()
+    return Throughput(nodes, pods, {variant: tuple(measured) for variant, measured in paces.items()})
+
+
+async def _run(scene: Scene, prefix: str, pods: int, shortlist: int | None) -> Pace:
+    await scene.create(PODS, (workload.pod(f"{prefix}-{number:05d}") for number in range(pods)), pods)
+    async with AsyncExitStack() as running:
+        extender = None if shortlist is None else await running.enter_async_context(scene.extender(shortlist=shortlist))
+        listed = msgspec.json.decode(await scene.client.request("GET", PODS, params={"limit": "1"}), type=dict[str, object])
+        version = msgspec.convert(listed["metadata"], dict[str, object])["resourceVersion"]
+        scheduler = await running.enter_async_context(scene.scheduler(extender.url if extender else ""))
+        async with asyncio.timeout(LIMIT_S):
+            return await _watch_binds(scene, str(version), pods, scheduler, extender)
+
+
+async def _watch_binds(scene: Scene, version: str, pods: int, scheduler: Process, extender: Extender | None) -> Pace:
+    """The pace of the middle pods, as a watch on the pods sees them get their nodes."""
+    start, end = middle_of(pods)
+    moments: dict[int, Moment] = {}
+    bound: set[str] = set()
+    async with aclosing(scene.client.watch(PODS, resource_version=version, timeout_s=LIMIT_S)) as events:
+        async for event in events:
+            if event.type != "MODIFIED":
+                continue
+            pod = _decode(event.object)
+            if not pod.spec.node_name or pod.metadata.name in bound:
+                continue
+            if extender is not None and workload.ASSIGNMENT not in pod.metadata.annotations:
+                raise RuntimeError(f"pod {pod.metadata.name} was bound past the extender, so this run measures nothing")
+            bound.add(pod.metadata.name)
+            if len(bound) in (start, end):
+                extender_s = cpu_s(extender.pid) if extender is not None else 0.0
+                moments[len(bound)] = Moment(len(bound), time.perf_counter(), cpu_s(scheduler.pid), extender_s)
+            if len(bound) == pods:
+                return pace(moments[start], moments[end])
+    raise RuntimeError(f"the watch ended when {len(bound)} of {pods} pods were bound")

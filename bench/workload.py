@@ -1,0 +1,150 @@
+"""The nodes and pods that are measured with, as Kubernetes objects.
+
+Belongs here: manifests, and the messages that kube-scheduler would make of them. Never: sending them.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+Object = dict[str, Any]
+
+MEMORY: Final = "aliyun.com/gpu-mem"
+COUNT: Final = "aliyun.com/gpu-count"
+CARDS: Final = 8
+CARD_UNITS: Final = 16
+SHARE: Final = 4  # units that each pod of the queue asks
+FULL_SHARE: Final = 13  # of each card of a node that is full: what is left fits nobody, though the sum would
+ASSIGNMENT: Final = "accelshare.io/assignment"
+
+
+def node_name(number: int) -> str:
+    """As long as a cloud's names are, because calls carry thousands of them."""
+    return f"accelerated-pool-a-{number:05d}.internal.example"
+
+
+def node(number: int) -> Object:
+    name = node_name(number)
+    cards = [
+        {"index": index, "id": f"GPU-{number:08x}-{index:04x}-4000", "minor": index, "size": CARD_UNITS} for index in range(CARDS)
+    ]
+    amounts = {"cpu": "128", "memory": "1Ti", "pods": "250", MEMORY: str(CARDS * CARD_UNITS), COUNT: str(CARDS)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux"},
+            "annotations": {"accelshare.io/inventory": json.dumps({"nvidia": {"unit": "GiB", "cards": cards}})},
+        },
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+
+
+def pod(name: str, *, units: int = SHARE) -> Object:
+    """An ordinary pod: a container with a few variables and mounts, as a Job's template would have them."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "labels": {"app": "inference", "team": "vision", "pod-template-hash": "6d5f9c7b8d"},
+            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
+        },
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example.com/vision/inference:2026.10.1",
+                    "args": ["--model=/models/resnet", "--batch-size=32", "--port=8080"],
+                    "env": [{"name": f"SETTING_{number}", "value": f"value-{number}"} for number in range(8)],
+                    "ports": [{"name": "http", "containerPort": 8080}],
+                    "resources": {"limits": {MEMORY: str(units), "cpu": "500m", "memory": "1Gi"}},
+                    "volumeMounts": [
+                        {"name": "models", "mountPath": "/models", "readOnly": True},
+                        {"name": "scratch", "mountPath": "/scratch"},
+                    ],
+                    "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5},
+                }
+            ],
+            "volumes": [{"name": "models", "hostPath": {"path": "/srv/models"}}, {"name": "scratch", "emptyDir": {}}],
+        },
+    }
+
+
+def bound_pod(name: str, *, node: int, cards: Sequence[int], share: int) -> Object:
+    """A pod that is on a node, with the record that a bind by accelshare leaves."""
+    made = pod(name, units=share * len(cards))
+    entries = [{"index": card, "id": f"GPU-{node:08x}-{card:04x}-4000", "units": share} for card in cards]
+    made["metadata"]["annotations"] |= {
+        ASSIGNMENT: json.dumps({"nvidia": entries}),
+        "accelshare.io/card-count": str(len(cards)),
+        "ALIYUN_COM_GPU_MEM_IDX": ",".join(str(card) for card in cards),
+        "ALIYUN_COM_GPU_MEM_DEV": str(CARD_UNITS),
+        "ALIYUN_COM_GPU_MEM_POD": str(share * len(cards)),
+        "ALIYUN_COM_GPU_MEM_ASSIGNED": "true",
+        "ALIYUN_COM_GPU_MEM_ASSUME_TIME": "1760000000000000000",
+    }
+    made["spec"]["nodeName"] = node_name(node)
+    return made
+
+
+def filler(number: int) -> Object:
+    """The one pod that leaves a little of each card of its node: no node-wide sum refuses the next pod, but every card does."""
+    return bound_pod(f"filler-{number:05d}", node=number, cards=range(CARDS), share=FULL_SHARE)
+
+
+def crowd_pod(number: int, nodes: int) -> Object:
+    """One of many pods spread over all nodes, and over the cards of each."""
+    return bound_pod(f"crowd-{number:05d}", node=number % nodes, cards=[number // nodes % CARDS], share=SHARE // 2)
+
+
+def preferring(pod: Object) -> Object:
+    """The same pod with a soft wish of its own, to which filter names every node that fits."""
+    term = {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}}
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod | {"spec": pod["spec"] | {"affinity": affinity}}
+
+
+def names_json(nodes: int) -> bytes:
+    return orjson.dumps([node_name(number) for number in range(nodes)])
+
+
+def asked_by_names(pod: bytes, names: bytes) -> bytes:
+    """A filter or prioritize call of a scheduler whose extender is nodeCacheCapable."""
+    return b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":' + names + b"}"
+
+
+def asked_with_objects(pod: bytes, nodes: Sequence[Object]) -> bytes:
+    """The same call when the extender is not: every node whole, without the field bookkeeping that schedulers drop."""
+    items = [
+        node | {"metadata": {key: value for key, value in node["metadata"].items() if key != "managedFields"}} for node in nodes
+    ]
+    return b'{"Pod":' + pod + b',"Nodes":' + orjson.dumps({"metadata": {}, "items": items}) + b',"NodeNames":null}'
+
+
+def bind_call(name: str, uid: str, node: str) -> bytes:
+    return orjson.dumps({"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node})
+
+
+def scheduler_configuration(extender_url: str = "") -> Object:
+    """Every node is scored and no client limit holds anything up, with an extender and without."""
+    config: Object = {"percentageOfNodesToScore": 100, "clientConnection": {"qps": 100_000, "burst": 100_000}}
+    if not extender_url:
+        return config
+    entry = {
+        "urlPrefix": f"{extender_url}/accelshare",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "bindVerb": "bind",
+        "weight": 1000,
+        "nodeCacheCapable": True,
+        "httpTimeout": "30s",
+        "managedResources": [{"name": MEMORY, "ignoredByScheduler": False}],
+    }
+    return config | {"extenders": [entry]}

@@ -1,0 +1,43 @@
+"""Who may ask, what is there to ask, and is anybody at home."""
+
+from dataclasses import replace
+
+from tests.contract.api_cases.client import Api, pod
+
+
+def the_server_says_that_it_is_well(api: Api) -> None:
+    for path in ("/readyz", "/livez", "/healthz"):
+        reply = api.get(path)
+        assert (reply.code, reply.body) == (200, "ok")
+
+
+def the_server_says_its_version(api: Api) -> None:
+    reply = api.get("/version")
+    assert reply.code == 200
+    assert reply.body["major"] == "1"
+    assert reply.body["minor"] == "36"
+    assert reply.body["gitVersion"].startswith("v1.36.4")
+
+
+def a_wrong_token_is_refused(api: Api) -> None:
+    stranger = replace(api, token="wrong")
+    for reply in (stranger.get("/api/v1/nodes"), stranger.post("/api/v1/namespaces/default/pods", pod("a"))):
+        assert (reply.code, reply.reason, reply.message) == (401, "Unauthorized", "Unauthorized")
+
+
+def a_path_that_leads_nowhere_is_not_found(api: Api) -> None:
+    for path in ("/api/v1/gadgets", "/apis/example.com/v1/gadgets", "/nowhere", "/api/v1/namespaces/default/pods/a/gadget"):
+        assert api.get(path).code == 404, path
+
+
+def a_verb_that_a_thing_does_not_have_is_refused(api: Api) -> None:
+    ns = api.namespace()
+    api.make(f"{ns}/pods", pod("a"))
+    for method, path in (
+        ("POST", f"{ns}/pods/a"),
+        ("PUT", f"{ns}/pods"),
+        ("PATCH", f"{ns}/pods"),
+        ("DELETE", f"{ns}/pods/a/status"),
+    ):
+        reply = api.request(method, path, {})
+        assert (reply.code, reply.reason) == (405, "MethodNotAllowed"), (method, path)

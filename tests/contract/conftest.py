@@ -1,0 +1,15 @@
+"""A town for each test that wants one."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.town import Town, open_town
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    """The in-memory API server, and no extender yet."""
+    async with open_town(tmp_path) as opened:
+        yield opened

@@ -1,0 +1,83 @@
+"""TLS on the extender's port: client certificates required when asked, files taken up when they change."""
+
+import shutil
+import ssl
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from cluster.certificates import Authority
+from tests.contract.town import Town
+
+
+class Office:
+    """A CA, a server certificate in fixed files, and clients' contexts."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory / name
+        self._directory.mkdir()
+        self.authority = Authority(self._directory)
+
+    def serve_from(self, certificate: Path, key: Path) -> None:
+        for made, wanted in zip(self.authority.serving_certificate("extender"), (certificate, key), strict=True):
+            shutil.copy(made, wanted.with_suffix(".new"))
+            wanted.with_suffix(".new").rename(wanted)
+
+    def client(self, user: str = "") -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.authority.file))
+        if user:
+            context.load_cert_chain(*self.authority.client_certificate(user))
+        return context
+
+
+@pytest.fixture
+async def files(town: Town, tmp_path: Path) -> tuple[Town, Office, Path, Path]:
+    town.node("n1", 16)
+    office = Office(tmp_path, "first")
+    certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    office.serve_from(certificate, key)
+    town.scheme = "https"
+    town.tls = office.client("kube-scheduler")
+    return town, office, certificate, key
+
+
+async def test_https_is_served_and_strangers_are_refused(files: tuple[Town, Office, Path, Path], tmp_path: Path) -> None:
+    town, office, certificate, key = files
+    flags = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={office.authority.file}"]
+    await town.start_extender(*flags)
+    assert (await town.filter(town.pod("a", 4), "n1"))["NodeNames"] == ["n1"]
+    town.tls = office.client()
+    with pytest.raises(aiohttp.ClientError):
+        await town.call("GET", "/version")
+    stranger = Office(tmp_path, "stranger")
+    context = office.client()
+    context.load_cert_chain(*stranger.authority.client_certificate("kube-scheduler"))
+    town.tls = context
+    with pytest.raises(aiohttp.ClientError):
+        await town.call("GET", "/version")
+
+
+async def test_new_files_are_taken_up_without_a_restart(files: tuple[Town, Office, Path, Path], tmp_path: Path) -> None:
+    """A new CA on both sides: old clients are refused, new ones served, and half-written files change nothing."""
+    town, office, certificate, key = files
+    client_ca = tmp_path / "ca.crt"
+    shutil.copy(office.authority.file, client_ca)
+    process = await town.start_extender(f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={client_ca}")
+    new = Office(tmp_path, "second")
+    certificate.write_text("half a certificate")
+    assert await fresh(town, office.client("kube-scheduler")) == 200
+    new.serve_from(certificate, key)
+    shutil.copy(new.authority.file, client_ca)
+    assert await fresh(town, new.client("kube-scheduler")) == 200
+    with pytest.raises(aiohttp.ClientError):
+        await fresh(town, office.client("kube-scheduler"))
+    assert process.running
+
+
+async def fresh(town: Town, context: ssl.SSLContext) -> int:
+    """The status of a call on a connection of its own."""
+    url = f"https://127.0.0.1:{town.port}/version"
+    connector = aiohttp.TCPConnector(force_close=True)
+    async with aiohttp.ClientSession(connector=connector) as session, session.get(url, ssl=context) as answer:
+        return answer.status

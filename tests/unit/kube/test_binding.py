@@ -1,0 +1,355 @@
+"""Bind is one POST, and its outcome is never a guess."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from accelshare.kube.binding import (
+    LARGEST_ANNOTATIONS_BYTES,
+    Bound,
+    BoundTo,
+    Missing,
+    Refused,
+    Unbound,
+    Unknown,
+    Why,
+    bind,
+    bound_state,
+)
+from accelshare.kube.client import Client
+from accelshare.kube.config import Cluster
+from accelshare.kube.errors import Forbidden
+from tests.unit.kube.support import Naps, asking, client_of, hang_up, refusal, unused_url
+
+WANTED: dict[str, Any] = {"namespace": "ml", "name": "train", "uid": "u1", "node": "n1", "annotations": {"x.io/card": "0"}}
+
+Fault = Callable[["Api", web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Api:
+    """One pod, bound as an API server does it. Faults are taken in order: one for each POST, one for each GET."""
+
+    def __init__(self, *, posts: list[Fault] | None = None, gets: list[Fault] | None = None) -> None:
+        self.pod: dict[str, Any] | None = {
+            "metadata": {"name": "train", "namespace": "ml", "uid": "u1", "annotations": {"old": "1"}},
+            "spec": {},
+        }
+        self.faults = {"POST": posts or [], "GET": gets or []}
+        self.calls: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.calls.append(request.method)
+        assert request.path == "/api/v1/namespaces/ml/pods/train" + ("/binding" if request.method == "POST" else "")
+        if request.method == "POST":
+            self.bodies.append(json.loads(await request.read()))
+        faults = self.faults[request.method]
+        if faults:
+            return await faults.pop(0)(self, request)
+        return self.carry_out() if request.method == "POST" else self.read()
+
+    def read(self) -> web.Response:
+        return refusal(404, "NotFound") if self.pod is None else web.json_response(self.pod)
+
+    def carry_out(self) -> web.Response:
+        asked = self.bodies[-1]
+        if self.pod is None:
+            return refusal(404, "NotFound", 'pods "train" not found')
+        if asked["metadata"]["uid"] != self.pod["metadata"]["uid"]:
+            return refusal(409, "Conflict", "Precondition failed: UID in precondition")
+        if "nodeName" in self.pod["spec"]:
+            return refusal(409, "Conflict", f"pod train is already assigned to node {self.pod['spec']['nodeName']}")
+        self.pod["spec"]["nodeName"] = asked["target"]["name"]
+        self.pod["metadata"]["annotations"].update(asked["metadata"]["annotations"])
+        return web.json_response({"kind": "Status", "status": "Success", "code": 201}, status=201)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        async with asking(self) as client:
+            yield client
+
+    async def bind(self, **changed: Any) -> Bound | Refused | Unknown:
+        async with self.client() as client:
+            return await bind(client, **{**WANTED, "sleep": Naps(), **changed})
+
+
+async def lost_before(api: Api, request: web.BaseRequest) -> web.StreamResponse:
+    """The connection breaks before the API server does anything."""
+    return hang_up(request)
+
+
+async def lost_after(api: Api, request: web.BaseRequest) -> web.StreamResponse:
+    """The API server carries the bind out, and then the connection breaks."""
+    api.carry_out()
+    return hang_up(request)
+
+
+async def silent(api: Api, request: web.BaseRequest) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    return web.Response()
+
+
+def answered(status: int, **headers: str) -> Fault:
+    async def fault(api: Api, request: web.BaseRequest) -> web.StreamResponse:
+        return refusal(status, message=f"fault {status}", **headers)
+
+    return fault
+
+
+def carried_out_but_answered(status: int) -> Fault:
+    async def fault(api: Api, request: web.BaseRequest) -> web.StreamResponse:
+        api.carry_out()
+        return refusal(status)
+
+    return fault
+
+
+# One POST
+
+
+async def test_a_bind_is_one_post_with_everything_in_it() -> None:
+    api = Api()
+    assert await api.bind() == Bound(already=False)
+    assert api.calls == ["POST"], "after a 201 nothing more is read"
+    assert api.bodies[0] == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "train", "namespace": "ml", "uid": "u1", "annotations": {"x.io/card": "0"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 422])
+async def test_a_definite_no_is_refused_with_the_servers_words(status: int) -> None:
+    api = Api(posts=[answered(status)] * 2)
+    outcome = await api.bind()
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.DENIED
+    assert f"fault {status}" in outcome.message
+    assert "GET" not in api.calls
+
+
+async def test_a_pod_that_is_not_there_is_refused() -> None:
+    api = Api()
+    api.pod = None
+    outcome = await api.bind()
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.NO_SUCH_POD
+
+
+# 409: read the pod
+
+
+async def test_the_same_bind_twice_is_fine() -> None:
+    api = Api()
+    assert await api.bind() == Bound()
+    assert await api.bind() == Bound(already=True)
+    assert api.calls == ["POST", "POST", "GET"]
+
+
+async def test_a_pod_on_another_node_is_refused_with_the_pod() -> None:
+    api = Api()
+    await api.bind(node="n2")
+    outcome = await api.bind()
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.ASSIGNED
+    assert "is on node n2" in outcome.message
+    assert outcome.pod is not None
+    assert json.loads(outcome.pod) == api.pod
+
+
+async def test_a_pod_on_this_node_with_other_annotations_is_refused() -> None:
+    """Another extender gave it another card; holding ours for it would be wrong."""
+    api = Api()
+    await api.bind(annotations={"x.io/card": "3"})
+    outcome = await api.bind()
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.ASSIGNED
+    assert "not with our values of x.io/card" in outcome.message
+
+
+async def test_another_pod_of_the_same_name_is_not_ours() -> None:
+    api = Api()
+    assert api.pod is not None
+    api.pod["metadata"]["uid"] = "u2"
+    outcome = await api.bind()
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.NO_SUCH_POD
+
+
+async def test_a_conflict_with_an_unbound_pod_is_refused() -> None:
+    """Being deleted, or gated."""
+    outcome = await Api(posts=[answered(409)]).bind()
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.DENIED
+    assert "fault 409" in outcome.message
+
+
+# Answers that were lost
+
+
+async def test_carried_out_and_the_answer_lost_is_bound() -> None:
+    api = Api(posts=[lost_after])
+    assert await api.bind() == Bound(already=True)
+    assert api.calls == ["POST", "GET"]
+
+
+async def test_lost_before_it_was_carried_out_is_sent_again() -> None:
+    api = Api(posts=[lost_before])
+    assert await api.bind() == Bound()
+    assert api.calls == ["POST", "GET", "POST"]
+
+
+@pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
+async def test_carried_out_and_answered_with_a_failure_is_bound(status: int) -> None:
+    assert await Api(posts=[carried_out_but_answered(status)]).bind() == Bound(already=True)
+
+
+@pytest.mark.parametrize("status", [408, 502, 503, 504])
+async def test_not_carried_out_and_a_failure_that_passes_is_sent_again(status: int) -> None:
+    api = Api(posts=[answered(status)])
+    assert await api.bind() == Bound()
+    assert api.calls == ["POST", "GET", "POST"]
+
+
+async def test_a_failure_of_the_api_server_itself_is_refused() -> None:
+    """An admission webhook that is away will be away again in 50 ms; kube-scheduler comes back later."""
+    api = Api(posts=[answered(500)])
+    outcome = await api.bind()
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.DENIED
+    assert api.calls == ["POST", "GET"]
+
+
+async def test_too_many_requests_means_not_carried_out() -> None:
+    naps = Naps()
+    api = Api(posts=[answered(429, Retry_After="1"), answered(429)])
+    assert await api.bind(sleep=naps) == Bound()
+    assert api.calls == ["POST", "POST", "POST"]
+    assert naps.taken == [1.0, 0.1]
+
+
+async def test_a_lost_answer_and_a_pod_taken_meanwhile_is_refused() -> None:
+    async def taken(api: Api, request: web.BaseRequest) -> web.StreamResponse:
+        assert api.pod is not None
+        api.pod["spec"]["nodeName"] = "n2"
+        return hang_up(request)
+
+    outcome = await Api(posts=[taken]).bind()
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.ASSIGNED
+
+
+async def test_a_post_that_hangs_leaves_time_to_look() -> None:
+    async def hangs_after(api: Api, request: web.BaseRequest) -> web.StreamResponse:
+        api.carry_out()
+        return await silent(api, request)
+
+    assert await Api(posts=[hangs_after]).bind(deadline_s=1.0) == Bound(already=True)
+
+
+async def test_reading_back_is_not_given_up_at_the_first_failure() -> None:
+    api = Api(posts=[lost_after], gets=[answered(500), lost_before, answered(503), answered(429)])
+    assert await api.bind() == Bound(already=True)
+
+
+# Nobody can tell
+
+
+async def test_never_sent_is_refused_and_not_unknown() -> None:
+    """Nothing reached the API server, so nothing can have happened and nothing needs to be held."""
+    async with client_of(Cluster(unused_url())) as client:
+        outcome = await bind(client, **WANTED, deadline_s=0.2)
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.NOT_SENT
+
+
+async def test_sent_and_never_found_out_is_unknown() -> None:
+    api = Api(posts=[silent] * 9, gets=[silent] * 9)
+    outcome = await api.bind(deadline_s=0.2)
+    assert isinstance(outcome, Unknown)
+    assert "no answer within" in outcome.message
+
+
+async def test_lost_and_not_yet_there_at_the_end_is_unknown() -> None:
+    """The pod has no node yet, but a POST that got lost in a proxy may still come through."""
+    api = Api(posts=[silent] * 9)
+    assert isinstance(await api.bind(deadline_s=0.2), Unknown)
+    assert api.calls[:2] == ["POST", "GET"]
+
+
+async def test_a_conflict_that_cannot_be_looked_into_is_unknown() -> None:
+    """An earlier bind of ours may be what it conflicts with."""
+    api = Api(posts=[answered(409)], gets=[answered(403)])
+    outcome = await api.bind()
+    assert isinstance(outcome, Unknown)
+    assert "fault 409" in outcome.message
+    assert "fault 403" in outcome.message
+    assert isinstance(await Api(posts=[answered(409)], gets=[silent] * 9).bind(deadline_s=0.2), Unknown)
+
+
+async def test_a_refusal_after_a_lost_post_is_unknown() -> None:
+    api = Api(posts=[lost_before, answered(403)])
+    assert isinstance(await api.bind(), Unknown)
+    assert api.calls == ["POST", "GET", "POST"]
+
+
+# The state, asked for later
+
+
+async def test_bound_state_says_where_the_pod_is() -> None:
+    api = Api()
+    async with api.client() as client:
+        before = await bound_state(client, "ml", "train", "u1")
+        await bind(client, **WANTED)
+        after = await bound_state(client, "ml", "train", "u1")
+        other = await bound_state(client, "ml", "train", "u2")
+        api.pod = None
+        missing = await bound_state(client, "ml", "train", "u1")
+    assert isinstance(before, Unbound)
+    assert isinstance(after, BoundTo)
+    assert (after.node, after.annotations) == ("n1", {"old": "1", "x.io/card": "0"})
+    assert (other, missing) == (Missing(), Missing())
+
+
+async def test_bound_state_raises_when_it_cannot_tell() -> None:
+    async with Api(gets=[answered(403)]).client() as client:
+        with pytest.raises(Forbidden):
+            await bound_state(client, "ml", "train", "u1")
+
+
+# What the API server would take and should not
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"annotations": {"a b": "1"}}, "annotation key 'a b'"),
+        ({"annotations": {"": "1"}}, "annotation key ''"),
+        ({"annotations": {"x.io/": "1"}}, "annotation key 'x.io/'"),
+        ({"annotations": {"-x.io/a": "1"}}, "annotation key '-x.io/a'"),
+        ({"annotations": {"a" * 64: "1"}}, "at most 63"),
+        ({"annotations": {"a": "x" * LARGEST_ANNOTATIONS_BYTES}}, "they must have at most 204800"),
+        ({"annotations": {"a": "ä" * (LARGEST_ANNOTATIONS_BYTES // 2)}}, "204801 bytes"),
+        ({"annotations": {"a": "\ud800"}}, "annotation a: its value"),
+        ({"uid": ""}, "uid is empty"),
+        ({"node": ""}, "node is empty"),
+        ({"name": "../../nodes"}, "pod name"),
+        ({"namespace": ""}, "namespace"),
+    ],
+)
+async def test_what_would_spoil_the_pod_is_not_sent(changed: dict[str, Any], problem: str) -> None:
+    api = Api()
+    with pytest.raises(ValueError, match=problem):
+        await api.bind(**changed)
+    assert api.calls == []
+
+
+async def test_everything_a_kubernetes_key_may_be_is_sent() -> None:
+    annotations = {"VENDOR_COM_GPU_MEM_IDX": "0", "x.io/a.b-c_D": "", "Example.COM/x": "{}", "a" * 63: "ä"}
+    assert await Api().bind(annotations=annotations) == Bound()

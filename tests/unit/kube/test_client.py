@@ -1,0 +1,402 @@
+"""One request and one list, against a real HTTP server."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from accelshare.kube.client import Page
+from accelshare.kube.config import Cluster, load
+from accelshare.kube.credentials import TokenFile, static_token
+from accelshare.kube.errors import ApiError, BadAnswer, Conflict, Forbidden, Gone, TooManyRequests, Unreachable
+from tests.unit.kube import kubeconfigs
+from tests.unit.kube.kubeconfigs import b64
+from tests.unit.kube.pki import Authority
+from tests.unit.kube.support import Naps, asking, client_of, hang_up, refusal, serving, until_error, unused_url
+
+# Asking
+
+
+async def test_a_request_arrives_as_it_was_meant() -> None:
+    got: list[Any] = []
+
+    async def note(request: web.BaseRequest) -> web.StreamResponse:
+        got.append((request.method, request.path_qs, await request.read(), request.headers))
+        return web.Response(text="answer", status=201)
+
+    async with asking(note, user_agent="accelshare/1") as client:
+        answer = await client.request(
+            "PATCH", "/api/v1/x", body=b"{}", content_type="application/merge-patch+json", params={"labelSelector": "a=b,c!=d+e"}
+        )
+    method, path, body, headers = got[0]
+    assert answer == b"answer"
+    assert (method, body) == ("PATCH", b"{}")
+    assert path.startswith("/api/v1/x?labelSelector=a")
+    assert headers["Content-Type"] == "application/merge-patch+json"
+    assert headers["User-Agent"] == "accelshare/1"
+    assert "Authorization" not in headers
+
+
+async def test_parameters_survive_the_url() -> None:
+    """A continue token or a selector with +, = and & must arrive as it was."""
+
+    async def echo(request: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response(dict(request.query))
+
+    params = {"continue": "a+b/c==&d", "labelSelector": "x in (a,b),!y"}
+    async with asking(echo) as client:
+        assert json.loads(await client.request("GET", "/", params=params)) == params
+
+
+async def test_a_server_with_a_path_keeps_it() -> None:
+    """Rancher and other gateways put the cluster under a path."""
+
+    async def where(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text=request.path)
+
+    async with serving(where) as url, client_of(Cluster(f"{url}/k8s/clusters/c-1")) as client:
+        assert await client.request("GET", "/api/v1/pods") == b"/k8s/clusters/c-1/api/v1/pods"
+
+
+async def test_credentials_go_with_every_request() -> None:
+    async def who(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text=request.headers.get("Authorization", "nobody"))
+
+    async with serving(who) as url, client_of(Cluster(url, credentials=static_token("abc"))) as client:
+        assert await client.request("GET", "/") == b"Bearer abc"
+
+
+async def test_a_401_reads_the_token_file_again_once(tmp_path: Path) -> None:
+    """A token that was replaced less than a minute ago costs one extra round trip, not a failure."""
+    file = tmp_path / "token"
+    file.write_text("old")
+
+    async def only_new(request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers["Authorization"] == "Bearer new":
+            return web.Response(text="in")
+        file.write_text("new")
+        return refusal(401)
+
+    async with serving(only_new) as url, client_of(Cluster(url, credentials=TokenFile(file))) as client:
+        assert await client.request("POST", "/", body=b"{}") == b"in"
+
+
+async def test_connections_are_kept() -> None:
+    ports: set[int] = set()
+
+    async def note(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        ports.add(request.transport.get_extra_info("peername")[1])
+        return web.Response()
+
+    async with asking(note) as client:
+        for _ in range(3):
+            await client.request("POST", "/", body=b"{}")
+    assert len(ports) == 1
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """Whoever it leads to would be shown our token."""
+
+    async def away(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})
+
+    async with asking(away) as client:
+        with pytest.raises(ApiError) as caught:
+            await client.request("GET", "/")
+    assert caught.value.status == 302
+
+
+async def test_a_refusal_is_raised_with_the_servers_words() -> None:
+    async def no(request: web.BaseRequest) -> web.StreamResponse:
+        return refusal(403, "Forbidden", 'pods is forbidden: User "x" cannot list')
+
+    async with asking(no) as client:
+        with pytest.raises(Forbidden, match=r"GET http.*/api/v1/pods: 403 Forbidden: pods is forbidden"):
+            await client.request("GET", "/api/v1/pods")
+
+
+async def test_after_close_nothing_is_sent() -> None:
+    async def ok(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response()
+
+    naps = Naps()
+    async with asking(ok, sleep=naps) as client:
+        await client.request("GET", "/")
+        await client.close()
+        with pytest.raises(Unreachable, match="closed"):
+            await client.request("GET", "/")
+    assert naps.taken == []
+
+
+# No answer
+
+
+async def test_nobody_there_means_never_sent() -> None:
+    async with client_of(Cluster(unused_url())) as client:
+        with pytest.raises(Unreachable) as caught:
+            await client.request("POST", "/", body=b"{}")
+    assert not caught.value.sent
+    assert caught.value.__cause__ is not None
+
+
+async def test_a_name_that_does_not_resolve_means_never_sent() -> None:
+    async with client_of(Cluster("http://no-such-host.invalid")) as client:
+        with pytest.raises(Unreachable) as caught:
+            await client.request("POST", "/", body=b"{}")
+    assert not caught.value.sent
+
+
+async def test_a_connection_that_breaks_may_have_carried_it_out() -> None:
+    async def broken(request: web.BaseRequest) -> web.StreamResponse:
+        return hang_up(request)
+
+    async with asking(broken) as client:
+        with pytest.raises(Unreachable) as caught:
+            await client.request("POST", "/", body=b"{}")
+    assert caught.value.sent
+
+
+async def test_an_answer_that_breaks_off_is_no_answer() -> None:
+    async def half(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b"half")
+        return hang_up(request)
+
+    async with asking(half) as client:
+        with pytest.raises(Unreachable):
+            await client.request("POST", "/", body=b"{}")
+
+
+async def test_silence_ends_with_the_time_limit() -> None:
+    async def never(request: web.BaseRequest) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    async with asking(never) as client:
+        with pytest.raises(Unreachable, match=r"no answer within 0\.05 s") as caught:
+            await client.request("POST", "/", body=b"{}", timeout_s=0.05)
+    assert caught.value.sent
+
+
+# Asking again
+
+
+@pytest.mark.parametrize("fault", [429, 503, None])
+async def test_a_get_that_was_put_off_is_asked_again(fault: int | None) -> None:
+    calls: list[str] = []
+    reasons: list[str] = []
+
+    async def third_time(request: web.BaseRequest) -> web.StreamResponse:
+        calls.append(request.path)
+        if len(calls) == 3:
+            return web.Response(text="ok")
+        return refusal(fault) if fault else hang_up(request)
+
+    naps = Naps()
+    async with asking(third_time, sleep=naps, on_retry=reasons.append) as client:
+        assert await client.request("GET", "/x") == b"ok"
+    # A connection that was closed under a GET is tried once more by aiohttp itself, without a wait.
+    assert naps.taken == ([0.1, 0.2] if fault else [0.1])
+    assert len(reasons) == len(naps.taken)
+    assert "GET http" in reasons[0]
+
+
+async def test_a_get_is_not_asked_for_ever() -> None:
+    calls: list[str] = []
+
+    async def never(request: web.BaseRequest) -> web.StreamResponse:
+        calls.append(request.path)
+        return refusal(429, "TooManyRequests")
+
+    async with asking(never) as client:
+        with pytest.raises(TooManyRequests):
+            await client.request("GET", "/x")
+    assert len(calls) == 4
+
+
+async def test_the_server_says_how_long_to_wait_within_reason() -> None:
+    answers = iter([refusal(429, Retry_After="2"), refusal(429, Retry_After="3600"), web.Response(text="ok")])
+
+    async def scripted(request: web.BaseRequest) -> web.StreamResponse:
+        return next(answers)
+
+    naps = Naps()
+    async with asking(scripted, sleep=naps) as client:
+        await client.request("GET", "/x")
+    assert naps.taken == [2.0, 5.0]
+
+
+async def test_neighbours_do_not_come_back_in_step() -> None:
+    """Random 0 halves the wait, random 1 leaves it."""
+    answers = iter([refusal(503), web.Response(text="ok")])
+
+    async def scripted(request: web.BaseRequest) -> web.StreamResponse:
+        return next(answers)
+
+    naps = Naps()
+    async with asking(scripted, sleep=naps, random=lambda: 0.0) as client:
+        await client.request("GET", "/x")
+    assert naps.taken == [0.05]
+
+
+@pytest.mark.parametrize(("method", "fault"), [("POST", 503), ("PATCH", 429), ("DELETE", 503), ("GET", 500), ("GET", 404)])
+async def test_nothing_else_is_asked_again(method: str, fault: int) -> None:
+    """Only the caller knows whether a write may happen twice, and a definite no stays one."""
+    calls: list[str] = []
+
+    async def no(request: web.BaseRequest) -> web.StreamResponse:
+        calls.append(request.method)
+        return refusal(fault)
+
+    async with asking(no) as client:
+        with pytest.raises(ApiError):
+            await client.request(method, "/x", body=b"{}" if method != "GET" else None)
+    assert calls == [method]
+
+
+# Lists
+
+
+def listing(numbers: range, *, more: str = "", version: str = "7") -> web.Response:
+    items = [{"metadata": {"name": f"p{number}"}} for number in numbers]
+    return web.json_response({"kind": "PodList", "metadata": {"resourceVersion": version, "continue": more}, "items": items})
+
+
+def names(pages: list[Page]) -> list[str]:
+    return [json.loads(bytes(raw))["metadata"]["name"] for page in pages for raw in page.items]
+
+
+async def test_a_list_comes_in_pages() -> None:
+    asked: list[dict[str, str]] = []
+
+    async def paged(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(dict(request.query))
+        return listing(range(2, 3)) if "continue" in request.query else listing(range(2), more="next+/=")
+
+    async with asking(paged) as client:
+        pages = [page async for page in client.pages("/api/v1/pods", params={"fieldSelector": "a=b"}, limit=2)]
+    assert names(pages) == ["p0", "p1", "p2"]
+    assert [page.resource_version for page in pages] == ["7", "7"]
+    assert asked == [
+        {"fieldSelector": "a=b", "limit": "2"},
+        {"fieldSelector": "a=b", "limit": "2", "continue": "next+/="},
+    ]
+
+
+async def test_a_list_may_come_compressed() -> None:
+    body = json.dumps({"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "p0"}}] * 100}).encode()
+
+    async def packed(request: web.BaseRequest) -> web.StreamResponse:
+        assert "gzip" in request.headers["Accept-Encoding"]
+        return web.Response(body=gzip.compress(body), headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
+
+    async with asking(packed) as client:
+        assert len(names([page async for page in client.pages("/x")])) == 100
+
+
+async def test_null_items_are_an_empty_list() -> None:
+    async def empty(request: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response({"metadata": {"resourceVersion": "7"}, "items": None})
+
+    async with asking(empty) as client:
+        assert [page async for page in client.pages("/x")] == [Page(items=[], resource_version="7")]
+
+
+async def test_a_continue_token_that_is_too_old_raises_gone() -> None:
+    async def expired(request: web.BaseRequest) -> web.StreamResponse:
+        return refusal(410, "Expired") if "continue" in request.query else listing(range(1), more="old")
+
+    async with asking(expired) as client:
+        seen, error = await until_error(client.pages("/x"))
+    assert isinstance(error, Gone)
+    assert names(seen) == ["p0"]
+
+
+@pytest.mark.parametrize("body", [b"<html>please log in</html>", b"[]", b'{"items":[]}', b'{"metadata":{},"items":[]}'])
+async def test_an_answer_that_is_no_list_is_a_bad_answer(body: bytes) -> None:
+    async def page(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=body)
+
+    async with asking(page) as client:
+        with pytest.raises(BadAnswer):
+            _ = [page async for page in client.pages("/x")]
+
+
+async def test_a_conflict_while_many_ask_hurts_only_the_one() -> None:
+    async def odd(request: web.BaseRequest) -> web.StreamResponse:
+        return refusal(409) if request.path == "/1" else web.Response(text="ok")
+
+    async with asking(odd) as client:
+        answers = await asyncio.gather(
+            *(client.request("POST", f"/{number}", body=b"") for number in range(3)), return_exceptions=True
+        )
+    assert [type(answer) for answer in answers] == [bytes, Conflict, bytes]
+
+
+# Through a proxy
+
+
+@asynccontextmanager
+async def proxying(asked: list[str]) -> AsyncIterator[str]:
+    """A proxy that notes the first line of each connection. CONNECT becomes a tunnel, a plain request is answered at once."""
+    pipes: set[asyncio.Task[None]] = set()
+
+    async def pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            sink.write(data)
+        sink.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        asked.append(head.splitlines()[0])
+        if not head.startswith("CONNECT "):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nway")
+            writer.close()
+            return
+        port = head.split()[1].rpartition(":")[2]
+        back, forth = await asyncio.open_connection("127.0.0.1", int(port))
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        for task in (asyncio.create_task(pipe(reader, forth)), asyncio.create_task(pipe(back, writer))):
+            pipes.add(task)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        await asyncio.gather(*pipes, return_exceptions=True)
+
+
+async def test_https_goes_through_the_proxys_tunnel(tmp_path: Path) -> None:
+    """The proxy resolves the name; TLS is with the API server, under tls-server-name."""
+
+    async def ok(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text="through")
+
+    ca, asked = Authority(), list[str]()
+    async with serving(ok, tls=ca.server(tmp_path, "kubernetes")) as url, proxying(asked) as proxy:
+        port = url.rpartition(":")[2]
+        cluster = {
+            "server": f"https://api.invalid:{port}",
+            "certificate-authority-data": b64(ca.pem),
+            "tls-server-name": "kubernetes",
+            "proxy-url": proxy,
+        }
+        async with client_of(load(kubeconfigs.write(tmp_path / "config", cluster=cluster), environ={})) as client:
+            assert await client.request("GET", "/") == b"through"
+    assert asked == [f"CONNECT api.invalid:{port} HTTP/1.1"]
+
+
+async def test_http_is_forwarded_by_the_proxy() -> None:
+    asked: list[str] = []
+    async with proxying(asked) as proxy, client_of(Cluster("http://api.invalid:8080", proxy_url=proxy)) as client:
+        assert await client.request("GET", "/x") == b"way"
+    assert asked == ["GET http://api.invalid:8080/x HTTP/1.1"]

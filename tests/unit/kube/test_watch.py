@@ -1,0 +1,459 @@
+"""The reflector: list, watch, resume, list again."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from accelshare.kube.watch import Backoff, Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
+from tests.unit.kube.support import Naps, asking, hang_up, refusal
+
+
+class Meta(msgspec.Struct, frozen=True):
+    name: str
+    uid: str
+
+
+class Thing(msgspec.Struct, frozen=True):
+    """What the tests watch: red things matter, others do not."""
+
+    metadata: Meta
+    color: str
+
+
+def decode(raw: msgspec.Raw) -> Thing | None:
+    thing = msgspec.json.decode(raw, type=Thing)
+    return thing if thing.color == "red" else None
+
+
+def uid_of(thing: Thing) -> str:
+    return thing.metadata.uid
+
+
+def thing(name: str, color: Any = "red", *, version: int = 1) -> dict[str, Any]:
+    metadata = {"namespace": "ns", "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)}
+    return {"metadata": metadata, "color": color}
+
+
+def seen(name: str) -> Seen[Thing]:
+    return Seen(Thing(Meta(name, f"uid-{name}"), "red"))
+
+
+def listing(*things: dict[str, Any], version: int, more: str = "") -> web.Response:
+    return web.json_response({"metadata": {"resourceVersion": str(version), "continue": more}, "items": list(things)})
+
+
+class Watch:
+    """A watch that tells these events and then ends, breaks off, or stays open."""
+
+    def __init__(self, *events: tuple[str, dict[str, Any]], end: str = "close") -> None:
+        self.events = events
+        self.end = end
+
+    async def serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for kind, obj in self.events:
+            await response.write(json.dumps({"type": kind, "object": obj}).encode() + b"\n")
+        if self.end == "stay":
+            await asyncio.Event().wait()
+        if self.end == "break":
+            # Let the events out first: an abort would drop what is still in the buffer.
+            await response.drain()
+            assert request.transport is not None
+            request.transport.close()
+        return response
+
+
+Answer = web.Response | Watch | Callable[[web.BaseRequest], web.Response]
+
+
+class Api:
+    """Gives the scripted answers in order and notes what was asked; after the last one, a watch that stays open."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        query = request.query
+        if "watch" in query:
+            self.asked.append(f"watch {query['resourceVersion']}")
+        else:
+            self.asked.append(f"list {query['continue']}" if "continue" in query else "list")
+        answer = self.answers.pop(0) if self.answers else Watch(end="stay")
+        if isinstance(answer, Watch):
+            return await answer.serve(request)
+        return answer if isinstance(answer, web.Response) else answer(request)
+
+
+@asynccontextmanager
+async def reflecting(api: Api, **options: Any) -> AsyncIterator[Reflector[Thing]]:
+    async with asking(api) as client:
+        yield Reflector(
+            client,
+            "/api/v1/things",
+            **{"decode": decode, "identity": uid_of, "sleep": Naps(), "random": lambda: 1.0, **options},
+        )
+
+
+async def take(reflector: Reflector[Thing], count: int) -> list[Change[Thing]]:
+    """The next so many changes."""
+    changes = reflector.changes()
+    try:
+        async with asyncio.timeout(5):
+            return [await anext(changes) for _ in range(count)]
+    finally:
+        await changes.aclose()
+
+
+# List and watch
+
+
+async def test_a_list_then_its_changes() -> None:
+    api = Api(
+        listing(thing("a"), thing("b"), version=10),
+        Watch(
+            ("MODIFIED", thing("a", version=11)),
+            ("ADDED", thing("c", version=12)),
+            ("DELETED", thing("b", version=13)),
+            end="stay",
+        ),
+    )
+    async with reflecting(api) as reflector:
+        changes = await take(reflector, 6)
+    assert changes == [seen("a"), seen("b"), Synced(10), seen("a"), seen("c"), Gone("uid-b", 13)]
+    assert api.asked == ["list", "watch 10"]
+
+
+async def test_an_empty_list_is_synced_too() -> None:
+    async with reflecting(Api(listing(version=3))) as reflector:
+        assert await take(reflector, 1) == [Synced(3)]
+
+
+async def test_a_long_list_comes_in_pages_and_is_synced_once() -> None:
+    """The watch starts at the first page's version: it may repeat a change, but cannot miss one."""
+    api = Api(
+        listing(thing("a"), version=10, more="x"), listing(thing("b"), version=11), Watch(("ADDED", thing("c")), end="stay")
+    )
+    async with reflecting(api) as reflector:
+        assert await take(reflector, 4) == [seen("a"), seen("b"), Synced(10), seen("c")]
+    assert api.asked == ["list", "list x", "watch 10"]
+
+
+async def test_parameters_go_with_list_and_watch() -> None:
+    asked: list[str] = []
+
+    async def note(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.query["fieldSelector"])
+        return await Watch(("ADDED", thing("a")), end="stay").serve(request) if "watch" in request.query else listing(version=1)
+
+    async with asking(note) as client:
+        reflector = Reflector(
+            client, "/x", decode=decode, identity=uid_of, params={"fieldSelector": "spec.nodeName=n1"}, sleep=Naps()
+        )
+        await take(reflector, 2)
+    assert asked == ["spec.nodeName=n1"] * 2
+
+
+async def test_a_version_that_is_no_number_is_zero() -> None:
+    odd = web.json_response({"metadata": {"resourceVersion": "v-abc"}, "items": []})
+    api = Api(odd)
+    async with reflecting(api) as reflector:
+        assert await take(reflector, 1) == [Synced(0)]
+
+
+# What does not matter
+
+
+async def test_what_does_not_matter_is_not_told() -> None:
+    api = Api(
+        listing(thing("a", "blue"), thing("b"), version=10),
+        Watch(("ADDED", thing("c", "blue")), ("DELETED", thing("c", "blue")), ("ADDED", thing("d")), end="stay"),
+    )
+    async with reflecting(api) as reflector:
+        assert await take(reflector, 3) == [seen("b"), Synced(10), seen("d")]
+
+
+async def test_what_does_not_matter_any_more_is_gone() -> None:
+    """A pod that has ended still exists, but holds nothing."""
+    api = Api(listing(thing("a"), version=10), Watch(("MODIFIED", thing("a", "blue", version=11)), end="stay"))
+    async with reflecting(api) as reflector:
+        assert await take(reflector, 3) == [seen("a"), Synced(10), Gone("uid-a", 11)]
+
+
+async def test_what_is_gone_is_told_once() -> None:
+    api = Api(
+        listing(thing("a"), version=10),
+        Watch(
+            ("MODIFIED", thing("a", "blue", version=11)),
+            ("DELETED", thing("a", "blue", version=12)),
+            ("ADDED", thing("b")),
+            end="stay",
+        ),
+    )
+    async with reflecting(api) as reflector:
+        assert await take(reflector, 4) == [seen("a"), Synced(10), Gone("uid-a", 11), seen("b")]
+
+
+@pytest.mark.parametrize(
+    ("identity", "gone"),
+    [
+        (lambda each: each.metadata.uid, "uid-a"),
+        (lambda each: f"ns/{each.metadata.name}", "ns/a"),
+        (lambda each: each.metadata.name, "a"),
+    ],
+)
+async def test_an_identity_may_be_the_uid_or_the_name(identity: Callable[[Thing], str], gone: str) -> None:
+    """All three can be found again in an object that does not decode."""
+    api = Api(listing(thing("a"), version=10), Watch(("DELETED", thing("a", 7, version=11)), end="stay"))
+    async with reflecting(api, identity=identity) as reflector:
+        assert (await take(reflector, 3))[-1] == Gone(gone, 11)
+
+
+# What cannot be read
+
+
+async def test_a_malformed_object_does_not_fail_its_neighbours() -> None:
+    api = Api(
+        listing(thing("a", 7), thing("b"), version=10),
+        Watch(("ADDED", thing("c", 7)), ("ADDED", thing("d")), end="stay"),
+    )
+    async with reflecting(api) as reflector:
+        changes = await take(reflector, 5)
+    assert changes[1:3] == [seen("b"), Synced(10)]
+    assert changes[4] == seen("d")
+    for change, name in ((changes[0], "ns/a"), (changes[3], "ns/c")):
+        assert isinstance(change, Malformed)
+        assert change.name == name
+        assert "Expected `str`, got `int` - at `$.color`" in change.problem
+
+
+async def test_a_malformed_object_keeps_its_last_state() -> None:
+    """Seen, then unreadable, then listed unreadable: it is still there, so it is not reported gone."""
+    api = Api(
+        listing(thing("a"), thing("b"), version=10),
+        Watch(("MODIFIED", thing("a", 7, version=11))),
+        refusal(410, "Expired"),
+        listing(thing("a", 7), version=12),
+        Watch(("DELETED", thing("a", 7, version=13)), end="stay"),
+    )
+    async with reflecting(api) as reflector:
+        changes = await take(reflector, 9)
+    assert [type(change) for change in changes] == [Seen, Seen, Synced, Malformed, Interrupted, Malformed, Gone, Synced, Gone]
+    assert changes[6] == Gone("uid-b", 12)
+    assert changes[8] == Gone("uid-a", 13), "deleted is deleted, readable or not"
+
+
+@pytest.mark.parametrize(
+    ("obj", "name"),
+    [
+        ({"metadata": {"name": 7, "namespace": "ns"}, "color": "red"}, "ns/"),
+        ({"metadata": {"name": "a"}}, "a"),
+        ({"metadata": "x"}, "(no name)"),
+        ({}, "(no name)"),
+    ],
+)
+async def test_the_name_of_a_malformed_object_is_dug_out_as_well_as_possible(obj: dict[str, Any], name: str) -> None:
+    async with reflecting(Api(listing(obj, version=1))) as reflector:
+        change, _ = await take(reflector, 2)
+    assert isinstance(change, Malformed)
+    assert change.name == name
+
+
+async def test_any_value_error_of_decode_is_a_malformed_object() -> None:
+    def refuse(raw: msgspec.Raw) -> Thing | None:
+        raise ValueError("annotation 'x' is '-1'; it must be positive")
+
+    async with reflecting(Api(listing(thing("a"), version=1)), decode=refuse) as reflector:
+        assert (await take(reflector, 1))[0] == Malformed("ns/a", "annotation 'x' is '-1'; it must be positive")
+
+
+# Resume
+
+
+async def test_a_watch_that_ended_is_resumed_where_it_was() -> None:
+    api = Api(
+        listing(version=10),
+        Watch(("ADDED", thing("a", version=11))),
+        Watch(("ADDED", thing("b", version=12)), end="stay"),
+    )
+    async with reflecting(api) as reflector:
+        assert await take(reflector, 3) == [Synced(10), seen("a"), seen("b")]
+        assert (reflector.relists, reflector.resumes, reflector.events) == (0, 1, 2)
+    assert api.asked == ["list", "watch 10", "watch 11"]
+
+
+async def test_bookmarks_count() -> None:
+    """On a quiet resource they are all that keeps the version young enough to resume from."""
+    api = Api(listing(version=10), Watch(("BOOKMARK", thing("", version=99))), Watch(("ADDED", thing("a")), end="stay"))
+    async with reflecting(api) as reflector:
+        assert await take(reflector, 2) == [Synced(10), seen("a")]
+    assert api.asked == ["list", "watch 10", "watch 99"]
+
+
+async def test_a_broken_connection_is_resumed_without_a_list() -> None:
+    api = Api(
+        listing(version=10),
+        Watch(("ADDED", thing("a", version=11)), end="break"),
+        hang_up,
+        Watch(("ADDED", thing("b", version=12)), end="stay"),
+    )
+    async with reflecting(api) as reflector:
+        changes = [change for change in await take(reflector, 4) if not isinstance(change, Interrupted)]
+    assert changes == [Synced(10), seen("a"), seen("b")]
+    assert "list" not in api.asked[1:]
+    assert set(api.asked[2:]) == {"watch 11"}
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+async def test_a_refusal_that_may_pass_is_resumed(status: int) -> None:
+    faults: list[Answer] = [
+        refusal(status) for _ in range(2 if status == 401 else 1)
+    ]  # a 401 is tried again at once with new credentials
+    api = Api(listing(version=10), *faults, Watch(("ADDED", thing("a")), end="stay"))
+    async with reflecting(api) as reflector:
+        changes = await take(reflector, 3)
+    assert isinstance(changes[1], Interrupted)
+    assert changes[2] == seen("a")
+    assert set(api.asked[1:]) == {"watch 10"}
+
+
+# List again
+
+
+def expired() -> Watch:
+    return Watch(("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}))
+
+
+def bad() -> Watch:
+    return Watch(("PARTY", thing("x")))
+
+
+@pytest.mark.parametrize("loss", [refusal(410, "Expired"), expired(), bad(), refusal(400), refusal(504)])
+async def test_a_version_that_is_too_old_means_a_new_list_and_its_difference(loss: Answer) -> None:
+    api = Api(
+        listing(thing("a"), thing("b"), version=10),
+        loss,
+        listing(thing("b"), thing("c"), version=20),
+        Watch(("ADDED", thing("d")), end="stay"),
+    )
+    async with reflecting(api) as reflector:
+        changes = await take(reflector, 9)
+        assert (reflector.relists, reflector.resumes) == (1, 0)
+    assert isinstance(changes[3], Interrupted)
+    assert changes[4:] == [seen("b"), seen("c"), Gone("uid-a", 20), Synced(20), seen("d")]
+    assert api.asked == ["list", "watch 10", "list", "watch 20"]
+
+
+async def test_what_came_with_the_watch_is_missed_by_the_next_list_too() -> None:
+    api = Api(
+        listing(version=10),
+        Watch(("ADDED", thing("a", version=11)), ("ADDED", thing("b", version=12)), ("DELETED", thing("b", version=13))),
+        refusal(410),
+        listing(version=20),
+    )
+    async with reflecting(api) as reflector:
+        changes = await take(reflector, 7)
+    assert changes[-2:] == [Gone("uid-a", 20), Synced(20)]
+
+
+async def test_a_list_that_fails_halfway_reports_nothing_gone() -> None:
+    """b is on the page that never came."""
+    api = Api(
+        listing(thing("a"), thing("b"), version=10),
+        refusal(410),
+        listing(thing("c"), version=20, more="x"),
+        refusal(410, "Expired"),
+        listing(thing("b"), version=30),
+    )
+    async with reflecting(api) as reflector:
+        changes = await take(reflector, 10)
+    assert [type(change) for change in changes[3:7]] == [Interrupted, Seen, Interrupted, Seen]
+    assert changes[6:] == [seen("b"), Gone("uid-a", 30), Gone("uid-c", 30), Synced(30)]
+
+
+# Waiting
+
+
+async def test_failures_are_told_and_waited_for_longer_and_longer() -> None:
+    naps = Naps()
+    api = Api(*(refusal(500, "InternalError", "etcd is away") for _ in range(10)), listing(version=1))
+    async with reflecting(api, sleep=naps) as reflector:
+        changes = await take(reflector, 11)
+    assert naps.taken == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0])
+    assert [change.retry_in_s for change in changes if isinstance(change, Interrupted)] == naps.taken
+    assert isinstance(changes[0], Interrupted)
+    assert "etcd is away" in changes[0].problem
+
+
+async def test_success_starts_the_waiting_over() -> None:
+    naps = Naps()
+    api = Api(
+        *(refusal(500) for _ in range(3)),
+        listing(version=1),
+        Watch(("ADDED", thing("a", version=2))),
+        refusal(500),
+        Watch(("ADDED", thing("b")), end="stay"),
+    )
+    async with reflecting(api, sleep=naps) as reflector:
+        await take(reflector, 7)
+    assert naps.taken == pytest.approx([0.2, 0.4, 0.8, 0.2])
+
+
+async def test_a_list_alone_is_not_success() -> None:
+    """List, watch refused as too old, list, and so on at full speed would be an attack."""
+    naps = Naps()
+    api = Api(*(answer for _ in range(3) for answer in (listing(version=1), refusal(410))), listing(version=1))
+    async with reflecting(api, sleep=naps) as reflector:
+        await take(reflector, 7)
+    assert naps.taken == pytest.approx([0.2, 0.4, 0.8])
+
+
+async def test_a_watch_that_ends_at_once_is_a_failure_and_one_that_lasted_is_not() -> None:
+    now = [0.0]
+
+    def after(seconds: float) -> Callable[[web.BaseRequest], web.Response]:
+        def answer(request: web.BaseRequest) -> web.Response:
+            now[0] += seconds
+            return web.Response()
+
+        return answer
+
+    naps = Naps()
+    api = Api(listing(version=1), after(0), after(0), after(400), after(0), Watch(("ADDED", thing("a")), end="stay"))
+    async with reflecting(api, sleep=naps, clock=lambda: now[0]) as reflector:
+        changes = await take(reflector, 5)
+    assert naps.taken == pytest.approx([0.2, 0.4, 0.2])
+    assert isinstance(changes[1], Interrupted)
+    assert "ended at once" in changes[1].problem
+
+
+async def test_the_server_may_ask_for_a_longer_wait() -> None:
+    naps = Naps()
+    api = Api(*(refusal(429, Retry_After="7") for _ in range(4)), listing(version=1))  # the client itself asks four times
+    async with reflecting(api, sleep=naps) as reflector:
+        await take(reflector, 2)
+    assert naps.taken == [7.0]
+
+
+def test_waits_are_spread() -> None:
+    assert Backoff().delay_s(1, lambda: 0.0) == pytest.approx(0.1)
+    assert Backoff(first_s=1, longest_s=5).delay_s(1000, lambda: 1.0) == 5
+
+
+async def test_whether_a_watch_is_open_can_be_seen() -> None:
+    """After an interruption nothing may happen for long; readiness must not wait for an event."""
+    api = Api(listing(version=1), hang_up, hang_up, Watch(("ADDED", thing("a")), end="stay"))
+    async with reflecting(api) as reflector:
+        assert not reflector.watching
+        changes = reflector.changes()
+        states = [(type(await anext(changes)), reflector.watching) for _ in range(3)]
+        assert states == [(Synced, False), (Interrupted, False), (Seen, True)]
+        await changes.aclose()
+        assert not reflector.watching

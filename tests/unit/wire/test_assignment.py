@@ -1,0 +1,92 @@
+"""What is written with a bind reads back as what was given."""
+
+import json
+
+import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
+
+from accelshare.ledger.nouns import Ask, Request, Slice
+from accelshare.vendors.catalog import load
+from accelshare.wire import assignment
+
+PROFILES = {profile.name: profile for profile in load().profiles}
+SIZES = {(kind, index): 16 for kind in PROFILES for index in range(64)}
+
+
+def write(*slices: Slice) -> dict[str, str]:
+    return assignment.write(slices, profiles=PROFILES, sizes=SIZES, now_ns=1662450043664667707)
+
+
+def test_the_seed_keys_are_written_as_the_seed_shows_them() -> None:
+    """The Enflame guide's own log: card 1 of 16, 12 asked."""
+    record = write(Slice("enflame", 1, 12, id="GCU-1"))
+    ours = record.pop("accelshare.io/assignment")
+    assert record == {
+        "enflame.com/gcu-device-id": "1",
+        "enflame.com/gcu-device-memory": "16",
+        "enflame.com/gcu-device-memory-request": "12",
+        "enflame.com/gcu-device-assigned": "false",
+        "enflame.com/gcu-device-assign-time": "1662450043664667707",
+    }
+    assert json.loads(ours) == {"enflame": [{"index": 1, "id": "GCU-1", "units": 12}]}
+
+
+def test_several_cards_are_joined_by_commas() -> None:
+    record = write(Slice("kunlun", 0, 4500), Slice("kunlun", 3, 4500))
+    assert record["BAIDU_COM_XPU_MEM_IDX"] == "0,3"
+    assert record["BAIDU_COM_XPU_MEM_POD"] == "9000"
+
+
+def test_whole_cards_are_in_our_record_only() -> None:
+    record = write(Slice("nvidia", 2, whole=True, id="GPU-2"))
+    assert record == {"accelshare.io/assignment": '{"nvidia":[{"index":2,"id":"GPU-2","whole":true}]}'}
+
+
+def test_nothing_given_is_nothing_written() -> None:
+    assert write() == {}
+
+
+@st.composite
+def assignments(draw: st.DrawFn) -> tuple[Request, tuple[Slice, ...]]:
+    asks: list[Ask] = []
+    slices: list[Slice] = []
+    for kind in draw(st.lists(st.sampled_from(sorted(PROFILES)), min_size=1, unique=True)):
+        cards = draw(st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True))
+        whole = PROFILES[kind].resources.memory is None or draw(st.booleans())
+        share = 0 if whole else draw(st.integers(1, 10_000))
+        asks.append(Ask(kind, len(cards), share, whole))
+        slices += [Slice(kind, index, share, whole, draw(st.sampled_from(["", f"{kind}-{index}"]))) for index in sorted(cards)]
+    return tuple(asks), tuple(slices)
+
+
+@for_all(assignments())
+def test_annotations_round_trip(case: tuple[Request, tuple[Slice, ...]]) -> None:
+    request, slices = case
+    record = write(*slices)
+    read, problems = assignment.read(record, request, PROFILES)
+    assert (read, problems) == (slices, ())
+    assert all(len(key.rpartition("/")[2]) <= 63 for key in record)
+
+
+@for_all(assignments())
+def test_an_original_system_that_reads_only_its_own_keys_sees_the_same_cards(case: tuple[Request, tuple[Slice, ...]]) -> None:
+    request, slices = case
+    record = write(*slices)
+    del record["accelshare.io/assignment"]
+    read, problems = assignment.read(record, request, PROFILES)
+    shared = [s for s in slices if not s.whole and PROFILES[s.kind].annotations.index]
+    assert [(s.kind, s.index, s.units) for s in read] == [(s.kind, s.index, s.units) for s in shared]
+    assert problems == ()
+
+
+@for_all(st.dictionaries(st.sampled_from(["accelshare.io/assignment", "ALIYUN_COM_GPU_MEM_IDX"]), st.text(max_size=50)))
+def test_no_text_on_a_pod_breaks_the_reading(annotations: dict[str, str]) -> None:
+    slices, _ = assignment.read(annotations, (Ask("nvidia", 1, 3),), PROFILES)
+    assert all(slice_.units == 3 and 0 <= slice_.index <= 1023 for slice_ in slices)
+
+
+@pytest.mark.parametrize("index", [-1, 1024, 10**12])
+def test_an_index_no_node_can_have_is_not_believed(index: int) -> None:
+    record = {"accelshare.io/assignment": json.dumps({"nvidia": [{"index": index}]})}
+    assert assignment.read(record, (Ask("nvidia", 1, 3),), PROFILES)[0] == ()

@@ -1,0 +1,86 @@
+"""A node object tells its cards: each by the inventory, or equal ones by total and count."""
+
+import json
+from typing import Any
+
+import pytest
+
+from accelshare.ledger.nouns import Card
+from accelshare.vendors.catalog import load
+from accelshare.wire import inventory
+from accelshare.wire.nodes import NodeReader
+from tests.unit.wire.objects import node
+
+
+@pytest.fixture(scope="module")
+def reader() -> NodeReader:
+    return NodeReader(load())
+
+
+def decode(reader: NodeReader, content: dict[str, Any]) -> Any:
+    return reader.decode(json.dumps(content).encode())
+
+
+def test_the_inventory_tells_each_card(reader: NodeReader) -> None:
+    entries = [
+        inventory.CardEntry(index=0, size=23, id="GPU-a", minor=3, model="A30", numa=0),
+        inventory.CardEntry(index=1, size=15, id="GPU-b", healthy=False),
+    ]
+    text = inventory.write({"nvidia": inventory.KindEntry(entries, unit="GiB")})
+    fact = decode(reader, node({"aliyun.com/gpu-mem": "999", "aliyun.com/gpu-count": "3"}, inventory=text))
+    assert fact.cards == (Card("nvidia", 0, 23, True, "GPU-a"), Card("nvidia", 1, 15, False, "GPU-b"))
+    assert (fact.name, fact.version, fact.address, fact.problems) == ("n1", 3, "10.0.0.1", ())
+
+
+def test_without_an_inventory_cards_are_total_by_count(reader: NodeReader) -> None:
+    fact = decode(reader, node({"aliyun.com/gpu-mem": "31", "aliyun.com/gpu-count": "2"}))
+    assert fact.cards == (Card("nvidia", 0, 15), Card("nvidia", 1, 15))
+
+
+def test_one_vendor_may_have_an_inventory_and_another_not(reader: NodeReader) -> None:
+    text = json.dumps({"nvidia": {"cards": [{"index": 0, "size": 8}]}})
+    fact = decode(reader, node({"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "2"}, inventory=text))
+    assert sorted((card.kind, card.index, card.size) for card in fact.cards) == [
+        ("enflame", 0, 16),
+        ("enflame", 1, 16),
+        ("nvidia", 0, 8),
+    ]
+
+
+def test_cards_that_nobody_slices_are_counted(reader: NodeReader) -> None:
+    assert decode(reader, node({"streamcomputing.com/npu": "2"})).cards == (Card("stream", 0, 0), Card("stream", 1, 0))
+
+
+def test_a_total_without_a_count_is_told(reader: NodeReader) -> None:
+    fact = decode(reader, node({"aliyun.com/gpu-mem": "30"}))
+    assert fact.cards == ()
+    assert "aliyun.com/gpu-count is missing" in fact.problems[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"nvidia": {"cards": [{"index": 0}]}}',
+        '{"nvidia": {"cards": [{"index": -1, "size": 1}]}}',
+        '{"nvidia": {"cards": [{"index": 0, "size": 99999999999}]}}',
+        '{"nvidia": {"cards": [{"index": 0, "size": 1}, {"index": 0, "size": 1}]}}',
+        '{"nvidia": {"cards": [{"index": 0, "size": 1, "id": "A"}, {"index": 1, "size": 1, "id": "A"}]}}',
+    ],
+)
+def test_an_inventory_that_cannot_be_believed_is_told_and_gives_no_card(reader: NodeReader, text: str) -> None:
+    fact = decode(reader, node({}, inventory=text))
+    assert fact.cards == ()
+    assert "accelshare.io/inventory" in fact.problems[0]
+
+
+def test_absurd_counts_give_no_card(reader: NodeReader) -> None:
+    fact = decode(reader, node({"aliyun.com/gpu-mem": "99999999", "aliyun.com/gpu-count": "99999"}))
+    assert fact.cards == ()
+    assert "cannot be believed" in fact.problems[0]
+
+
+def test_a_node_without_anything_has_no_cards(reader: NodeReader) -> None:
+    fact = reader.decode(b'{"metadata": {"name": "n1", "resourceVersion": "abc"}}')
+    assert (fact.cards, fact.version, fact.address) == ((), 0, "")

@@ -1,0 +1,167 @@
+"""A pod's manifest says what it asks, and what was given to it."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from accelshare.ledger.nouns import Ask, Slice
+from accelshare.ledger.refusals import Reason, Refusal
+from accelshare.vendors.catalog import Catalog, load
+from accelshare.wire.objects import SpecWithPreferences
+from accelshare.wire.pods import PodReader, prefers_some_nodes
+from tests.unit.wire.objects import pod
+
+MEMORY, WHOLE = "aliyun.com/gpu-mem", "nvidia.com/gpu"
+XPU, COUNT = "baidu.com/xpu-mem", "baidu.com/xpu-count"
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load()
+
+
+@pytest.fixture(scope="module")
+def reader(catalog: Catalog) -> PodReader:
+    return PodReader(catalog)
+
+
+def decode(reader: PodReader, content: dict[str, Any]) -> Any:
+    return reader.decode(json.dumps(content).encode())
+
+
+def test_a_slice_is_asked_on_one_card(reader: PodReader) -> None:
+    assert decode(reader, pod({MEMORY: "3"})).request == (Ask("nvidia", 1, 3),)
+
+
+@pytest.mark.parametrize(("said", "units"), [(3, 3), ("3", 3), ("3k", 3000), ("1Ki", 1024), ("3e2", 300), ("3000m", 3)])
+def test_amounts_are_kubernetes_quantities(reader: PodReader, said: object, units: int) -> None:
+    assert decode(reader, pod({MEMORY: said})).request == (Ask("nvidia", 1, units),)
+
+
+@pytest.mark.parametrize("said", ["1500m", "-1", "many", "", "1" * 80, "9e99", "3000000000", "NaN", "1e9999999", True])
+def test_an_absurd_amount_is_refused_in_words(reader: PodReader, said: object) -> None:
+    fact = decode(reader, pod({MEMORY: said})) if not isinstance(said, bool) else None
+    assert fact is None or fact.refusal == Refusal(Reason.AMOUNT_UNREADABLE, "nvidia")
+
+
+def test_requests_count_where_limits_are_silent(reader: PodReader) -> None:
+    content = pod()
+    content["spec"]["containers"] = [{"name": "a", "resources": {"requests": {MEMORY: "3"}}}]
+    assert decode(reader, content).request == (Ask("nvidia", 1, 3),)
+
+
+def test_a_pod_that_asks_nothing_of_ours_is_no_fact(reader: PodReader) -> None:
+    assert decode(reader, pod({"cpu": "2"})) is None
+    assert decode(reader, pod({MEMORY: "0"})) is None
+    assert decode(reader, {"metadata": {"name": "bare"}}) is None
+    assert decode(reader, {"metadata": {"name": "n"}, "spec": {"containers": None, "initContainers": None}}) is None
+
+
+def test_whole_cards_and_slices_and_vendors_together(reader: PodReader) -> None:
+    asked = pod({MEMORY: "3", WHOLE: "2", "streamcomputing.com/npu": "1"})
+    assert decode(reader, asked).request == (
+        Ask("nvidia", 1, 3),
+        Ask("nvidia", 2, whole=True),
+        Ask("stream", 1, whole=True),
+    )
+
+
+def test_the_count_label_divides_the_amount(reader: PodReader) -> None:
+    assert decode(reader, pod({XPU: "8000"}, labels={COUNT: "4"})).request == (Ask("kunlun", 4, 2000),)
+
+
+def test_any_vendor_can_be_asked_for_several_cards_by_annotation(reader: PodReader) -> None:
+    content = pod({MEMORY: "8"}, annotations={"accelshare.io/card-count": "2"})
+    assert decode(reader, content).request == (Ask("nvidia", 2, 4),)
+
+
+@pytest.mark.parametrize("count", ["0", "two", "", "1.5", "65", "٣", "9999999999"])
+def test_a_count_that_is_none_is_refused(reader: PodReader, count: str) -> None:
+    fact = decode(reader, pod({XPU: "8000"}, labels={COUNT: count}))
+    assert fact.refusal == Refusal(Reason.CARD_COUNT_UNREADABLE, "kunlun")
+    assert fact.request == (Ask("kunlun", 1, 8000),)
+
+
+def test_a_remainder_is_refused(reader: PodReader) -> None:
+    fact = decode(reader, pod({XPU: "8000"}, labels={COUNT: "3"}))
+    assert fact.refusal == Refusal(Reason.CARD_COUNT_LEAVES_REMAINDER, "kunlun")
+
+
+def test_more_whole_cards_than_the_vendor_allows_are_refused(reader: PodReader) -> None:
+    fact = decode(reader, pod({"streamcomputing.com/npu": "2"}))
+    assert fact.refusal == Refusal(Reason.TOO_MANY_WHOLE_CARDS, "stream")
+    assert decode(reader, pod({WHOLE: "8"})).refusal is None
+
+
+def test_our_record_is_believed_first_and_amounts_come_from_the_request(reader: PodReader) -> None:
+    record = {"nvidia": [{"index": 2, "id": "GPU-2", "units": 999}]}
+    annotations = {"accelshare.io/assignment": json.dumps(record), "ALIYUN_COM_GPU_MEM_IDX": "1"}
+    fact = decode(reader, pod({MEMORY: "3"}, annotations=annotations, node="n1"))
+    assert fact.slices == (Slice("nvidia", 2, 3, id="GPU-2"),)
+    assert fact.problems == ()
+
+
+def test_a_record_of_an_original_system_is_read(reader: PodReader) -> None:
+    fact = decode(reader, pod({MEMORY: "3"}, annotations={"ALIYUN_COM_GPU_MEM_IDX": "1"}, node="n1"))
+    assert fact.slices == (Slice("nvidia", 1, 3),)
+    two = pod({XPU: "8"}, labels={COUNT: "2"}, annotations={"BAIDU_COM_XPU_MEM_IDX": "3,0"}, node="n1")
+    assert decode(reader, two).slices == (Slice("kunlun", 0, 4), Slice("kunlun", 3, 4))
+
+
+def test_what_stands_on_an_unbound_pod_is_nobodys_record(reader: PodReader) -> None:
+    assert decode(reader, pod({MEMORY: "3"}, annotations={"ALIYUN_COM_GPU_MEM_IDX": "1"})).slices == ()
+
+
+def test_a_record_for_a_vendor_that_was_not_asked_is_ignored(reader: PodReader) -> None:
+    fact = decode(reader, pod({MEMORY: "3"}, annotations={"enflame.com/gcu-device-id": "1"}, node="n1"))
+    assert (fact.slices, fact.problems) == ((), ())
+
+
+@pytest.mark.parametrize("index", ["", "x", "-1", "0,1", "99999", "1.0", "9" * 5000])
+def test_an_unreadable_record_is_told_and_places_nothing(reader: PodReader, index: str) -> None:
+    fact = decode(reader, pod({MEMORY: "3"}, annotations={"ALIYUN_COM_GPU_MEM_IDX": index}, node="n1"))
+    assert fact.slices == ()
+    (problem,) = fact.problems
+    assert "ALIYUN_COM_GPU_MEM_IDX" in problem
+    assert len(problem) < 200
+
+
+@pytest.mark.parametrize(
+    "record", ["{", "[]", "null", '{"nvidia": 3}', '{"nvidia": [{"index": "0"}]}', '{"nvidia": [{"index": -1}]}', "[" * 10_000]
+)
+def test_a_broken_record_of_ours_is_told_or_passed_over(reader: PodReader, record: str) -> None:
+    annotations = {"accelshare.io/assignment": record, "ALIYUN_COM_GPU_MEM_IDX": "1"}
+    fact = decode(reader, pod({MEMORY: "3"}, annotations=annotations, node="n1"))
+    assert fact.slices == (Slice("nvidia", 1, 3),)
+
+
+@pytest.mark.parametrize(
+    ("phase", "ended"), [("Pending", False), ("Running", False), ("Succeeded", True), ("Failed", True), (None, False)]
+)
+def test_only_succeeded_and_failed_are_the_end(reader: PodReader, phase: str | None, ended: bool) -> None:
+    assert decode(reader, pod({MEMORY: "3"}, phase=phase)).ended is ended
+
+
+def test_pods_of_one_template_share_what_they_need(reader: PodReader) -> None:
+    first, second = (decode(reader, pod({MEMORY: "3", "cpu": "500m", "memory": "1Gi"})) for _ in range(2))
+    assert first.needs is second.needs
+    assert dict(first.needs) == {MEMORY: 3000, "cpu": 500, "memory": 1024**3 * 1000}
+
+
+@pytest.mark.parametrize(
+    ("spec", "prefers"),
+    [
+        ({}, False),
+        ({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}}, False),
+        ({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}}, False),
+        ({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, True),
+        ({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, True),
+        ({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, True),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, False),
+        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, True),
+    ],
+)
+def test_soft_preferences_are_seen(spec: dict[str, Any], prefers: bool) -> None:
+    assert prefers_some_nodes(msgspec.json.decode(json.dumps(spec), type=SpecWithPreferences)) is prefers
