@@ -75,7 +75,8 @@ async def test_killed_ten_times_in_a_rush_nothing_is_lost_or_oversold(served: Ho
     async with auditing(served.client, size=SIZE) as auditor:
         creating = asyncio.create_task(rush(served, sizes))
         for kill in range(1, 11):
-            await served.until(lambda enough=kill * 40: len(auditor.pods) >= enough, f"{kill * 40} pods are bound", 300)
+            enough = kill * 40
+            await served.until(lambda: len(auditor.pods) >= enough, f"{enough} pods are bound", 300)  # noqa: B023 – awaited here
             assert served.extender is not None
             served.extender.kill()
             await served.start_extender()

@@ -166,8 +166,10 @@ class AnyOrder(RuleBasedStateMachine):
         for uid in list(self.world.pods):
             self.ledger.release(uid)
         fresh = Ledger()
-        for fact in (*self.world.nodes.values(), *self.world.pods.values()):
-            fresh.apply(fact)
+        for node in self.world.nodes.values():
+            fresh.apply(node)
+        for pod in self.world.pods.values():
+            fresh.apply(pod)
         assert self.ledger.check() == []
         assert _shown(self.ledger) == _shown(fresh)
 

@@ -1,13 +1,14 @@
 """Which node first, remembered per shape and brought up to date by what changed."""
 
-from collections.abc import Callable
-
 import pytest
 
 from accelshare.ledger import book as book_module
 from accelshare.ledger.book import Ledger
-from accelshare.ledger.policies import POLICIES
-from accelshare.ledger.refusals import Reason
+from accelshare.ledger.node_book import NodeBook
+from accelshare.ledger.nouns import Request
+from accelshare.ledger.placing import Fit, fit
+from accelshare.ledger.policies import POLICIES, Policy
+from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.ledger.shapes import CHANGES_REMEMBERED
 from tests.builders import gone, node, node_gone, place, running, share
 
@@ -68,8 +69,12 @@ def test_what_is_remembered_follows_every_change(ledger: Ledger) -> None:
 
 def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     looked: list[str] = []
-    fit: Callable[..., object] = book_module.fit
-    monkeypatch.setattr(book_module, "fit", lambda node, *rest: looked.append(node.name) or fit(node, *rest))
+
+    def looking(node: NodeBook, request: Request, policy: Policy) -> Fit | Refusal:
+        looked.append(node.name)
+        return fit(node, request, policy)
+
+    monkeypatch.setattr(book_module, "fit", looking)
     return looked
 
 

@@ -1,0 +1,61 @@
+"""The page says what was measured, and nothing about what was not."""
+
+from bench.document import document
+from bench.figures import Pace, Spread
+from bench.noise import Noise
+from bench.procfs import Machine, Memory
+from bench.results import VARIANTS, BareStart, Call, Crowd, Results, Start, Step, Throughput
+
+NOISY = Noise(wall=Spread(0.1, 0.09, 0.13), cpu=Spread(0.1, 0.1, 0.11), samples=12, load_before=0.25, load_after=1.5)
+MACHINE = Machine("a CPU", 2, 8.0, "6.18")
+
+
+def whole() -> Results:
+    paces = {name: (Pace(100, 5, 1), Pace(120, 5, 1)) for name in VARIANTS}
+    calls = tuple(Call("filter", nodes, full, 48.0, 0.3, 0.4) for nodes in (100, 1000) for full in (False, True))
+    start = Start(4.0, 3.5, Memory(120.0, 110.0, 140.0))
+    crowd = Crowd(5000, 50_000, 4655, (start,), (BareStart(0.25, 0.2),), (Step(5000, 50_000, 500, 1.9),))
+    steps = (Step(100, 0, 500, 1.1), Step(5000, 0, 500, 1.8))
+    return Results(MACHINE, NOISY, {"Python": "3.11.7"}, (Throughput(1000, 400, paces),), calls, steps, crowd)
+
+
+def test_every_measure_has_its_section() -> None:
+    page = document(whole())
+    headings = [line for line in page.splitlines() if line.startswith("## ")]
+    assert headings == [
+        "## Goals",
+        "## Throughput at 1,000 nodes",
+        "## One call",
+        "## Growth",
+        "## Memory and start-up",
+        "## What is not measured",
+        "## Again",
+    ]
+
+
+def test_what_was_not_measured_has_no_section() -> None:
+    page = document(Results(MACHINE, NOISY, {}))
+    assert "## Goals" not in page
+    assert "## Throughput" not in page
+    assert "## What is not measured" in page
+
+
+def test_the_noise_is_shown_with_the_results() -> None:
+    page = document(whole())
+    assert "wall 100 ms, spread 40 %" in page
+    assert "| load before and after | 0.25 and 1.50 |" in page
+
+
+def test_each_round_is_divided_by_its_own_bare_run() -> None:
+    assert "| shortlist 1 | **1.00** (1.00–1.00) |" in document(whole())
+
+
+def test_a_combination_that_was_not_measured_is_a_dash() -> None:
+    page = document(whole())
+    assert "| 0 | 1.10 | 1.80 |" in page
+    assert "| 50,000 | – | 1.90 |" in page
+
+
+def test_the_page_has_no_date_of_its_own() -> None:
+    """The same results give the same page, so that a run changes only what it measured."""
+    assert document(whole()) == document(whole())
