@@ -33,21 +33,31 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """So many pods were bound at this time, when the two processes had used so much CPU."""
+    """So many pods were bound at this time, when so much CPU had been used, by whom we know and on the whole machine."""
 
     bound: int
     at_s: float
     scheduler_cpu_s: float
     extender_cpu_s: float
+    api_server_cpu_s: float  # with its etcd
+    observer_cpu_s: float  # the benchmark itself
+    machine_cpu_s: float
+
+    @property
+    def others_cpu_s(self) -> float:
+        ours = self.scheduler_cpu_s + self.extender_cpu_s + self.api_server_cpu_s + self.observer_cpu_s
+        return self.machine_cpu_s - ours
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What happened between two moments, for each pod."""
+    """What happened between two moments: CPU for each pod, and how many cores' worth went to processes that are not ours."""
 
     pods_per_s: float
     scheduler_ms: float
     extender_ms: float
+    api_server_ms: float
+    others_cores: float
 
 
 def pace(first: Moment, last: Moment) -> Pace:
@@ -58,6 +68,8 @@ def pace(first: Moment, last: Moment) -> Pace:
         pods_per_s=pods / seconds,
         scheduler_ms=1000 * (last.scheduler_cpu_s - first.scheduler_cpu_s) / pods,
         extender_ms=1000 * (last.extender_cpu_s - first.extender_cpu_s) / pods,
+        api_server_ms=1000 * (last.api_server_cpu_s - first.api_server_cpu_s) / pods,
+        others_cores=max(0.0, (last.others_cpu_s - first.others_cpu_s) / seconds),
     )
 
 

@@ -38,6 +38,11 @@ def cpu_s(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
+def machine_cpu_s() -> float:
+    """CPU seconds that all processes and the kernel have used since the machine started, to a hundredth or so."""
+    return busy_ticks((PROC / "stat").read_text()) / os.sysconf("SC_CLK_TCK")
+
+
 def memory(pid: int) -> Memory:
     status = (PROC / str(pid) / "status").read_text()
     rollup = (PROC / str(pid) / "smaps_rollup").read_text()
@@ -68,6 +73,12 @@ def kib(text: str, key: str) -> int:
 def cpu_model(cpuinfo: str) -> str:
     found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     return " ".join(found[1].split()) if found else "unknown"
+
+
+def busy_ticks(stat: str) -> int:
+    """All cores' time that was neither idle nor waiting for a disk. Guests are in user already."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(word) for word in stat.split("\n", 1)[0].split()[1:9])
+    return user + nice + system + irq + softirq + steal
 
 
 def load_of(loadavg: str) -> float:

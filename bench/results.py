@@ -3,6 +3,7 @@
 Belongs here: the shapes of results. Never: how they came to be, or what they are worth.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,7 @@ SHORTLIST_1: Final = "shortlist 1"
 SHORTLIST_16: Final = "shortlist 16"
 ALL: Final = "all nodes"
 # How many nodes filter names; None is kube-scheduler without an extender.
-VARIANTS: Final[dict[str, int | None]] = {BARE: None, SHORTLIST_1: 1, SHORTLIST_16: 16, ALL: 0}
+VARIANTS: Final[Mapping[str, int | None]] = {BARE: None, SHORTLIST_1: 1, SHORTLIST_16: 16, ALL: 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Throughput:
 
     nodes: int
     pods: int
-    paces: dict[str, tuple[Pace, ...]]
+    paces: Mapping[str, tuple[Pace, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Crowd:
 class Results:
     machine: Machine
     noise: Noise
-    versions: dict[str, str]
+    versions: Mapping[str, str]
     throughput: tuple[Throughput, ...] = ()
     calls: tuple[Call, ...] = ()
     steps: tuple[Step, ...] = ()

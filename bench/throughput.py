@@ -16,7 +16,7 @@ import msgspec
 from bench import workload
 from bench.figures import Moment, Pace, middle_of, pace
 from bench.noise import NoiseMeter
-from bench.procfs import cpu_s
+from bench.procfs import cpu_s, machine_cpu_s
 from bench.results import VARIANTS, Throughput
 from bench.scene import PODS, Extender, Scene
 from cluster.process import Process
@@ -53,7 +53,8 @@ async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, pods: int, rou
             paces[variant].append(measured)
             scene.progress.say(
                 f"  {measured.pods_per_s:.1f} pods/s, CPU a pod: scheduler {measured.scheduler_ms:.2f} ms, "
-                f"extender {measured.extender_ms:.2f} ms"
+                f"extender {measured.extender_ms:.2f} ms, API server {measured.api_server_ms:.2f} ms; "
+                f"others took {measured.others_cores:.2f} cores"
             )
     noise.listen()
     return Throughput(nodes, pods, {variant: tuple(measured) for variant, measured in paces.items()})
@@ -86,8 +87,20 @@ async def _watch_binds(scene: Scene, version: str, pods: int, scheduler: Process
                 raise RuntimeError(f"pod {pod.metadata.name} was bound past the extender, so this run measures nothing")
             bound.add(pod.metadata.name)
             if len(bound) in (start, end):
-                extender_s = cpu_s(extender.pid) if extender is not None else 0.0
-                moments[len(bound)] = Moment(len(bound), time.perf_counter(), cpu_s(scheduler.pid), extender_s)
+                moments[len(bound)] = _now(len(bound), scene, scheduler, extender)
             if len(bound) == pods:
                 return pace(moments[start], moments[end])
     raise RuntimeError(f"the watch ended when {len(bound)} of {pods} pods were bound")
+
+
+def _now(bound: int, scene: Scene, scheduler: Process, extender: Extender | None) -> Moment:
+    serving = [process.pid for process in scene.plane.processes if process.name in ("etcd", "kube-apiserver")]
+    return Moment(
+        bound=bound,
+        at_s=time.perf_counter(),
+        scheduler_cpu_s=cpu_s(scheduler.pid),
+        extender_cpu_s=cpu_s(extender.pid) if extender is not None else 0.0,
+        api_server_cpu_s=sum(cpu_s(pid) for pid in serving),
+        observer_cpu_s=time.process_time(),
+        machine_cpu_s=machine_cpu_s(),
+    )

@@ -11,7 +11,7 @@ MACHINE = Machine("a CPU", 2, 8.0, "6.18")
 
 
 def whole() -> Results:
-    paces = {name: (Pace(100, 5, 1), Pace(120, 5, 1)) for name in VARIANTS}
+    paces = {name: (Pace(100, 5, 1, 4, 0.1), Pace(120, 5, 1, 4, 0.3)) for name in VARIANTS}
     calls = tuple(Call("filter", nodes, full, 48.0, 0.3, 0.4) for nodes in (100, 1000) for full in (False, True))
     start = Start(4.0, 3.5, Memory(120.0, 110.0, 140.0))
     crowd = Crowd(5000, 50_000, 4655, (start,), (BareStart(0.25, 0.2),), (Step(5000, 50_000, 500, 1.9),))

@@ -20,19 +20,28 @@ def test_no_measurement_is_refused() -> None:
         Spread.of([])
 
 
+FIRST = Moment(bound=10, at_s=100, scheduler_cpu_s=1, extender_cpu_s=0.5, api_server_cpu_s=3, observer_cpu_s=2, machine_cpu_s=70)
+LAST = Moment(
+    bound=90, at_s=102, scheduler_cpu_s=1.4, extender_cpu_s=0.58, api_server_cpu_s=3.8, observer_cpu_s=2.2, machine_cpu_s=72
+)
+
+
 def test_a_pace_is_divided_by_the_pods_between_two_moments() -> None:
-    first = Moment(bound=10, at_s=100.0, scheduler_cpu_s=1.0, extender_cpu_s=0.5)
-    last = Moment(bound=90, at_s=102.0, scheduler_cpu_s=1.4, extender_cpu_s=0.58)
-    found = pace(first, last)
+    found = pace(FIRST, LAST)
     assert found.pods_per_s == pytest.approx(40.0)
     assert found.scheduler_ms == pytest.approx(5.0)
     assert found.extender_ms == pytest.approx(1.0)
+    assert found.api_server_ms == pytest.approx(10.0)
+
+
+def test_what_is_not_ours_is_others() -> None:
+    """Of two seconds of CPU in two seconds we used 1.48, the observer included."""
+    assert pace(FIRST, LAST).others_cores == pytest.approx(0.26)
 
 
 def test_a_moment_alone_has_no_pace() -> None:
-    moment = Moment(bound=10, at_s=100.0, scheduler_cpu_s=1.0, extender_cpu_s=0.5)
     with pytest.raises(ValueError, match="nothing was bound"):
-        pace(moment, moment)
+        pace(FIRST, FIRST)
 
 
 @pytest.mark.parametrize(("count", "middle"), [(400, (40, 360)), (10, (1, 9)), (19, (1, 18))])
@@ -47,8 +56,8 @@ def test_too_few_pods_have_no_middle() -> None:
 
 def test_a_ratio_compares_neighbours_only() -> None:
     """A machine that is half as fast in the second round changes both, and so neither ratio."""
-    ours = [Pace(120, 0, 0), Pace(60, 0, 0)]
-    bare = [Pace(100, 0, 0), Pace(50, 0, 0)]
+    ours = [Pace(120, 0, 0, 0, 0), Pace(60, 0, 0, 0, 0)]
+    bare = [Pace(100, 0, 0, 0, 0), Pace(50, 0, 0, 0, 0)]
     assert ratios(ours, bare, lambda found: found.pods_per_s) == pytest.approx([1.2, 1.2])
 
 

@@ -15,7 +15,7 @@ def results(*throughput: Throughput, crowd: Crowd | None = None) -> Results:
 
 def rounds(nodes: int, *, bare: float, ours: float, extender_ms: float) -> Throughput:
     """Three equal rounds, every variant with an extender as fast as the other."""
-    paces = {name: Pace(bare if shortlist is None else ours, 5.0, extender_ms) for name, shortlist in VARIANTS.items()}
+    paces = {name: Pace(bare if shortlist is None else ours, 5.0, extender_ms, 4.0, 0.0) for name, shortlist in VARIANTS.items()}
     return Throughput(nodes, 400, {name: (one,) * 3 for name, one in paces.items()})
 
 

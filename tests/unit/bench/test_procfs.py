@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bench.procfs import cpu_model, cpu_s, kib, load_of
+from bench.procfs import busy_ticks, cpu_model, cpu_s, kib, load_of
 
 STATUS = "Name:\tpython\nVmPeak:\t  200000 kB\nVmHWM:\t   61440 kB\nVmRSS:\t   51200 kB\nThreads:\t3\n"
 ROLLUP = "5580cf4ea000-7ffc5f1c8000 ---p 00000000 00:00 0      [rollup]\nRss:   13592 kB\nPss:    8394 kB\nPss_Dirty:   6864 kB\n"
@@ -33,6 +33,10 @@ def test_the_first_processor_names_the_machine() -> None:
 
 def test_a_machine_without_a_model_name_is_unknown() -> None:
     assert cpu_model("processor\t: 0\n") == "unknown"
+
+
+def test_what_is_neither_idle_nor_waiting_is_busy() -> None:
+    assert busy_ticks("cpu  100 2 30 9999 888 4 5 6 77 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n") == 147
 
 
 def test_the_load_is_the_last_minutes() -> None:
