@@ -5,7 +5,7 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench cluster lock clean
+.PHONY: help demo test check format bench cluster protos lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ bench: $(READY)  ## measure on the real control plane, write docs/benchmarks.md
 
 cluster: $(READY)  ## build the pinned Kubernetes binaries into the cache
 	@$(PY) -m cluster build
+
+protos: $(READY)  ## generate Python from kubelet's protocol files
+	@$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/accelshare/agent/kubelet_api/*.proto
 
 lock: $(READY)  ## compile requirements/*.in to hash-pinned *.txt
 	@for set in runtime dev go; do $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \

@@ -50,6 +50,6 @@ async def look(client: Client, catalog: Catalog) -> View:
     async for page in client.pages("/api/v1/pods"):
         for raw in page.items:
             fact = reader.decode(raw)
-            if fact is not None:
+            if isinstance(fact, PodSeen):
                 pods[f"{fact.namespace}/{fact.name}"] = PodView(orjson.loads(bytes(raw)), fact)
     return View(catalog, nodes, pods)

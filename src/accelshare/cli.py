@@ -24,6 +24,7 @@ class SubCommand:
 
 
 COMMANDS: Final[Mapping[str, SubCommand]] = {
+    "agent": SubCommand("accelshare.agent.command:agent", "Hand out this node's cards to its containers."),
     "extender": SubCommand("accelshare.extender.command:extender", "Serve kube-scheduler: filter, prioritize, preempt and bind."),
     "profile": SubCommand("accelshare.vendors.command:profile", "List, show and check vendor profiles."),
 }

@@ -45,6 +45,33 @@ async def test_it_is_not_ready_before_the_ledger_is_whole(town: Town) -> None:
     assert (await town.filter(pod, "n1"))["NodeNames"] == ["n1"]
 
 
+async def test_nothing_is_bound_while_half_the_book_is_missing(town: Town) -> None:
+    """Nodes are listed and pods are not: a full card looks empty, so nobody is bound, and nobody evicted."""
+    town.node("n1", 16)
+    await town.start_extender()
+    assert await town.bind(town.pod("a", 16), "n1") == ""
+    assert town.extender is not None
+    town.extender.kill()
+    second = town.pod("b", 16)
+    town.api.faults.answer(503, method="GET", path="/api/v1/pods", times=10**6)
+    town.begin_extender()
+
+    async def half() -> bool:
+        try:
+            return "pods not listed" in (await town.call("GET", "/readyz"))[1]
+        except aiohttp.ClientError:
+            return False
+
+    await town.until(half, "only pods are missing")
+    assert "has not listed pods" in await town.bind(second, "n1")
+    victims = {"n1": {"Pods": [{"UID": "x"}], "NumPDBViolations": 0}}
+    for verb, asked in (("prioritize", {"NodeNames": ["n1"]}), ("preempt", {"NodeNameToMetaVictims": victims})):
+        assert (await town.call("POST", f"/accelshare/{verb}", {"Pod": second, **asked}))[0] == 503
+    town.api.faults.clear()
+    await town.until(town.is_ready, "it is ready")
+    assert "Insufficient GPU Memory" in await town.bind(second, "n1")
+
+
 @pytest.mark.parametrize("prefix", PREFIXES)
 async def test_every_prefix_serves_every_verb(town: Town, prefix: str) -> None:
     town.node("n1", 16)
@@ -189,6 +216,8 @@ async def test_a_pod_that_is_gone_or_another_is_not_bound(town: Town) -> None:
     ghost = json.loads(json.dumps(pod))
     ghost["metadata"]["uid"] = "another"
     assert "uid" in await town.bind(ghost, "n1")
+    ghost["metadata"]["name"] = "../../nodes/n1"
+    assert "it must be lower-case" in await town.bind(ghost, "n1")
     ghost["metadata"]["name"] = "nobody"
     assert "pod default/nobody is gone" in await town.bind(ghost, "n1")
     assert await town.used() == {"n1": [0]}

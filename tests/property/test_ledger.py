@@ -119,6 +119,10 @@ class AnyOrder(RuleBasedStateMachine):
             for slice_ in pod.slices or (hold.hold.slices if hold and hold.hold else ()):
                 size = next((card.size for card in self.sizes[node] if card.id == slice_.id), 0)
                 held[slice_.id] = held.get(slice_.id, 0) + (size if slice_.whole else slice_.units)
+        # Nor does it land where somebody was whose end we have not heard of: then facts alone would oversell the card.
+        known = self.ledger.node(node)
+        for book in known.all_cards() if known is not None else ():
+            held[book.card.id] = max(held.get(book.card.id, 0), book.used)
         free = [card for card in self.sizes[node] if card.kind == "gpu" and card.size - held.get(card.id, 0) >= units]
         if not free:
             return

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from accelshare.kube import binding
+from accelshare.kube import binding, paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
 from accelshare.ledger.book import Ledger, Pod
@@ -74,6 +74,8 @@ class Binder:
             return Outcome("gone", f"{name} is gone")
         except KubeError as error:
             return Outcome("unreachable", f"{name} could not be read: {error}")
+        except ValueError as error:
+            return Outcome("refused", str(error))
         if isinstance(pod, Outcome):
             return pod
         if pod is None:
@@ -116,7 +118,7 @@ class Binder:
 
     async def _read(self, asked: BindArguments) -> Pod | Outcome | None:
         """A pod that the watch has not brought yet, or one that asks for nothing: then there is no pod of ours."""
-        path = f"/api/v1/namespaces/{asked.pod_namespace}/pods/{asked.pod_name}"
+        path = paths.pod(asked.pod_namespace, asked.pod_name)
         pod = pod_decoder.decode(await self._client.request("GET", path))
         if pod.metadata.uid != asked.pod_uid:
             said = f"The pod {asked.pod_name} in ns {asked.pod_namespace}'s uid is {pod.metadata.uid}"

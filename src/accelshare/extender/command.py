@@ -64,7 +64,7 @@ def extender(
     log_files: int,
 ) -> None:
     """Serve kube-scheduler: filter, prioritize, preempt and bind for every vendor's pods."""
-    from accelshare.extender import logs
+    from accelshare import logs
     from accelshare.extender.feed import HistoryWentBackError
     from accelshare.extender.serving import CannotServeError, Settings, serve
     from accelshare.extender.tls import TlsError, TlsFiles

@@ -52,10 +52,11 @@ class Deciding:
         curable: dict[str, str] = {}
         incurable: dict[str, str] = {}
         counts: dict[Reason, int] = {}
-        for node, refusal in ranking.refused.items():
-            if node in among:
-                (curable if refusal.reason.eviction_could_help else incurable)[node] = self.text(refusal)
-                counts[refusal.reason] = counts.get(refusal.reason, 0) + 1
+        for refusal, nodes in ranking.refused.items():
+            refused = nodes & among
+            if refused:
+                (curable if refusal.reason.eviction_could_help else incurable).update(dict.fromkeys(refused, self.text(refusal)))
+                counts[refusal.reason] = counts.get(refusal.reason, 0) + len(refused)
         unknown = among.difference(self._ledger.known_nodes)
         if unknown:
             incurable |= dict.fromkeys(unknown, self.text(Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)))

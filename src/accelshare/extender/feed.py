@@ -14,7 +14,7 @@ from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.watch import Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
 from accelshare.ledger.book import Ledger
-from accelshare.ledger.facts import NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.facts import AgentSeen, NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.nodes import NodeReader
@@ -41,7 +41,7 @@ class Feed:
         self._nodes: Reflector[NodeSeen] = Reflector(
             client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name
         )
-        self._pods: Reflector[PodSeen] = Reflector(
+        self._pods: Reflector[PodSeen | AgentSeen] = Reflector(
             client, "/api/v1/pods", decode=PodReader(catalog).decode, identity=lambda pod: pod.uid
         )
         self._synced: dict[str, int] = {}
@@ -94,9 +94,11 @@ class Feed:
             case Gone(name, version):
                 self._ledger.apply(NodeGone(name, version))
 
-    def _pod_changed(self, change: Change[PodSeen]) -> None:
+    def _pod_changed(self, change: Change[PodSeen | AgentSeen]) -> None:
         match change:
-            case Seen(pod):
+            case Seen(AgentSeen() as agent):
+                self._ledger.apply(agent)
+            case Seen(PodSeen() as pod):
                 self._ledger.apply(pod)
                 if pod.refusal is not None and not pod.node:
                     self._say(pod, "BadAcceleratorRequest", self._text(pod.refusal))

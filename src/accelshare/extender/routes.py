@@ -16,7 +16,7 @@ from typing import Final
 import orjson
 
 from accelshare import __version__
-from accelshare.extender.binder import Binder
+from accelshare.extender.binder import Binder, Outcome
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.metrics import Metrics
 from accelshare.ledger.book import Ledger
@@ -128,6 +128,8 @@ class Routes:
     async def _prioritize(self, body: bytes) -> Answer:
         start = time.perf_counter()
         asked = scheduler.read_nodes_asked(body)
+        if waiting := self._waiting_for():
+            return self._not_ready("prioritize", asked.pod, waiting)
         scores = self._deciding.prioritize(asked)
         self._metrics.decisions.labels("prioritize", "served").inc()
         best = next(iter(scores), "")
@@ -137,6 +139,8 @@ class Routes:
     async def _preempt(self, body: bytes) -> Answer:
         start = time.perf_counter()
         asked = scheduler.read_preemption_asked(body)
+        if waiting := self._waiting_for():
+            return self._not_ready("preempt", asked.pod, waiting)
         chosen = self._deciding.preempt(asked)
         outcome = "served" if chosen else "refused"
         self._metrics.decisions.labels("preempt", outcome).inc()
@@ -153,7 +157,9 @@ class Routes:
     async def _bind(self, body: bytes) -> Answer:
         start = time.perf_counter()
         asked = scheduler.read_bind(body)
-        outcome = await self._binder.bind(asked)
+        # Half a book has room where there is none.
+        waiting = self._waiting_for()
+        outcome = Outcome("not-ready", _not_listed(waiting)) if waiting else await self._binder.bind(asked)
         self._metrics.decisions.labels("bind", outcome.word).inc()
         log.log(
             logging.WARNING if outcome.error else logging.INFO,
@@ -182,7 +188,7 @@ class Routes:
     def _not_ready(self, verb: str, pod: PodToSchedule, waiting: list[str]) -> Answer:
         self._metrics.decisions.labels(verb, "not-ready").inc()
         log.info("%s pod=%s outcome=not-ready", verb, _pod(pod))
-        return Answer(200, scheduler.write_filter_error(f"accelshare has not listed {' and '.join(waiting)} yet"))
+        return _refusal(verb, _not_listed(waiting), status=503)
 
 
 def _pod(pod: PodToSchedule) -> str:
@@ -209,10 +215,14 @@ def _wrong_method(method: str, path: str, right: str) -> Answer:
     return _error(405, f"{path[:200]} takes {right}, not {method[:20]}")
 
 
-def _refusal(verb: str, error: str) -> Answer:
-    """The caller's own mistake, where the caller will look for it."""
+def _not_listed(waiting: list[str]) -> str:
+    return f"accelshare has not listed {' and '.join(waiting)} yet"
+
+
+def _refusal(verb: str, error: str, *, status: int = 400) -> Answer:
+    """Why there is no answer, where the caller will look for it."""
     if verb == "filter":
         return Answer(200, scheduler.write_filter_error(error))
     if verb == "bind":
         return Answer(200, scheduler.write_bind_answer(error))
-    return _error(400, error)
+    return _error(status, error)

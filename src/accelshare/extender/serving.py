@@ -100,6 +100,8 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
         )
         server = _Server(_uvicorn_config(App(routes.answer, largest_body=settings.largest_body_mib * 2**20), settings, tls))
         _stop_on_signals(server)
+        # While the lists come in nothing of them is garbage, and looking for some would take a tenth of the time.
+        gc.disable()
         following = asyncio.create_task(feed.run())
         ready = asyncio.create_task(_when_whole(feed, metrics))
         serving = asyncio.create_task(server.serve(sockets=[port]))
@@ -119,6 +121,7 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
 async def _when_whole(feed: Feed, metrics: Metrics) -> None:
     await feed.whole.wait()
     # What was listed lives as long as the process: the collector need not look at it again.
+    gc.enable()
     gc.collect()
     gc.freeze()
     metrics.ready.set(1)

@@ -3,9 +3,12 @@
 Belongs here: making contexts from files. Never: making certificates.
 """
 
+import logging
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 
 class TlsError(Exception):
@@ -61,5 +64,7 @@ class Reloading:
                 self._stamps = stamps
             self.problem = ""
         except (OSError, TlsError) as error:
+            if str(error) != self.problem:
+                log.warning("tls outcome=old-files-kept error=%r", str(error))
             self.problem = str(error)
         connection.context = self._newest

@@ -134,19 +134,29 @@ class Client:
     ) -> AsyncGenerator[Page, None]:
         """The whole list, a page at a time. Raises Gone if the continue token has grown too old: list again from the start."""
         asked = {**(params or {}), "limit": str(limit)}
+        asking = asyncio.ensure_future(self.request("GET", path, params=asked, timeout_s=timeout_s))
         while True:
-            body = await self.request("GET", path, params=asked, timeout_s=timeout_s)
+            body = await asking
             try:
                 page = msgspec.json.decode(body, type=_List)
             except ValueError as error:
                 raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
             if not page.metadata.resource_version:
                 raise BadAnswer(f"GET {self._cluster.server}{path}: a list without metadata.resourceVersion")
-            # The next page is a round trip away, which lets everybody else on the loop have a turn.
-            yield Page(items=page.items or [], resource_version=page.metadata.resource_version)
+            found = Page(items=page.items or [], resource_version=page.metadata.resource_version)
             if not page.metadata.continue_:
+                yield found
                 return
+            # The server works on the next page while this one is read, and everybody else on the loop has a turn.
             asked["continue"] = page.metadata.continue_
+            asking = asyncio.ensure_future(self.request("GET", path, params=asked, timeout_s=timeout_s))
+            try:
+                await asyncio.sleep(0)
+                yield found
+            except BaseException:
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+                raise
 
     async def watch(
         self,

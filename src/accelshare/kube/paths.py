@@ -15,6 +15,10 @@ def pod(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{_checked('namespace', namespace)}/pods/{_checked('pod name', name)}"
 
 
+def node(name: str) -> str:
+    return f"/api/v1/nodes/{_checked('node name', name)}"
+
+
 def binding(namespace: str, name: str) -> str:
     return f"{pod(namespace, name)}/binding"
 

@@ -77,8 +77,8 @@ def _ranking_is_right(ledger: "Ledger", request: Request, ranking: Ranking) -> I
         yield f"node {name} is gone and its answer to {request} is still remembered"
 
 
-def _sums(node: NodeBook) -> list[tuple[str, int, str, dict[str, int], set[str]]]:
-    return [(book.card.kind, book.card.index, book.card.id, book.holders, book.wholes) for book in node.all_cards()]
+def _sums(node: NodeBook) -> dict[tuple[str, int, str], tuple[dict[str, int], frozenset[str]]]:
+    return {(book.card.kind, book.card.index, book.card.id): (book.holders, book.wholes) for book in node.all_cards()}
 
 
 def _names(book: CardBook) -> str:

@@ -10,7 +10,7 @@ give the same book.
 from collections.abc import Iterable, Iterator, KeysView
 from typing import Final
 
-from accelshare.ledger.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.node_book import NodeBook
 from accelshare.ledger.nouns import Assignment, Request, Slice
 from accelshare.ledger.placing import Fit, fit
@@ -49,6 +49,7 @@ class Ledger:
         self._nodes: dict[str, NodeBook] = {}  # also nodes we only know from pods that are bound to them
         self._known: dict[str, None] = {}  # the nodes that have been seen and are not gone
         self._pods: dict[str, Pod] = {}
+        self._agents: dict[str, AgentSeen] = {}
         self._ended: dict[str, None] = {}
         self._gone_nodes: dict[str, int] = {}
         self._shapes = Shapes(self._answer, most=shapes)
@@ -60,8 +61,11 @@ class Ledger:
         match fact:
             case PodSeen():
                 self._pod_seen(fact)
+            case AgentSeen():
+                self._agent_seen(fact)
             case PodGone():
                 self._pod_ended(fact.uid)
+                self._agent_gone(fact.uid)
             case NodeSeen():
                 self._node_seen(fact)
             case NodeGone():
@@ -95,6 +99,34 @@ class Ledger:
         if len(self._ended) > ENDED_REMEMBERED:
             del self._ended[next(iter(self._ended))]
 
+    def _agent_seen(self, fact: AgentSeen) -> None:
+        before = self._agents.get(fact.uid)
+        if fact.uid in self._ended or (before is not None and fact.version < before.version):
+            return
+        self._agents[fact.uid] = fact
+        self._agents_changed(fact.node)
+
+    def _agent_gone(self, uid: str) -> None:
+        agent = self._agents.pop(uid, None)
+        if agent is not None:
+            self._agents_changed(agent.node)
+
+    def _agents_changed(self, name: str) -> None:
+        node = self._nodes.get(name)
+        if node is not None and node.away != self._agent_is_away(name):
+            node.away = not node.away
+            self._shapes.touch(name)
+
+    def _agent_is_away(self, node: str) -> bool:
+        """A node whose agent we have never seen, or that has none any more, is not judged by it: its inventory tells."""
+        ready = [agent.ready for agent in self._agents.values() if agent.node == node]
+        return bool(ready) and not any(ready)
+
+    def _new_node(self, name: str) -> NodeBook:
+        node = self._nodes[name] = NodeBook(name)
+        node.away = self._agent_is_away(name)
+        return node
+
     def _node_seen(self, fact: NodeSeen) -> None:
         node = self._nodes.get(fact.name)
         latest = node.fact.version if node and node.fact else self._gone_nodes.get(fact.name, -1)
@@ -102,8 +134,10 @@ class Ledger:
             return
         self._gone_nodes.pop(fact.name, None)
         if node is None:
-            node = self._nodes[fact.name] = NodeBook(fact.name)
+            node = self._new_node(fact.name)
         if node.fact and node.fact.cards == fact.cards:
+            if node.fact.paused != fact.paused:
+                self._shapes.touch(fact.name)
             node.fact = fact
             return
         self._lay_out(node, fact)
@@ -136,7 +170,7 @@ class Ledger:
         name, slices = pod.place
         node = self._nodes.get(name)
         if node is None:
-            node = self._nodes[name] = NodeBook(name)
+            node = self._new_node(name)
         node.book(pod.seen.uid, pod.seen.request, slices)
         self._shapes.touch(name)
 

@@ -21,6 +21,7 @@ class NodeSeen:
     version: int = 0
     cards: tuple[Card, ...] = ()
     address: str = ""
+    paused: frozenset[str] = frozenset()  # kinds of which the node cannot hand out cards at the moment
     problems: tuple[str, ...] = ()  # what the node says of itself that could not be read, in words
 
 
@@ -50,9 +51,19 @@ class PodSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentSeen:
+    """The pod that hands out a node's cards. While it is not ready, a pod bound there would die of it."""
+
+    uid: str
+    node: str
+    ready: bool
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class PodGone:
     uid: str
     version: int = 0
 
 
-Fact: TypeAlias = NodeSeen | NodeGone | PodSeen | PodGone
+Fact: TypeAlias = NodeSeen | NodeGone | PodSeen | AgentSeen | PodGone

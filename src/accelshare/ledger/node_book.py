@@ -18,7 +18,7 @@ class CardBook:
         self.card = card
         self.present = present
         self.holders: dict[str, int] = {}  # uid → units; a pod that holds the card whole is also in `wholes`
-        self.wholes: set[str] = set()
+        self.wholes: frozenset[str] = frozenset()  # nearly always this one shared empty set
         self.used = 0
 
     def give(self, uid: str, slice_: Slice) -> None:
@@ -26,11 +26,11 @@ class CardBook:
         self.holders[uid] = self.holders.get(uid, 0) + units
         self.used += units
         if slice_.whole:
-            self.wholes.add(uid)
+            self.wholes |= {uid}
 
     def take_back(self, uid: str) -> None:
         self.used -= self.holders.pop(uid, 0)
-        self.wholes.discard(uid)
+        self.wholes -= {uid}
 
     @property
     def empty(self) -> bool:
@@ -47,10 +47,11 @@ class CardBook:
 class NodeBook:
     """One node's cards by kind, in the order of their index, and the pods bound here."""
 
-    __slots__ = ("cards", "fact", "missing", "name", "pods", "unplaced")
+    __slots__ = ("away", "cards", "fact", "missing", "name", "pods", "unplaced")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.away = False  # the agent that hands out the cards is not there
         self.fact: NodeSeen | None = None
         self.cards: dict[str, list[CardBook]] = {}
         self.missing: dict[tuple[str, str], CardBook] = {}  # (kind, id) of cards that the node no longer has
@@ -100,15 +101,20 @@ class NodeBook:
     def without(self, uids: Collection[str]) -> "NodeBook":
         """This node as it would be if these pods had ended."""
         other = NodeBook(self.name)
+        other.away = self.away
         other.lay_out(self.fact)
         other.pods = {uid: None for uid in self.pods if uid not in uids}
         other.unplaced = {uid: asks for uid, asks in self.unplaced.items() if uid not in uids}
         for kind, cards in self.cards.items():
             for mine, theirs in zip(cards, other.cards[kind], strict=True):
                 theirs.holders = {uid: units for uid, units in mine.holders.items() if uid not in uids}
-                theirs.wholes = {uid for uid in mine.wholes if uid not in uids}
+                theirs.wholes = mine.wholes.difference(uids)
                 theirs.used = sum(theirs.holders.values())
         return other
+
+    def paused(self, kind: str) -> bool:
+        """Would a pod that is bound here now wait in vain for its card?"""
+        return self.away or (self.fact is not None and kind in self.fact.paused)
 
     def all_cards(self) -> Iterable[CardBook]:
         for cards in self.cards.values():

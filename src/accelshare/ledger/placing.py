@@ -29,6 +29,8 @@ def fit(node: NodeBook, request: Request, policy: Policy) -> Fit | Refusal:
     left = 0
     # Whole cards first: they have the least choice, and a slice of the same pod must not sit on them.
     for ask in sorted(request, key=lambda ask: not ask.whole) if len(request) > 1 else request:
+        if node.paused(ask.kind):
+            return Refusal(Reason.DELIVERY_PAUSED, ask.kind)
         taken = [slice_.index for slice_ in slices if slice_.kind == ask.kind]
         cards = [card for card in node.cards.get(ask.kind, ()) if card.card.index not in taken]
         chosen = _whole(node, cards, ask) if ask.whole else _shared(node, cards, ask, policy)

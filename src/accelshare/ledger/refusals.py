@@ -23,6 +23,7 @@ class Reason(Enum):
     LARGER_THAN_ANY_CARD = "larger-than-any-card"
     TOO_FEW_CARDS = "too-few-cards"
     CARDS_UNHEALTHY = "cards-unhealthy"
+    DELIVERY_PAUSED = "delivery-paused"
     NO_CARDS = "no-cards"
     UNKNOWN_NODE = "unknown-node"
 

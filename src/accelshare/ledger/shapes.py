@@ -20,31 +20,35 @@ CHANGES_REMEMBERED: Final = 8192
 class Ranking:
     """One shape's answers for every node: the fitting ones in order, the refused ones with their reason."""
 
-    __slots__ = ("_order", "_ranks", "refused")
+    __slots__ = ("_order", "_ranks", "_refused", "refused")
 
     def __init__(self) -> None:
         self._ranks: dict[str, Rank] = {}
         self._order: list[tuple[Rank, str]] = []
-        self.refused: dict[str, Refusal] = {}
+        self._refused: dict[str, Refusal] = {}
+        self.refused: dict[Refusal, set[str]] = {}  # the same by reason: there are few reasons and many nodes
 
     def put(self, node: str, answer: Fit | Refusal | None) -> None:
         """Replace what is known of one node; None forgets it."""
         before = self._ranks.pop(node, None)
         if before is not None:
             del self._order[bisect_left(self._order, (before, node))]
+        refusal = self._refused.pop(node, None)
+        if refusal is not None:
+            self.refused[refusal].discard(node)
         if isinstance(answer, Fit):
             self._ranks[node] = answer.rank
             insort(self._order, (answer.rank, node))
-            self.refused.pop(node, None)
-        elif answer is None:
-            self.refused.pop(node, None)
-        else:
-            self.refused[node] = answer
+        elif answer is not None:
+            self._refused[node] = answer
+            self.refused.setdefault(answer, set()).add(node)
 
     def put_all(self, answers: Mapping[str, Fit | Refusal]) -> None:
         """Fill an empty ranking at once."""
         self._ranks = {node: answer.rank for node, answer in answers.items() if isinstance(answer, Fit)}
-        self.refused = {node: answer for node, answer in answers.items() if isinstance(answer, Refusal)}
+        self._refused = {node: answer for node, answer in answers.items() if isinstance(answer, Refusal)}
+        for node, refusal in self._refused.items():
+            self.refused.setdefault(refusal, set()).add(node)
         self._order = sorted((rank, node) for node, rank in self._ranks.items())
 
     def __contains__(self, node: object) -> bool:
@@ -59,7 +63,7 @@ class Ranking:
 
     def answers(self) -> Iterator[tuple[str, Rank | Refusal]]:
         yield from self._ranks.items()
-        yield from self.refused.items()
+        yield from self._refused.items()
 
 
 class Shapes:

@@ -21,6 +21,9 @@ _LONGEST_SUBDOMAIN = 253
 _LONGEST_NAME = 63
 # Quota spells a resource "requests.<name>", and that must be a qualified name as well.
 _QUOTA_PREFIX = "requests."
+# What the lines of a command may tell about a card.
+CARD_GROUPS: Final = ("index", "id", "memory_mib", "memory_gib", "minor", "model", "healthy")
+_LONGEST_PATTERN = 400
 # The annotations that carry our own record; a vendor's key would overwrite them.
 _OURS = "accelshare.io/"
 
@@ -45,6 +48,23 @@ def whole_number(low: int, high: int) -> Kind:
         f"be a whole number from {low} to {high}",
         lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high,
     )
+
+
+def one_of(*words: str) -> Kind:
+    """One word of a closed list."""
+    return Kind(f"be one of {', '.join(words)}", lambda value: isinstance(value, str) and value in words)
+
+
+def one_or_more_of(*words: str) -> Kind:
+    """One word of a closed list, or a list of them without repeats."""
+
+    def holds(value: object) -> bool:
+        chosen = value if isinstance(value, list | tuple) else [value]
+        return (
+            bool(chosen) and all(isinstance(word, str) and word in words for word in chosen) and len(set(chosen)) == len(chosen)
+        )
+
+    return Kind(f"be one of {', '.join(words)}, or a list of them", holds)
 
 
 def template(*fields: str, must: str, path: bool = False, needs_field: bool = False) -> Kind:
@@ -74,6 +94,24 @@ def _fields(value: object) -> set[str] | None:
     if any(spec or conversion for _, _, spec, conversion in parts):
         return None
     return {name for _, name, _, _ in parts if name is not None}
+
+
+def _is_absolute(value: object) -> bool:
+    return _one_line(value) and str(value).startswith("/") and ".." not in str(value).split("/")
+
+
+def _compiled(value: object) -> re.Pattern[str] | None:
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_PATTERN:
+        return None
+    try:
+        return re.compile(value)
+    except re.error:
+        return None
+
+
+def _groups(value: object) -> set[str]:
+    pattern = _compiled(value)
+    return set(pattern.groupindex) if pattern is not None else set()
 
 
 def _is_qualified_name(value: str) -> bool:
@@ -132,6 +170,28 @@ ENV_NAME: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*", "be the name of an environ
 DATA_KEY: Final = matching(r"[-._A-Za-z0-9]+", "be a ConfigMap key of letters, digits, dots, dashes and underscores")
 NAMESPACE: Final = matching(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", "be the name of a namespace", _LONGEST_NAME)
 
+SECONDS: Final = Kind(
+    "be a number of seconds, more than 0 and at most 3600",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 3600,
+)
+WAY_NAME: Final = matching(r"[a-z][a-z0-9-]*", "be lower-case letters, digits and dashes, starting with a letter", 63)
+VERSION: Final = matching(r"[0-9]+(\.[0-9]+)*", 'be a version in quotes, such as "1.20.1"')
+PERMISSIONS: Final = matching(r"r?w?m?(?<=[rwm])", "be some of r, w and m, in this order")
+PCI_ADDRESS: Final = matching(
+    r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", "be a PCI address such as 0000:3b:00.0, in lower case"
+)
+DEV_GLOB: Final = matching(r"/dev(/[^/\s.][^/\s]*)+", "be a path under /dev with wildcards, such as /dev/card[0-9]*")
+ABSOLUTE_PATH: Final = Kind("be an absolute path", lambda value: _is_absolute(value))
+ENV_SETTING: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", "be NAME=value")
+CARD_PATTERN: Final = Kind(
+    f"be a regular expression with some of the named groups {', '.join(CARD_GROUPS)}, among them index or id",
+    lambda value: bool({"index", "id"} & _groups(value)) and _groups(value) <= set(CARD_GROUPS),
+)
+VERSION_PATTERN: Final = Kind(
+    "be a regular expression whose one group is the version",
+    lambda value: isinstance(value, str) and _compiled(value) is not None and re.compile(value).groups == 1,
+)
+
 RESOURCE: Final = Kind(
     "be an extended resource name such as example.com/card-memory, and not one of kubernetes.io", _is_extended_resource
 )
@@ -153,10 +213,32 @@ CARD_DEVICE: Final = template(
     must="be a path under /dev with {index} or {minor}, such as /dev/card{index}",
 )
 SHARED_DEVICE: Final = template(path=True, must="be a path under /dev without placeholders, such as /dev/cardctl")
-CONTAINER_ENV: Final = template(
-    "index", "minor", "id", "units", "pod_units", "card_units", "mib", "bytes",
-    must="be a text with no placeholders but {index} {minor} {id} {units} {pod_units} {card_units} {mib} {bytes}",
-)  # fmt: skip
+CARD_FIELDS: Final = ("index", "minor", "id")
+AMOUNT_FIELDS: Final = tuple(
+    f"{whose}{amount}" for whose in ("", "share_", "pod_", "card_") for amount in ("units", "mib", "bytes")
+)
+CONTAINER_TEXT: Final = template(
+    *CARD_FIELDS,
+    "ordinal",
+    *AMOUNT_FIELDS,
+    must="be a text with no placeholders but {index} {minor} {id} {ordinal}, and {units} {mib} {bytes}, "
+    "these three also with share_, pod_ or card_ before them",
+)
+CARD_PATH: Final = Kind(
+    "be an absolute path with {index}, {minor} or {id}, such as /var/run/cards/{id}",
+    lambda value: _is_absolute(value) and bool(_fields(value)) and (_fields(value) or set()) <= set(CARD_FIELDS),
+)
+CARD_ID: Final = template("index", must="be one line of text with no placeholder but {index}, such as CARD-{index}")
+CDI_NAME: Final = Kind(
+    "be vendor/class={…} with {index}, {minor} or {id}, such as example.com/card={id}",
+    lambda value: (
+        isinstance(value, str)
+        and len(value) <= LONGEST_TEXT
+        and re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*/[A-Za-z][A-Za-z0-9_-]*=[A-Za-z0-9_.:{}-]+", value) is not None
+        and bool(_fields(value))
+        and (_fields(value) or set()) <= set(CARD_FIELDS)
+    ),
+)
 NODE_CONFIGMAP: Final = Kind(
     "be a ConfigMap name with {node} in it, such as unhealthy-{node}",
     lambda value: (

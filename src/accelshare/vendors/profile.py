@@ -12,6 +12,8 @@ from typing import Any
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors import schema
 from accelshare.vendors.agreement import disagreements
+from accelshare.vendors.node_data import container_rules, driver_rules, enforcement_rules, thawed
+from accelshare.vendors.node_rules import ContainerRules, DriverRules, EnforcementRules
 from accelshare.vendors.problems import ProfileError
 from accelshare.vendors.texts import default_texts
 
@@ -110,13 +112,6 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerRules:
-    """What a container is told about its cards: environment variables, as templates."""
-
-    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Profile:
     """Everything accelshare knows about one vendor."""
 
@@ -133,7 +128,9 @@ class Profile:
     texts: Mapping[Reason, str] = field(hash=False)
     unhealthy: UnhealthyConfigMap | None
     hardware: Hardware
+    driver: DriverRules | None  # none: this vendor's nodes are served by somebody else's agent
     container: ContainerRules
+    enforcement: EnforcementRules
     unverified: tuple[str, ...] = ()
 
     def text(self, reason: Reason) -> str:
@@ -149,8 +146,8 @@ def parse(data: Mapping[str, object], *, file: str) -> Profile:
         raise ProfileError(problems)
 
     def section(name: str) -> dict[str, Any]:
-        keys = [key for key in schema.SCHEMA if key.startswith(name + ".")]
-        return {key.partition(".")[2]: _frozen(checked.get(key)) for key in keys}
+        keys = [key for key in schema.SCHEMA if key.rpartition(".")[0] == name]
+        return {key.rpartition(".")[2]: _frozen(checked.get(key)) for key in keys}
 
     # From here on every value is known to be of its kind, so that Any is only for the type checker.
     value: dict[str, Any] = {key: _frozen(checked.get(key)) for key in schema.SCHEMA}
@@ -178,7 +175,14 @@ def parse(data: Mapping[str, object], *, file: str) -> Profile:
         texts=MappingProxyType(texts),
         unhealthy=UnhealthyConfigMap(**section("unhealthy")) if value["unhealthy.name"] else None,
         hardware=Hardware(**section("hardware")),
-        container=ContainerRules(**section("container")),
+        driver=driver_rules(section("driver"), section("driver.static")) if value["driver.name"] else None,
+        container=container_rules(
+            section("container"),
+            volume_mounts=section("container.volume_mounts"),
+            device_nodes=section("container.device_nodes"),
+            cdi=section("container.cdi"),
+        ),
+        enforcement=enforcement_rules(section("enforcement")),
         unverified=value["unverified"],
     )
 
@@ -187,13 +191,16 @@ def to_data(profile: Profile) -> dict[str, Any]:
     """The profile as its file would say it, defaults written out: `parse(to_data(p))` is `p` again."""
     data: dict[str, Any] = {}
     for key in schema.SCHEMA:
-        section, _, name = key.rpartition(".")
-        held = getattr(profile, section or key, None)
-        value = _thawed(getattr(held, name, None) if section else held)
-        if value is not None and section:
-            data.setdefault(section, {})[name] = value
-        elif value is not None:
-            data[key] = value
+        *sections, name = key.split(".")
+        value: Any = profile
+        for step in (*sections, name):
+            value = getattr(value, step, None)
+        if value is None or value == "":
+            continue
+        table = data
+        for section in sections:
+            table = table.setdefault(section, {})
+        table[name] = thawed(value)
     if profile.node_label is not None:
         data["node_label"] = "=".join(profile.node_label)
     return data
@@ -203,12 +210,6 @@ def _frozen(value: object) -> object:
     if isinstance(value, Mapping):
         return MappingProxyType(dict(value))
     return tuple(value) if isinstance(value, list) else value
-
-
-def _thawed(value: object) -> object:
-    if isinstance(value, Mapping):
-        return {key.value if isinstance(key, Reason) else key: held for key, held in value.items()}
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _label(text: str | None) -> tuple[str, str] | None:

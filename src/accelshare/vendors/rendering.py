@@ -72,5 +72,7 @@ def _toml_value(value: object) -> str:
         entries = [_toml_value(entry) for entry in value]
         one_line = "[" + ", ".join(entries) + "]"
         return one_line if len(one_line) <= 100 else "[\n" + "".join(f"  {entry},\n" for entry in entries) + "]"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml_key(key)} = {_toml_value(inner)}" for key, inner in value.items()) + " }"
     # Strings, numbers and booleans are spelled alike in JSON and TOML, as long as strings hold no control characters.
     return json.dumps(value, ensure_ascii=False)

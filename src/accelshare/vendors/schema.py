@@ -4,13 +4,14 @@ Belongs here: the table of keys and the walk over a file that holds it against t
 Never: rules between keys (`agreement.py`), defaults made from other values (`texts.py`).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors import kinds
+from accelshare.vendors.drivers.known import DRIVERS
 from accelshare.vendors.kinds import Kind
 from accelshare.vendors.problems import Problem, nearest, shown
 
@@ -25,7 +26,10 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One row of the schema. For a list or table, `kind` is that of each entry; `names` is that of a table's names."""
+    """One row of the schema. For a list or table, `kind` is that of each entry; `names` is that of a table's names.
+
+    Entries that are tables with names of ours have `fields`, rows like this one.
+    """
 
     kind: Kind
     required: bool = False
@@ -33,7 +37,32 @@ class Key:
     shape: Shape = Shape.ONE
     names: Kind | None = None
     closed: tuple[str, ...] = ()  # a table whose names are a closed list
+    fields: Mapping[str, "Key"] = field(default_factory=dict)
 
+
+_MIB: Final = kinds.whole_number(1, 2**24)
+_CARD_FIELDS: Final[Mapping[str, Key]] = {
+    "memory_mib": Key(_MIB, required=True),
+    "count": Key(kinds.whole_number(1, 1024)),
+    "index": Key(kinds.whole_number(0, 65535)),
+    "id": Key(kinds.CARD_ID),
+    "minor": Key(kinds.whole_number(0, 65535)),
+    "model": Key(kinds.LINE),
+    "numa": Key(kinds.whole_number(0, 1023)),
+    "pci": Key(kinds.PCI_ADDRESS),
+}
+_REQUIREMENT_FIELDS: Final[Mapping[str, Key]] = {
+    "file": Key(kinds.ABSOLUTE_PATH),
+    "command": Key(kinds.LINE, shape=Shape.LIST),
+    "pattern": Key(kinds.VERSION_PATTERN),
+    "at_least": Key(kinds.VERSION),
+}
+_WAY_FIELDS: Final[Mapping[str, Key]] = {
+    "kind": Key(kinds.one_of("env")),  # those of the driver and the kernel will be kinds of their own
+    "env": Key(kinds.CONTAINER_TEXT, shape=Shape.TABLE, names=kinds.ENV_NAME),
+    "requires": Key(kinds.TABLE, shape=Shape.LIST, fields=_REQUIREMENT_FIELDS),
+}
+_ENV: Final = Key(kinds.CONTAINER_TEXT, default={}, shape=Shape.TABLE, names=kinds.ENV_NAME)
 
 REASONS: Final = tuple(reason.value for reason in Reason)
 
@@ -73,11 +102,38 @@ SCHEMA: Final[Mapping[str, Key]] = {
     "hardware.pci_vendor": Key(kinds.PCI_VENDOR),
     "hardware.device_nodes": Key(kinds.CARD_DEVICE, default=(), shape=Shape.LIST),
     "hardware.shared_device_nodes": Key(kinds.SHARED_DEVICE, default=(), shape=Shape.LIST),
-    "container.env": Key(kinds.CONTAINER_ENV, default={}, shape=Shape.TABLE, names=kinds.ENV_NAME),
+    "driver.name": Key(kinds.one_of(*DRIVERS)),
+    "driver.libraries": Key(kinds.LINE, default=(), shape=Shape.LIST),
+    "driver.tools": Key(kinds.LINE, default=(), shape=Shape.LIST),
+    "driver.timeout_s": Key(kinds.SECONDS, default=10),
+    "driver.every_s": Key(kinds.SECONDS, default=2),
+    "driver.static.cards": Key(kinds.TABLE, default=(), shape=Shape.LIST, fields=_CARD_FIELDS),
+    "driver.static.glob": Key(kinds.DEV_GLOB),
+    "driver.static.command": Key(kinds.LINE, default=(), shape=Shape.LIST),
+    "driver.static.pattern": Key(kinds.CARD_PATTERN),
+    "driver.static.memory_mib": Key(_MIB),
+    "driver.static.model": Key(kinds.LINE),
+    "container.strategy": Key(
+        kinds.one_or_more_of("envvar", "volume-mounts", "device-nodes", "cdi"), default=("envvar", "device-nodes")
+    ),
+    "container.env": _ENV,
+    "container.annotations": Key(kinds.CONTAINER_TEXT, default={}, shape=Shape.TABLE, names=kinds.ANNOTATION_KEY),
+    "container.node_label_env": Key(kinds.ENV_SETTING, default={}, shape=Shape.TABLE, names=kinds.NODE_LABEL),
+    "container.envvar": _ENV,
+    "container.volume_mounts.host_path": Key(kinds.ABSOLUTE_PATH, default="/dev/null"),
+    "container.volume_mounts.container_path": Key(kinds.CARD_PATH),
+    "container.volume_mounts.env": _ENV,
+    "container.device_nodes.permissions": Key(kinds.PERMISSIONS, default="rw"),
+    "container.device_nodes.env": _ENV,
+    "container.cdi.name": Key(kinds.CDI_NAME),
+    "container.cdi.write_spec": Key(kinds.FLAG, default=True),
+    "container.cdi.env": _ENV,
+    "enforcement.order": Key(kinds.WAY_NAME, default=("watch",), shape=Shape.LIST),
+    "enforcement.ways": Key(kinds.TABLE, default={}, shape=Shape.TABLE, names=kinds.WAY_NAME, fields=_WAY_FIELDS),
 }
 
-# Tables whose names are ours, by the keys under them: "resources", "request", …
-SECTIONS: Final = frozenset(key.partition(".")[0] for key in SCHEMA if "." in key)
+# Tables whose names are ours, by the keys under them: "resources", "container", "container.cdi", …
+SECTIONS: Final = frozenset(key[:at] for key in SCHEMA for at, sign in enumerate(key) if sign == ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +152,9 @@ class Checked:
 def check(data: Mapping[str, object], *, file: str) -> Checked:
     """Hold a file's data against the table; nothing about it is raised, everything is told."""
     given, problems = dict[str, object](), list(unknown_keys(data, file=file))
-    for name in sorted(SECTIONS & data.keys()):
-        problems.extend(_complaint(name, kinds.TABLE, data[name], file))
     for key, value in _flat(data).items():
+        if key in SECTIONS:
+            problems.extend(_complaint(key, kinds.TABLE, value, file))
         row = SCHEMA.get(key)
         if row is None:
             continue
@@ -119,13 +175,10 @@ def missing(data: Mapping[str, object], *, file: str) -> Iterator[Problem]:
 
 def unknown_keys(data: Mapping[str, object], *, file: str) -> Iterator[Problem]:
     """Keys the table does not have; values are not looked at."""
-    for name, value in data.items():
-        if name in SECTIONS:
-            for inner in value if isinstance(value, Mapping) else ():
-                if f"{name}.{inner}" not in SCHEMA:
-                    yield _no_such(f"{name}.{inner}", [key for key in SCHEMA if key.startswith(name + ".")], file)
-        elif name not in SCHEMA:
-            yield _no_such(name, [*SECTIONS, *SCHEMA], file)
+    for key in _flat(data):
+        if key not in SCHEMA and key not in SECTIONS:
+            section = key[: key.rfind(".") + 1]
+            yield _no_such(key, [known for known in (*SECTIONS, *SCHEMA) if known.startswith(section)], file)
 
 
 def table_over(key: str) -> str | None:
@@ -138,22 +191,31 @@ def is_known(key: str, values: Mapping[str, object]) -> bool:
     table = table_over(key)
     if table is None:
         return key in SCHEMA
-    entries = values.get(table)
-    return key[len(table) + 1 :] in (*SCHEMA[table].closed, *(entries if isinstance(entries, Mapping) else ()))
+    rest = key[len(table) + 1 :]
+    return rest in SCHEMA[table].closed or _leads_somewhere(rest, values.get(table))
 
 
-def _no_such(key: str, known: list[str], file: str) -> Problem:
+def _leads_somewhere(path: str, entries: object) -> bool:
+    """Does this dotted path name an entry, or one inside an entry? Names may have dots of their own."""
+    if not isinstance(entries, Mapping):
+        return False
+    return path in entries or any(
+        path.startswith(f"{name}.") and _leads_somewhere(path[len(name) + 1 :], inner) for name, inner in entries.items()
+    )
+
+
+def _no_such(key: str, known: Iterable[str], file: str) -> Problem:
     return Problem(file, key, f"is no key of a profile{nearest(key, known)}")
 
 
-def _flat(data: Mapping[str, object]) -> dict[str, object]:
-    """Dotted keys to values, one level deep: `{"http": {"prefix": p}}` is `{"http.prefix": p}`."""
+def _flat(data: Mapping[str, object], above: str = "") -> dict[str, object]:
+    """Dotted keys to values, down to where names are the author's own: `{"http": {"prefix": p}}` is `{"http.prefix": p}`."""
     flat: dict[str, object] = {}
     for name, value in data.items():
-        if name in SECTIONS:
-            flat.update({f"{name}.{inner}": held for inner, held in value.items()} if isinstance(value, Mapping) else {})
+        if above + name in SECTIONS and isinstance(value, Mapping):
+            flat.update(_flat(value, f"{above}{name}."))
         else:
-            flat[name] = value
+            flat[above + name] = value
     return flat
 
 
@@ -163,7 +225,7 @@ def _complaints(key: str, row: Key, value: object, file: str) -> Iterator[Proble
             yield from _complaint(key, row.kind, value, file)
         case Shape.LIST if isinstance(value, list | tuple):
             for place, entry in enumerate(value):
-                yield from _complaint(f"{key}[{place}]", row.kind, entry, file)
+                yield from _entry_complaints(f"{key}[{place}]", row, entry, file)
         case Shape.LIST:
             yield from _complaint(key, kinds.LIST, value, file)
         case Shape.TABLE if isinstance(value, Mapping):
@@ -173,9 +235,22 @@ def _complaints(key: str, row: Key, value: object, file: str) -> Iterator[Proble
                 elif row.names is not None and not row.names.holds(name):
                     yield Problem(file, f"{key}.{name}", f"has the name {shown(name)}; it must {row.names.must}")
                 else:
-                    yield from _complaint(f"{key}.{name}", row.kind, entry, file)
+                    yield from _entry_complaints(f"{key}.{name}", row, entry, file)
         case Shape.TABLE:
             yield from _complaint(key, kinds.TABLE, value, file)
+
+
+def _entry_complaints(key: str, row: Key, entry: object, file: str) -> Iterator[Problem]:
+    yield from _complaint(key, row.kind, entry, file)
+    if not row.fields or not isinstance(entry, Mapping):
+        return
+    for name in entry.keys() - row.fields.keys():
+        yield _no_such(f"{key}.{name}", [f"{key}.{known}" for known in row.fields], file)
+    for name, inner in row.fields.items():
+        if name in entry:
+            yield from _complaints(f"{key}.{name}", inner, entry[name], file)
+        elif inner.required:
+            yield Problem(file, f"{key}.{name}", f"is missing; it must {inner.kind.must}")
 
 
 def _complaint(key: str, kind: Kind, value: object, file: str) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ DEFAULT_TEXTS: Final[Mapping[Reason, str]] = {
     Reason.TOO_FEW_CARDS_ARE_EMPTY: "too few {noun}s are empty",
     Reason.LARGER_THAN_ANY_CARD: "no {noun} is large enough",
     Reason.TOO_FEW_CARDS: "node has too few {noun}s",
+    Reason.DELIVERY_PAUSED: "node cannot hand out {noun}s at the moment",
     Reason.CARDS_UNHEALTHY: "{noun}s that could serve are unhealthy",
     Reason.NO_CARDS: "node has no {noun} to share",
     Reason.UNKNOWN_NODE: "node is not known to accelshare yet",

@@ -9,6 +9,7 @@ commas. Ours is believed first; a pod placed by an original system has only the 
 """
 
 from collections.abc import Iterator, Mapping
+from sys import intern
 from typing import Final
 
 import msgspec
@@ -90,7 +91,7 @@ def _from_record(record: dict[str, list[_Entry]], ask: Ask) -> list[Slice] | Non
     indexes = {entry.index for entry in entries if 0 <= entry.index <= LARGEST_INDEX}
     if len(entries) != ask.cards or len(indexes) != ask.cards:
         return None
-    return [Slice(ask.kind, entry.index, ask.share, ask.whole, entry.id) for entry in entries]
+    return [Slice(ask.kind, entry.index, ask.share, ask.whole, intern(entry.id)) for entry in entries]
 
 
 def _from_indexes(value: str, ask: Ask, key: str, problems: list[str]) -> list[Slice] | None:

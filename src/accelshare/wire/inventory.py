@@ -3,6 +3,8 @@
 Belongs here: the annotation's shape, both ways. Never: finding cards (vendors/drivers), writing to the cluster (kube/).
 """
 
+from dataclasses import dataclass, field
+from sys import intern
 from typing import Final
 
 import msgspec
@@ -24,11 +26,17 @@ class CardEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     minor: int | None = None
     model: str = ""
     numa: int | None = None
+    problem: str = ""  # why it is not healthy
+    enforced_by: str = ""  # who holds a pod to its share here; nobody, if empty
 
 
 class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):
+    """All cards of a kind. While the node does not deliver, a pod bound to it would find nobody to hand it its card."""
+
     cards: list[CardEntry]
     unit: str = ""
+    delivery: str = ""  # the way a card reaches its container
+    delivers: bool = True
 
 
 _decoder: Final = msgspec.json.Decoder(dict[str, KindEntry])
@@ -38,19 +46,34 @@ def write(inventory: dict[str, KindEntry]) -> str:
     return msgspec.json.encode(inventory, order="sorted").decode()
 
 
-def read(text: str) -> tuple[dict[str, tuple[Card, ...]], tuple[str, ...]]:
-    """The cards of each kind, and in words what could not be believed. A kind with a mistake in it has no cards at all."""
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The cards of each kind, the kinds that are not delivered at the moment, and in words what could not be believed."""
+
+    cards: dict[str, tuple[Card, ...]] = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
+    problems: tuple[str, ...] = ()
+
+
+def entries_of(text: str) -> dict[str, KindEntry]:
+    """Exactly what was written; msgspec.DecodeError if it is no inventory."""
+    return _decoder.decode(text)
+
+
+def read(text: str) -> Inventory:
+    """What can be believed of an inventory. A kind with a mistake in it has no cards at all."""
     try:
-        entries = _decoder.decode(text)
+        entries = entries_of(text)
     except msgspec.DecodeError as error:
-        return {}, (f"annotation {KEY} cannot be read: {error}",)
+        return Inventory(problems=(f"annotation {KEY} cannot be read: {error}",))
     cards: dict[str, tuple[Card, ...]] = {}
     problems: list[str] = []
     for kind, entry in entries.items():
         mistakes = list(_mistakes(kind, entry))
         problems.extend(mistakes)
-        cards[kind] = () if mistakes else tuple(Card(kind, c.index, c.size, c.healthy, c.id) for c in entry.cards)
-    return cards, tuple(problems)
+        cards[kind] = () if mistakes else tuple(Card(kind, c.index, c.size, c.healthy, intern(c.id)) for c in entry.cards)
+    paused = frozenset(kind for kind, entry in entries.items() if not entry.delivers)
+    return Inventory(cards, paused, tuple(problems))
 
 
 def _mistakes(kind: str, entry: KindEntry) -> list[str]:

@@ -5,6 +5,7 @@ installed, tells only a total and a count, and then its cards are taken to be eq
 """
 
 from collections.abc import Mapping
+from sys import intern
 
 import msgspec
 
@@ -29,21 +30,23 @@ class NodeReader:
     def fact(self, node: Node) -> NodeSeen:
         status = node.status or NodeStatus()
         text = (node.metadata.annotations or {}).get(inventory.KEY)
-        told, problems = inventory.read(text) if text is not None else ({}, ())
+        told = inventory.read(text) if text is not None else inventory.Inventory()
+        problems = told.problems
         cards: list[Card] = []
         for profile in self._profiles:
-            if profile.name in told:
-                cards.extend(told[profile.name])
+            if profile.name in told.cards:
+                cards.extend(told.cards[profile.name])
                 continue
             derived, problem = _equal_cards(profile, status.capacity or status.allocatable or {})
             cards.extend(derived)
             problems += problem
         addresses = {address.type: address.address for address in reversed(status.addresses or ())}
         return NodeSeen(
-            name=node.metadata.name,
+            name=intern(node.metadata.name),
             version=version_of(node.metadata),
             cards=tuple(cards),
             address=addresses.get("InternalIP", ""),
+            paused=told.paused,
             problems=problems,
         )
 

@@ -41,8 +41,14 @@ class PodSpec(_Part):
     init_containers: list[Container] | None = None
 
 
+class Condition(_Part):
+    type: str = ""
+    status: str = ""
+
+
 class PodStatus(_Part):
     phase: str | None = None
+    conditions: list[Condition] | None = None
 
 
 class Pod(_Part):

@@ -5,11 +5,12 @@ Belongs here: reading requests and records of pods. Never: whether they can be s
 
 from collections.abc import Callable
 from functools import partial
+from sys import intern
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from accelshare.ledger.facts import Needs, PodSeen
+from accelshare.ledger.facts import AgentSeen, Needs, PodSeen
 from accelshare.ledger.nouns import Ask, Request
 from accelshare.ledger.peak import Step, peak
 from accelshare.ledger.refusals import Reason, Refusal
@@ -17,10 +18,20 @@ from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
 from accelshare.vendors.texts import CARD_COUNT_ANNOTATION
 from accelshare.wire import assignment
-from accelshare.wire.objects import Container, Pod, PodToSchedule, Quantity, SpecWithPreferences, pod_decoder, version_of
+from accelshare.wire.objects import (
+    Container,
+    Pod,
+    PodToSchedule,
+    Quantity,
+    SpecWithPreferences,
+    pod_decoder,
+    version_of,
+)
 from accelshare.wire.quantity import thousandths, whole_number
 
+AGENT_LABEL: Final = "accelshare.io/agent"  # on the pods that hand out their nodes' cards
 LARGEST_AMOUNT: Final = 2**31 - 1
+TEMPLATES_REMEMBERED: Final = 10_000
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 Role: TypeAlias = Literal["memory", "whole"]
@@ -36,16 +47,16 @@ class PodReader:
             for name, role in ((profile.resources.memory, "memory"), (profile.resources.whole, "whole")):
                 if name is not None:
                     self._roles[name] = (profile.name, "memory" if role == "memory" else "whole")
-        self._seen_needs: dict[Needs, Needs] = {}
+        self._count_labels = sorted({profile.request.cards_label or "" for profile in catalog.profiles} - {""})
+        self._templates: dict[object, tuple[Request, Refusal | None, Needs]] = {}
 
-    def decode(self, raw: msgspec.Raw | bytes) -> PodSeen | None:
-        """The fact about this pod, or None for a pod that asks for no card."""
-        return self.fact(pod_decoder.decode(raw))
+    def decode(self, raw: msgspec.Raw | bytes) -> PodSeen | AgentSeen | None:
+        """The fact about this pod, or None for a pod that neither asks for a card nor hands them out."""
+        pod = pod_decoder.decode(raw)
+        return self.fact(pod) or _agent(pod)
 
     def fact(self, pod: Pod | PodToSchedule) -> PodSeen | None:
-        if not self._asks(pod):
-            return None
-        request, refusal = self.request(pod)
+        request, refusal, needs = self._read(pod)
         if not request and refusal is None:
             return None
         metadata = pod.metadata
@@ -54,16 +65,16 @@ class PodReader:
         slices, problems = assignment.read(record, request, self._profiles)
         return PodSeen(
             uid=metadata.uid,
-            namespace=metadata.namespace,
+            namespace=intern(metadata.namespace),
             name=metadata.name,
             request=request,
             version=version_of(metadata),
-            node=pod.spec.node_name or "",
+            node=intern(pod.spec.node_name or ""),
             slices=slices,
             ended=pod.status is not None and pod.status.phase in ENDED,
             priority=pod.spec.priority or 0,
-            created=metadata.creation_timestamp or "",
-            needs=self._needs(pod),
+            created=intern(metadata.creation_timestamp or ""),
+            needs=needs,
             refusal=refusal,
             problems=problems,
         )
@@ -95,6 +106,26 @@ class PodReader:
                 asks.append(Ask(kind, cards=count, share=amount // count) if count and even else Ask(kind, share=amount))
         return tuple(asks), refusal
 
+    def _read(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None, Needs]:
+        """What the pod asks and needs, remembered per template: there are few templates and many pods."""
+        template = self._template(pod)
+        read = self._templates.get(template)
+        if read is None:
+            read = (*self.request(pod), self._needs(pod)) if self._asks(pod) else ((), None, ())
+            if len(self._templates) < TEMPLATES_REMEMBERED:
+                self._templates[template] = read
+        return read
+
+    def _template(self, pod: Pod | PodToSchedule) -> object:
+        """Everything that a request is read from."""
+        labels, spec = pod.metadata.labels or {}, pod.spec
+        return (
+            tuple([_said(container) for container in spec.containers or ()]),
+            tuple([(_said(container), container.restart_policy) for container in spec.init_containers or ()]),
+            (pod.metadata.annotations or {}).get(CARD_COUNT_ANNOTATION),
+            *[labels.get(label) for label in self._count_labels],
+        )
+
     def _asks(self, pod: Pod | PodToSchedule) -> bool:
         roles = self._roles.keys()
         for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
@@ -118,9 +149,15 @@ class PodReader:
 
     def _needs(self, pod: Pod | PodToSchedule) -> Needs:
         names = {name for c in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())) for name in _requests(c)}
-        needs = tuple((name, _pod_peak(pod, partial(_thousandths, name)) or 0) for name in sorted(names))
-        # Pods of one template share one value: there are few templates and many pods.
-        return self._seen_needs.setdefault(needs, needs) if len(self._seen_needs) < 10_000 else needs
+        return tuple((name, _pod_peak(pod, partial(_thousandths, name)) or 0) for name in sorted(names))
+
+
+def _agent(pod: Pod) -> AgentSeen | None:
+    if not pod.spec.node_name or AGENT_LABEL not in (pod.metadata.labels or ()):
+        return None
+    conditions = (pod.status.conditions if pod.status else None) or ()
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+    return AgentSeen(pod.metadata.uid, pod.spec.node_name, ready, version_of(pod.metadata))
 
 
 def prefers_some_nodes(spec: SpecWithPreferences) -> bool:
@@ -139,6 +176,13 @@ def _pod_peak(pod: Pod | PodToSchedule, amount_of: Callable[[Container], int | N
     if len(readable) < len(apps) or len(steps) < len(inits):
         return None
     return peak(readable, steps)
+
+
+def _said(container: Container) -> object:
+    resources = container.resources
+    if resources is None:
+        return None
+    return tuple(resources.limits.items()) if resources.limits else (), tuple((resources.requests or {}).items())
 
 
 def _amount(container: Container, resource: str) -> int | None:

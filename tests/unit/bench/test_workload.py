@@ -4,6 +4,7 @@ import msgspec
 import orjson
 
 from accelshare.ledger.book import Ledger
+from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Ask
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import load
@@ -31,14 +32,14 @@ def ledger(nodes: int) -> Ledger:
 
 def book(made: Ledger, content: workload.Object) -> None:
     fact = PodReader(CATALOG).decode(seen(content))
-    assert fact is not None
+    assert isinstance(fact, PodSeen)
     assert fact.problems == ()
     made.apply(fact)
 
 
 def test_a_pod_of_the_queue_asks_one_share() -> None:
     fact = PodReader(CATALOG).decode(seen(workload.pod("a")))
-    assert fact is not None
+    assert isinstance(fact, PodSeen)
     assert (fact.request, fact.refusal) == (ASKED, None)
 
 

@@ -21,7 +21,7 @@ def test_the_tightest_card_of_the_cluster_comes_first(ledger: Ledger) -> None:
     ledger.apply(node("n3", 4))
     ranking = ledger.ranking(share(8))
     assert ranking.best(ALL) == ["n2", "n1"]
-    assert {name: refusal.reason for name, refusal in ranking.refused.items()} == {"n3": Reason.LARGER_THAN_ANY_CARD}
+    assert {refusal.reason: nodes for refusal, nodes in ranking.refused.items()} == {Reason.LARGER_THAN_ANY_CARD: {"n3"}}
 
 
 def test_among_equals_untouched_cards_are_spared_then_names_decide(ledger: Ledger) -> None:

@@ -36,7 +36,43 @@ COMPLETE: dict[str, Any] = {
     "texts": {"no-cards": "nothing here"},
     "unhealthy": {"namespace": "ops", "name": "unhealthy-zpu-{node}", "key": "zpus"},
     "hardware": {"pci_vendor": "1abc", "device_nodes": ["/dev/zpu{minor}"], "shared_device_nodes": ["/dev/zpuctl"]},
-    "container": {"env": {"ACME_VISIBLE": "{index}", "ACME_BYTES": "{bytes}"}},
+    "driver": {
+        "name": "static",
+        "libraries": ["libzpu.so.1"],
+        "tools": ["zpu-smi"],
+        "timeout_s": 3,
+        "every_s": 0.5,
+        "static": {
+            "cards": [
+                {"memory_mib": 16384, "id": "Z-A", "model": "Z1", "minor": 7, "numa": 1, "pci": "0000:3b:00.0"},
+                {"count": 2, "memory_mib": 8192, "index": 4},
+            ],
+        },
+    },
+    "container": {
+        "strategy": ["envvar", "volume-mounts", "device-nodes", "cdi"],
+        "env": {"ACME_VISIBLE": "{index}", "ACME_BYTES": "{bytes}"},
+        "annotations": {"acme.example/cards": "{id}"},
+        "node_label_env": {"acme.example/fast=true": "ACME_FAST=1"},
+        "envvar": {"ACME_CARDS": "{id}"},
+        "volume_mounts": {"host_path": "/dev/zero", "container_path": "/run/zpu/{id}", "env": {"ACME_CARDS": "/run/zpu"}},
+        "device_nodes": {"permissions": "rwm", "env": {"ACME_CARDS": "void"}},
+        "cdi": {"name": "acme.example/zpu={id}", "write_spec": False, "env": {"ACME_CDI": "yes"}},
+    },
+    "enforcement": {
+        "order": ["runtime", "watch"],
+        "ways": {
+            "runtime": {
+                "kind": "env",
+                "env": {"ACME_LIMIT": "{share_bytes}"},
+                "requires": [
+                    {"file": "/sys/module/zpu/version", "at_least": "2.1"},
+                    {"command": ["zpu-runtime", "--version"], "pattern": "v([0-9.]+)", "at_least": "1.0"},
+                ],
+            },
+            "late": {"env": {"ACME_LATE": "{mib}"}},
+        },
+    },
 }
 
 SMALLEST: dict[str, Any] = {"name": "tiny", "title": "Tiny", "noun": "TPU", "resources": {"whole": "tiny.example/tpu"}}

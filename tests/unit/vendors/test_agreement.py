@@ -1,5 +1,7 @@
 """Every rule between the keys of one file."""
 
+from typing import Any
+
 import pytest
 
 from tests.unit.vendors.builders import COMPLETE, NOTHING, SMALLEST, problems_of, saying
@@ -93,13 +95,35 @@ def test_an_unhealthy_configmap_is_complete_or_not_there(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "known", ["title", "annotations.index", "unit.mib", "unit.mib.0.1", "texts.no-card-has-room", "container.env"]
+    "known",
+    [
+        "title",
+        "annotations.index",
+        "unit.mib",
+        "unit.mib.0.1",
+        "texts.no-card-has-room",
+        "container.env",
+        "container.cdi.name",
+        "enforcement.ways.runtime",
+        "enforcement.ways.runtime.env.ACME_LIMIT",
+    ],
 )
 def test_a_doubt_may_name_any_key_or_entry(known: str) -> None:
     assert problems_of({**COMPLETE, "unverified": [known]}) == []
 
 
-@pytest.mark.parametrize("unknown", ["titel", "resources", "container.env.NOBODY", "unit.mib.TiB", "texts.nothing"])
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        "titel",
+        "resources",
+        "container.env.NOBODY",
+        "unit.mib.TiB",
+        "texts.nothing",
+        "enforcement.ways.nobody",
+        "enforcement.ways.runtime.env.NOBODY",
+    ],
+)
 def test_a_doubt_about_nothing_is_told(unknown: str) -> None:
     (told,) = problems_of({**COMPLETE, "unverified": [unknown]})
     assert told.startswith(f'acme.toml: unverified[0] is "{unknown}"; it must be a key of this profile')
@@ -107,3 +131,105 @@ def test_a_doubt_about_nothing_is_told(unknown: str) -> None:
 
 def test_a_doubt_about_an_entry_of_a_broken_table_is_no_second_mistake() -> None:
     assert len(problems_of(saying("container.env", {"ACME_VISIBLE": "{index}", "1X": "x"}))) == 1
+
+
+def static(**rules: object) -> dict[str, Any]:
+    return {**SMALLEST, "driver": {"name": "static", "static": rules}}
+
+
+def test_a_driver_is_named() -> None:
+    (told,) = problems_of({**SMALLEST, "driver": {"every_s": 1}})
+    assert told.startswith("acme.toml: driver.name is missing, but driver.every_s is there; it must be one of nvidia, ")
+
+
+@pytest.mark.parametrize(
+    ("rules", "has"),
+    [
+        ({}, "no source of cards"),
+        ({"cards": []}, "no source of cards"),
+        ({"cards": [{"memory_mib": 1}], "glob": "/dev/z*"}, "cards and glob"),
+    ],
+)
+def test_static_cards_have_one_source(rules: dict[str, Any], has: str) -> None:
+    assert problems_of(static(**rules)) == [f"acme.toml: driver.static has {has}; it must have one of cards, glob and command"]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"cards": [{"memory_mib": 1}]},
+        {"glob": "/dev/z*", "memory_mib": 1},
+        {"command": ["z"], "pattern": r"(?P<index>\d+) (?P<memory_gib>\d+)"},
+        {"command": ["z"], "pattern": r"(?P<id>\S+)", "memory_mib": 1},
+    ],
+)
+def test_each_source_is_enough_with_what_belongs_to_it(rules: dict[str, Any]) -> None:
+    assert problems_of(static(**rules)) == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        ({"glob": "/dev/z*"}, "driver.static.memory_mib is missing; it must "),
+        ({"command": ["z"], "pattern": r"(?P<index>\d+)"}, "driver.static.memory_mib is missing; it must "),
+        ({"command": ["z"], "memory_mib": 1}, "driver.static.pattern is missing; it must "),
+        ({"cards": [{"memory_mib": 1}], "pattern": "(?P<id>x)"}, "driver.static.pattern is there without a command"),
+    ],
+)
+def test_a_source_has_what_belongs_to_it(rules: dict[str, Any], says: str) -> None:
+    (told,) = problems_of(static(**rules))
+    assert told.startswith(f"acme.toml: {says}")
+
+
+def test_static_rules_belong_to_the_static_driver() -> None:
+    (told,) = problems_of(saying("driver.name", "stream"))
+    assert told.startswith('acme.toml: driver.static.cards is there, but driver.name is "stream"')
+
+
+@pytest.mark.parametrize(
+    ("cards", "says"),
+    [
+        ([{"memory_mib": 1}, {"memory_mib": 1, "index": 0}], "driver.static.cards[1].index is 0, which another card has"),
+        ([{"memory_mib": 1, "count": 3}, {"memory_mib": 1, "index": 2}], "driver.static.cards[1].index is 2"),
+        ([{"memory_mib": 1, "id": "A"}, {"memory_mib": 1, "id": "A"}], 'driver.static.cards[1].id is "A", which another'),
+        ([{"memory_mib": 1, "id": "A", "count": 2}], 'driver.static.cards[0].id is "A" for 2 cards; it must say {index}'),
+    ],
+)
+def test_declared_cards_differ(cards: list[dict[str, Any]], says: str) -> None:
+    (told,) = problems_of(static(cards=cards))
+    assert told.startswith(f"acme.toml: {says}")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "key"), [("volume-mounts", "container.volume_mounts.container_path"), (["envvar", "cdi"], "container.cdi.name")]
+)
+def test_a_strategy_has_its_template(strategy: object, key: str) -> None:
+    (told,) = problems_of({**SMALLEST, "container": {"strategy": strategy}})
+    assert told.startswith(f"acme.toml: {key} is missing, but container.strategy has ")
+
+
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [
+        (["runtme"], 'enforcement.order[0] is "runtme"; it must be one of runtime, late, watch; did you mean runtime?'),
+        (["late", "late"], 'enforcement.order[1] is "late" again; each way must be there once'),
+        (["watch", "late"], 'enforcement.order[1] is "late" after watch; that always holds, so it must be the last'),
+    ],
+)
+def test_the_order_names_ways_once_and_watching_last(order: list[str], says: str) -> None:
+    assert problems_of(saying("enforcement.order", order)) == [f"acme.toml: {says}"]
+
+
+@pytest.mark.parametrize(
+    ("ways", "says"),
+    [
+        ({"watch": {"env": {"X": "x"}}}, "enforcement.ways.watch is there already"),
+        ({"a": {}}, "enforcement.ways.a.env is missing; it must "),
+        ({"a": {"env": {"X": "x"}, "requires": [{}]}}, "enforcement.ways.a.requires[0] has both file and command or neither"),
+        ({"a": {"env": {"X": "x"}, "requires": [{"file": "/x", "command": ["x"]}]}}, "enforcement.ways.a.requires[0] has both"),
+        ({"a": {"env": {"X": "x"}, "requires": [{"file": "/x", "pattern": "(x)"}]}}, "enforcement.ways.a.requires[0].pattern"),
+    ],
+)
+def test_a_way_is_complete(ways: dict[str, Any], says: str) -> None:
+    (told,) = problems_of({**SMALLEST, "enforcement": {"ways": ways}})
+    assert told.startswith(f"acme.toml: {says}")

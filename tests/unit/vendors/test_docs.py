@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,21 @@ import pytest
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors.catalog import read_layers
 from accelshare.vendors.layers import Source, survey
-from accelshare.vendors.schema import SCHEMA
+from accelshare.vendors.schema import SCHEMA, Key, Shape
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "profiles.md").read_text(encoding="utf-8")
 FILES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
-@pytest.mark.parametrize("key", SCHEMA)
+def fields(key: str, row: Key) -> Iterator[str]:
+    """The keys of the tables within a list or table, as the page spells them."""
+    for name, inner in row.fields.items():
+        spelled = f"{key}{'[]' if row.shape is Shape.LIST else '.*'}.{name}"
+        yield spelled
+        yield from fields(spelled, inner)
+
+
+@pytest.mark.parametrize("key", [*SCHEMA, *(inner for key, row in SCHEMA.items() for inner in fields(key, row))])
 def test_every_key_is_explained(key: str) -> None:
     assert f"| `{key}` |" in PAGE
 

@@ -5,10 +5,22 @@ import dataclasses
 import pytest
 
 from accelshare.ledger.refusals import Reason
+from accelshare.vendors.node_rules import (
+    WATCH,
+    Cdi,
+    ContainerRules,
+    DeviceNodes,
+    DriverRules,
+    EnforcementRules,
+    Requirement,
+    StaticCard,
+    StaticRules,
+    VolumeMounts,
+    Way,
+)
 from accelshare.vendors.problems import ProfileError, VendorError
 from accelshare.vendors.profile import (
     Annotations,
-    ContainerRules,
     Hardware,
     Http,
     InspectDialect,
@@ -34,7 +46,41 @@ def test_every_key_arrives_in_its_place() -> None:
     assert acme.inspect == InspectDialect("totalZPU", "usedZPU", "availableZPU", "devs", pod_uid=True, pod_created=True)
     assert acme.unhealthy == UnhealthyConfigMap("ops", "unhealthy-zpu-{node}", "zpus")
     assert acme.hardware == Hardware("1abc", ("/dev/zpu{minor}",), ("/dev/zpuctl",))
-    assert acme.container == ContainerRules({"ACME_VISIBLE": "{index}", "ACME_BYTES": "{bytes}"})
+    assert acme.driver == DriverRules(
+        "static",
+        ("libzpu.so.1",),
+        ("zpu-smi",),
+        3,
+        0.5,
+        StaticRules(
+            (
+                StaticCard(16384, id="Z-A", model="Z1", minor=7, numa=1, pci="0000:3b:00.0"),
+                StaticCard(8192, count=2, index=4),
+            )
+        ),
+    )
+    assert acme.container == ContainerRules(
+        {"ACME_VISIBLE": "{index}", "ACME_BYTES": "{bytes}"},
+        strategy=("envvar", "volume-mounts", "device-nodes", "cdi"),
+        annotations={"acme.example/cards": "{id}"},
+        node_label_env={"acme.example/fast=true": "ACME_FAST=1"},
+        envvar={"ACME_CARDS": "{id}"},
+        volume_mounts=VolumeMounts("/dev/zero", "/run/zpu/{id}", {"ACME_CARDS": "/run/zpu"}),
+        device_nodes=DeviceNodes("rwm", {"ACME_CARDS": "void"}),
+        cdi=Cdi("acme.example/zpu={id}", write_spec=False, env={"ACME_CDI": "yes"}),
+    )
+    runtime = Way(
+        "runtime",
+        "env",
+        {"ACME_LIMIT": "{share_bytes}"},
+        (
+            Requirement(file="/sys/module/zpu/version", at_least="2.1"),
+            Requirement(command=("zpu-runtime", "--version"), pattern="v([0-9.]+)", at_least="1.0"),
+        ),
+    )
+    late = Way("late", "env", {"ACME_LATE": "{mib}"})
+    assert acme.enforcement == EnforcementRules(("runtime", "watch"), {"runtime": runtime, "late": late})
+    assert acme.enforcement.in_order == (runtime, WATCH)
     assert acme.unverified == ("resources.count", "unit.mib.GiB", "texts.no-cards", "container.env.ACME_VISIBLE")
     assert acme.text(Reason.NO_CARDS) == "nothing here"
 
@@ -50,7 +96,10 @@ def test_what_is_left_out_has_its_default() -> None:
     assert tiny.inspect == InspectDialect("total", "used", None, "devices", pod_uid=False, pod_created=False)
     assert tiny.unhealthy is None
     assert tiny.hardware == Hardware()
+    assert tiny.driver is None
     assert tiny.container == ContainerRules()
+    assert tiny.container.strategy == ("envvar", "device-nodes")
+    assert tiny.enforcement.in_order == (WATCH,)
     assert tiny.unverified == ()
 
 
@@ -61,6 +110,10 @@ def test_the_unhealthy_configmap_is_in_kube_system_unless_said() -> None:
 
 def test_the_unhealthy_configmap_is_named_after_its_node() -> None:
     assert UnhealthyConfigMap("ops", "bad-{node}-zpu", "zpus").name_on("n1") == "bad-n1-zpu"
+
+
+def test_one_strategy_needs_no_list() -> None:
+    assert parse({**SMALLEST, "container": {"strategy": "envvar"}}, file="tiny.toml").container.strategy == ("envvar",)
 
 
 def test_a_unit_has_a_size_and_a_label_for_people() -> None:

@@ -70,17 +70,29 @@ FACTS: list[tuple[str, tuple[Any, Any, Any, Any]]] = [
         "container.env",
         (
             {
-                "NVIDIA_VISIBLE_DEVICES": "{id}",
                 "ALIYUN_COM_GPU_MEM_IDX": "{index}",
                 "ALIYUN_COM_GPU_MEM_POD": "{pod_units}",
                 "ALIYUN_COM_GPU_MEM_CONTAINER": "{units}",
                 "ALIYUN_COM_GPU_MEM_DEV": "{card_units}",
             },
-            {"CXPU_VISIBLE_DEVICES": "{index}", "CXPU_CONTAINER_MEMORY_LIMIT": "{bytes}"},
+            {},
+            {},
+            {},
+        ),
+    ),
+    (
+        "container.envvar",
+        (
+            {"NVIDIA_VISIBLE_DEVICES": "{id}"},
+            {"CXPU_VISIBLE_DEVICES": "{index}"},
             {"ENFLAME_VISIBLE_DEVICES": "{minor}"},
             {},
         ),
     ),
+    ("container.strategy", (("envvar",), ("envvar", "device-nodes"), ("envvar", "device-nodes"), ("envvar", "device-nodes"))),
+    ("container.node_label_env", ({"cgpu.disable.isolation=true": "CGPU_DISABLE=true"}, {}, {}, {})),
+    ("driver.name", ("nvidia", "kunlun", "enflame", "stream")),
+    ("enforcement.order", (("toolkit", "watch"), ("runtime", "watch"), ("watch",), ("watch",))),
 ]
 
 
@@ -138,7 +150,7 @@ def test_every_refusal_fits_an_event(name: str, reason: Reason) -> None:
 @pytest.mark.parametrize(
     ("name", "doubts"),
     [
-        ("nvidia", set()),
+        ("nvidia", {"enforcement.ways.toolkit", "enforcement.ways.mps"}),
         (
             "kunlun",
             {
@@ -147,12 +159,12 @@ def test_every_refusal_fits_an_event(name: str, reason: Reason) -> None:
                 *(f"inspect.{key}" for key in ("total", "used", "cards")),
                 *(f"texts.{word}" for word in ("no-card-has-room", "larger-than-any-card")),
                 *(f"unhealthy.{key}" for key in ("namespace", "name", "key")),
-                "container.env.CXPU_VISIBLE_DEVICES",
-                "container.env.CXPU_CONTAINER_MEMORY_LIMIT",
+                "container.envvar.CXPU_VISIBLE_DEVICES",
+                "enforcement.ways.runtime",
             },
         ),
         ("enflame", {"unit.mib.0.01", "unit.mib.0.001", "unhealthy.namespace", "unhealthy.name", "unhealthy.key"}),
-        ("stream", {"container.env", *(f"inspect.{key}" for key in ("total", "used", "available", "cards"))}),
+        ("stream", {"container.envvar", *(f"inspect.{key}" for key in ("total", "used", "available", "cards"))}),
     ],
 )
 def test_what_no_source_confirms_is_marked(name: str, doubts: set[str]) -> None:
@@ -164,3 +176,21 @@ def test_a_card_of_16_gb_has_the_units_its_vendor_counts() -> None:
     unit = CATALOG["enflame"].unit
     assert [round(16 * 1024 / unit.mib[name]) for name in ("1", "0.1", "0.01", "0.001")] == [16, 160, 1600, 16000]
     assert [unit.label(name) for name in unit.mib] == ["GB", "0.1 GB", "0.01 GB", "0.001 GB"]
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "env"),
+    [
+        ("nvidia", "toolkit", {"NVIDIA_GPU_MEMORY_REQUEST": "{share_mib}", "NVIDIA_GPU_MEMORY_LIMIT": "{share_mib}"}),
+        ("nvidia", "mps", {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "{ordinal}={share_mib}M"}),
+        ("kunlun", "runtime", {"CXPU_CONTAINER_MEMORY_LIMIT": "{bytes}"}),
+    ],
+)
+def test_a_limit_is_set_in_the_vendors_variables(name: str, way: str, env: dict[str, str]) -> None:
+    assert CATALOG[name].enforcement.ways[way].env == env
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_way_to_a_limit_is_believed_without_a_probe(name: str) -> None:
+    """An old runtime ignores the variables without a word, so every way asks for something first."""
+    assert all(way.requires for way in CATALOG[name].enforcement.ways.values())

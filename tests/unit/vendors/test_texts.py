@@ -15,6 +15,7 @@ ACME = {
     Reason.TOO_FEW_CARDS_ARE_EMPTY: "too few ZPUs are empty",
     Reason.LARGER_THAN_ANY_CARD: "no ZPU is large enough",
     Reason.TOO_FEW_CARDS: "node has too few ZPUs",
+    Reason.DELIVERY_PAUSED: "node cannot hand out ZPUs at the moment",
     Reason.CARDS_UNHEALTHY: "ZPUs that could serve are unhealthy",
     Reason.NO_CARDS: "node has no ZPU to share",
     Reason.UNKNOWN_NODE: "node is not known to accelshare yet",

@@ -54,5 +54,6 @@ def _when(record: logging.LogRecord) -> str:
 
 
 def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    message = record.getMessage()
+    # One line a decision: what others name must not begin another.
+    message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
     return f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message

@@ -1,0 +1,242 @@
+"""Where kubelet's anonymous requests are answered: for whom, which ids, and what the container gets.
+
+Belongs here: putting together the queue of waiting pods (ledger/matching), the shelf, and the profile's container edits. Never:
+gRPC (device_plugin/), the API server (reconcile.py).
+
+What kubelet holds is the truth about cards; a pod's record says which card it should be. Ids of as many cards as the pod asks
+for: those cards are its cards, whatever its record says. Ids strewn over more, from a kubelet that takes no advice: the record.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from accelshare.agent import choosing
+from accelshare.agent.ids import by_card
+from accelshare.agent.shelf import Kind, Shelf
+from accelshare.ledger.matching import Match, Queue, Want
+from accelshare.vendors.container_edits import CardShare, ContainerEdits, edits
+from accelshare.wire.node_pods import NodePod
+
+ARRIVAL_S: Final = 5.0  # how long a request may wait for its pod to arrive on our watch
+
+# What kubelet says of one pod: for each container and (kind, whole), the ids it holds.
+Holding: TypeAlias = Mapping[str, Mapping[tuple[str, bool], Collection[str]]]
+
+
+class NobodyWaitsError(Exception):
+    """A request that fits no waiting pod; the message names those that wait."""
+
+
+class NoRoomError(Exception):
+    """The pod is known, and its cards do not have what it asks; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Advice:
+    ids: frozenset[str]
+    match: Match
+
+
+class Desk:
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        exists: Callable[[str], bool],
+        node_labels: Callable[[], Mapping[str, str]] = dict,
+        arrival_s: float = ARRIVAL_S,
+    ) -> None:
+        self._shelf = shelf
+        self._exists = exists
+        self._node_labels = node_labels
+        self._arrival_s = arrival_s
+        self._queue = Queue()
+        self._arrived = asyncio.Event()
+        self._advice: dict[tuple[str, bool], _Advice] = {}
+        self._given: dict[str, dict[tuple[str, bool], set[str]]] = {}  # uid → ids given since kubelet last told
+        self._held: dict[str, Holding] = {}  # pod name → what kubelet told
+        self.pods: dict[str, NodePod] = {}
+        self.changed: Callable[[], None] = lambda: None  # called when something was given, or a card changed its manner of use
+
+    # Pods of this node.
+
+    def pod_seen(self, pod: NodePod) -> None:
+        """A pod of this node, as the watch brings it. Pods wait in the order in which they come here."""
+        self.pods[pod.uid] = pod
+        if pod.terminating or pod.phase not in ("", "Pending") or self._is_served(pod):
+            self._queue.leave(pod.uid)
+        else:
+            self._queue.arrive(pod.uid, pod.parts)
+            self._arrived.set()
+        if pod.seen.ended:
+            self._given.pop(pod.uid, None)
+
+    def pod_gone(self, uid: str) -> None:
+        self.pods.pop(uid, None)
+        self._given.pop(uid, None)
+        self._queue.leave(uid)
+
+    def kubelet_says(self, held: Mapping[str, Holding]) -> None:
+        """Everything kubelet holds now, by pod name. What we gave and kubelet confirms is kubelet's to tell from now on."""
+        self._held = dict(held)
+        for uid in [uid for uid, pod in self._items(self._given) if pod is None or pod.name in held]:
+            del self._given[uid]
+        for pod in self.pods.values():
+            if self._is_served(pod):
+                self._queue.leave(pod.uid)
+
+    def holding(self, pod: NodePod) -> Holding:
+        return self._held.get(pod.name, {})
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    # Requests.
+
+    async def prefer(self, kind: str, *, whole: bool, available: Collection[str], must: Collection[str], size: int) -> list[str]:
+        """The ids kubelet should take for whoever it is asking for."""
+        match = await self._match((kind, whole, size))
+        pod = self.pods[match.uid]
+        chosen = self._choose(pod, kind, whole=whole, available=available, must=must, size=size)
+        if chosen is None:
+            raise NoRoomError(f"pod {pod.name} asks {size} of {kind}, and no card has that many free: {_free(available)}")
+        self._advice[kind, whole] = _Advice(frozenset(chosen), match)
+        return chosen
+
+    async def allocate(self, kind: str, *, whole: bool, device_ids: Collection[str]) -> ContainerEdits:
+        """What the container gets that kubelet has taken these ids for."""
+        advice = self._advice.pop((kind, whole), None)
+        match = advice.match if advice and advice.ids == set(device_ids) else await self._match((kind, whole, len(device_ids)))
+        pod = self.pods[match.uid]
+        here = self._shelf.kinds[kind]
+        shares = self._shares(pod, here, whole=whole, device_ids=device_ids)
+        shut = self.closed(kind, whole=whole)
+        for share in shares:
+            if share.index in shut and not self._has_both(pod, kind):
+                manner = "in slices" if whole else "whole"
+                raise NoRoomError(f"pod {pod.name} was handed card {share.index} of {kind}, which another pod holds {manner}")
+        result = edits(
+            here.profile,
+            cards=shares,
+            container_units=len(device_ids),
+            pod_units=sum(ask.units for ask in pod.seen.request if ask.kind == kind and ask.whole == whole),
+            exists=self._exists,
+            node_labels=self._node_labels(),
+            enforcement=None if whole else here.enforcement,
+        )
+        self._queue.serve(match)
+        self._given.setdefault(match.uid, {}).setdefault((kind, whole), set()).update(device_ids)
+        self.changed()
+        return result
+
+    def closed(self, kind: str, *, whole: bool) -> set[int]:
+        """The cards that are held in the other manner: whole, if slices are asked for; in slices, if whole cards are."""
+        closed: set[int] = set()
+        for holding in self._held.values():
+            for container in holding.values():
+                closed.update(by_card(container.get((kind, not whole), ())))
+        for given in self._given.values():
+            closed.update(by_card(given.get((kind, not whole), ())))
+        return closed
+
+    # How.
+
+    async def _match(self, want: Want) -> Match:
+        """The pod may be on its way to us: kubelet has the same news on a watch of its own, perhaps a moment earlier."""
+        deadline = asyncio.get_running_loop().time() + self._arrival_s
+        while (match := self._queue.match(want)) is None:
+            self._arrived.clear()
+            left_s = deadline - asyncio.get_running_loop().time()
+            try:
+                await asyncio.wait_for(self._arrived.wait(), max(left_s, 0.001))
+            except TimeoutError:
+                raise NobodyWaitsError(self._nobody(want)) from None
+        return match
+
+    def _nobody(self, want: Want) -> str:
+        kind, whole, amount = want
+        what = f"{amount} {'whole cards' if whole else 'units'} of {kind}"
+        waiting = [f"{self.pods[uid].name}/{container} asks {_words(wants)}" for uid, container, wants in self._queue.waiting()]
+        return f"no pod on this node waits for {what}; waiting are: {'; '.join(waiting[:10]) or 'none'}"
+
+    def _choose(
+        self, pod: NodePod, kind: str, *, whole: bool, available: Collection[str], must: Collection[str], size: int
+    ) -> list[str] | None:
+        given = self._cards_of(pod, kind, whole=whole)
+        if given:
+            chosen = choosing.on_cards(available, must=must, size=size, cards=given)
+            if chosen is not None:
+                return chosen
+        # Nobody gave it a card, or its card is taken: the tightest that does, and not one that a waiting pod was promised.
+        asked = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
+        cards = min(size, asked)
+        closed = self.closed(kind, whole=whole)
+        spare = self._without_promised(available, kind, whole=whole, but=pod.uid)
+        for among in (spare, available):
+            chosen = choosing.on_any(among, must=must, size=size, cards=cards, closed=closed)
+            if chosen is not None:
+                return chosen
+        return None
+
+    def _without_promised(self, available: Collection[str], kind: str, *, whole: bool, but: str) -> list[str]:
+        promised: dict[int, int] = {}
+        for uid, _, _ in self._queue.waiting():
+            pod = self.pods[uid]
+            for slice_ in pod.seen.slices if uid != but else ():
+                if slice_.kind == kind:
+                    promised[slice_.index] = promised.get(slice_.index, 0) + (10**9 if slice_.whole or whole else slice_.units)
+        return [i for card, free in by_card(available).items() for i in free[: max(0, len(free) - promised.get(card, 0))]]
+
+    def _cards_of(self, pod: NodePod, kind: str, *, whole: bool) -> list[int]:
+        """The cards of the pod's record as this node numbers them now; none if one of them is not here."""
+        here = self._shelf.kinds[kind].cards
+        by_id = {card.found.id: card.index for card in here.values()}
+        slices = [s for s in pod.seen.slices if s.kind == kind and s.whole == whole]
+        cards = [by_id.get(s.id, -1) if s.id else s.index for s in slices]
+        return cards if all(card in here for card in cards) else []
+
+    def _shares(self, pod: NodePod, here: Kind, *, whole: bool, device_ids: Collection[str]) -> list[CardShare]:
+        kind = here.profile.name
+        cards = {card: len(taken) for card, taken in by_card(device_ids).items()}
+        asked = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
+        if len(cards) > asked:
+            recorded = self._cards_of(pod, kind, whole=whole)
+            if not recorded:
+                raise NoRoomError(f"pod {pod.name} was handed ids of {len(cards)} cards of {kind}, and its record names none")
+            cards = {card: len(device_ids) // len(recorded) for card in recorded}
+        unknown = [card for card in cards if card not in here.cards]
+        if unknown:
+            raise NoRoomError(f"pod {pod.name} was handed ids of card {unknown[0]} of {kind}, which this node does not have")
+        return [
+            CardShare(
+                index=index,
+                minor=here.cards[index].found.minor,
+                id=here.cards[index].found.id,
+                units=here.cards[index].units if whole else units,
+                card_units=here.cards[index].units,
+                unit_mib=here.unit_mib,
+                whole=whole,
+            )
+            for index, units in cards.items()
+        ]
+
+    def _is_served(self, pod: NodePod) -> bool:
+        """kubelet admits a pod's containers in one go, so one that holds what its last container asks has been served."""
+        return bool(pod.parts) and pod.parts[-1].container in self.holding(pod)
+
+    def _has_both(self, pod: NodePod, kind: str) -> bool:
+        return len({ask.whole for ask in pod.seen.request if ask.kind == kind}) > 1
+
+    def _items(self, uids: Iterable[str]) -> list[tuple[str, NodePod | None]]:
+        return [(uid, self.pods.get(uid)) for uid in uids]
+
+
+def _free(available: Collection[str]) -> str:
+    return ", ".join(f"card {card} has {len(free)}" for card, free in by_card(available).items()) or "nothing is free"
+
+
+def _words(wants: Iterable[Want]) -> str:
+    return " and ".join(f"{amount} {'whole ' if whole else ''}{kind}" for kind, whole, amount in wants)

@@ -1,0 +1,160 @@
+"""One resource as a device plugin: the list kubelet watches, its questions, its allocations.
+
+Belongs here: kubelet's messages to the desk and back. An answer that cannot be given is an error of the call, never a success.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from accelshare.agent.desk import Desk, NobodyWaitsError, NoRoomError
+from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
+from accelshare.agent.shelf import Shelf
+from accelshare.vendors.container_edits import ContainerEdits
+from accelshare.vendors.problems import VendorError
+
+log = logging.getLogger(__name__)
+SERVICE: Final = "v1beta1.DevicePlugin"
+LARGEST_MESSAGE: Final = 64 * 2**20  # kubelet sends every free id with a question
+
+
+class Plugin:
+    """Serves one (kind, whole or shared) under its resource name, on a socket of its own."""
+
+    def __init__(self, resource: str, kind: str, *, whole: bool, desk: Desk, shelf: Shelf, on_stream: Callable[[], None]) -> None:
+        self.resource = resource
+        self.kind = kind
+        self.whole = whole
+        self.streams = 0  # how many lists kubelet watches; one, when all is well
+        self._desk = desk
+        self._shelf = shelf
+        self._on_stream = on_stream
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def socket(self) -> str:
+        return f"accelshare-{self.kind}-{'whole' if self.whole else 'shared'}.sock"
+
+    async def start(self, directory: Path) -> None:
+        path = directory / self.socket
+        path.unlink(missing_ok=True)
+        self._ended = asyncio.Event()
+        options = [("grpc.max_receive_message_length", LARGEST_MESSAGE), ("grpc.max_send_message_length", LARGEST_MESSAGE)]
+        self._server = grpc.aio.server(options=options)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._methods()),))
+        self._server.add_insecure_port(f"unix://{path}")
+        await self._server.start()
+
+    async def stop(self, directory: Path) -> None:
+        """End the list first: kubelet would take the end of an old one for the end of a new one."""
+        self._ended.set()
+        if self._server is not None:
+            await self._server.stop(grace=1.0)
+            self._server = None
+        (directory / self.socket).unlink(missing_ok=True)
+
+    def show(self) -> None:
+        self._changed.set()
+
+    def _methods(self) -> dict[str, Any]:
+        def unary(handle: Any, request: Any) -> Any:
+            return grpc.unary_unary_rpc_method_handler(
+                handle, request_deserializer=request.FromString, response_serializer=lambda message: message.SerializeToString()
+            )
+
+        return {
+            "GetDevicePluginOptions": unary(self._options, api.Empty),
+            "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+                self._list_and_watch,
+                request_deserializer=api.Empty.FromString,
+                response_serializer=lambda message: message.SerializeToString(),
+            ),
+            "GetPreferredAllocation": unary(self._prefer, api.PreferredAllocationRequest),
+            "Allocate": unary(self._allocate, api.AllocateRequest),
+            "PreStartContainer": unary(self._pre_start, api.PreStartContainerRequest),
+        }
+
+    async def _options(self, _request: api.Empty, _context: Any) -> api.DevicePluginOptions:
+        return api.DevicePluginOptions(get_preferred_allocation_available=True)
+
+    async def _list_and_watch(self, _request: api.Empty, _context: Any) -> AsyncIterator[api.ListAndWatchResponse]:
+        self.streams += 1
+        self._on_stream()
+        ended = asyncio.create_task(self._ended.wait())
+        try:
+            sent: dict[str, bool] | None = None
+            while not self._ended.is_set():
+                self._changed.clear()
+                shown = self._shelf.device_ids(self.kind, whole=self.whole, closed=self._desk.closed(self.kind, whole=self.whole))
+                if shown != sent:
+                    sent = shown
+                    yield _list(shown)
+                changed = asyncio.create_task(self._changed.wait())
+                await asyncio.wait([changed, ended], return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+        finally:
+            ended.cancel()
+            self.streams -= 1
+            self._on_stream()
+
+    async def _prefer(self, request: api.PreferredAllocationRequest, context: Any) -> api.PreferredAllocationResponse:
+        answer = api.PreferredAllocationResponse()
+        for asked in request.container_requests:
+            try:
+                chosen = await self._desk.prefer(
+                    self.kind,
+                    whole=self.whole,
+                    available=asked.available_device_ids,
+                    must=asked.must_include_device_ids,
+                    size=asked.allocation_size,
+                )
+            except (NobodyWaitsError, NoRoomError, ValueError) as error:
+                await self._fail(context, "prefer", error)
+            else:
+                answer.container_responses.append(api.ContainerPreferredAllocationResponse(device_ids=chosen))
+        return answer
+
+    async def _allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:
+        answer = api.AllocateResponse()
+        for asked in request.container_requests:
+            try:
+                given = await self._desk.allocate(self.kind, whole=self.whole, device_ids=list(asked.device_ids))
+            except (NobodyWaitsError, NoRoomError, VendorError, ValueError) as error:
+                await self._fail(context, "allocate", error)
+            else:
+                log.info(
+                    "allocate resource=%s ids=%d env=%s outcome=given", self.resource, len(asked.device_ids), dict(given.env)
+                )
+                answer.container_responses.append(_response(given))
+        return answer
+
+    async def _pre_start(self, _request: api.PreStartContainerRequest, _context: Any) -> api.PreStartContainerResponse:
+        return api.PreStartContainerResponse()
+
+    async def _fail(self, context: Any, verb: str, error: Exception) -> None:
+        log.warning("%s resource=%s outcome=failed error=%r", verb, self.resource, str(error))
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"accelshare: {self.resource}: {error}")
+
+
+def _list(shown: dict[str, bool]) -> api.ListAndWatchResponse:
+    devices = [api.Device(id=name, health="Healthy" if healthy else "Unhealthy") for name, healthy in shown.items()]
+    return api.ListAndWatchResponse(devices=devices)
+
+
+def _response(given: ContainerEdits) -> api.ContainerAllocateResponse:
+    return api.ContainerAllocateResponse(
+        envs=dict(given.env),
+        mounts=[api.Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only) for m in given.mounts],
+        devices=[
+            api.DeviceSpec(container_path=node.container_path, host_path=node.host_path, permissions=node.permissions)
+            for node in given.device_nodes
+        ],
+        annotations=dict(given.annotations),
+        cdi_devices=[api.CdiDevice(name=name) for name in given.cdi_devices],
+    )

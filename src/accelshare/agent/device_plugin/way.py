@@ -1,0 +1,142 @@
+"""Registered with kubelet, for as long as kubelet lives, and again when it comes back.
+
+Belongs here: the life of the plugins' sockets beside kubelet's. Never: what the plugins answer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from accelshare.agent.desk import Desk
+from accelshare.agent.device_plugin.plugin import Plugin
+from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
+from accelshare.agent.shelf import Shelf
+
+log = logging.getLogger(__name__)
+KUBELET: Final = "kubelet.sock"
+LOOK_S: Final = 0.5  # how often kubelet's socket is looked at; kubelet makes a new one at each start
+REGISTER_S: Final = 15.0  # kubelet dials back within this call, and gives that 10 s
+STREAM_S: Final = 30.0
+
+
+class DevicePluginWay:
+    """Delivery through kubelet's device plugin interface."""
+
+    name = "device-plugin"
+
+    def __init__(self, shelf: Shelf, desk: Desk, directory: Path) -> None:
+        self._shelf = shelf
+        self._desk = desk
+        self._directory = directory
+        self._plugins: dict[str, Plugin] = {}
+        self._on_state: Callable[[str, bool], None] = lambda _kind, _delivers: None
+        self._streams_changed = asyncio.Event()
+
+    def show(self) -> None:
+        for plugin in self._plugins.values():
+            plugin.show()
+
+    async def run(self, on_state: Callable[[str, bool], None]) -> None:
+        self._on_state = on_state
+        try:
+            while True:
+                kubelet = await self._kubelet_socket()
+                if not self._shelf.kinds:
+                    await asyncio.sleep(LOOK_S)
+                    continue
+                self._make_plugins()
+                try:
+                    await self._register_all()
+                    await self._until_kubelet_is_gone(kubelet)
+                except (grpc.aio.AioRpcError, TimeoutError, OSError, RuntimeError) as error:  # RuntimeError: gRPC cannot bind
+                    log.warning("register outcome=failed error=%r", _said(error))
+                    await asyncio.sleep(LOOK_S)
+                finally:
+                    await self._stop_all()
+        finally:
+            self._tell()
+
+    def _make_plugins(self) -> None:
+        for kind in self._shelf.kinds.values():
+            resources = kind.profile.resources
+            for resource, whole in ((resources.memory, False), (resources.whole, True)):
+                if resource is not None and resource not in self._plugins:
+                    self._plugins[resource] = Plugin(
+                        resource, kind.profile.name, whole=whole, desk=self._desk, shelf=self._shelf, on_stream=self._tell
+                    )
+
+    async def _register_all(self) -> None:
+        for plugin in self._plugins.values():
+            # Served before it is registered, because kubelet calls back before it answers.
+            await plugin.start(self._directory)
+        async with grpc.aio.insecure_channel(
+            f"unix://{self._directory / KUBELET}", options=[("grpc.default_authority", "localhost")]
+        ) as channel:
+            register: grpc.aio.UnaryUnaryMultiCallable[api.RegisterRequest, api.Empty] = channel.unary_unary(
+                "/v1beta1.Registration/Register",
+                request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=api.Empty.FromString,
+            )
+            for plugin in self._plugins.values():
+                request = api.RegisterRequest(
+                    version="v1beta1",
+                    endpoint=plugin.socket,
+                    resource_name=plugin.resource,
+                    options=api.DevicePluginOptions(get_preferred_allocation_available=True),
+                )
+                await register(request, timeout=REGISTER_S)
+                log.info("registered resource=%s", plugin.resource)
+
+    async def _until_kubelet_is_gone(self, kubelet: tuple[int, int]) -> None:
+        """Its socket is another one, or it has ended a list that it watched."""
+        await asyncio.wait_for(self._all_watched(), STREAM_S)
+        while (
+            self._stamp() == kubelet
+            and all(plugin.streams for plugin in self._plugins.values())
+            and {plugin.kind for plugin in self._plugins.values()} == set(self._shelf.kinds)
+        ):
+            self._streams_changed.clear()
+            try:
+                await asyncio.wait_for(self._streams_changed.wait(), LOOK_S)
+            except TimeoutError:
+                continue
+        log.warning("kubelet outcome=gone-or-changed")
+
+    async def _all_watched(self) -> None:
+        while not all(plugin.streams for plugin in self._plugins.values()):
+            self._streams_changed.clear()
+            await self._streams_changed.wait()
+
+    async def _kubelet_socket(self) -> tuple[int, int]:
+        said = False
+        while (stamp := self._stamp()) is None:
+            if not said:
+                log.info("waiting what=kubelet path=%s", self._directory / KUBELET)
+                said = True
+            await asyncio.sleep(LOOK_S)
+        return stamp
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            stat = (self._directory / KUBELET).stat()
+        except OSError:
+            return None
+        return stat.st_ino, stat.st_ctime_ns
+
+    async def _stop_all(self) -> None:
+        for plugin in self._plugins.values():
+            await plugin.stop(self._directory)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._streams_changed.set()
+        for kind in {plugin.kind for plugin in self._plugins.values()}:
+            self._on_state(kind, all(plugin.streams for plugin in self._plugins.values() if plugin.kind == kind))
+
+
+def _said(error: BaseException) -> str:
+    return str(error.details()) if isinstance(error, grpc.aio.AioRpcError) else f"{type(error).__name__} {error}"

@@ -1,0 +1,103 @@
+"""This node's story on its Node object, told again whenever it changed or was lost.
+
+Belongs here: comparing what the Node says with what is true, and writing the difference. Never: what is true (shelf.py).
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+import msgspec
+
+from accelshare.agent.shelf import Shelf
+from accelshare.kube.client import Client
+from accelshare.kube.errors import KubeError
+from accelshare.kube.inventory import annotate_node, show_amounts
+from accelshare.kube.watch import Gone, Reflector, Seen
+from accelshare.wire import inventory
+from accelshare.wire.objects import Node, node_decoder
+from accelshare.wire.quantity import whole_number
+
+log = logging.getLogger(__name__)
+RETRY_S: Final = 1.0
+
+
+class Publisher:
+    def __init__(self, client: Client, node: str, shelf: Shelf, *, way: str) -> None:
+        self._client = client
+        self._name = node
+        self._shelf = shelf
+        self._way = way
+        self._node: Node | None = None
+        self._changed = asyncio.Event()
+        self._told = asyncio.Event()
+        shelf.on_change(self.soon)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return (self._node.metadata.labels or {}) if self._node is not None else {}
+
+    @property
+    def published_units(self) -> dict[str, str]:
+        """The unit of each kind as the Node tells it now, perhaps from an earlier agent."""
+        text = (self._node.metadata.annotations or {}).get(inventory.KEY, "") if self._node is not None else ""
+        try:
+            return {kind: entry.unit for kind, entry in inventory.entries_of(text).items()}
+        except msgspec.DecodeError:
+            return {}
+
+    def soon(self) -> None:
+        self._told.clear()
+        self._changed.set()
+
+    async def flushed(self) -> None:
+        """Until what is true now has been written."""
+        await self._told.wait()
+
+    async def watch(self) -> None:
+        """Hear of changes to our Node: a new one of the same name knows nothing of us."""
+        reflector: Reflector[Node] = Reflector(
+            self._client,
+            "/api/v1/nodes",
+            decode=lambda raw: node_decoder.decode(raw),
+            identity=lambda node: node.metadata.name,
+            params={"fieldSelector": f"metadata.name={self._name}"},
+        )
+        async for change in reflector.changes():
+            if isinstance(change, Seen):
+                self._node = change.obj
+                self._changed.set()
+            elif isinstance(change, Gone):
+                self._node = None
+
+    async def run(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._write()
+            except KubeError as error:
+                log.warning("publish outcome=failed error=%r", str(error))
+                await asyncio.sleep(RETRY_S)
+                self._changed.set()
+            else:
+                if not self._changed.is_set():
+                    self._told.set()
+
+    async def _write(self) -> None:
+        node = self._node
+        if node is None or not self._shelf.kinds:
+            return
+        text = inventory.write(self._shelf.inventory(self._way))
+        if (node.metadata.annotations or {}).get(inventory.KEY) != text:
+            await annotate_node(self._client, self._name, {inventory.KEY: text})
+            log.info("publish node=%s kinds=%s outcome=written", self._name, ",".join(self._shelf.kinds))
+        capacity = (node.status.capacity if node.status else None) or {}
+        counts = {
+            kind.profile.resources.count: len(kind.cards)
+            for kind in self._shelf.kinds.values()
+            if kind.profile.resources.count is not None
+        }
+        wrong = {name: amount for name, amount in counts.items() if whole_number(capacity.get(name)) != amount}
+        if wrong:
+            await show_amounts(self._client, self._name, wrong)

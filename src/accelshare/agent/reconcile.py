@@ -1,0 +1,144 @@
+"""What kubelet really gave, written on the pods: assigned, and the right card if it became another.
+
+Belongs here: comparing and correcting. Never: giving anything.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from accelshare.agent import pod_resources
+from accelshare.agent.desk import Desk, Holding
+from accelshare.agent.ids import by_card
+from accelshare.agent.metrics import Metrics
+from accelshare.agent.shelf import Shelf
+from accelshare.kube.client import Client
+from accelshare.kube.errors import Conflict, KubeError, NotFound
+from accelshare.kube.events import Events, PodRef
+from accelshare.kube.records import annotate_pod
+from accelshare.ledger.nouns import Slice
+from accelshare.vendors.catalog import Catalog
+from accelshare.wire import assignment
+from accelshare.wire.node_pods import NodePod
+
+log = logging.getLogger(__name__)
+SOON_S: Final = 0.2  # several containers of a pod are served within this
+EVERY_S: Final = 10.0
+
+
+class Reconcile:
+    def __init__(
+        self,
+        client: Client,
+        desk: Desk,
+        shelf: Shelf,
+        catalog: Catalog,
+        events: Events,
+        metrics: Metrics,
+        *,
+        kubelet: Path,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._client = client
+        self._desk = desk
+        self._shelf = shelf
+        self._catalog = catalog
+        self._profiles = {profile.name: profile for profile in catalog}
+        self._events = events
+        self._metrics = metrics
+        self._kubelet = kubelet
+        self._now_ns = now_ns
+        self._wanted = asyncio.Event()
+        self._silent = ""
+
+    def soon(self) -> None:
+        self._wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            await self.once()
+            try:
+                await asyncio.wait_for(self._wanted.wait(), EVERY_S)
+                await asyncio.sleep(SOON_S)
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+
+    async def once(self) -> None:
+        """Read kubelet's books and correct what pods say of themselves."""
+        try:
+            told = await pod_resources.held(self._kubelet, self._catalog)
+        except pod_resources.NotToldError as error:
+            if str(error) != self._silent:
+                log.warning("reconcile outcome=not-told error=%r", str(error))
+            self._silent = str(error)
+            return
+        self._silent = ""
+        self._desk.kubelet_says(told)
+        for pod in list(self._desk.pods.values()):
+            if not pod.terminating:
+                await self._correct(pod, self._desk.holding(pod))
+
+    async def _correct(self, pod: NodePod, holding: Holding) -> None:
+        real = self._slices(pod, holding)
+        if real is None:
+            return
+        moved = bool(pod.seen.slices) and _places(real) != _places(pod.seen.slices)
+        annotations = self._record(pod, real, rewrite=moved or not pod.seen.slices)
+        if not annotations:
+            return
+        seen = pod.seen
+        try:
+            await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid, annotations=annotations)
+        except (NotFound, Conflict):
+            return
+        except KubeError as error:
+            log.warning("reconcile pod=%s outcome=failed error=%r", pod.name, str(error))
+            self._wanted.set()
+            return
+        cards = ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in real)
+        log.info("reconcile pod=%s cards=%s outcome=%s", pod.name, cards, "moved" if moved else "assigned")
+        if moved:
+            self._metrics.drift.inc()
+            said = ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in pod.seen.slices)
+            await self._events.say(
+                PodRef(namespace=seen.namespace, name=seen.name, uid=seen.uid),
+                kind="Warning",
+                reason="AcceleratorMoved",
+                message=f"kubelet gave {cards}, the record said {said}; the record is corrected",
+            )
+
+    def _slices(self, pod: NodePod, holding: Holding) -> tuple[Slice, ...] | None:
+        """The cards that kubelet's ids name, or None while not every container has its ids, or the ids name no such thing."""
+        if not pod.parts or pod.parts[-1].container not in holding:
+            return None
+        real: list[Slice] = []
+        for ask in pod.seen.request:
+            here = self._shelf.kinds.get(ask.kind)
+            ids = {i for container in holding.values() for i in container.get((ask.kind, ask.whole), ())}
+            cards = list(by_card(ids))
+            if here is None or len(cards) != ask.cards or any(card not in here.cards for card in cards):
+                # A kubelet that takes no advice strews ids over cards; then the record is what the container was given.
+                recorded = [s for s in pod.seen.slices if s.kind == ask.kind and s.whole == ask.whole]
+                if not recorded:
+                    return None
+                real += recorded
+            else:
+                real += [Slice(ask.kind, card, ask.share, ask.whole, here.cards[card].found.id) for card in cards]
+        return tuple(real)
+
+    def _record(self, pod: NodePod, real: tuple[Slice, ...], *, rewrite: bool) -> dict[str, str]:
+        """What has to be written: the whole record if its cards changed, else only that they are assigned."""
+        kinds = {slice_.kind for slice_ in real if not slice_.whole}
+        flags = {key: "true" for kind in kinds if (key := self._profiles[kind].annotations.assigned) is not None}
+        if rewrite:
+            sizes = {(name, card.index): card.units for name, kind in self._shelf.kinds.items() for card in kind.cards.values()}
+            written = assignment.write(real, profiles=self._profiles, sizes=sizes, now_ns=self._now_ns())
+            return written | flags
+        return {key: value for key, value in flags.items() if pod.annotations.get(key) != value}
+
+
+def _places(slices: tuple[Slice, ...]) -> set[tuple[str, int, bool]]:
+    return {(slice_.kind, slice_.index, slice_.whole) for slice_ in slices}

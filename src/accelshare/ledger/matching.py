@@ -1,0 +1,86 @@
+"""Which pod does an anonymous request for cards serve?
+
+Belongs here: the queue of pods that wait for their containers' cards, and who is next. Never: which card that is, or where the
+request came from.
+
+A node's own agent is asked for "four units of this kind" by somebody who does not say for whom. Pods are served in the order of
+their arrival here, which is the order in which the asker heard of them too; one pod is served to its end before the next, its
+containers in their order. An amount that nobody waits for has no match, and guessing is left to nobody.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Want: TypeAlias = tuple[str, bool, int]  # kind, whole cards?, amount
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one container takes."""
+
+    container: str
+    wants: tuple[Want, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The pod and container that a request is taken to be for."""
+
+    uid: str
+    container: str
+    want: Want
+
+
+class Queue:
+    """Pods by arrival, with what each still has to be given."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[tuple[str, list[Want]]]] = {}
+        self._begun: str | None = None
+
+    def arrive(self, uid: str, parts: Sequence[Part]) -> None:
+        """A pod waits from now on. One that waits already keeps its place and what it was given."""
+        if uid not in self._waiting:
+            left = [(part.container, list(part.wants)) for part in parts if part.wants]
+            if left:
+                self._waiting[uid] = left
+
+    def leave(self, uid: str) -> None:
+        """The pod needs nothing more: it has all, or it has ended."""
+        self._waiting.pop(uid, None)
+        if self._begun == uid:
+            self._begun = None
+
+    def match(self, want: Want) -> Match | None:
+        """Whom this request serves: the pod that was begun if it fits, else the first to come whose next container asks this."""
+        begun = [self._begun] if self._begun is not None else []
+        for uid in (*begun, *(uid for uid in self._waiting if uid != self._begun)):
+            container, wants = self._waiting[uid][0]
+            if want in wants:
+                return Match(uid, container, want)
+        return None
+
+    def serve(self, match: Match) -> None:
+        """The match has been given what it asked."""
+        left = self._waiting.get(match.uid)
+        if left is None or left[0][0] != match.container or match.want not in left[0][1]:
+            return
+        left[0][1].remove(match.want)
+        if not left[0][1]:
+            del left[0]
+        if left:
+            self._begun = match.uid
+        else:
+            self.leave(match.uid)
+
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._waiting
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def waiting(self) -> Iterator[tuple[str, str, tuple[Want, ...]]]:
+        """Each waiting pod, its next container and what that asks, in order."""
+        for uid, left in self._waiting.items():
+            yield uid, left[0][0], tuple(left[0][1])

@@ -1,0 +1,46 @@
+"""The CDI specification of a profile's cards: the file behind the names that containers are given.
+
+Belongs here: its content. Pure. Never: writing or removing it, which is the agent's.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from accelshare.vendors.container_edits import CardNames, DeviceNode, EditsError, cdi_name, device_nodes
+from accelshare.vendors.profile import Profile
+
+# Old enough for every runtime that knows CDI, and it has all that is said here.
+CDI_VERSION: Final = "0.5.0"
+
+# Names that CDI's own parser takes for a device.
+_DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+
+
+def spec(profile: Profile, cards: Sequence[CardNames], *, exists: Callable[[str], bool]) -> str:
+    """The specification of these cards as JSON: each with its device files, and what all share for any of them."""
+    kinds, devices = set[str](), list[dict[str, object]]()
+    shared = device_nodes(profile, (), exists)
+    for card in cards:
+        kind, _, name = cdi_name(profile, card).partition("=")
+        if not _DEVICE.fullmatch(name):
+            raise EditsError(f"profile {profile.name}: {name!r} is no name for a CDI device; letters, digits and _.:- are")
+        kinds.add(kind)
+        own = device_nodes(profile, (card,), lambda _: False)
+        devices.append({"name": name, "containerEdits": {"deviceNodes": _listed(own)}})
+    if len(kinds) != 1:
+        raise EditsError(f"profile {profile.name}: a CDI specification needs cards, all of one kind")
+    content: dict[str, object] = {"cdiVersion": CDI_VERSION, "kind": kinds.pop(), "devices": devices}
+    if shared:
+        content["containerEdits"] = {"deviceNodes": _listed(shared)}
+    return json.dumps(content, indent=2) + "\n"
+
+
+def file_name(profile: Profile) -> str:
+    """What the file is called under /var/run/cdi: one per profile, so that writing it again replaces it."""
+    return f"accelshare-{profile.name}.json"
+
+
+def _listed(nodes: Sequence[DeviceNode]) -> list[dict[str, str]]:
+    return [{"path": node.container_path, "permissions": node.permissions} for node in nodes]

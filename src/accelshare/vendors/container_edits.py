@@ -1,0 +1,191 @@
+"""What a container is given so that it sees its cards and no others: the profile's templates, filled in.
+
+Belongs here: from a profile and the cards of one container to the edits of that container. Pure: which device files the host
+has is an argument. Never: choosing cards, talking to kubelet or a runtime; the CDI file behind the names (`cdi.py`).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from accelshare.vendors.enforcement import Enforcement
+from accelshare.vendors.problems import VendorError
+from accelshare.vendors.profile import Profile
+
+_BYTES_PER_MIB = 2**20
+
+
+class EditsError(VendorError):
+    """A container's cards cannot be described to it; the message says which card lacks what."""
+
+
+class CardNames(Protocol):
+    """A card as templates name it."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def minor(self) -> int | None: ...
+    @property
+    def id(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CardShare:
+    """One card of a container, and this container's units of it."""
+
+    index: int
+    minor: int | None
+    id: str
+    units: int
+    card_units: int
+    unit_mib: float
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device file: where it is on the host, where the container finds it, and what it may do with it."""
+
+    host_path: str
+    container_path: str
+    permissions: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A file or directory of the host in the container."""
+
+    host_path: str
+    container_path: str
+    read_only: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEdits:
+    """Everything that is added to one container, in the words that kubelet and the runtimes share."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+def edits(
+    profile: Profile,
+    *,
+    cards: Sequence[CardShare],
+    container_units: int,
+    pod_units: int,
+    exists: Callable[[str], bool],
+    node_labels: Mapping[str, str] | None = None,
+    enforcement: Enforcement | None = None,
+) -> ContainerEdits:
+    """The edits for a container that was given these cards; `exists` says whether the host has a device file.
+
+    A container with whole cards gets no limit: it has the card to itself.
+    """
+    if not cards:
+        raise EditsError(f"profile {profile.name}: a container without cards has nothing to be given")
+    rules, strategies = profile.container, profile.container.strategy
+    fills = [_fill(card, ordinal, container_units=container_units, pod_units=pod_units) for ordinal, card in enumerate(cards)]
+
+    templates = dict(rules.env)
+    # The first strategy that sets a variable wins: `void` of a later one must not hide what an earlier one names.
+    by_strategy = {
+        "envvar": rules.envvar,
+        "volume-mounts": rules.volume_mounts.env,
+        "device-nodes": rules.device_nodes.env,
+        "cdi": rules.cdi.env,
+    }
+    for strategy in strategies:
+        templates = {**by_strategy[strategy], **templates}
+    env = {name: _joined(name, template, fills) for name, template in templates.items()}
+    env |= _label_env(rules.node_label_env, node_labels or {})
+    if enforcement is not None and not any(card.whole for card in cards):
+        env |= {name: _joined(name, template, fills) for name, template in enforcement.env.items()}
+    return ContainerEdits(
+        env=env,
+        device_nodes=device_nodes(profile, cards, exists) if "device-nodes" in strategies else (),
+        mounts=_mounts(profile, fills) if "volume-mounts" in strategies else (),
+        cdi_devices=tuple(cdi_name(profile, card) for card in cards) if "cdi" in strategies else (),
+        annotations={name: _joined(name, template, fills) for name, template in rules.annotations.items()},
+    )
+
+
+def device_nodes(profile: Profile, cards: Sequence[CardNames], exists: Callable[[str], bool]) -> tuple[DeviceNode, ...]:
+    """The device files of these cards, and those all cards share as far as the host has them."""
+    own = [filled(template, naming(card)) for card in cards for template in profile.hardware.device_nodes]
+    shared = [path for path in profile.hardware.shared_device_nodes if exists(path)]
+    permissions = profile.container.device_nodes.permissions
+    return tuple(DeviceNode(path, path, permissions) for path in dict.fromkeys((*own, *shared)))
+
+
+def cdi_name(profile: Profile, card: CardNames) -> str:
+    """The fully qualified CDI name of a card: vendor/class=device."""
+    if profile.container.cdi.name is None:
+        raise EditsError(f"profile {profile.name}: container.cdi.name is not set, so its cards have no CDI names")
+    return filled(profile.container.cdi.name, naming(card))
+
+
+def naming(card: CardNames) -> dict[str, object]:
+    """What templates may say about a card itself; a minor number that nobody knows is left out."""
+    known: dict[str, object] = {"index": card.index, "id": card.id}
+    return known if card.minor is None else {**known, "minor": card.minor}
+
+
+def filled(template: str, words: Mapping[str, object]) -> str:
+    """The template with its fields filled in; EditsError if a field is not known of this card."""
+    try:
+        return template.format_map(words)
+    except KeyError as error:
+        raise EditsError(f"{template} needs {{{error.args[0]}}}, which is not known of card {words.get('id')}") from None
+
+
+def _fill(card: CardShare, ordinal: int, *, container_units: int, pod_units: int) -> dict[str, object]:
+    return {
+        **naming(card),
+        "ordinal": ordinal,
+        **_amounts("share_", card.units, card.unit_mib),
+        **_amounts("", container_units, card.unit_mib),
+        **_amounts("pod_", pod_units, card.unit_mib),
+        **_amounts("card_", card.card_units, card.unit_mib),
+    }
+
+
+def _amounts(prefix: str, units: int, unit_mib: float) -> dict[str, object]:
+    # Whole MiB are rounded down, so that a limit is never more than the share; parts of a unit may be off by a hair.
+    mib = units * unit_mib
+    return {
+        f"{prefix}units": units,
+        f"{prefix}mib": math.floor(mib + 1e-6),
+        f"{prefix}bytes": math.floor(mib * _BYTES_PER_MIB + 1e-3),
+    }
+
+
+def _joined(name: str, template: str, fills: Sequence[Mapping[str, object]]) -> str:
+    """The template filled for each card: said once if all say the same, else joined by commas."""
+    try:
+        values = [filled(template, words) for words in fills]
+    except EditsError as error:
+        raise EditsError(f"{name}: {error}") from error
+    return values[0] if len(set(values)) == 1 else ",".join(values)
+
+
+def _label_env(rules: Mapping[str, str], node_labels: Mapping[str, str]) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for label, setting in rules.items():
+        key, _, wanted = label.partition("=")
+        if node_labels.get(key) == wanted:
+            name, _, value = setting.partition("=")
+            env[name] = value
+    return env
+
+
+def _mounts(profile: Profile, fills: Sequence[Mapping[str, object]]) -> tuple[Mount, ...]:
+    rules = profile.container.volume_mounts
+    if rules.container_path is None:
+        raise EditsError(f"profile {profile.name}: container.volume_mounts.container_path is not set")
+    return tuple(Mount(rules.host_path, filled(rules.container_path, words)) for words in fills)

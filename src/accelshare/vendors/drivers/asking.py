@@ -1,0 +1,97 @@
+"""How any driver asks: its ways in order, until one answers; and what an answer looks like.
+
+Belongs here: the order of ways, the lines said about those that failed, and the rule that only sure cards are listed.
+Never: what a way does, nor any vendor.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from accelshare.vendors.drivers.driver import DriverError, FoundCard
+
+log = logging.getLogger(__name__)
+
+# 16 TiB: no card has more, so a larger figure was misread.
+MOST_MEMORY_MIB: Final = 1 << 24
+# Enough of an answer to recognise the program that gave it.
+LONGEST_SHOWN: Final = 120
+
+
+class CannotAsk(Exception):  # noqa: N818 (it reads as what it is: this way cannot be asked)
+    """One way gave no answer that could be trusted; the text says why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A device that was seen and is not offered, and why."""
+
+    index: int | None
+    why: str
+
+    def __str__(self) -> str:
+        return self.why if self.index is None else f"device {self.index}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one way answered: the cards that are sure, by index, and what was left out."""
+
+    cards: tuple[FoundCard, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+# A name for the line about its failure, and the asking itself, which raises CannotAsk.
+Way = tuple[str, Callable[[], Awaitable[Listing]]]
+
+
+def listing(cards: Iterable[FoundCard], left_out: Iterable[LeftOut] = ()) -> Listing:
+    """These cards without the doubtful ones: no size, or an index or an id that two of them claim."""
+    cards = list(cards)
+    indexes = Counter(card.index for card in cards)
+    ids = Counter(card.id for card in cards)
+    doubtful = list(left_out)
+    sure = []
+    for card in cards:
+        if not 0 < card.memory_mib <= MOST_MEMORY_MIB:
+            doubtful.append(LeftOut(card.index, f"its memory is {card.memory_mib} MiB; it must be from 1 to {MOST_MEMORY_MIB}"))
+        elif indexes[card.index] > 1:
+            doubtful.append(LeftOut(card.index, f"{indexes[card.index]} devices have this index"))
+        elif not card.id or ids[card.id] > 1:
+            doubtful.append(LeftOut(card.index, f"its id is {card.id!r}, which {ids[card.id]} devices have; it must be its own"))
+        else:
+            sure.append(card)
+    return Listing(tuple(sorted(sure, key=lambda card: card.index)), tuple(doubtful))
+
+
+async def first_answer(ways: Sequence[Way]) -> Listing:
+    """The answer of the first way that has one; DriverError with a line for each if none has."""
+    tried = []
+    for name, ask in ways:
+        try:
+            return await ask()
+        except CannotAsk as error:
+            tried.append(f"{name}: {error}")
+    raise DriverError(tried)
+
+
+class Remarks:
+    """Words about left-out devices, said when they come up and not again at every look."""
+
+    def __init__(self, driver: str) -> None:
+        self._driver = driver
+        self._said: frozenset[str] = frozenset()
+
+    def say(self, left_out: Iterable[LeftOut]) -> None:
+        lines = frozenset(map(str, left_out))
+        for line in sorted(lines - self._said):
+            log.warning("driver=%s left out %s", self._driver, line)
+        self._said = lines
+
+
+def shown(text: str) -> str:
+    """The first words of an answer, for the line that says it was not understood."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return repr(line if len(line) <= LONGEST_SHOWN else line[:LONGEST_SHOWN] + "…") if line else "nothing"

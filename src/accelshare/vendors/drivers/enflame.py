@@ -1,0 +1,119 @@
+"""Enflame's driver: libefml, else efsmi as JSON, as -q and as a table; minor numbers and presence from sysfs.
+
+Belongs here: the order of ways, and how a look is made of them. Never: the library's functions, the tool's texts.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from accelshare.vendors.drivers import pci
+from accelshare.vendors.drivers.asking import CannotAsk, Listing, Remarks, Way
+from accelshare.vendors.drivers.driver import FoundCard, Health, Options
+from accelshare.vendors.drivers.enflame_efml import LIBRARIES, FirstEfml, NewerEfml
+from accelshare.vendors.drivers.enflame_efsmi import TOOLS, parsed_json, parsed_query, parsed_table
+from accelshare.vendors.drivers.health import changes, compared
+from accelshare.vendors.drivers.host_view import HostView
+from accelshare.vendors.drivers.library_ways import LibraryWays, Openers
+from accelshare.vendors.drivers.tools import run_tool
+
+PCI_VENDOR: Final = "1e36"
+OFF_THE_BUS: Final = "its PCI device is gone"
+
+_QUESTIONS: Final[tuple[tuple[tuple[str, ...], Callable[[str], Listing]], ...]] = (
+    (("-q", "--json-format"), parsed_json),
+    (("-q",), parsed_query),
+    ((), parsed_table),
+)
+_NODE = re.compile(r"gcu([0-9]{1,5})")
+# The folder below a card's PCI device; zixiao is a name it had.
+_FOLDERS: Final = ("enflame", "zixiao")
+
+
+class EnflameDriver:
+    """Cards as GCU-<uuid>, in the form of gcushare's ids."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        openers: Openers = {
+            f"{name} ({api})": partial(session, name)
+            for name in options.libraries or LIBRARIES
+            for api, session in (("Efml…", FirstEfml), ("efml…", NewerEfml))
+        }
+        self._libraries = LibraryWays("enflame", openers, timeout_s=options.timeout_s)
+        self._host = HostView("enflame", self._completed, timeout_s=options.timeout_s)
+        self._remarks = Remarks("enflame")
+
+    async def discover(self) -> list[FoundCard]:
+        ways = [*self._libraries.once(), *self._tool_ways(), (f"{self._options.roots.sys}/bus/pci", self._ask_sysfs)]
+        found = await self._host.of(ways)
+        self._remarks.say(found.left_out)
+        return list(found.cards)
+
+    async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+        kept = self._libraries.kept()
+        ways = [*self._libraries.through(kept), *self._tool_ways()]
+
+        async def look() -> Mapping[str, Health]:
+            found = await self._host.of(ways)
+            return {**compared(cards, found), **await self._host.run(partial(self._off_the_bus, cards))}
+
+        try:
+            async for health in changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
+                yield health
+        finally:
+            await self._libraries.close(kept.values())
+
+    def _tool_ways(self) -> list[Way]:
+        return [
+            (" ".join((tool, *args)), partial(self._ask_tool, tool, args, parsed))
+            for tool in self._options.tools or TOOLS
+            for args, parsed in _QUESTIONS
+        ]
+
+    async def _ask_tool(self, tool: str, args: tuple[str, ...], parsed: Callable[[str], Listing]) -> Listing:
+        output = await run_tool(tool, *args, timeout_s=self._options.timeout_s)
+        return parsed(output.checked())
+
+    async def _ask_sysfs(self) -> Listing:
+        """The last word of a failed discovery: sysfs knows that there are cards, and not how large they are."""
+        match await self._host.run(partial(pci.has_vendor, self._options.roots.sys, PCI_VENDOR)):
+            case True:
+                raise CannotAsk(f"has devices of vendor {PCI_VENDOR}, and does not tell their memory")
+            case False:
+                raise CannotAsk(f"has no device of vendor {PCI_VENDOR}")
+            case None:
+                raise CannotAsk("cannot be read")
+
+    def _completed(self, found: Listing) -> Listing:
+        """The listing with what only the host's trees know: minor number and NUMA node."""
+        roots = self._options.roots
+        cards = (replace(card, minor=self._minor(card), numa=pci.numa(roots.sys, card.pci)) for card in found.cards)
+        return Listing(tuple(cards), found.left_out)
+
+    def _minor(self, card: FoundCard) -> int | None:
+        """The number in the name of the card's node, /dev/gcu<N>, which sysfs has below its PCI device."""
+        for folder in _FOLDERS:
+            try:
+                names = (
+                    [entry.name for entry in (pci.folder(self._options.roots.sys, card.pci) / folder).iterdir()]
+                    if card.pci
+                    else []
+                )
+            except OSError:
+                continue
+            numbers = [int(found[1]) for found in map(_NODE.fullmatch, names) if found]
+            if len(numbers) == 1:
+                return numbers[0]
+        # Without sysfs the index is right where a node of that number is there; else nothing is sure.
+        return card.index if (self._options.roots.dev / f"gcu{card.index}").exists() else None
+
+    def _off_the_bus(self, cards: Sequence[FoundCard]) -> dict[str, Health]:
+        """Cards whose PCI device has vanished, while that of another is there, so that it is the card and not our view."""
+        there = {card.id: pci.folder(self._options.roots.sys, card.pci).is_dir() for card in cards if card.pci}
+        if not any(there.values()):
+            return {}
+        return {id: Health(id, False, OFF_THE_BUS) for id, is_there in there.items() if not is_there}

@@ -1,0 +1,35 @@
+"""A listing completed with what the host's own trees say: NUMA nodes, minor numbers, the kernel module's view.
+
+Belongs here: reading beside the event loop. Never: what is read; that is each vendor's.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from accelshare.vendors.drivers.asking import CannotAsk, Listing, Way, first_answer
+from accelshare.vendors.drivers.driver import DriverError
+from accelshare.vendors.drivers.threads import BlockingCalls
+
+T = TypeVar("T")
+
+
+class HostView:
+    """What the host's own trees add to a listing. Reading them may hang with the vendor's kernel module, hence the thread."""
+
+    def __init__(self, vendor: str, completed: Callable[[Listing], Listing], *, timeout_s: float) -> None:
+        self._vendor = vendor
+        self._completed = completed
+        self._timeout_s = timeout_s
+        self._calls = BlockingCalls(f"{vendor} host")
+
+    async def of(self, ways: Sequence[Way]) -> Listing:
+        """The first answer, completed; DriverError if there is none or the trees cannot be read."""
+        found = await first_answer(ways)
+        try:
+            return await self.run(partial(self._completed, found))
+        except CannotAsk as error:
+            raise DriverError([f"the {self._vendor} devices in /proc and /sys: {error}"]) from error
+
+    async def run(self, read: Callable[[], T]) -> T:
+        return await self._calls.run(read, timeout_s=self._timeout_s)

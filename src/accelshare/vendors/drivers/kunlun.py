@@ -1,0 +1,100 @@
+"""Kunlun's driver: libxpuml, else xpu_smi's table, else xpu_smi -m; health by the same, and by /proc/xpu.
+
+Belongs here: the order of ways, and how a look is made of them. Never: the library's functions, the tool's texts.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from accelshare.vendors.drivers import pci
+from accelshare.vendors.drivers.asking import CannotAsk, Listing, Remarks, Way
+from accelshare.vendors.drivers.driver import FoundCard, Health, Options
+from accelshare.vendors.drivers.health import changes, compared
+from accelshare.vendors.drivers.host_view import HostView
+from accelshare.vendors.drivers.kunlun_smi import TOOLS, parsed_lines, parsed_table
+from accelshare.vendors.drivers.kunlun_xpuml import LIBRARIES, Xpuml
+from accelshare.vendors.drivers.library_ways import LibraryWays
+from accelshare.vendors.drivers.tools import run_tool
+
+PCI_VENDOR: Final = "1d22"
+# The name that Intel's tool has too; the text tells them apart, and so does a host without a device of Kunlun's.
+SHARED_TOOL_NAME: Final = "xpu-smi"
+GOOD_PROC_STATES: Final = frozenset({"RUNNING", "NORMAL"})
+
+
+class KunlunDriver:
+    """Cards by serial number and device number."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        openers = {name: partial(Xpuml, name) for name in options.libraries or LIBRARIES}
+        self._libraries = LibraryWays("kunlun", openers, timeout_s=options.timeout_s)
+        self._host = HostView("kunlun", self._completed, timeout_s=options.timeout_s)
+        self._remarks = Remarks("kunlun")
+
+    async def discover(self) -> list[FoundCard]:
+        found = await self._host.of([*self._libraries.once(), *self._tool_ways()])
+        self._remarks.say(found.left_out)
+        return list(found.cards)
+
+    async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+        kept = self._libraries.kept()
+        # /proc is far cheaper to ask than the tool, and knows a card's state as well.
+        ways: list[Way] = [*self._libraries.through(kept), (str(self._proc), partial(self._ask_proc, cards)), *self._tool_ways()]
+
+        async def look() -> Mapping[str, Health]:
+            return compared(cards, await self._host.of(ways))
+
+        try:
+            async for health in changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
+                yield health
+        finally:
+            await self._libraries.close(kept.values())
+
+    def _tool_ways(self) -> list[Way]:
+        tools = self._options.tools or TOOLS
+        return [
+            *((tool, partial(self._ask_tool, tool, (), parsed_table)) for tool in tools),
+            *((f"{tool} -m", partial(self._ask_tool, tool, ("-m",), parsed_lines)) for tool in tools),
+        ]
+
+    async def _ask_tool(self, tool: str, args: tuple[str, ...], parsed: Callable[[str], Listing]) -> Listing:
+        if Path(tool).name == SHARED_TOOL_NAME and await self._host.run(self._has_device) is False:
+            raise CannotAsk(f"may be Intel's tool of that name: this host has no PCI device of vendor {PCI_VENDOR}")
+        output = await run_tool(tool, *args, timeout_s=self._options.timeout_s)
+        return parsed(output.checked())
+
+    def _has_device(self) -> bool | None:
+        return pci.has_vendor(self._options.roots.sys, PCI_VENDOR)
+
+    async def _ask_proc(self, cards: Sequence[FoundCard]) -> Listing:
+        states = await self._host.run(lambda: [self._proc_state(card) for card in cards])
+        if None in states:
+            raise CannotAsk("does not tell the state of every card")
+        return Listing(tuple(replace(card, healthy=True, problem="") for card in cards))
+
+    def _completed(self, found: Listing) -> Listing:
+        """The listing with what only the host's trees know: NUMA node, and the kernel's view of each card."""
+        return Listing(tuple(map(self._with_host_view, found.cards)), found.left_out)
+
+    def _with_host_view(self, card: FoundCard) -> FoundCard:
+        card = replace(card, numa=pci.numa(self._options.roots.sys, card.pci))
+        state = self._proc_state(card)
+        if state is None or state in GOOD_PROC_STATES or not card.healthy:
+            return card
+        return replace(card, healthy=False, problem=f"{self._proc}/dev{card.minor}/state is {state!r}")
+
+    @property
+    def _proc(self) -> Path:
+        return self._options.roots.proc / "xpu"
+
+    def _proc_state(self, card: FoundCard) -> str | None:
+        try:
+            text = (self._proc / f"dev{card.minor}" / "state").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        return text.strip()[:40].upper() or None

@@ -1,0 +1,116 @@
+"""xpu_smi's two outputs: the table for people, read by its header, and the line per device of `-m`.
+
+Belongs here: reading these texts, and telling Intel's tool of the same name apart. Never: running the tool.
+"""
+
+import re
+from typing import Final
+
+from accelshare.vendors.drivers import pci
+from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing, shown
+from accelshare.vendors.drivers.driver import FoundCard
+
+TOOLS: Final = ("xpu_smi", "/usr/local/xpu/bin/xpu_smi", "xpu-smi")
+PF_IS_NO_CARD: Final = "it is a physical function that only carries virtual ones (SR-IOV)"
+
+_COLUMNS = ("DevID", "PCI Addr", "Model", "SN", "State", "Memory")
+_NUMBER = re.compile(r"[0-9]{1,6}")
+_INODE = re.compile(r"/dev/xpu([0-9]{1,5})")
+# 0 / 8064 MB, and 0 / 16384MB without the space; the tool's MB are MiB
+_MEMORY = re.compile(r"[0-9]+\s*(?:Mi?B)?\s*/\s*([0-9]{1,9})\s*Mi?B")
+_INTEL = re.compile(r"\bintel\b|\bDevice ID\s*\|\s*Device Information\b", re.IGNORECASE)
+_NO_SERIAL = frozenset({"", "n/a", "-", "none", "unknown"})
+
+# Positions in a line of -m, as several public readers and a captured P800 have them. The state's position is not known.
+_PCI, _DEV_ID, _SERIAL, _TOTAL, _MODEL, _FEWEST = 0, 2, 3, 18, 21, 22
+_QUOTED = re.compile(r'"[^"]*"|[^\s"]+')
+
+
+def card_id(serial: str, place: str, dev_id: int) -> str:
+    """An id that both chips of a K200 do not share, though their serial number and PCI address are the same."""
+    return f"{serial if serial.lower() not in _NO_SERIAL else place or 'xpu'}-{dev_id}"
+
+
+def refuse_intel(text: str) -> None:
+    """Intel ships an xpu-smi of its own, for its GPUs."""
+    if _INTEL.search(text):
+        raise CannotAsk(f"is Intel's tool of that name, it printed {shown(text)}; Kunlun's prints a table with DevID and Memory")
+
+
+def parsed_table(text: str) -> Listing:
+    """The cards of the DEVICES table; CannotAsk if there is none."""
+    refuse_intel(text)
+    columns: dict[str, int] = {}
+    cards: list[FoundCard] = []
+    left_out: list[LeftOut] = []
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("PROCESSES"):
+            break  # its rows begin with a DevID too
+        if not line.startswith("|"):
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not columns:
+            names = {name: position for position, name in enumerate(cells)}
+            columns = names if all(column in names for column in _COLUMNS) else {}
+        elif len(cells) == len(columns):
+            _read_row({name: cells[position] for name, position in columns.items()}, cards, left_out)
+        else:
+            left_out.append(LeftOut(None, f"xpu_smi printed {shown(line)}; it must be {len(columns)} cells"))
+    if not columns:
+        raise CannotAsk(f"printed {shown(text)}; it must be a table with {', '.join(_COLUMNS)}")
+    return listing(cards, left_out)
+
+
+def _read_row(cell: dict[str, str], cards: list[FoundCard], left_out: list[LeftOut]) -> None:
+    memory = _MEMORY.fullmatch(cell["Memory"])
+    if not _NUMBER.fullmatch(cell["DevID"]):
+        left_out.append(LeftOut(None, f"DevID is {cell['DevID']!r}; it must be a number"))
+        return
+    index = int(cell["DevID"])
+    if cell["Model"].endswith("-PF"):
+        left_out.append(LeftOut(index, PF_IS_NO_CARD))
+        return
+    if memory is None:
+        left_out.append(LeftOut(index, f"Memory is {cell['Memory']!r}; it must be like 0 / 8064 MB"))
+        return
+    node = _INODE.fullmatch(cell.get("INODE", ""))
+    healthy = cell["State"] == "N"
+    cards.append(
+        FoundCard(
+            index=index,
+            id=card_id(cell["SN"], pci.address(cell["PCI Addr"]), index),
+            memory_mib=int(memory[1]),
+            minor=int(node[1]) if node else index,
+            model=cell["Model"],
+            pci=pci.address(cell["PCI Addr"]),
+            healthy=healthy,
+            problem="" if healthy else f"xpu_smi shows state {cell['State']!r}",
+        )
+    )
+
+
+def parsed_lines(text: str) -> Listing:
+    """The cards of `xpu_smi -m`; CannotAsk if no line is one of it. An empty answer is no cards."""
+    refuse_intel(text)
+    cards: list[FoundCard] = []
+    left_out: list[LeftOut] = []
+    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    for line in lines:
+        fields = _QUOTED.findall(line)
+        complete = len(fields) >= _FEWEST and line.count('"') % 2 == 0 and len(fields[_MODEL]) >= 2 and fields[_MODEL][0] == '"'
+        if not complete or not pci.address(fields[_PCI]) or not _NUMBER.fullmatch(fields[_DEV_ID]):
+            left_out.append(LeftOut(None, f"xpu_smi -m printed {shown(line)}; it must be at least {_FEWEST} fields"))
+            continue
+        index = int(fields[_DEV_ID])
+        place = pci.address(fields[_PCI])
+        model = fields[_MODEL].strip('"')
+        if model.endswith("-PF"):
+            left_out.append(LeftOut(index, PF_IS_NO_CARD))
+        elif not re.fullmatch(r"[0-9]{1,9}", fields[_TOTAL]):
+            left_out.append(LeftOut(index, f"memory is {fields[_TOTAL]!r}; it must be a number of MiB"))
+        else:
+            total = int(fields[_TOTAL])
+            cards.append(FoundCard(index, card_id(fields[_SERIAL], place, index), total, minor=index, model=model, pci=place))
+    if lines and not cards and all(left.index is None for left in left_out):
+        raise CannotAsk(f"printed {shown(text)}; it must be a line of {_FEWEST} or more fields per device")
+    return listing(cards, left_out)

@@ -1,0 +1,208 @@
+"""NVML through ctypes: the cards it lists, one card's ailment, and the XIDs it reports.
+
+Belongs here: the functions and structures of libnvidia-ml. Never: what an XID means for health (`nvidia_xids.py`).
+
+The PyPI package nvidia-ml-py loads libnvidia-ml.so.1 by that name alone and keeps it in module globals; a path of ours and a
+second library in one process would mean writing to its private state. It also costs 5 MiB. These are the functions we call.
+"""
+
+import ctypes
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint, c_uint64, c_void_p, create_string_buffer
+from pathlib import Path
+from typing import Final
+
+from accelshare.vendors.drivers import pci
+from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing
+from accelshare.vendors.drivers.ctypes_library import NOT_SUPPORTED, TIMEOUT, Library, LibraryError, optional, text_of
+from accelshare.vendors.drivers.driver import FoundCard
+
+LIBRARIES: Final = ("libnvidia-ml.so.1", "libnvidia-ml.so")
+MIG_IS_ON: Final = "MIG is on, so its memory belongs to its instances; switch MIG off to share the whole card"
+
+_XID_CRITICAL = 0x8
+_RECOVERY_ACTION_FIELD = 230
+_MOST_EVENTS_AT_ONCE = 256
+
+
+class Nvml:
+    """NVML, initialised until `close`. Every method may raise CannotAsk; LibraryError has NVML's code."""
+
+    def __init__(self, name: str) -> None:
+        self._library = library = Library(name)
+        words = library.raw("nvmlErrorString", c_int, restype=c_char_p)
+        library.words = lambda code: (words(code) or b"").decode("utf-8", "replace")
+        self._count = library.bind("nvmlDeviceGetCount_v2 nvmlDeviceGetCount", POINTER(c_uint))
+        self._by_index = library.bind("nvmlDeviceGetHandleByIndex_v2 nvmlDeviceGetHandleByIndex", c_uint, POINTER(c_void_p))
+        self._by_uuid = library.bind("nvmlDeviceGetHandleByUUID", c_char_p, POINTER(c_void_p))
+        self._uuid = library.bind("nvmlDeviceGetUUID", c_void_p, c_char_p, c_uint)
+        self._memory = library.bind("nvmlDeviceGetMemoryInfo", c_void_p, POINTER(_Memory))
+        self._events: c_void_p | None = None
+        self._heard: dict[int, str] = {}
+        self._shutdown = library.bind("nvmlShutdown")
+        library.bind("nvmlInit_v2 nvmlInit")()
+
+    def close(self) -> None:
+        self.stop_listening()
+        optional(self._shutdown)
+
+    def listing(self, sys_root: Path) -> Listing:
+        """All cards, without those in MIG mode and those that do not answer."""
+        count = c_uint()
+        self._count(byref(count))
+        cards: list[FoundCard] = []
+        left_out: list[LeftOut] = []
+        for index in range(count.value):
+            try:
+                cards.append(self._card(index, sys_root))
+            except CannotAsk as error:
+                left_out.append(LeftOut(index, str(error)))
+        return listing(cards, left_out)
+
+    def _card(self, index: int, sys_root: Path) -> FoundCard:
+        device = c_void_p()
+        self._by_index(index, byref(device))
+        uuid = create_string_buffer(96)
+        self._uuid(device, uuid, len(uuid))
+        self._refuse_mig(device)
+        memory = _Memory()
+        self._memory(device, byref(memory))
+        place = optional(lambda: self._place(device)) or ""
+        return FoundCard(
+            index=index,
+            id=text_of(uuid),
+            memory_mib=memory.total >> 20,
+            minor=optional(lambda: self._minor(device)),
+            model=optional(lambda: self._name(device)) or "",
+            numa=pci.numa(sys_root, place),
+            pci=place,
+        )
+
+    def check(self, id: str) -> None:
+        """Whether this card answers and can be shared; raises the reason if not."""
+        device = self._find(id)
+        self._refuse_mig(device)
+        self._memory(device, byref(_Memory()))
+
+    def recovery_action(self, id: str) -> int | None:
+        """What the driver wants done to this card, 0 for nothing; None if this driver cannot tell."""
+        return optional(lambda: self._recovery_action(id))
+
+    def _recovery_action(self, id: str) -> int | None:
+        field = _FieldValue(_RECOVERY_ACTION_FIELD)
+        ask = self._library.bind("nvmlDeviceGetFieldValues", c_void_p, c_int, POINTER(_FieldValue))
+        ask(self._find(id), 1, byref(field))
+        return int(field.value & 0xFFFFFFFF) if field.result == 0 else None
+
+    def listen(self, id: str) -> None:
+        """From now on `heard` tells this card's XIDs; raises if the card or the driver does not report any."""
+        device = self._find(id)
+        if self._events is None:
+            events = c_void_p()
+            self._library.bind("nvmlEventSetCreate", POINTER(c_void_p))(byref(events))
+            self._events = events
+        supported = c_uint64()
+        self._library.bind("nvmlDeviceGetSupportedEventTypes", c_void_p, POINTER(c_uint64))(device, byref(supported))
+        if not supported.value & _XID_CRITICAL:
+            raise LibraryError("nvmlDeviceGetSupportedEventTypes", NOT_SUPPORTED, "no XID events")
+        self._library.bind("nvmlDeviceRegisterEvents", c_void_p, c_uint64, c_void_p)(device, _XID_CRITICAL, self._events)
+        self._heard[device.value or 0] = id
+
+    def heard(self, wait_s: float) -> list[tuple[str, int]]:
+        """The XIDs that came up within this time: the card's id, empty if it is not known whose, and the number."""
+        wait = self._library.bind("nvmlEventSetWait_v2 nvmlEventSetWait", c_void_p, POINTER(_EventData), c_uint)
+        found: list[tuple[str, int]] = []
+        while len(found) < _MOST_EVENTS_AT_ONCE:
+            event = _EventData()
+            try:
+                wait(self._events, byref(event), 0 if found else round(wait_s * 1000))
+            except LibraryError as error:
+                if error.code == TIMEOUT:
+                    break
+                raise
+            if event.type & _XID_CRITICAL:
+                found.append((self._heard.get(event.device or 0, ""), event.data))
+        return found
+
+    def stop_listening(self) -> None:
+        events, self._events, self._heard = self._events, None, {}
+        if events is not None:
+            optional(lambda: self._library.bind("nvmlEventSetFree", c_void_p)(events))
+
+    def _find(self, id: str) -> c_void_p:
+        device = c_void_p()
+        self._by_uuid(id.encode(), byref(device))
+        return device
+
+    def _refuse_mig(self, device: c_void_p) -> None:
+        current, pending = c_uint(), c_uint()
+        ask = optional(lambda: self._library.bind("nvmlDeviceGetMigMode", c_void_p, POINTER(c_uint), POINTER(c_uint)))
+        if ask is None:
+            return  # a driver older than MIG
+        try:
+            ask(device, byref(current), byref(pending))
+        except LibraryError as error:
+            if error.code == NOT_SUPPORTED:
+                return
+            raise
+        if current.value:
+            raise CannotAsk(MIG_IS_ON)
+
+    def _minor(self, device: c_void_p) -> int:
+        minor = c_uint()
+        self._library.bind("nvmlDeviceGetMinorNumber", c_void_p, POINTER(c_uint))(device, byref(minor))
+        return minor.value
+
+    def _name(self, device: c_void_p) -> str:
+        name = create_string_buffer(96)
+        self._library.bind("nvmlDeviceGetName", c_void_p, c_char_p, c_uint)(device, name, len(name))
+        return text_of(name)
+
+    def _place(self, device: c_void_p) -> str:
+        place = _PciInfo()
+        self._library.bind("nvmlDeviceGetPciInfo_v3", c_void_p, POINTER(_PciInfo))(device, byref(place))
+        return pci.address(place.bus_id.decode("ascii", "replace"))
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (("total", c_uint64), ("free", c_uint64), ("used", c_uint64))
+    total: int
+
+
+class _PciInfo(ctypes.Structure):
+    _fields_ = (
+        ("legacy_bus_id", c_char * 16),
+        ("domain", c_uint),
+        ("bus", c_uint),
+        ("device", c_uint),
+        ("pci_device_id", c_uint),
+        ("pci_subsystem_id", c_uint),
+        ("bus_id", c_char * 32),
+    )
+    bus_id: bytes
+
+
+class _EventData(ctypes.Structure):
+    _fields_ = (
+        ("device", c_void_p),
+        ("type", c_uint64),
+        ("data", c_uint64),
+        ("gpu_instance", c_uint),
+        ("compute_instance", c_uint),
+    )
+    device: int | None
+    type: int
+    data: int
+
+
+class _FieldValue(ctypes.Structure):
+    _fields_ = (
+        ("field_id", c_uint),
+        ("scope_id", c_uint),
+        ("timestamp", c_int64),
+        ("latency_us", c_int64),
+        ("value_type", c_uint),
+        ("result", c_uint),
+        ("value", c_uint64),
+    )
+    result: int
+    value: int

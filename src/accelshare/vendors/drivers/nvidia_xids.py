@@ -1,0 +1,72 @@
+"""What an XID means for a card's health, and when it is over.
+
+Belongs here: the rule of recovery and its tables. Never: the library, the clock.
+
+The rule: a critical XID makes a card unhealthy. It is healthy again when it answers, the driver asks for no recovery action,
+and no critical XID has come for `quiet_s`. Drivers that cannot tell a recovery action (before R560) are believed only for
+XIDs that do not need a reset; the others stay until the card has been away and back, which is what a reset looks like.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+# Faults of the program that ran, not of the card; the list of NVIDIA's own device plugin.
+IGNORED: Final = frozenset({13, 31, 43, 45, 68, 109})
+
+# XIDs after which the card must be reset, from NVIDIA's catalogue of them.
+NEEDS_RESET: Final[Mapping[int, str]] = {
+    48: "double-bit ECC error",
+    62: "internal microcontroller halt",
+    64: "row remapping failed",
+    74: "NVLink error",
+    79: "fell off the bus",
+    95: "uncontained ECC error",
+    119: "GSP did not answer",
+    120: "GSP error",
+    140: "unrecovered ECC error",
+}
+
+# nvmlDeviceGpuRecoveryAction: what the driver wants done; 0 is nothing.
+RECOVERY_ACTIONS: Final[Mapping[int, str]] = {
+    1: "a reset of the GPU",
+    2: "a reboot of the node",
+    3: "its peers to be drained",
+    4: "it to be drained and reset",
+    5: "a recovery of its IMEX domain",
+    6: "a reset of its bus",
+    7: "a reboot of the system",
+}
+
+
+class XidBook:
+    """The critical XIDs that are not over yet."""
+
+    def __init__(self, quiet_s: float) -> None:
+        self._quiet_s = quiet_s
+        self._open: dict[str, tuple[int, float]] = {}
+
+    def note(self, id: str, xid: int, *, now: float) -> None:
+        """This card has reported this XID."""
+        if xid in IGNORED:
+            return
+        before = self._open.get(id)
+        # A lesser XID after one that needs a reset must not talk it away.
+        self._open[id] = (before[0] if before and before[0] in NEEDS_RESET else xid, now)
+
+    def away(self, id: str) -> None:
+        """This card is not there: what it reports once it is back is a new story."""
+        self._open.pop(id, None)
+
+    def problem(self, id: str, *, recovery_action: int | None, now: float) -> str:
+        """Why a card that answers is unhealthy all the same, or nothing; `recovery_action` is None if the driver cannot tell."""
+        if recovery_action:
+            return f"the driver asks for {RECOVERY_ACTIONS.get(recovery_action, f'recovery action {recovery_action}')}"
+        if id not in self._open:
+            return ""
+        xid, at = self._open[id]
+        if recovery_action is None and xid in NEEDS_RESET:
+            return f"XID {xid}: {NEEDS_RESET[xid]}; it needs a reset"
+        if now - at < self._quiet_s:
+            return f"XID {xid}: {NEEDS_RESET[xid]}" if xid in NEEDS_RESET else f"XID {xid}"
+        del self._open[id]
+        return ""

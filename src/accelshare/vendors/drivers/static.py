@@ -1,0 +1,120 @@
+"""Cards that need no code: declared in the profile, or read off device files, or off the lines of any command.
+
+Belongs here: the three sources of `driver.static`, and health as far as files and that command tell it. Never: any vendor.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, Remarks, first_answer, listing, shown
+from accelshare.vendors.drivers.driver import FoundCard, Health, Options
+from accelshare.vendors.drivers.health import changes, compared
+from accelshare.vendors.drivers.tools import run_tool
+from accelshare.vendors.node_rules import StaticRules
+
+_MIB_PER_GIB = 1024
+_DEV = "/dev/"
+
+
+class StaticDriver:
+    """A driver by rules alone. A card is well while its device files are there and the command, if any, says so."""
+
+    def __init__(self, options: Options, rules: StaticRules, device_nodes: Sequence[str] = ()) -> None:
+        self._options = options
+        self._rules = rules
+        self._device_nodes = tuple(device_nodes)
+        self._remarks = Remarks("static")
+
+    async def discover(self) -> list[FoundCard]:
+        """The cards of this host by index."""
+        found = await self._ask()
+        self._remarks.say(found.left_out)
+        return list(found.cards)
+
+    def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+        """Each change of health of these cards, for ever."""
+
+        async def look() -> Mapping[str, Health]:
+            return compared(cards, await self._ask())
+
+        return changes(cards, look, lambda: asyncio.sleep(self._options.every_s))
+
+    async def _ask(self) -> Listing:
+        if self._rules.command:
+            return await first_answer([(" ".join(self._rules.command), self._from_command)])
+        cards = list(self._from_glob() if self._rules.glob else self._declared())
+        return listing(map(self._judged, cards))
+
+    def _declared(self) -> Iterator[FoundCard]:
+        following = 0
+        for card in self._rules.cards:
+            first = following if card.index is None else card.index
+            following = first + card.count
+            for index in range(first, following):
+                yield FoundCard(
+                    index=index,
+                    id=(card.id or "card-{index}").format(index=index),
+                    memory_mib=card.memory_mib,
+                    minor=index if card.minor is None else card.minor + index - first,
+                    model=card.model,
+                    numa=card.numa,
+                    pci=card.pci,
+                )
+
+    def _from_glob(self) -> Iterator[FoundCard]:
+        """One card for each number; of several files with it (a card and its parts) the one with the shortest name."""
+        numbered: dict[int, Path] = {}
+        files = self._options.roots.dev.glob((self._rules.glob or "").removeprefix(_DEV))
+        for file in sorted(files, key=lambda file: (len(file.name), file.name)):
+            number = re.search(r"\d+", file.name)
+            if number is not None:
+                numbered.setdefault(int(number[0]), file)
+        for index, file in numbered.items():
+            yield FoundCard(index, file.name, self._rules.memory_mib or 0, minor=index, model=self._rules.model)
+
+    async def _from_command(self) -> Listing:
+        output = await run_tool(*self._rules.command, timeout_s=self._options.timeout_s)
+        lines = [line for line in output.checked().splitlines() if line.strip()]
+        matches = [match for line in lines if (match := re.search(self._rules.pattern or "", line))]
+        if lines and not matches:
+            raise CannotAsk(f"none of its {len(lines)} lines has the pattern; the first is {shown(lines[0])}")
+        left_out: list[LeftOut] = []
+        cards: list[FoundCard] = []
+        for place, match in enumerate(matches):
+            try:
+                cards.append(self._judged(self._card(match, place)))
+            except ValueError as error:
+                left_out.append(LeftOut(None, f"the line {shown(match.string)}: {error}"))
+        return listing(cards, left_out)
+
+    def _card(self, match: re.Match[str], place: int) -> FoundCard:
+        said = {name: text.strip() for name, text in match.groupdict().items() if text is not None}
+        index = int(said.get("index", place))
+        healthy = "healthy" not in match.re.groupindex or bool(said.get("healthy"))
+        return FoundCard(
+            index=index,
+            id=said.get("id") or f"card-{index}",
+            memory_mib=self._memory_mib(said),
+            minor=int(said.get("minor", index)),
+            model=said.get("model", self._rules.model),
+            healthy=healthy,
+            problem="" if healthy else f"{self._rules.command[0]} does not call it healthy: {shown(match.string)}",
+        )
+
+    def _memory_mib(self, said: Mapping[str, str]) -> int:
+        if "memory_mib" in said:
+            return int(float(said["memory_mib"]))
+        if "memory_gib" in said:
+            return int(float(said["memory_gib"]) * _MIB_PER_GIB)
+        return self._rules.memory_mib or 0
+
+    def _judged(self, card: FoundCard) -> FoundCard:
+        paths = [node.format(index=card.index, minor=card.minor) for node in self._device_nodes]
+        missing = [path for path in paths if not (self._options.roots.dev / path.removeprefix(_DEV)).exists()]
+        if not missing:
+            return card
+        problem = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        return replace(card, healthy=False, problem="; ".join(filter(None, (card.problem, problem))))

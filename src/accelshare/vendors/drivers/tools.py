@@ -1,0 +1,120 @@
+"""Running a vendor's tool: bounded in time and in output, and ended together with its children.
+
+Belongs here: finding, starting, reading and killing a program. Never: what its output means.
+"""
+
+import asyncio
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from typing import IO, Final
+
+from accelshare.vendors.drivers.asking import CannotAsk, shown
+from accelshare.vendors.drivers.threads import BlockingCalls
+
+# A node's whole table is a few KiB; a tool that prints without end must not fill the memory.
+MOST_OUTPUT_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a tool left behind when it ended by itself."""
+
+    code: int
+    text: str
+    complaint: str
+
+    def checked(self) -> str:
+        """The text, if the tool said that it went well."""
+        if self.code != 0:
+            said = shown(self.complaint) if self.complaint.strip() else shown(self.text)
+            raise CannotAsk(f"ended with exit code {self.code} and said {said}")
+        return self.text
+
+
+async def run_tool(tool: str, *args: str, timeout_s: float) -> Output:
+    """Runs a tool by name or path to its end; CannotAsk if it is missing, hangs or prints without end."""
+    found = shutil.which(tool)
+    if found is None:
+        raise CannotAsk("no such file" if "/" in tool else "not found on PATH")
+    running = _Running([found, *args], timeout_s)
+    try:
+        # The thread keeps the time itself; the margin is for a process that the kernel cannot end.
+        return await BlockingCalls(f"tool {tool}").run(running.to_its_end, timeout_s=timeout_s + 2)
+    except asyncio.CancelledError:
+        running.end()
+        raise
+
+
+class _Running:
+    """One run, which another thread may end."""
+
+    def __init__(self, command: list[str], timeout_s: float) -> None:
+        self._command = command
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._unwanted = False
+
+    def to_its_end(self) -> Output:
+        deadline = time.monotonic() + self._timeout_s
+        with self._lock:
+            if self._unwanted:
+                raise CannotAsk("is no longer wanted")
+            try:
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,  # so that its children can be ended with it
+                )
+            except OSError as error:
+                raise CannotAsk(f"cannot be started: {error.strerror}") from error
+            self._process = process
+        with process:
+            try:
+                text, complaint = self._read(process, deadline)
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired as error:
+                raise CannotAsk(f"gave no answer within {self._timeout_s:g} s and was killed") from error
+            finally:
+                self.end()
+        return Output(process.returncode, text.decode("utf-8", "replace"), complaint.decode("utf-8", "replace"))
+
+    def end(self) -> None:
+        """Kills the tool and all that it started; a tool that has ended by itself is left alone."""
+        with self._lock:
+            self._unwanted = True
+            if self._process is None or self._process.returncode is not None:
+                return
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)  # it was not waited for, so the id is still its own
+            except ProcessLookupError:
+                pass
+
+    def _read(self, process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes]:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        read: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+        with selectors.DefaultSelector() as selector:
+            for stream in read:
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise subprocess.TimeoutExpired(process.args, self._timeout_s)
+                for key, _ in selector.select(left):
+                    stream = next(stream for stream in read if stream.fileno() == key.fd)
+                    part = os.read(key.fd, 65536)
+                    if not part:
+                        selector.unregister(stream)
+                    read[stream] += part
+                    if len(read[stream]) > MOST_OUTPUT_BYTES:
+                        raise CannotAsk(f"printed more than {MOST_OUTPUT_BYTES} bytes and was killed")
+        return bytes(read[process.stdout]), bytes(read[process.stderr])

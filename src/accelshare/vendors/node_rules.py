@@ -1,0 +1,141 @@
+"""What a profile says about its vendor's nodes, as frozen values: the way to the cards, to the container, and to a limit.
+
+Belongs here: the shape of the sections `driver`, `container` and `enforcement`. Never: acting on them (`drivers/`,
+`container_edits.py`, `enforcement.py`), reading them from data (`profile.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal
+
+# What a container is given so that it sees its cards: variables for the vendor's runtime, mounts for the same, the
+# device files themselves, or names of a CDI specification.
+Strategy = Literal["envvar", "volume-mounts", "device-nodes", "cdi"]
+
+# Who holds a container to its share: whoever reads the variables, or nobody, and over-use is only seen.
+WayKind = Literal["env", "watch"]
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class StaticCard:
+    """Cards that are declared, not found: `count` of them, all alike."""
+
+    memory_mib: int
+    count: int = 1
+    index: int | None = None  # none: the next number
+    id: str | None = None  # may say {index}
+    minor: int | None = None  # none: as the index
+    model: str = ""
+    numa: int | None = None
+    pci: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StaticRules:
+    """Where cards come from without code: exactly one of a list, a glob of device files, or a command's lines."""
+
+    cards: tuple[StaticCard, ...] = ()
+    glob: str | None = None
+    command: tuple[str, ...] = ()
+    pattern: str | None = None
+    memory_mib: int | None = None
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverRules:
+    """Who asks this vendor's hardware, with which libraries and tools, and how patiently."""
+
+    name: str
+    libraries: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    timeout_s: float = 10
+    every_s: float = 2
+    static: StaticRules | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeMounts:
+    """One mount per card, whose name is the message; the file behind it is of no interest."""
+
+    host_path: str = "/dev/null"
+    container_path: str | None = None
+    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNodes:
+    """The card's device files, those of `hardware`, with these rights."""
+
+    permissions: str = "rw"
+    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cdi:
+    """Names of CDI devices, and whether their specification is ours to write."""
+
+    name: str | None = None
+    write_spec: bool = True
+    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRules:
+    """What a container is given for its cards, as templates: by every strategy chosen, and in any case."""
+
+    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    strategy: tuple[Strategy, ...] = ("envvar", "device-nodes")
+    annotations: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    node_label_env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    envvar: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    volume_mounts: VolumeMounts = VolumeMounts()
+    device_nodes: DeviceNodes = DeviceNodes()
+    cdi: Cdi = Cdi()
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Something a node must have: a file, or a command that answers; where it says a version, at least this one."""
+
+    file: str | None = None
+    command: tuple[str, ...] = ()
+    pattern: str | None = None
+    at_least: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """What is asked, for people."""
+        return self.file or " ".join(self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to hold a container to its share, and what a node needs for it."""
+
+    name: str
+    kind: WayKind = "env"
+    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    requires: tuple[Requirement, ...] = ()
+
+
+# The last resort of every profile: nothing stops a container, but what it uses can be seen and told.
+WATCH: Final = Way("watch", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class EnforcementRules:
+    """The ways this vendor knows, and the order in which a node tries them; one that is not in the order is off."""
+
+    order: tuple[str, ...] = (WATCH.name,)
+    ways: Mapping[str, Way] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+
+    @property
+    def in_order(self) -> tuple[Way, ...]:
+        """The ways to try, watching last whether it is named or not."""
+        return (*(self.ways[name] for name in self.order if name != WATCH.name), WATCH)

@@ -1,0 +1,92 @@
+"""Asking a node whether it has what a way of enforcement needs: its files, and the versions its tools tell.
+
+Belongs here: touching files and tools, and the sentence about each. A probe never raises: whatever goes wrong, the requirement is
+not met, and the sentence says why. Never: what follows from it (`enforcement.py`).
+"""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from accelshare.vendors.drivers.asking import CannotAsk, shown
+from accelshare.vendors.drivers.driver import Roots
+from accelshare.vendors.drivers.tools import run_tool
+from accelshare.vendors.enforcement import Finding
+from accelshare.vendors.node_rules import Requirement
+
+# Where hosts keep tools; a vendor's operator puts them beside its driver.
+_TOOL_FOLDERS: Final = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "usr/local/nvidia/toolkit")
+_ANY_VERSION: Final = r"([0-9]+(?:\.[0-9]+)*)"
+_LONGEST_FILE: Final = 64 * 1024
+
+
+async def probe(
+    requirements: Iterable[Requirement], *, roots: Roots | None = None, host: Path = Path("/"), timeout_s: float = 10
+) -> dict[Requirement, Finding]:
+    """What this node says to each requirement; `host` is where its root directory is seen from here."""
+    asked = tuple(dict.fromkeys(requirements))
+    found = await asyncio.gather(*(_one(each, roots or Roots(), host, timeout_s) for each in asked))
+    return dict(zip(asked, found, strict=True))
+
+
+def version_at_least(version: str, wanted: str) -> bool:
+    """Is this version not older? Part by part as numbers, a missing part being 0."""
+    parts, needs = ([int(part) for part in text.split(".") if part] for text in (version, wanted))
+    length = max(len(parts), len(needs))
+    return parts + [0] * (length - len(parts)) >= needs + [0] * (length - len(needs))
+
+
+async def _one(requirement: Requirement, roots: Roots, host: Path, timeout_s: float) -> Finding:
+    try:
+        if requirement.file is not None:
+            path = _on_host(requirement.file, roots, host)
+            answer = await asyncio.to_thread(_read, path, content=requirement.at_least is not None)
+        else:
+            tool, *args = requirement.command
+            output = await run_tool(_tool(tool, host), *args, timeout_s=timeout_s)
+            answer = output.checked()
+    except CannotAsk as error:
+        return Finding(holds=False, says=f"{requirement.subject}: {error}")
+    return _judged(requirement, answer)
+
+
+def _judged(requirement: Requirement, answer: str) -> Finding:
+    if requirement.at_least is None:
+        return Finding(holds=True, says=f"{requirement.subject} is there")
+    found = re.search(requirement.pattern or _ANY_VERSION, answer)
+    version = (found[1] or "").strip(".") if found else ""
+    if not re.fullmatch(_ANY_VERSION, version):
+        return Finding(holds=False, says=f"{requirement.subject} tells no version: {shown(answer)}")
+    if not version_at_least(version, requirement.at_least):
+        return Finding(holds=False, says=f"{requirement.subject} says {version}; {requirement.at_least} is needed")
+    return Finding(holds=True, says=f"{requirement.subject} says {version}")
+
+
+def _on_host(file: str, roots: Roots, host: Path) -> Path:
+    for tree, root in (("/dev", roots.dev), ("/proc", roots.proc), ("/sys", roots.sys)):
+        if file.startswith(f"{tree}/"):
+            return root / file.removeprefix(f"{tree}/")
+    return host / file.removeprefix("/")
+
+
+def _tool(name: str, host: Path) -> str:
+    if name.startswith("/"):
+        return str(host / name.removeprefix("/"))
+    places = [str(host / folder / name) for folder in _TOOL_FOLDERS]
+    return shutil.which(name) or next((place for place in places if shutil.which(place)), name)
+
+
+def _read(path: Path, *, content: bool) -> str:
+    """What the file says, if that matters; CannotAsk if it is not there."""
+    try:
+        if not path.exists():
+            raise CannotAsk("is not there")
+        if not content:
+            return ""
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_LONGEST_FILE)
+    except OSError as error:
+        raise CannotAsk(f"cannot be read: {error.strerror}") from error

@@ -1,0 +1,93 @@
+"""A pod as its own node must know it: what each container takes, in kubelet's order, and which cards the pod was given.
+
+Belongs here: reading pods for the node's side. What the whole cluster must know of a pod is in pods.py.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.matching import Part, Want
+from accelshare.vendors.catalog import Catalog
+from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus
+from accelshare.wire.objects import Pod as WholePod
+from accelshare.wire.pods import ENDED, PodReader
+from accelshare.wire.quantity import whole_number
+
+
+class _Container(Container):
+    name: str = ""
+
+
+class _Spec(PodSpec):
+    containers: list[_Container] | None = None  # type: ignore[assignment]  # the same, with names
+    init_containers: list[_Container] | None = None  # type: ignore[assignment]
+
+
+class _Metadata(Metadata):
+    deletion_timestamp: str | None = None
+
+
+class _Pod(msgspec.Struct, rename="camel", gc=False):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: PodStatus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodePod:
+    """One pod of this node. `seen` is what the ledger would be told of it."""
+
+    seen: PodSeen
+    parts: tuple[Part, ...]
+    annotations: dict[str, str]
+    phase: str
+    terminating: bool
+
+    @property
+    def uid(self) -> str:
+        return self.seen.uid
+
+    @property
+    def name(self) -> str:
+        return f"{self.seen.namespace}/{self.seen.name}"
+
+
+_decoder = msgspec.json.Decoder(_Pod)
+
+
+class NodePodReader:
+    """Reads the pods of one node with the resource names of a catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._pods = PodReader(catalog)
+
+    def decode(self, raw: msgspec.Raw | bytes) -> NodePod | None:
+        """The pod, or None if it asks for no card."""
+        pod = _decoder.decode(raw)
+        seen = self._pods.fact(WholePod(pod.metadata, pod.spec, pod.status))
+        if seen is None:
+            return None
+        phase = (pod.status.phase if pod.status else None) or ""
+        # kubelet admits init containers in their order, then the others; sidecars are init containers that stay.
+        containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
+        return NodePod(
+            seen=seen,
+            parts=tuple(part for container in containers if (part := self._part(container)).wants),
+            annotations=pod.metadata.annotations or {},
+            phase=phase,
+            terminating=pod.metadata.deletion_timestamp is not None or phase in ENDED,
+        )
+
+    def _part(self, container: _Container) -> Part:
+        amounts = dict((container.resources.requests or {}) if container.resources else {})
+        amounts |= (container.resources.limits or {}) if container.resources else {}
+        wants: list[Want] = []
+        for resource, said in sorted(amounts.items()):
+            found = self._catalog.by_resource(resource)
+            amount = whole_number(said) or 0
+            if found is not None and amount:
+                wants.append((found[0].name, found[1] == "whole", amount))
+        return Part(container.name, tuple(wants))

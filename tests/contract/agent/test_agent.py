@@ -1,0 +1,312 @@
+"""The agent against kubelet's gRPC: what it tells, whom it serves, and what it does when somebody goes away."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from accelshare.agent.memory_kubelet import MemoryKubelet
+from tests.contract.agent.village import COUNT, MEMORY, NODE, WHOLE, Village
+
+
+def seen(kubelet: MemoryKubelet, village: Village, name: str, container: str = "c0") -> list[str]:
+    """The cards that a container was really given, by its device nodes."""
+    uid = village.read(name)["metadata"]["uid"]
+    return sorted(kubelet.admitted[uid].devices(container))
+
+
+async def test_a_vendor_nobody_has_heard_of_is_one_file(village: Village) -> None:
+    """Cards, count and capacity are told, and a container sees its card and no other."""
+    village.cards(2)
+    async with village.kubelet() as kubelet:
+        await village.start_agent()
+        told = village.told()
+        assert told is not None
+        assert [(card.index, card.size, card.id, card.healthy) for card in told.cards] == [
+            (0, 16, "zpu0", True),
+            (1, 16, "zpu1", True),
+        ]
+        assert (told.unit, told.delivery) == ("GiB", "device-plugin")
+        await village.until(lambda: village.capacity().get(MEMORY) == "32", "32 units are shown")
+        assert village.capacity()[COUNT] == "2"
+        village.pod("a", {MEMORY: 4})
+        village.bind("a", 1, units=4)
+        await village.settled("a")
+        assert seen(kubelet, village, "a") == ["/dev/zpu1"]
+        assert kubelet.admitted[village.read("a")["metadata"]["uid"]].env("c0") == {"ZPU_VISIBLE": "1", "ZPU_UNITS": "4"}
+        assert await village.metric("accelshare_drift_total") == 0
+
+
+async def test_equal_pods_bound_in_any_order_each_get_their_own_card(village: Village) -> None:
+    """The field's worst wound: kubelet names no pod. Ninety-six equal ones, shuffled, and none is on another's card."""
+    village.cards(8)
+    shuffling = random.Random(7)
+    async with village.kubelet() as kubelet:
+        await village.start_agent()
+        wanted = {f"p{number}": number % 8 for number in range(96)}
+        for name in wanted:
+            village.pod(name, {MEMORY: 1})
+        names = list(wanted)
+        shuffling.shuffle(names)
+        for name in names:
+            village.bind(name, wanted[name], units=1)
+        await village.settled(*names)
+        assert kubelet.rejected == {}
+        assert {name: seen(kubelet, village, name) for name in wanted} == {n: [f"/dev/zpu{card}"] for n, card in wanted.items()}
+        assert {name: village.recorded(name) for name in wanted} == {name: [card] for name, card in wanted.items()}
+        assert await village.metric("accelshare_drift_total") == 0
+
+
+async def test_every_container_of_a_pod_sees_the_pods_card(village: Village) -> None:
+    village.cards(4)
+    async with village.kubelet() as kubelet:
+        await village.start_agent()
+        inits = [village.container("first", {MEMORY: 8}), village.container("beside", {MEMORY: 2}, restartPolicy="Always")]
+        village.pod("a", {MEMORY: 3}, {MEMORY: 5}, {}, inits=inits)
+        village.bind("a", 2, units=10)
+        village.pod("b", {MEMORY: 3}, {MEMORY: 5})
+        village.bind("b", 3, units=8)
+        await village.settled("a", "b")
+        assert kubelet.rejected == {}
+        for container in ("first", "beside", "c0", "c1"):
+            assert seen(kubelet, village, "a", container) == ["/dev/zpu2"]
+        assert seen(kubelet, village, "a", "c2") == []
+        assert seen(kubelet, village, "b", "c0") == seen(kubelet, village, "b", "c1") == ["/dev/zpu3"]
+        env = kubelet.admitted[village.read("a")["metadata"]["uid"]].env("c1")
+        assert env["ZPU_UNITS"] == "5"
+
+
+async def test_several_cards_and_whole_cards(village: Village) -> None:
+    village.cards(6)
+    async with village.kubelet() as kubelet:
+        await village.start_agent()
+        village.pod("two", {MEMORY: 8}, labels={"accelshare.io/card-count": "2"})
+        village.bind("two", 1, 3, units=4)
+        village.pod("whole", {WHOLE: 2})
+        village.bind("whole", 2, 5, whole=True)
+        village.pod("both", {MEMORY: 4, WHOLE: 1})
+        # A slice of one card and another card alone, for one container.
+        await village.settled("two", "whole")
+        assert seen(kubelet, village, "two") == ["/dev/zpu1", "/dev/zpu3"]
+        assert seen(kubelet, village, "whole") == ["/dev/zpu2", "/dev/zpu5"]
+        assert village.recorded("two") == [1, 3]
+        # Cards that are held whole are not there for slices, and the other way round.
+        await village.until(lambda: village.capacity().get(MEMORY) == str(4 * 16), "slices of four cards are left")
+        await village.until(lambda: village.capacity().get(WHOLE) == "4", "four cards can be had whole")
+
+
+async def test_a_pod_placed_by_hand_gets_a_card_and_its_record(village: Village) -> None:
+    """Nobody gave it a card: it gets the tightest that is not promised, and the pod says which."""
+    village.cards(2)
+    async with village.kubelet() as kubelet:
+        await village.start_agent()
+        village.pod("a", {MEMORY: 12})
+        village.bind("a", 0, units=12)
+        await village.settled("a")
+        village.pod("hand", {MEMORY: 4})
+        village.bind("hand")
+        await village.until(lambda: village.recorded("hand"), "its record is written")
+        assert village.recorded("hand") == [0]
+        assert seen(kubelet, village, "hand") == ["/dev/zpu0"]
+        assert await village.metric("accelshare_drift_total") == 0
+
+
+async def test_a_card_held_whole_is_never_given_in_slices(village: Village) -> None:
+    village.cards(1)
+    async with village.kubelet() as kubelet:
+        await village.start_agent()
+        village.pod("whole", {WHOLE: 1})
+        village.bind("whole", 0, whole=True)
+        await village.settled("whole")
+        village.pod("hand", {MEMORY: 4})
+        village.bind("hand")
+        await village.settled("hand")
+        assert village.phase("hand") == "Failed"
+        assert "default/hand" in kubelet.rejected
+
+
+async def test_a_request_that_nobody_waits_for_fails_and_names_who_waits(village: Village) -> None:
+    village.cards(1)
+    async with village.kubelet() as kubelet:
+        await village.start_agent()
+        resource = kubelet.resources[MEMORY]
+        from accelshare.agent import memory_kubelet
+
+        with pytest.raises(Exception, match="no pod on this node waits for 3 units of acme"):
+            await memory_kubelet.MemoryKubelet._prefer(kubelet, resource, [f"0-{unit:x}" for unit in range(16)], [], 3)
+
+
+async def test_a_kubelet_that_takes_no_advice_is_served_as_the_record_says(village: Village) -> None:
+    village.cards(4)
+    async with village.kubelet(advice=False) as kubelet:
+        await village.start_agent()
+        for number in range(8):
+            village.pod(f"p{number}", {MEMORY: 8})
+            village.bind(f"p{number}", number % 4, units=8)
+        names = [f"p{number}" for number in range(8)]
+        await village.settled(*names)
+        assert kubelet.rejected == {}
+        assert [seen(kubelet, village, name) for name in names] == [[f"/dev/zpu{number % 4}"] for number in range(8)]
+
+
+async def test_a_card_that_is_already_full_is_not_given_again_and_the_move_is_told(village: Village) -> None:
+    """Kubelet's books and the record disagree: kubelet's are right, the record is corrected, counted and said."""
+    village.cards(2)
+    async with village.kubelet() as kubelet:
+        await village.start_agent()
+        village.pod("full", {MEMORY: 16})
+        village.bind("full", 0, units=16)
+        await village.settled("full")
+        village.pod("late", {MEMORY: 4})
+        village.bind("late", 0, units=4)
+        await village.settled("late")
+        assert seen(kubelet, village, "late") == ["/dev/zpu1"]
+        await village.until(lambda: village.recorded("late") == [1], "the record is corrected")
+        assert await village.metric("accelshare_drift_total") == 1
+        await village.until(lambda: "AcceleratorMoved" in _event_reasons(village), "an event says so")
+
+
+def _event_reasons(village: Village) -> list[str]:
+    return [str(version.object["reason"]) for version in village.api.store.list("events").versions]
+
+
+async def test_health_flows_to_kubelet_and_cluster_and_back(village: Village) -> None:
+    village.cards(2)
+    async with village.kubelet():
+        await village.start_agent()
+        (village.dev / "zpu1").unlink()
+        await village.until(lambda: village.capacity().get(MEMORY) == "16", "kubelet sees half of it")
+        await village.until(lambda: [card.healthy for card in _cards(village)] == [True, False], "the cluster is told")
+        assert _cards(village)[1].problem
+        (village.dev / "zpu1").touch()
+        await village.until(lambda: village.capacity().get(MEMORY) == "32", "kubelet sees all of it again")
+        await village.until(lambda: all(card.healthy for card in _cards(village)), "the cluster is told again")
+
+
+def _cards(village: Village) -> list[Any]:
+    told = village.told()
+    return list(told.cards) if told else []
+
+
+async def test_kubelets_restart_is_noticed_and_said(village: Village) -> None:
+    village.cards(2)
+    async with village.kubelet():
+        await village.start_agent()
+    await village.until(lambda: not village.delivers(), "the node does not deliver")
+    async with village.kubelet() as kubelet:
+        await village.until(village.delivers, "it delivers again")
+        village.pod("a", {MEMORY: 4})
+        village.bind("a", 1, units=4)
+        await village.settled("a")
+        assert seen(kubelet, village, "a") == ["/dev/zpu1"]
+
+
+async def test_sigterm_says_so_first_and_serves_who_is_bound(village: Village) -> None:
+    village.cards(2)
+    async with village.kubelet() as kubelet:
+        process = await village.start_agent()
+        process.terminate()
+        await village.until(lambda: not (village.told() and village.told().delivers), "it says that it goes")  # type: ignore[union-attr]
+        village.pod("last", {MEMORY: 4})
+        village.bind("last", 1, units=4)
+        await village.settled("last")
+        assert seen(kubelet, village, "last") == ["/dev/zpu1"]
+        await village.until(lambda: not process.running, "it has ended")
+        assert process.exit_code == 0
+
+
+async def test_after_sigkill_a_new_agent_serves_as_if_nothing_was(village: Village) -> None:
+    village.cards(2)
+    async with village.kubelet() as kubelet:
+        first = await village.start_agent()
+        village.pod("a", {MEMORY: 16})
+        village.bind("a", 0, units=16)
+        await village.settled("a")
+        first.kill()
+        await village.start_agent()
+        await village.until(lambda: village.capacity().get(MEMORY) == "32", "kubelet has its list again")
+        village.pod("b", {MEMORY: 16})
+        village.bind("b", 1, units=16)
+        await village.settled("b")
+        assert seen(kubelet, village, "b") == ["/dev/zpu1"]
+        assert await village.metric("accelshare_drift_total") == 0
+
+
+async def test_a_node_that_is_created_anew_is_told_again(village: Village) -> None:
+    village.cards(2)
+    async with village.kubelet():
+        await village.start_agent()
+        village.api.store.delete("nodes", NODE)
+        village.api.store.create("nodes", {"metadata": {"name": NODE}, "status": {"capacity": {"pods": "110"}}})
+        await village.until(village.delivers, "the new node is told")
+        await village.until(lambda: village.capacity().get(COUNT) == "2", "and its count")
+
+
+async def test_no_hardware_is_no_reason_to_end(village: Village) -> None:
+    async with village.kubelet():
+        process = village.begin_agent()
+        await village.until(lambda: "discover" in process.last_lines(), "it has looked")
+        assert process.running
+        assert village.told() is None
+
+
+async def test_a_changed_unit_is_refused_while_pods_of_the_old_one_live(village: Village) -> None:
+    village.cards(1)
+    async with village.kubelet():
+        process = await village.start_agent()
+        village.pod("a", {MEMORY: 4})
+        village.bind("a", 0, units=4)
+        await village.settled("a")
+        process.kill()
+        refused = village.begin_agent("--memory-unit=MiB")
+        await village.until(lambda: not refused.running, "it has ended")
+        assert "cannot become 'MiB'" in refused.last_lines()
+        assert "default/a" in refused.last_lines()
+        village.api.store.delete("pods", "a", options={"gracePeriodSeconds": 0})
+        await village.start_agent("--memory-unit=acme=MiB")
+
+
+async def test_a_unit_that_kubelet_could_not_read_is_refused_with_one_that_works(village: Village) -> None:
+    village.cards(20)
+    async with village.kubelet():
+        process = village.begin_agent("--memory-unit=MiB")
+        await village.until(lambda: not process.running, "it has ended")
+        assert "the smallest unit that works is 'GiB'" in process.last_lines()
+        assert "Traceback" not in process.last_lines()
+
+
+async def test_an_unknown_node_is_told(village: Village) -> None:
+    process = village.begin_agent("--node-name=nowhere")
+    await village.until(lambda: not process.running, "it has ended")
+    assert "the cluster has no node 'nowhere' (from --node-name)" in process.last_lines()
+
+
+async def test_many_pods_come_and_go_and_nothing_leaks(village: Village) -> None:
+    """Five rounds of deletes and creates in random order: records, kubelet's books and devices stay equal."""
+    village.cards(8)
+    shuffling = random.Random(3)
+    async with village.kubelet() as kubelet:
+        await village.start_agent()
+        alive: dict[str, int] = {}
+        made = 0
+        for _ in range(5):
+            for _ in range(40):
+                room = [card for card in range(8) if list(alive.values()).count(card) < 8]
+                if not room:
+                    break
+                name, card, made = f"p{made}", shuffling.choice(room), made + 1
+                alive[name] = card
+                village.pod(name, {MEMORY: 2})
+                village.bind(name, card, units=2)
+            await village.settled(*alive)
+            assert kubelet.rejected == {}
+            assert {name: seen(kubelet, village, name) for name in alive} == {n: [f"/dev/zpu{card}"] for n, card in alive.items()}
+            leaving = shuffling.sample(sorted(alive), len(alive) // 2)
+            uids = {village.read(name)["metadata"]["uid"] for name in leaving}
+            for name in leaving:
+                village.api.store.delete("pods", name)
+                del alive[name]
+            await village.until(lambda gone=uids: not (gone & set(kubelet.admitted)), "they are gone")  # type: ignore[misc]
+        assert await village.metric("accelshare_drift_total") == 0
+        await asyncio.sleep(0)

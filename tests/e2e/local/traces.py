@@ -1,0 +1,65 @@
+"""What a cluster could leave on a machine, looked at from outside: taken before and after, the two must be equal."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.local import cgroups, processes
+from cluster.local.layout import COVERED, KERNEL_SETTINGS, Layout
+
+OURS = {"kubelet", "kube-proxy", "containerd", "containerd-shim", "runc", "busybox", "unshare"}
+
+
+@dataclass(frozen=True)
+class Traces:
+    """One look."""
+
+    processes: tuple[str, ...]
+    mounts: tuple[str, ...]
+    links: tuple[str, ...]
+    routes: tuple[str, ...]
+    nft: str
+    device_nodes: tuple[str, ...]
+    cgroups: tuple[str, ...]
+    directories: tuple[str, ...]
+    kernel_settings: tuple[tuple[str, str], ...]
+
+
+def look() -> Traces:
+    return Traces(
+        processes=tuple(sorted(_processes())),
+        mounts=tuple(Path("/proc/self/mounts").read_text().splitlines()),
+        links=tuple(sorted(path.name for path in Path("/sys/class/net").iterdir())),
+        routes=tuple(sorted(_run("ip", "route", "show", "table", "all").splitlines())),
+        nft=_run("nft", "list", "ruleset"),
+        device_nodes=tuple(sorted(path.name for path in Path("/dev").iterdir())),
+        cgroups=tuple(str(group) for hierarchy in cgroups.hierarchies() for group in hierarchy.glob("accelshare*")),
+        directories=tuple(path for path in (*COVERED, "/opt/containerd", "/opt/cni", str(Layout().state)) if Path(path).exists()),
+        kernel_settings=tuple((name, (Path("/proc/sys") / name).read_text()) for name in KERNEL_SETTINGS if _readable(name)),
+    )
+
+
+def _processes() -> set[str]:
+    """By name and state directory: whatever else this machine does comes and goes."""
+    return {
+        f"{pid} {name}"
+        for pid in processes.everyone()
+        if processes.identity(pid)
+        and ((name := processes.name(pid)[:15]) in {each[:15] for each in OURS} or _mentions_state(pid))
+    }
+
+
+def _mentions_state(pid: int) -> bool:
+    try:
+        return str(Layout().state).encode() in Path(f"/proc/{pid}/cmdline").read_bytes() and pid != os.getpid()
+    except OSError:
+        return False
+
+
+def _readable(setting: str) -> bool:
+    return (Path("/proc/sys") / setting).exists()
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,138 @@
+/* libnvidia-ml.so.1 as far as the driver asks it. A handle is the card's position in the data file plus one. */
+#include "../data.h"
+
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TIMEOUT = 10 };
+typedef void *device_t;
+typedef struct { unsigned long long total, free, used; } memory_t;
+typedef struct { char legacy[16]; unsigned int domain, bus, device, id, subsystem; char bus_id[32]; } pci_t;
+typedef struct { device_t device; unsigned long long type, data; unsigned int gi, ci; } event_t;
+typedef struct { unsigned int id, scope; long long timestamp, latency; unsigned int type, result; unsigned long long value; } field_t;
+
+static int opened;
+static bool registered[MOST];
+
+#define ASK data_t data; look(__func__, &data); if (opened <= 0) return UNINITIALIZED;
+#define ASK_CARD ASK const char *card = data.line[(uintptr_t)device - 1]; \
+    if (!device || (int)(uintptr_t)device > data.lines) return INVALID; \
+    if (number(card, "code", 0)) return (int)number(card, "code", 0);
+
+int nvmlInit_v2(void) {
+    data_t data;
+    look(__func__, &data);
+    int code = *data.init ? atoi(data.init) : OK;
+    if (!code) opened++;
+    return code;
+}
+int nvmlInitWithFlags(unsigned int flags) { (void)flags; return nvmlInit_v2(); }
+int nvmlShutdown(void) { if (opened <= 0) return UNINITIALIZED; opened--; return OK; }
+const char *nvmlErrorString(int code) {
+    return code == 9 ? "Driver Not Loaded" : code == 15 ? "GPU is lost" : code == 3 ? "Not Supported" : code == 6 ? "Not Found"
+        : code == 1 ? "Uninitialized" : "Unknown Error";
+}
+int nvmlDeviceGetCount_v2(unsigned int *count) { ASK *count = data.lines; return OK; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, device_t *device) {
+    ASK
+    for (int i = 0; i < data.lines; i++)
+        if ((unsigned int)number(data.line[i], "index", i) == index) {
+            *device = (device_t)(uintptr_t)(i + 1);
+            return (int)number(data.line[i], "code", 0);
+        }
+    return INVALID;
+}
+int nvmlDeviceGetHandleByUUID(const char *uuid, device_t *device) {
+    ASK
+    char text[128];
+    for (int i = 0; i < data.lines; i++)
+        if (!strcmp(value(data.line[i], "uuid", "", text, sizeof text), uuid)) {
+            *device = (device_t)(uintptr_t)(i + 1);
+            return (int)number(data.line[i], "code", 0);
+        }
+    return NOT_FOUND;
+}
+int nvmlDeviceGetUUID(device_t device, char *text, unsigned int size) { ASK_CARD value(card, "uuid", "", text, size); return OK; }
+int nvmlDeviceGetName(device_t device, char *text, unsigned int size) { ASK_CARD value(card, "name", "", text, size); return OK; }
+int nvmlDeviceGetMinorNumber(device_t device, unsigned int *minor) {
+    ASK_CARD
+    *minor = (unsigned int)number(card, "minor", 0);
+    return number(card, "minor", -1) < 0 ? NOT_SUPPORTED : OK;
+}
+int nvmlDeviceGetMemoryInfo(device_t device, memory_t *memory) {
+    ASK_CARD
+    memory->total = (unsigned long long)number(card, "memory_mib", 0) << 20;
+    memory->free = memory->total;
+    memory->used = 0;
+    return OK;
+}
+int nvmlDeviceGetPciInfo_v3(device_t device, pci_t *pci) {
+    ASK_CARD
+    unsigned int part[4] = {0};
+    place(card, part);
+    memset(pci, 0, sizeof *pci);
+    pci->domain = part[0]; pci->bus = part[1]; pci->device = part[2];
+    snprintf(pci->bus_id, sizeof pci->bus_id, "%08X:%02X:%02X.%u", part[0], part[1], part[2], part[3]);
+    return OK;
+}
+int nvmlDeviceGetMigMode(device_t device, unsigned int *current, unsigned int *pending) {
+    ASK_CARD
+    *current = *pending = (unsigned int)number(card, "mig", 0);
+    return number(card, "mig", -1) < 0 ? NOT_SUPPORTED : OK;
+}
+int nvmlDeviceGetFieldValues(device_t device, int count, field_t *fields) {
+    ASK_CARD
+    for (int i = 0; i < count; i++) {
+        fields[i].result = number(card, "action", -1) < 0 ? NOT_SUPPORTED : OK;
+        fields[i].type = 1;
+        fields[i].value = (unsigned long long)number(card, "action", 0);
+    }
+    return OK;
+}
+int nvmlEventSetCreate(void **set) { ASK *set = registered; memset(registered, 0, sizeof registered); return OK; }
+int nvmlEventSetFree(void *set) { ASK (void)set; return OK; }
+int nvmlDeviceGetSupportedEventTypes(device_t device, unsigned long long *types) {
+    ASK_CARD
+    *types = 0x1f;
+    return (int)number(card, "events", OK);
+}
+int nvmlDeviceRegisterEvents(device_t device, unsigned long long types, void *set) {
+    ASK_CARD (void)types; (void)set;
+    registered[(uintptr_t)device - 1] = true;
+    return OK;
+}
+int nvmlEventSetWait_v2(void *set, event_t *event, unsigned int timeout_ms) {
+    static char queue[8192];
+    static size_t at;
+    for (unsigned int waited = 0;; waited += 5) {
+        ASK (void)set;
+        if (!queue[at]) {
+            char path[4096], taken[4200];
+            beside("xids", path, sizeof path);
+            snprintf(taken, sizeof taken, "%s.taken", path);
+            at = 0;
+            queue[0] = 0;
+            if (!rename(path, taken)) {
+                FILE *file = fopen(taken, "r");
+                size_t size = file ? fread(queue, 1, sizeof queue - 1, file) : 0;
+                queue[size] = 0;
+                if (file) fclose(file);
+            }
+        }
+        while (queue[at]) {
+            char uuid[128] = "", text[128];
+            unsigned long long xid = 0;
+            sscanf(queue + at, "%127s %llu", uuid, &xid);
+            at += strcspn(queue + at, "\n");
+            if (queue[at]) at++;
+            memset(event, 0, sizeof *event);
+            event->type = 8;
+            event->data = xid;
+            if (!strcmp(uuid, "?")) return OK;
+            for (int i = 0; i < data.lines; i++)
+                if (registered[i] && !strcmp(value(data.line[i], "uuid", "", text, sizeof text), uuid)) {
+                    event->device = (device_t)(uintptr_t)(i + 1);
+                    return OK;
+                }
+        }
+        if (waited >= timeout_ms) return TIMEOUT;
+        usleep(5000);
+    }
+}

@@ -1,0 +1,12 @@
+"""What any listing must keep, whatever text it was read from."""
+
+from accelshare.vendors.drivers.asking import MOST_MEMORY_MIB, Listing
+
+
+def assert_sure(found: Listing) -> None:
+    """Each card has a size, an index and an id of its own; the order is by index; words are single lines."""
+    indexes = [card.index for card in found.cards]
+    assert indexes == sorted(set(indexes))
+    assert len({card.id for card in found.cards}) == len(found.cards)
+    assert all(card.id and 0 < card.memory_mib <= MOST_MEMORY_MIB for card in found.cards)
+    assert all(card.healthy == (card.problem == "") for card in found.cards)

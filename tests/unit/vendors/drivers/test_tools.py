@@ -1,0 +1,91 @@
+"""Running a vendor's tool: what it printed, and an end to it when it does not end."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from accelshare.vendors.drivers.asking import CannotAsk
+from accelshare.vendors.drivers.tools import run_tool
+from tests.fakes.hardware import Hardware, is_running
+
+
+@pytest.fixture
+def hardware(tmp_path: Path) -> Hardware:
+    return Hardware(tmp_path)
+
+
+async def ended(pid: int) -> None:
+    """Waits, with patience, for a process that was killed to be gone."""
+    async with asyncio.timeout(20):
+        while is_running(pid):
+            await asyncio.sleep(0.001)
+
+
+async def child_of(hardware: Hardware) -> int:
+    """The pid that the tool has written, once it has."""
+    file = hardware.folder / "child"
+    async with asyncio.timeout(20):
+        while not (file.exists() and file.read_text().endswith("\n")):
+            await asyncio.sleep(0.001)
+    return int(file.read_text())
+
+
+async def test_text_and_complaint_are_kept_apart(hardware: Hardware) -> None:
+    output = await run_tool(hardware.tool("t", 'echo "$1"; echo oh >&2'), "hello", timeout_s=10)
+    assert (output.code, output.text, output.complaint) == (0, "hello\n", "oh\n")
+
+
+async def test_a_failure_is_told_with_what_the_tool_said(hardware: Hardware) -> None:
+    output = await run_tool(hardware.tool("t", "echo 'no driver' >&2; exit 3"), timeout_s=10)
+    with pytest.raises(CannotAsk, match="ended with exit code 3 and said 'no driver'"):
+        output.checked()
+
+
+async def test_a_missing_tool_is_told(hardware: Hardware) -> None:
+    with pytest.raises(CannotAsk, match="not found on PATH"):
+        await run_tool("no-such-tool-anywhere", timeout_s=10)
+    with pytest.raises(CannotAsk, match="no such file"):
+        await run_tool(hardware.path("absent"), timeout_s=10)
+
+
+async def test_a_file_that_is_no_program_is_told(hardware: Hardware) -> None:
+    file = hardware.folder / "t"
+    file.write_bytes(b"\x7fELF nothing")
+    file.chmod(0o755)
+    with pytest.raises(CannotAsk, match="cannot be started: Exec format error"):
+        await run_tool(str(file), timeout_s=10)
+
+
+async def test_bytes_that_are_no_text_do_not_hurt(hardware: Hardware) -> None:
+    output = await run_tool(hardware.tool("t", r"printf '\377\376'"), timeout_s=10)
+    assert output.text == "\ufffd\ufffd"
+
+
+async def test_a_tool_that_hangs_is_killed_with_its_children(hardware: Hardware) -> None:
+    tool = hardware.tool("t", f"sleep 1000 & echo $! > '{hardware.path('child')}'; wait")
+    with pytest.raises(CannotAsk, match="gave no answer within 1 s and was killed"):
+        await run_tool(tool, timeout_s=1)
+    await ended(await child_of(hardware))
+
+
+async def test_a_tool_whose_child_keeps_its_output_open_is_not_waited_for(hardware: Hardware) -> None:
+    tool = hardware.tool("t", f"sleep 1000 & echo $! > '{hardware.path('child')}'")
+    with pytest.raises(CannotAsk, match="gave no answer within 1 s"):
+        await run_tool(tool, timeout_s=1)
+    await ended(await child_of(hardware))
+
+
+async def test_a_tool_that_prints_without_end_is_killed(hardware: Hardware) -> None:
+    with pytest.raises(CannotAsk, match="printed more than 1048576 bytes and was killed"):
+        await run_tool(hardware.tool("t", "exec yes"), timeout_s=10)
+
+
+async def test_whoever_stops_waiting_leaves_nothing_running(hardware: Hardware) -> None:
+    tool = hardware.tool("t", f"sleep 1000 & echo $! > '{hardware.path('child')}'; wait")
+    asking = asyncio.create_task(run_tool(tool, timeout_s=1000))
+    child = await child_of(hardware)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await ended(child)

@@ -1,0 +1,135 @@
+"""What a node says to a requirement: files and versions, and never an exception."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from accelshare.vendors.catalog import load
+from accelshare.vendors.drivers.driver import Roots
+from accelshare.vendors.enforcement import Finding, choose, requirements
+from accelshare.vendors.node_rules import Requirement
+from accelshare.vendors.probing import probe, version_at_least
+
+
+class Host:
+    """A node's trees, in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def has(self, path: str, text: str = "", *, mode: int = 0o644) -> None:
+        file = self.root / path.removeprefix("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(mode)
+
+    def tool(self, path: str, script: str) -> None:
+        self.has(path, f"#!/bin/sh\n{script}\n", mode=0o755)
+
+    async def says(self, requirement: Requirement, timeout_s: float = 5) -> Finding:
+        return (await self.all(requirement, timeout_s=timeout_s))[requirement]
+
+    async def all(self, *asked: Requirement, timeout_s: float = 5) -> dict[Requirement, Finding]:
+        roots = Roots(dev=self.root / "dev", proc=self.root / "proc", sys=self.root / "sys")
+        return await probe(asked, roots=roots, host=self.root, timeout_s=timeout_s)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/sys/a", "/proc/a", "/dev/a", "/opt/a"])
+async def test_a_file_is_looked_for_where_the_hosts_trees_are(host: Host, path: str) -> None:
+    assert await host.says(Requirement(file=path)) == Finding(holds=False, says=f"{path}: is not there")
+    host.has(path)
+    assert await host.says(Requirement(file=path)) == Finding(holds=True, says=f"{path} is there")
+
+
+@pytest.mark.parametrize(
+    ("text", "holds", "says"),
+    [
+        ("615.71.09\n", True, "/sys/v says 615.71.09"),
+        ("615\n", True, "/sys/v says 615"),
+        ("595.1\n", False, "/sys/v says 595.1; 615 is needed"),
+        ("unknown\n", False, "/sys/v tells no version: 'unknown'"),
+        ("", False, "/sys/v tells no version: nothing"),
+    ],
+)
+async def test_a_file_may_have_to_say_a_version(host: Host, text: str, holds: bool, says: str) -> None:
+    host.has("/sys/v", text)
+    assert await host.says(Requirement(file="/sys/v", at_least="615")) == Finding(holds, says)
+
+
+CTK = Requirement(command=("acme-ctk", "--version"), pattern="version ([0-9.]+)", at_least="1.20.1")
+
+
+@pytest.mark.parametrize("folder", ["/usr/bin", "/usr/local/bin"])
+async def test_a_tool_of_the_host_is_found_and_asked(host: Host, folder: str) -> None:
+    host.tool(f"{folder}/acme-ctk", "echo 'Acme CLI 9 version 1.20.1.'")
+    assert await host.says(CTK) == Finding(holds=True, says="acme-ctk --version says 1.20.1")
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("echo version 1.17.8", "acme-ctk --version says 1.17.8; 1.20.1 is needed"),
+        ("echo hello", "acme-ctk --version tells no version: 'hello'"),
+        ("echo version ...", "acme-ctk --version tells no version: 'version ...'"),
+        ("echo no >&2; exit 2", "acme-ctk --version: ended with exit code 2 and said 'no'"),
+        ("sleep 600", "acme-ctk --version: gave no answer within 0.3 s and was killed"),
+    ],
+)
+async def test_a_tool_that_does_not_say_so_does_not_meet_it(host: Host, script: str, says: str) -> None:
+    host.tool("/usr/bin/acme-ctk", script)
+    assert await host.says(CTK, timeout_s=0.3) == Finding(holds=False, says=says)
+
+
+async def test_a_missing_tool_is_told(host: Host) -> None:
+    assert await host.says(CTK) == Finding(holds=False, says="acme-ctk --version: not found on PATH")
+    assert (await host.says(Requirement(command=("/opt/ctk",)))).says == "/opt/ctk: no such file"
+
+
+async def test_a_tool_may_be_asked_only_to_be_there(host: Host) -> None:
+    host.tool("/opt/ctk", "echo hello")
+    assert (await host.says(Requirement(command=("/opt/ctk",)))).holds
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_a_file_that_may_not_be_read_is_told(host: Host) -> None:
+    host.has("/sys/v", "1", mode=0)
+    assert (await host.says(Requirement(file="/sys/v", at_least="1"))).says == "/sys/v: cannot be read: Permission denied"
+
+
+async def test_a_folder_where_a_file_should_be_is_told(host: Host) -> None:
+    host.has("/sys/v/inner")
+    assert (await host.says(Requirement(file="/sys/v", at_least="1"))).says == "/sys/v: cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "enough"),
+    [
+        ("1.20.1", "1.20.1", True),
+        ("1.9", "1.20", False),
+        ("2", "1.99.9", True),
+        ("1.20", "1.20.0", True),
+        ("1.20", "1.20.1", False),
+    ],
+)
+def test_versions_are_compared_as_numbers(version: str, wanted: str, enough: bool) -> None:
+    assert version_at_least(version, wanted) is enough
+
+
+async def test_the_whole_way_on_a_node_that_has_it_and_on_one_that_has_not(host: Host) -> None:
+    """The shipped profile: a driver too old, then all of it."""
+    rules = load()["nvidia"].enforcement
+    host.has("/sys/module/nvidia/version", "580.95\n")
+    host.has("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
+    host.tool("/usr/bin/nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.20.1'; echo 'commit: abc'")
+    chosen = choose(rules, await host.all(*requirements(rules)))
+    assert chosen.name == "watch"
+    assert chosen.passed_over == ("toolkit: /sys/module/nvidia/version says 580.95; 615 is needed",)
+
+    host.has("/sys/module/nvidia/version", "615.71.09\n")
+    assert choose(rules, await host.all(*requirements(rules))).name == "toolkit"
