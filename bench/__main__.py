@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from accelshare import __version__
+from accelshare.kube.errors import KubeError
 from bench import calls, crowd, growth, throughput
 from bench.document import document
 from bench.goals import verdicts
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             ) as plane,
         ):
             results = asyncio.run(_measure(plane, plan, progress))
-    except ClusterError as error:
+    except (ClusterError, KubeError, RuntimeError, TimeoutError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -89,8 +90,8 @@ async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Resul
                 steps += await growth.measure(
                     scene, noise, nodes=nodes, steps=plan.settings.growth_steps, step_pods=plan.settings.growth_step_pods
                 )
-            if "crowd" in plan.measures and nodes == plan.settings.crowd_nodes:
-                crowded = await _crowd(scene, noise, plan.settings)
+        if "crowd" in plan.measures:
+            crowded = await _crowd(scene, noise, plan.settings)
     for _ in range(3):
         noise.listen()
     return Results(machine(), noise.summary(), _versions(), tuple(rates), tuple(called), tuple(steps), crowded)
@@ -120,9 +121,8 @@ def _sizes(plan: Plan) -> list[int]:
         "throughput": settings.nodes,
         "calls": settings.call_nodes,
         "growth": settings.growth_nodes,
-        "crowd": (settings.crowd_nodes,),
     }
-    return sorted({nodes for measure in plan.measures for nodes in wanted[measure]})
+    return sorted({nodes for measure in plan.measures for nodes in wanted.get(measure, ())})
 
 
 def _versions() -> dict[str, str]:

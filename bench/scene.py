@@ -47,7 +47,7 @@ class Extender:
             self._connection.request("GET", "/readyz")
             answer = self._connection.getresponse()
             answer.read()
-        except OSError:
+        except (OSError, http.client.HTTPException):
             self._connection.close()
             return False
         return answer.status == http.client.OK
@@ -111,9 +111,12 @@ class Scene:
                 done += 1
                 self.progress.detail(f"{done:,} done")
 
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(AT_ONCE):
-                workers.create_task(worker())
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(AT_ONCE):
+                    workers.create_task(worker())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     # Processes.
 

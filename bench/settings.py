@@ -25,7 +25,7 @@ class Settings:
 FULL: Final = Settings(
     nodes=(1000, 5000),
     pods=(400, 300),
-    rounds=(5, 4),
+    rounds=(7, 5),
     call_nodes=(100, 1000, 5000),
     calls=300,
     growth_nodes=(100, 1000, 5000),
