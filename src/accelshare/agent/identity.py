@@ -27,6 +27,8 @@ async def node_name(
     name, source = await _guess(client, flag, environ, namespace_file)
     try:
         await client.request("GET", paths.node(name))
+    except ValueError as error:
+        raise UnknownNodeError(f"{error} ({source})") from error
     except NotFound:
         raise UnknownNodeError(
             f"the cluster has no node {name!r} ({source}); give its name with --node-name or the variable NODE_NAME"
@@ -39,17 +41,17 @@ async def _guess(client: Client, flag: str | None, environ: Mapping[str, str], n
         return flag, "from --node-name"
     if environ.get("NODE_NAME"):
         return environ["NODE_NAME"], "from NODE_NAME"
-    host = environ.get("HOSTNAME") or socket.gethostname()
+    host = (environ.get("HOSTNAME") or socket.gethostname()).lower()
     namespace = _namespace(namespace_file)
     if namespace:
-        path = paths.pod(namespace, environ.get("POD_NAME", host))
         try:
+            path = paths.pod(namespace, environ.get("POD_NAME", host))
             found = pod_decoder.decode(await client.request("GET", path)).spec.node_name
-        except KubeError:
+        except (KubeError, ValueError):
             found = None
         if found:
             return found, "from the pod this runs in"
-    return host.lower(), "the host's name"
+    return host, "the host's name"
 
 
 def _namespace(file: Path) -> str:

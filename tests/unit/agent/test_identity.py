@@ -1,0 +1,46 @@
+"""The agent knows its node by four ways, in order, and only a node that the cluster has."""
+
+from pathlib import Path
+
+import pytest
+
+from accelshare.agent.identity import UnknownNodeError, node_name
+from accelshare.kube.client import Client
+from accelshare.kube.config import Cluster
+from accelshare.kube.memory import MemoryApiServer
+
+
+async def ask(tmp_path: Path, *, flag: str | None = None, namespace: str = "", **environ: str) -> str:
+    file = tmp_path / "namespace"
+    if namespace:
+        file.write_text(namespace)
+    async with MemoryApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
+        for name in ("by-flag", "by-variable", "by-pod", "by-host"):
+            api.store.create("nodes", {"metadata": {"name": name}})
+        pod = {"metadata": {"name": "agent-x"}, "spec": {"nodeName": "by-pod", "containers": [{"name": "c", "image": "i"}]}}
+        api.store.create("pods", pod, namespace="kube-system")
+        return await node_name(client, flag=flag, environ=environ, namespace_file=file)
+
+
+async def test_the_flag_comes_first(tmp_path: Path) -> None:
+    assert await ask(tmp_path, flag="by-flag", NODE_NAME="by-variable", HOSTNAME="by-host") == "by-flag"
+
+
+async def test_then_the_variable(tmp_path: Path) -> None:
+    assert await ask(tmp_path, NODE_NAME="by-variable", HOSTNAME="agent-x", namespace="kube-system") == "by-variable"
+
+
+async def test_then_the_pod_it_runs_in(tmp_path: Path) -> None:
+    assert await ask(tmp_path, HOSTNAME="agent-x", namespace="kube-system") == "by-pod"
+
+
+async def test_then_the_host(tmp_path: Path) -> None:
+    assert await ask(tmp_path, HOSTNAME="by-host") == "by-host"
+    assert await ask(tmp_path, HOSTNAME="By-Host", namespace="kube-system") == "by-host"
+
+
+async def test_a_node_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNodeError, match=r"no node 'elsewhere' \(from NODE_NAME\)"):
+        await ask(tmp_path, NODE_NAME="elsewhere")
+    with pytest.raises(UnknownNodeError, match=r"it must be lower-case.*from --node-name"):
+        await ask(tmp_path, flag="../pods")
