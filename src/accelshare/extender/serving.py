@@ -23,6 +23,7 @@ from accelshare.extender.binder import Binder
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.feed import Feed
 from accelshare.extender.metrics import Metrics
+from accelshare.extender.one_write import OneWriteProtocol
 from accelshare.extender.routes import Routes
 from accelshare.extender.tls import Reloading, TlsFiles
 from accelshare.kube import config
@@ -157,7 +158,7 @@ def _uvicorn_config(app: App, settings: Settings, tls: Reloading | None) -> uvic
         host=settings.host,
         port=settings.port,
         loop="none",
-        http="httptools",
+        http=OneWriteProtocol,
         ws="none",
         lifespan="off",
         interface="asgi3",
