@@ -5,7 +5,7 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench cluster protos lock clean
+.PHONY: help demo test up down status check format bench cluster protos lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,15 @@ format: $(READY)  ## let ruff put the code in order
 
 bench: $(READY)  ## measure on the real control plane, write docs/benchmarks.md
 	@$(PY) -m bench
+
+up: $(READY)  ## a whole Kubernetes of one node on this machine, as kubeadm makes it, with fake cards of four vendors (root)
+	@$(PY) -m cluster up --fake-cards
+
+down: $(READY)  ## end it and remove all it made but the cache of built programs
+	@$(PY) -m cluster down
+
+status: $(READY)  ## what runs of it
+	@$(PY) -m cluster status
 
 cluster: $(READY)  ## build the pinned Kubernetes binaries into the cache
 	@$(PY) -m cluster build

@@ -1,8 +1,9 @@
-"""The command line: `python -m cluster build` and `python -m cluster control-plane`."""
+"""The command line: `python -m cluster build`, `control-plane`, and `up`, `down` and `status` of the local cluster."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -14,7 +15,10 @@ from cluster.build import binaries
 from cluster.cache import cache_directory
 from cluster.control_plane import ControlPlane
 from cluster.errors import ClusterError
-from cluster.versions import ETCD_VERSION, KUBERNETES_VERSION, PROGRAMS
+from cluster.local import LocalCluster
+from cluster.local.bring_up import provide_libraries
+from cluster.local.layout import NODE_NAME
+from cluster.versions import CONTROL_PLANE_PROGRAMS, ETCD_VERSION, KUBERNETES_VERSION, PROGRAMS
 from cluster.waiting import wait_until
 
 _ENDED_BY_SIGNAL = 130
@@ -42,8 +46,11 @@ def say(words: str) -> None:
 
 
 def build(options: argparse.Namespace) -> None:
-    """Build what is missing, then name what there is."""
-    built = binaries(options.programs or PROGRAMS, say, keep_go_caches=options.keep_go_caches, wait_for_trash=True)
+    """Build what is missing, then name what there is. Without root there is no use for more than the control plane."""
+    wanted = options.programs or (PROGRAMS if os.geteuid() == 0 else CONTROL_PLANE_PROGRAMS)
+    if "runc" in wanted:
+        provide_libraries(say)
+    built = binaries(wanted, say, keep_go_caches=options.keep_go_caches, wait_for_trash=True)
     for path in built.paths.values():
         say(str(path))
 
@@ -61,6 +68,28 @@ def control_plane(options: argparse.Namespace) -> None:
         raise ClusterError(wait_until(lambda: _first_ended(plane), "a process ends", limit_s=float("inf"), every_s=0.5))
 
 
+def up(options: argparse.Namespace) -> None:
+    """Bring the local cluster up and say how to use it."""
+    local = LocalCluster.up(say, fake_cards=options.fake_cards)
+    say(f"\n  export KUBECONFIG={local.kubeconfig} PATH={local.bin}:$PATH\n  kubectl get pods --all-namespaces\n")
+    say(f"an image for pods: {local.test_image}; `make down` removes it all again")
+
+
+def down(_options: argparse.Namespace) -> None:
+    """End the local cluster."""
+    LocalCluster.take_down(say)
+
+
+def status(_options: argparse.Namespace) -> None:
+    """Which parts run and what the cluster says of itself; an error when it is not up."""
+    for name, pid in LocalCluster.parts().items():
+        say(f"{name:<12} {f'runs as process {pid}' if pid else 'does not run'}")
+    local = LocalCluster.attach()
+    say(local.kubectl("get", "node", NODE_NAME, "--output=wide"))
+    say(local.kubectl("get", "pods", "--all-namespaces", "--output=wide"))
+    say(f"  export KUBECONFIG={local.kubeconfig} PATH={local.bin}:$PATH")
+
+
 def _first_ended(plane: ControlPlane) -> str:
     ended = [process for process in plane.processes if not process.running]
     return f"{ended[0].name} ended with exit code {ended[0].exit_code}:\n{ended[0].last_lines()}" if ended else ""
@@ -73,7 +102,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m cluster",
-        description=f"A real Kubernetes {KUBERNETES_VERSION} control plane (etcd {ETCD_VERSION}) on this machine, without root.",
+        description=f"A real Kubernetes {KUBERNETES_VERSION} (etcd {ETCD_VERSION}) on this machine: "
+        "its control plane without root, or with root a whole cluster of one node.",
         epilog=f"Built programs are kept in {cache_directory()}; ACCELSHARE_CACHE names another directory.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -81,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     builder = commands.add_parser(
         "build",
         help="build the pinned programs into the cache",
-        description="Build the pinned programs from source into the cache: about 8 minutes on 2 cores the first time, "
+        description="Build the pinned programs from source into the cache: some 10 minutes on 2 cores the first time, "
         "nothing the second time. Needs Go on PATH, or pip, with which it fetches a Go of its own into the cache.",
     )
     builder.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"only these; there are {', '.join(PROGRAMS)}")
@@ -103,6 +133,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     runner.add_argument("--scheduler", action="store_true", help="also start a kube-scheduler as it comes")
     runner.set_defaults(command=control_plane)
+
+    starter = commands.add_parser(
+        "up",
+        help="bring up a whole cluster of one node, as kubeadm makes it (root)",
+        description="Bring up a Kubernetes of one node, as kubeadm makes it: kubelet, containerd, real containers. It runs in "
+        "the background until `down`, in a mount namespace of its own, and refuses to start beside another kubelet.",
+    )
+    starter.add_argument("--fake-cards", action="store_true", help="make the device nodes of cards that are not there")
+    starter.set_defaults(command=up)
+    ender = commands.add_parser("down", help="end that cluster, and remove all it made but the cache (root)")
+    ender.set_defaults(command=down)
+    teller = commands.add_parser("status", help="what runs of that cluster (root)")
+    teller.set_defaults(command=status)
     return parser
 
 

@@ -18,7 +18,7 @@ from cluster.cache import cache_directory, empty_trash, only_builder, throw_away
 from cluster.errors import BuildError
 from cluster.process import Process
 from cluster.toolchain import Go, find_go
-from cluster.versions import PROGRAMS, SOURCES, Source
+from cluster.versions import CONTROL_PLANE_PROGRAMS, PROGRAMS, SOURCES, Source
 
 _FLAGS: Final = ("-trimpath", "-mod=readonly", "-modcacherw", "-buildvcs=false", "-v")
 _WORD_EVERY_S: Final = 5.0
@@ -35,7 +35,7 @@ class Binaries:
 
 
 def binaries(
-    names: Sequence[str] = PROGRAMS,
+    names: Sequence[str] = CONTROL_PLANE_PROGRAMS,
     say: Callable[[str], None] = print,
     *,
     cache: Path | None = None,
@@ -65,6 +65,13 @@ def binaries(
     return built
 
 
+def missing(names: Sequence[str], cache: Path | None = None) -> list[str]:
+    """Those of the named programs that are not built yet."""
+    cache = cache or cache_directory()
+    homes = {program: _home(cache, source) for source in SOURCES for program in source.packages}
+    return [name for name in names if not (homes[name] / name).exists()]
+
+
 def _empty_trash(cache: Path, say: Callable[[str], None], wait: bool) -> None:
     thread = empty_trash(cache)
     begun = time.monotonic()
@@ -76,7 +83,7 @@ def _empty_trash(cache: Path, say: Callable[[str], None], wait: bool) -> None:
 def _build_all(missing: Mapping[str, tuple[Source, Path]], cache: Path, say: Callable[[str], None]) -> None:
     begun = time.monotonic()
     go = find_go(cache, say)
-    hint = "; on 2 cores this takes about 8 minutes, once" if len(missing) == len(PROGRAMS) else ""
+    hint = "; on 2 cores this takes some 10 minutes, once" if len(missing) >= len(CONTROL_PLANE_PROGRAMS) else ""
     say(f"building {', '.join(missing)} with {go.version} into {cache}{hint}")
     for program, (source, path) in missing.items():
         _build(program, source, path, go, cache / "logs" / f"build-{program}.log", say)
@@ -89,7 +96,7 @@ def _build(program: str, source: Source, path: Path, go: Go, log: Path, say: Cal
     command: list[str | Path] = [
         go.command,
         "build",
-        *_FLAGS,
+        *_flags(source),
         "-ldflags",
         _linker_flags(source),
         "-o",
@@ -97,12 +104,14 @@ def _build(program: str, source: Source, path: Path, go: Go, log: Path, say: Cal
         source.packages[program],
     ]
     begun = time.monotonic()
-    process = Process(f"building {program}", command, log, environment=go.environment, directory=source.directory)
+    environment = {**go.environment, "CGO_ENABLED": "1"} if source.c_libraries else go.environment
+    process = Process(f"building {program}", command, log, environment=environment, directory=source.directory)
     exit_code = process.wait_ended(say, lambda: _how_far(log, source.packages[program]))
     if exit_code != 0:
         raise BuildError(f"{process.name} failed with exit code {exit_code}; the end of {log}:\n{process.last_lines()}")
     fresh.replace(path)
-    say(f"built {program} {source.version}: {time.monotonic() - begun:.0f} s, {path.stat().st_size / 1e6:.0f} MB")
+    named = program if program == source.name else f"{program} of {source.name}"
+    say(f"built {named} {source.version}: {time.monotonic() - begun:.0f} s, {path.stat().st_size / 1e6:.0f} MB")
 
 
 def _how_far(log: Path, package: str) -> str:
@@ -117,8 +126,13 @@ def _how_far(log: Path, package: str) -> str:
     return f", {downloaded} modules downloaded" if downloaded else ""
 
 
+def _flags(source: Source) -> tuple[str, ...]:
+    return (*_FLAGS, f"-tags={','.join(source.tags)}") if source.tags else _FLAGS
+
+
 def _linker_flags(source: Source) -> str:
-    return " ".join(["-s", "-w", *(f"-X {variable}={value}" for variable, value in source.stamps.items())])
+    static = ["-linkmode external", "-extldflags -static"] if source.c_libraries else []
+    return " ".join(["-s", "-w", *static, *(f"-X {variable}={value}" for variable, value in source.stamps.items())])
 
 
 def _home(cache: Path, source: Source) -> Path:
@@ -126,7 +140,7 @@ def _home(cache: Path, source: Source) -> Path:
     recipe = hashlib.sha256()
     for part in (
         *((source.directory / name).read_bytes() for name in ("go.mod", "go.sum")),
-        " ".join([*_FLAGS, _linker_flags(source)]).encode(),
+        " ".join([*_flags(source), _linker_flags(source)]).encode(),
         f"{platform.system()} {platform.machine()}".encode(),
     ):
         recipe.update(hashlib.sha256(part).digest())

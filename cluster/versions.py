@@ -14,7 +14,9 @@ from typing import Final
 
 KUBERNETES_VERSION: Final = "v1.36.4"
 ETCD_VERSION: Final = "v3.7.3"
-GO_VERSION: Final = (1, 26, 0)  # the oldest Go that Kubernetes' go.mod accepts
+CONTAINERD_VERSION: Final = "v2.4.2"
+RUNC_VERSION: Final = "v1.5.2"
+GO_VERSION: Final = (1, 26, 6)  # the oldest Go that containerd's go.mod accepts, the most demanding of them
 
 # The same stamps that Kubernetes' own release puts in; without them every program says v0.0.0-master.
 _MAJOR, _MINOR, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
@@ -33,6 +35,8 @@ class Source:
     version: str
     packages: Mapping[str, str]  # program → Go package
     stamps: Mapping[str, str]  # Go variable → value, set by the linker
+    tags: tuple[str, ...] = ()
+    c_libraries: tuple[str, ...] = ()  # linked in statically, found by pkg-config; then a C compiler is needed too
 
     @property
     def directory(self) -> Path:
@@ -47,7 +51,6 @@ ETCD: Final = Source(
     stamps={},
 )
 
-# A name more is a line more; kubelet and kube-proxy are pinned in go.mod already.
 KUBERNETES: Final = Source(
     name="kubernetes",
     version=KUBERNETES_VERSION,
@@ -57,9 +60,46 @@ KUBERNETES: Final = Source(
         "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
         "kubectl": "k8s.io/kubernetes/cmd/kubectl",
         "kubeadm": "k8s.io/kubernetes/cmd/kubeadm",
+        "kubelet": "k8s.io/kubernetes/cmd/kubelet",
+        "kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy",
     },
     stamps=_KUBERNETES_STAMPS,
 )
 
-SOURCES: Final = (ETCD, KUBERNETES)
+# The network plugins are at the version that containerd itself names.
+CONTAINERD: Final = Source(
+    name="containerd",
+    version=CONTAINERD_VERSION,
+    packages={
+        "containerd": "github.com/containerd/containerd/v2/cmd/containerd",
+        "containerd-shim-runc-v2": "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+        "ctr": "github.com/containerd/containerd/v2/cmd/ctr",
+        "ptp": "github.com/containernetworking/plugins/plugins/main/ptp",
+        "loopback": "github.com/containernetworking/plugins/plugins/main/loopback",
+        "host-local": "github.com/containernetworking/plugins/plugins/ipam/host-local",
+    },
+    stamps={"github.com/containerd/containerd/v2/version.Version": CONTAINERD_VERSION},
+)
+
+# With seccomp, because kubeadm's static pods ask for the runtime's default profile and fail without it. Not Debian's runc,
+# which is years older than the containerd it would serve.
+RUNC: Final = Source(
+    name="runc",
+    version=RUNC_VERSION,
+    packages={"runc": "github.com/opencontainers/runc"},
+    stamps={},
+    tags=("seccomp", "netgo", "osusergo"),
+    c_libraries=("libseccomp",),
+)
+
+SOURCES: Final = (ETCD, KUBERNETES, CONTAINERD, RUNC)
 PROGRAMS: Final = tuple(program for source in SOURCES for program in source.packages)
+
+# What runs without root, and what needs no C compiler to be built.
+CONTROL_PLANE_PROGRAMS: Final = (
+    "etcd",
+    "kube-apiserver",
+    "kube-scheduler",
+    "kube-controller-manager",
+    "kubectl",
+)

@@ -1,11 +1,14 @@
-"""Each test gets a house of its own in the run's control plane."""
+"""Each test gets a house of its own in the run's control plane, or the machine's one local cluster."""
 
-from collections.abc import AsyncIterator
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.control_plane import ControlPlane
+from cluster.local import LocalCluster
 from tests.e2e.house import House, open_house
 
 
@@ -22,3 +25,20 @@ async def served(house: House) -> House:
     await house.start_extender()
     house.start_scheduler()
     return house
+
+
+@pytest.fixture(scope="session")
+def root() -> Iterator[None]:
+    """The right to run a kubelet. A cluster that the run started is ended with it; one that was up before stays."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("a real kubelet needs root on Linux")
+    was_up = all(LocalCluster.parts().values())
+    yield
+    if not was_up:
+        LocalCluster.take_down()
+
+
+@pytest.fixture
+def local(root: None) -> LocalCluster:
+    """A kubeadm cluster on this machine, in a mount namespace of its own: the one that is up, or a new one."""
+    return LocalCluster.up(fake_cards=True)

@@ -1,0 +1,103 @@
+"""A program of the cluster that outlives whoever started it: found again by its pid file, ended by anybody."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cluster.errors import ProcessError
+from cluster.local import cgroups, processes
+from cluster.local.layout import MARK, Layout
+from cluster.local.processes import Identity
+
+LAUNCH: Final = Path(__file__).with_name("launch.py")
+_LAST_LINES: Final = 15
+
+
+class Daemon:
+    """One program by its name; whether it runs is asked of the kernel each time."""
+
+    def __init__(self, layout: Layout, name: str) -> None:
+        self._layout = layout
+        self._pid_file = layout.pids / name
+        self.name = name
+        self.log = layout.logs / f"{name}.log"
+
+    @property
+    def running(self) -> bool:
+        return self.identity is not None
+
+    @property
+    def identity(self) -> Identity | None:
+        """The living process, also if another of our processes started it."""
+        try:
+            pid, start = self._pid_file.read_text().split()
+        except (FileNotFoundError, ValueError):
+            return None
+        written = Identity(int(pid), start)
+        return written if written.running else None
+
+    def start(self, command: Sequence[str | Path], *, inside: bool = True) -> None:
+        """In the cluster's cgroup, and in its mount namespace unless it is the one who makes it. The log goes on from before."""
+        namespace = namespace_file(self._layout) if inside else ""
+        launcher: list[str | Path] = [sys.executable, "-I", "-S", LAUNCH, self._pid_file, cgroups.daemons(), namespace]
+        with self.log.open("ab") as log:
+            subprocess.run(
+                [*launcher, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment(self._layout),
+                cwd="/",
+                check=False,
+            )
+        if not self.running:
+            raise ProcessError(f"{self.name} did not start; {self.evidence()}")
+
+    def kill(self) -> None:
+        """End it as a crash would, and wait until it is gone."""
+        if (found := self.identity) is not None:
+            processes.end([found])
+
+    def check(self) -> None:
+        """Raise in words if it has ended."""
+        if not self.running:
+            raise ProcessError(f"{self.name} has ended; {self.evidence()}")
+
+    def evidence(self) -> str:
+        return f"the end of {self.log}:\n{last_lines(self.log)}"
+
+
+def namespace_file(layout: Layout) -> str:
+    """The cluster's mount namespace, for launch.py."""
+    holder = Daemon(layout, "namespace").identity
+    if holder is None:
+        raise ProcessError("the cluster's mount namespace has no holder: it is not up")
+    return f"/proc/{holder.pid}/ns/mnt"
+
+
+def environment(layout: Layout) -> dict[str, str]:
+    """Of everything that runs in the cluster: our programs first, and the mark by which they are found."""
+    path = ":".join([str(layout.tools), str(layout.programs), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+    kept = {name: value for name, value in os.environ.items() if not name.upper().endswith("_PROXY")}
+    return {**kept, "PATH": path, "HOME": str(layout.state), MARK: str(layout.state)}
+
+
+def last_lines(log: Path, count: int = _LAST_LINES) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-count:] if log.exists() else []
+    return "\n".join(f"  {line}" for line in lines) or "  (empty)"
+
+
+def wait_for(path: Path, limit_s: float) -> bool:
+    """Whether the file appears in time."""
+    deadline = time.monotonic() + limit_s
+    while not path.exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

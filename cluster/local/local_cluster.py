@@ -1,0 +1,250 @@
+"""The local cluster as a thing to use: bring it up or find it running, talk to it, break it, and take it down.
+
+    with LocalCluster.up() as local:
+        local.kubectl("get", "nodes")
+
+It outlives the process that started it, unless that process leaves the `with` block. A cluster that was up before is used
+as it is and stays up.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from cluster.cache import cache_directory
+from cluster.errors import ClusterError, KubectlError
+from cluster.local import bring_up, devices, images, scheduler, teardown
+from cluster.local.configuration import Nri
+from cluster.local.daemon import Daemon, environment
+from cluster.local.images import Content
+from cluster.local.journal import Journal
+from cluster.local.layout import NODE_ADDRESS, NODE_NAME, TEST_IMAGE, Layout
+from cluster.local.refusals import refuse_conflicts, refuse_other_systems
+from cluster.process import Process
+
+_DAEMONS: Final = ("namespace", "containerd", "kubelet", "kube-proxy")
+_KUBECTL_LIMIT_S: Final = 120.0
+
+
+class LocalCluster:
+    """A running cluster of one node, this machine, and the means to use it as its administrator."""
+
+    node_name: Final = NODE_NAME
+    address: Final = (
+        NODE_ADDRESS  # the node's; what listens on 127.0.0.1 or on it is reached by kube-scheduler and by tests alike
+    )
+    test_image: Final = TEST_IMAGE  # busybox, for pods that pull IfNotPresent or Never
+
+    def __init__(self, layout: Layout, *, owned: bool) -> None:
+        self._layout = layout
+        self._owned = owned  # by the `with` block
+        self.state = layout.state
+        self.kubeconfig = layout.kubeconfig
+        self.bin = layout.bin  # for PATH
+        self.tools = layout.tools  # programs put here are first on the PATH of all that runs inside
+        self.kubelet = Daemon(layout, "kubelet")
+        self.containerd = Daemon(layout, "containerd")
+        self.kube_proxy = Daemon(layout, "kube-proxy")
+
+    @classmethod
+    def up(cls, say: Callable[[str], None] = print, *, fake_cards: bool = False, nri: Nri = "validated") -> Self:
+        """Build what is missing, bring it up, and return when it takes pods; one that is up already is returned as it is."""
+        refuse_other_systems()
+        layout = Layout()
+        programs = bring_up.provide(say)
+        with _alone():
+            if cls._is_up(layout):
+                say(f"it is up already, files in {layout.state}")
+                return cls(layout, owned=False)
+            if teardown.anything_left(layout):
+                say(f"removing what an earlier start left in {layout.state}")
+                teardown.tear_down(layout)
+            refuse_conflicts()
+            try:
+                bring_up.bring_up(layout, programs, say, fake_cards=fake_cards, nri=nri)
+            except ClusterError as error:
+                kept = cache_directory() / "logs" / "local"
+                teardown.save_logs(layout, kept)
+                teardown.tear_down(layout)
+                raise ClusterError(_moved(str(error), layout, kept)) from error
+            except BaseException:
+                teardown.tear_down(layout)
+                raise
+        return cls(layout, owned=True)
+
+    @classmethod
+    def attach(cls) -> Self:
+        """The one that is up; leaving its `with` block leaves it up."""
+        layout = Layout()
+        if not cls._is_up(layout):
+            raise ClusterError("no local cluster is up: `make up` starts one")
+        return cls(layout, owned=False)
+
+    @classmethod
+    def take_down(cls, say: Callable[[str], None] = print) -> None:
+        """End whatever there is of one, also after a start that was killed."""
+        refuse_other_systems()
+        layout = Layout()
+        with _alone():
+            if not teardown.anything_left(layout):
+                say("no local cluster is up")
+                return
+            teardown.tear_down(layout)
+            say("down: nothing is left of it but the cache of built programs")
+
+    @staticmethod
+    def parts() -> dict[str, int | None]:
+        """The daemons and the ids of those that run."""
+        found = {name: Daemon(Layout(), name).identity for name in _DAEMONS}
+        return {name: identity.pid if identity else None for name, identity in found.items()}
+
+    @staticmethod
+    def _is_up(layout: Layout) -> bool:
+        return layout.ready.exists() and all(Daemon(layout, name).running for name in _DAEMONS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._owned:
+            self.down()
+
+    def down(self) -> None:
+        with _alone():
+            teardown.tear_down(self._layout)
+
+    # Talking to it.
+
+    def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
+        """What kubectl prints, as the administrator unless another kubeconfig is given; raises with its words if it fails."""
+        command: list[str | Path] = [self.bin / "kubectl", f"--kubeconfig={kubeconfig or self.kubeconfig}", *arguments]
+        shown = " ".join(["kubectl", *arguments])
+        surroundings = {"HOME": str(self.state), "PATH": os.environ.get("PATH", os.defpath)}
+        try:
+            done = subprocess.run(
+                command,
+                input=stdin or "",
+                env=surroundings,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_KUBECTL_LIMIT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ClusterError(f"{shown}: no answer within {_KUBECTL_LIMIT_S:g} s") from error
+        if done.returncode != 0:
+            raise KubectlError(shown, done.returncode, done.stderr)
+        return done.stdout
+
+    def exec(self, pod: str, *command: str, namespace: str = "default", container: str | None = None) -> str:
+        """What the command prints inside the pod's container."""
+        which = [f"--container={container}"] if container else []
+        return self.kubectl("exec", f"--namespace={namespace}", pod, *which, "--", *command)
+
+    def path(self, path: str) -> Path:
+        """Where one of the cluster's paths, such as /var/lib/kubelet/device-plugins, is for those outside of its namespace."""
+        return self._layout.covering(path)
+
+    # Running things in it.
+
+    def run_inside(
+        self, name: str, command: Sequence[str | Path], log: Path, *, variables: Mapping[str, str] | None = None
+    ) -> Process:
+        """A program of this machine that sees the cluster's paths as a node's own; it ends with us or with the cluster."""
+        return Process(
+            name, bring_up.inside(self._layout, command), log, environment={**environment(self._layout), **(variables or {})}
+        )
+
+    def call_inside(self, *command: str | Path) -> str:
+        """What a short command prints that sees the cluster's paths as a node's own."""
+        return bring_up.run_inside(self._layout, command)
+
+    def ctr(self, *arguments: str | Path) -> str:
+        """What containerd's own client prints, in Kubernetes' namespace."""
+        return bring_up.ctr(self._layout, *arguments)
+
+    def make_image(
+        self, name: str, files: Mapping[str, Content], entrypoint: Sequence[str], *, variables: Mapping[str, str] | None = None
+    ) -> None:
+        """An image of these files, ready for pods that pull IfNotPresent or Never."""
+        tar = self.state / "images" / f"{name.replace('/', '_').replace(':', '_')}.tar"
+        self.load_image(images.make_image(tar, name, files, entrypoint, environment=variables))
+        tar.unlink()
+
+    def load_image(self, tar: Path) -> None:
+        """An archive as `docker save` or `make_image` writes it."""
+        bring_up.load_image(self._layout, tar)
+
+    # Hardware that is not there.
+
+    def make_device_node(self, path: str) -> None:
+        """A node that behaves like /dev/null; a path that exists is refused. Gone at the latest with the cluster."""
+        devices.make_node(Path(path), Journal(self._layout.journal))
+
+    def remove_device_node(self, path: str) -> None:
+        """One that `make_device_node` or fake cards made; anything else stays."""
+        devices.remove_made(Path(path), Journal(self._layout.journal))
+
+    # Breaking and mending it.
+
+    def kill_kubelet(self) -> None:
+        """SIGKILL; its pods run on."""
+        self.kubelet.kill()
+
+    def start_kubelet(self) -> None:
+        bring_up.start_kubelet(self._layout)
+
+    def restart_kubelet(self) -> None:
+        self.kill_kubelet()
+        self.start_kubelet()
+
+    def kill_containerd(self) -> None:
+        """SIGKILL; containers run on."""
+        self.containerd.kill()
+
+    def start_containerd(self, *, nri: Nri | None = None) -> None:
+        """With NRI as it was, or in another way."""
+        if nri is not None:
+            bring_up.write_containerd_configuration(self._layout, nri)
+        bring_up.start_containerd(self._layout)
+
+    def restart_containerd(self, *, nri: Nri | None = None) -> None:
+        self.kill_containerd()
+        self.start_containerd(nri=nri)
+
+    def scheduler_config(
+        self, url: str, resources: Sequence[str] = (), *, wanted: Mapping[str, object] | None = None, **changes: object
+    ) -> None:
+        """Make kube-scheduler ask this extender; returns when it does. Keyword arguments change the extender's entry.
+
+        The extender is called with the verbs filter, prioritize, preempt and bind below the URL, from the machine's own network.
+        """
+        scheduler.configure(self._layout, [scheduler.extender(url, resources, **changes)], wanted or {})
+
+    def restore_scheduler(self) -> None:
+        """kube-scheduler as kubeadm made it."""
+        scheduler.restore(self._layout)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One start or end at a time. The lock is a name that the kernel forgets with its holder, so no file stays behind."""
+    with socket.socket(socket.AF_UNIX) as lock:
+        try:
+            lock.bind("\0accelshare-local")
+        except OSError as error:
+            raise ClusterError("another process is just bringing the local cluster up or down; wait for it") from error
+        yield
+
+
+def _moved(words: str, layout: Layout, kept: Path) -> str:
+    """The same words, with the logs where they are now."""
+    pods = str(layout.covering("/var/log/pods"))
+    return words.replace(pods, str(kept / "pods")).replace(str(layout.logs), str(kept / "programs")) + f"\nall logs are in {kept}"

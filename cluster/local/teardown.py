@@ -1,0 +1,77 @@
+"""The end of a cluster, whatever state it is in: every process, then every change outside, then its directory.
+
+Needs nothing in memory: what is ours is known by the mark in its environment, by its cgroup, and by the journal.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cluster.errors import ClusterError
+from cluster.local import cgroups, devices, network, processes
+from cluster.local.daemon import Daemon
+from cluster.local.journal import Change, Journal, Kind
+from cluster.local.layout import MARK, Layout
+
+_FIRST = ("kubelet", "kube-proxy")  # else kubelet would start again what we end
+
+
+def anything_left(layout: Layout) -> bool:
+    """Whether there is something to end or to remove."""
+    return layout.state.exists() or network.exists() or cgroups.exist() or bool(processes.marked(MARK, str(layout.state)))
+
+
+def tear_down(layout: Layout) -> None:
+    """Everything, in an order that leaves nobody behind to make it anew."""
+    for name in _FIRST:
+        Daemon(layout, name).kill()
+    while ours := {*processes.marked(MARK, str(layout.state)), *cgroups.members()}:
+        processes.end(ours)
+    undo: list[Callable[[], None]] = [partial(_undo, change) for change in Journal(layout.journal).newest_first()]
+    # These two have a name of our own, so they go even when somebody removed the journal.
+    failed = [words for step in (*undo, network.remove_network, cgroups.remove) if (words := _in_words(step))]
+    if failed:  # the journal stays, so that the next try knows what is left
+        raise ClusterError("not everything could be undone; try again:" + "".join(f"\n  - {words}" for words in failed))
+    if layout.state.exists():
+        shutil.rmtree(layout.state)
+
+
+def save_logs(layout: Layout, to: Path) -> None:
+    """The logs of programs and of containers, where the removal of the cluster does not reach them."""
+    shutil.rmtree(to, ignore_errors=True)
+    for source, name in ((layout.logs, "programs"), (layout.covering("/var/log/pods"), "pods")):
+        if source.exists():
+            shutil.copytree(source, to / name, symlinks=True)
+
+
+def _in_words(step: Callable[[], None]) -> str:
+    """Empty if it went well: one thing that stays must not keep the others."""
+    try:
+        step()
+    except (ClusterError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _undo(change: Change) -> None:
+    match change.kind:
+        case Kind.DIRECTORY:
+            _remove_if_empty(Path(change.name))
+        case Kind.DEVICE:
+            devices.remove_node(Path(change.name), change.value)
+        case Kind.KERNEL_SETTING:
+            network.restore_setting(change.name, change.value)
+        case Kind.NETWORK:
+            network.remove_network()
+        case Kind.NFT_TABLE:
+            network.remove_table(change.name)
+
+
+def _remove_if_empty(directory: Path) -> None:
+    try:
+        directory.rmdir()
+    except OSError:  # gone, or somebody else uses it by now
+        pass

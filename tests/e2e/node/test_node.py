@@ -1,0 +1,223 @@
+"""On a real kubelet the container sees exactly its card: record = kubelet's books = device node inside, for every container."""
+
+import asyncio
+import random
+from functools import partial
+
+import pytest
+
+from tests.e2e.node.farm import Farm, annotations, names, recorded
+
+pytestmark = pytest.mark.real
+
+GCU = "enflame.com/gcu-memory"
+
+
+async def all_agree(farm: Farm, pods: list[str]) -> None:
+    """Record, kubelet's books and the device node inside are the same card for every container of these pods."""
+    found = await farm.running(*pods)
+    books = await farm.kubelet_books()
+    sights = await asyncio.gather(*(farm.sees(name) for name in pods))
+    for name, sight in zip(pods, sights, strict=True):
+        card = recorded(found[name], "enflame")
+        assert books[f"default/{name}"]["c0"]["enflame"] == card, name
+        assert sight == [f"gcu{index}" for index in card], name
+
+
+async def test_the_node_shows_what_the_gcushare_guide_shows(farm: Farm) -> None:
+    async def shown() -> bool:
+        status = (await farm.node())["status"]
+        return all(
+            (status[part].get("enflame.com/gcu-count"), status[part].get(GCU)) == ("8", "128")
+            for part in ("capacity", "allocatable")
+        )
+
+    await farm.until(shown, "gcu-count 8 and gcu-memory 128 in capacity and allocatable")
+    told = await farm.told("enflame")
+    first = told.cards[0]
+    assert (first.index, first.size, first.minor, first.id) == (0, 16, 0, "GCU-U53000090100")
+    assert told.delivery == "device-plugin"
+
+
+async def test_every_seeds_own_workload_sees_its_card(farm: Farm) -> None:
+    for number in (1, 2, 3):
+        farm.apply(f"examples/enflame/gcushare-pod-{number}.json", namespace="kube-system")
+        await farm.running(f"gcushare-pod-{number}", namespace="kube-system")
+    where = [await farm.sees(f"gcushare-pod-{number}", "pod-gcu-example", "kube-system") for number in (1, 2, 3)]
+    assert where == [["gcu0"], ["gcu0"], ["gcu1"]]
+    listed = await asyncio.to_thread(farm.local.exec, "gcushare-pod-3", "ls", "/dev", namespace="kube-system")
+    assert "gcu1" in listed.split()
+    assert "gcu0" not in listed.split()
+
+    farm.apply("examples/kunlun/xpu_pod.yaml")
+    farm.apply("examples/nvidia/app.yaml")
+    farm.apply("examples/nvidia/downward-api.yaml")
+    farm.apply("examples/stream/example.yaml")
+    farm.apply("examples/kunlun/xpu_pod_two_cards.yaml")
+
+    async def all_there() -> list[str] | None:
+        pods = list(await farm.pods())
+        return pods if len(pods) == 8 else None
+
+    pods = await farm.until(all_there, "eight pods are created")
+    found = await farm.running(*pods)
+    xpus = [name for name in pods if name.startswith("xpu-pod-")]
+    assert sorted([await farm.sees(name, "xpu-pod") for name in xpus]) == [["xpu0"], ["xpu1"]]
+    assert await farm.sees("xpu-two-cards", "xpu-two-cards") == ["xpu2", "xpu3"]
+    assert await farm.sees("stc-example-pod", "stc-example-ctr") == ["stc0"]
+    for name in names("binpack-1-", range(3)):
+        env = await farm.env(name, "binpack-1")
+        assert env["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"
+        assert (env["ALIYUN_COM_GPU_MEM_IDX"], env["ALIYUN_COM_GPU_MEM_POD"], env["ALIYUN_COM_GPU_MEM_CONTAINER"]) == (
+            "0",
+            "3",
+            "3",
+        )
+        assert env["ALIYUN_COM_GPU_MEM_DEV"] == "15"
+        assert annotations(found[name])["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+    (demo,) = [name for name in pods if name.startswith("demo1-")]
+    assert (await farm.env(demo, "demo1"))["NVIDIA_VISIBLE_DEVICES"] == "0"
+    assert await farm.drift() == 0
+
+
+async def test_a_hundred_equal_pods_and_five_rounds_of_change(farm: Farm) -> None:
+    """Created in a shuffled order; then half of them go and others come, in random order, five times."""
+    shuffling = random.Random(11)
+    alive = names("p", range(100))
+    shuffling.shuffle(alive)
+    await asyncio.gather(*(farm.pod(name, {GCU: 1}) for name in alive))
+    await all_agree(farm, alive)
+    made = 100
+    for _ in range(5):
+        leaving = shuffling.sample(alive, 20)
+        await asyncio.gather(*(farm.delete(name) for name in leaving))
+        coming = names("p", range(made, made + 20))
+        made += 20
+        await asyncio.gather(*(farm.pod(name, {GCU: 1}) for name in coming))
+        alive = [name for name in alive if name not in leaving] + coming
+        await all_agree(farm, alive)
+    assert await farm.drift() == 0
+
+
+async def test_containers_inits_sidecars_several_and_whole_cards(farm: Farm) -> None:
+    inits = [farm.container("first", {GCU: 8}, command=["true"]), farm.container("beside", {GCU: 2}, restartPolicy="Always")]
+    await farm.pod("mixed", {GCU: 3}, {GCU: 5}, {}, initContainers=inits)
+    await farm.pod("two", {GCU: 8}, annotations={"accelshare.io/card-count": "2"})
+    await farm.pod("four", {"baidu.com/xpu-mem": 8000}, labels={"baidu.com/xpu-count": "4"})
+    await farm.pod("whole", {"enflame.com/gcu": 2})
+    await farm.pod("npu", {"streamcomputing.com/npu": 1})
+    found = await farm.running("mixed", "two", "four", "whole", "npu")
+    (card,) = recorded(found["mixed"], "enflame")
+    for container in ("beside", "c0", "c1"):
+        assert await farm.sees("mixed", container) == [f"gcu{card}"]
+    assert await farm.sees("mixed", "c2") == []
+    for name, kind, node in (
+        ("two", "enflame", "gcu"),
+        ("four", "kunlun", "xpu"),
+        ("whole", "enflame", "gcu"),
+        ("npu", "stream", "stc"),
+    ):
+        assert await farm.sees(name) == [f"{node}{index}" for index in recorded(found[name], kind)]
+    assert len(recorded(found["two"], "enflame")) == len(recorded(found["whole"], "enflame")) == 2
+    assert len(recorded(found["four"], "kunlun")) == 4
+    whole = set(recorded(found["whole"], "enflame"))
+    assert whole.isdisjoint([card, *recorded(found["two"], "enflame")])
+    assert await farm.drift() == 0
+
+
+async def test_a_card_falls_ill_and_recovers(farm: Farm) -> None:
+    """While a pod is on it, and while one waits for it."""
+    for number in range(8):
+        await farm.pod(f"full{number}", {GCU: 12})
+    await farm.running(*names("full", range(8)))
+    farm.gcu(**{f"gcu{number}": 0 for number in range(8)})
+    await farm.until(lambda: _healthy(farm, 0), "the cluster hears of it", 30)
+    await farm.pod("waits", {GCU: 4})
+
+    async def told() -> bool:
+        conditions = (await farm.pods())["waits"]["status"].get("conditions", [])
+        return any("Insufficient" in c.get("message", "") or "unhealthy" in c.get("message", "") for c in conditions)
+
+    await farm.until(told, "the pod is told")
+    farm.gcu()
+    await farm.until(lambda: _healthy(farm, 8), "the cluster hears that all is well", 30)
+    await all_agree(farm, [*names("full", range(8)), "waits"])
+    assert await farm.drift() == 0
+
+
+async def _healthy(farm: Farm, count: int) -> bool:
+    return sum(card.healthy for card in (await farm.told("enflame")).cards) == count
+
+
+async def test_a_new_vendor_is_one_file(farm: Farm) -> None:
+    assert farm.agent is not None
+    farm.agent.stop(40)
+    for index in range(2):
+        farm.local.make_device_node(f"/dev/zpu{index}")
+    (farm.profiles / "acme.toml").write_text(
+        'name = "acme"\ntitle = "Acme"\nnoun = "ZPU"\n'
+        '[resources]\nmemory = "acme.example/zpu-mem"\ncount = "acme.example/zpu-count"\n'
+        '[hardware]\ndevice_nodes = ["/dev/zpu{minor}"]\n[container]\nstrategy = ["device-nodes"]\n'
+        '[unit]\ndefault = "GiB"\n[unit.mib]\nGiB = 1024\n'
+        '[driver]\nname = "static"\n[driver.static]\nglob = "/dev/zpu[0-9]*"\nmemory_mib = 8192\n'
+    )
+    try:
+        assert farm.extender is not None
+        farm.extender.stop()
+        await farm.start_extender()
+        await farm.start_agent()
+        for number in range(2):
+            await farm.pod(f"z{number}", {"acme.example/zpu-mem": 5})
+        await farm.running("z0", "z1")
+        assert sorted([await farm.sees("z0"), await farm.sees("z1")]) == [["zpu0"], ["zpu1"]]
+    finally:
+        for index in range(2):
+            farm.local.remove_device_node(f"/dev/zpu{index}")
+
+
+async def test_ten_kills_of_each_of_our_processes_and_of_kubelet(farm: Farm) -> None:
+    """Agent, extender and kubelet die by SIGKILL in the middle of a rush, containerd restarts once; what ran is never wrong."""
+    shuffling = random.Random(5)
+    dead: set[str] = set()
+    alive: list[str] = []
+    for turn in range(10):
+        coming = names(f"r{turn}-", range(6))
+        await asyncio.gather(*(farm.pod(name, {GCU: 2}) for name in coming))
+        alive += coming
+        victim = ("agent", "extender", "kubelet")[turn % 3] if turn != 4 else "containerd"
+        await kill(farm, victim)
+        await farm.until(partial(_settled, farm, tuple(alive), dead), f"all pods run or failed after the kill of {victim}")
+        alive = [name for name in alive if name not in dead]
+        await all_agree(farm, alive)
+        for name in shuffling.sample(alive, len(alive) // 2):
+            await farm.delete(name)
+            alive.remove(name)
+    print(f"{len(dead)} of 60 pods were bound in the last moments before a kill and failed admission: {sorted(dead)}")
+    assert len(dead) <= 30
+
+
+async def kill(farm: Farm, what: str) -> None:
+    if what == "agent":
+        assert farm.agent is not None
+        farm.agent.kill()
+        await farm.start_agent()
+    elif what == "extender":
+        assert farm.extender is not None
+        farm.extender.kill()
+        await farm.start_extender()
+    elif what == "kubelet":
+        await asyncio.to_thread(farm.local.restart_kubelet)
+        await farm.until(lambda: farm.is_up(farm.agent, farm.agent_port), "the agent delivers again")
+    else:
+        await asyncio.to_thread(farm.local.restart_containerd)
+
+
+async def _settled(farm: Farm, alive: tuple[str, ...], dead: set[str]) -> bool:
+    pods = await farm.pods()
+    for name in alive:
+        phase = pods[name]["status"]["phase"]
+        if phase == "Failed":
+            dead.add(name)
+        elif phase != "Running" or "false" in [v for k, v in annotations(pods[name]).items() if k.endswith("assigned")]:
+            return False
+    return True
