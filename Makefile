@@ -18,7 +18,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY)  ## the main job in seconds: in-memory API server, real extender, all vendors; no cluster, no root
+demo: $(READY)  ## the main job in seconds, from manifest to container: real extender and agents; no cluster, no hardware, no root
 	@$(PY) -m demo
 
 test: $(READY)  ## every test there is, on a real control plane that it builds and starts itself

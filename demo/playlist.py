@@ -25,9 +25,21 @@ class Act(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     delete: str = ""
 
 
+class PlayedNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file with one node, and the profile whose cards its agent hands out."""
+
+    file: str
+    vendor: str
+
+
 class Playlist(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    nodes: tuple[str, ...]
+    nodes: tuple[PlayedNode, ...]
     acts: tuple[Act, ...]
+    profiles: str = ""  # directory with profiles that declare cards
+
+    @property
+    def profiles_directory(self) -> Path:
+        return EXAMPLES / self.profiles
 
 
 def load(path: Path = PLAYLIST) -> Playlist:

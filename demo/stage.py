@@ -1,4 +1,4 @@
-"""The scene: the API server in memory inside this process, the real extender as a process of its own.
+"""The scene: the API server in memory inside this process, the real extender as a process of its own, and the nodes.
 
 Belongs here: starting, waiting until it is so, and ending it in every case. Never: what is played.
 """
@@ -7,9 +7,9 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -20,15 +20,21 @@ from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
 from accelshare.kube.memory import MemoryApiServer
+from accelshare.vendors.catalog import Catalog
 from cluster.https import free_port
 from cluster.process import Process
+from demo import playlist
 from demo.errors import DemoError
-from demo.playlist import Object
+from demo.nodes import DemoNode, set_up_node
+from demo.playlist import Object, Playlist
 
 LIMIT_S: Final = 30.0
 ANSWER_S: Final = 5.0  # kube-scheduler's default for every call to an extender
 EVERY_S: Final = 0.02
 EXTENDER: Final = (sys.executable, "-m", "accelshare", "extender")
+# A socket's path has at most 107 characters, and below our directory they are up to 60 long.
+LONGEST_TEMPORARY: Final = 40
+SHORT_TEMPORARY: Final = "/tmp"  # noqa: S108 – only a place; the directory in it is made safely
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,12 @@ class Stage:
     extender: Process
     client: Client  # to the API server
     session: aiohttp.ClientSession  # to the extender
+    nodes: Mapping[str, DemoNode] = field(default_factory=dict)
+
+    @property
+    def processes(self) -> Iterator[Process]:
+        yield self.extender
+        yield from (node.agent for node in self.nodes.values())
 
     async def create(self, manifest: Object) -> None:
         kind, metadata = manifest.get("kind"), manifest["metadata"]
@@ -47,12 +59,11 @@ class Stage:
         except KubeError as error:
             raise DemoError(f"{kind} {metadata.get('name')} cannot be created: {error}") from error
 
-    async def delete(self, pod: str, *, grace_s: int | None = None) -> None:
-        """Delete a pod (`namespace/name`); with no grace given, its own: then it goes on until its kubelet has ended it."""
+    async def delete(self, pod: str) -> None:
+        """Delete a pod (`namespace/name`) as people do: it goes on until its kubelet has ended it."""
         namespace, _, name = pod.partition("/")
-        params = {} if grace_s is None else {"gracePeriodSeconds": str(grace_s)}
         try:
-            await self.client.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", params=params)
+            await self.client.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
         except KubeError as error:
             raise DemoError(f"pod {pod} cannot be deleted: {error}") from error
 
@@ -61,13 +72,15 @@ class Stage:
         return await self._get("/accelshare/inspect")
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, limit_s: float = LIMIT_S) -> None:
-        """Return once it is so. The extender's death, or too much patience, ends the demo with the end of its log."""
+        """Return once it is so. The death of a process, or too much patience, ends the demo with the end of the logs."""
         end_s = time.monotonic() + limit_s
         while not await condition():
-            if not self.extender.running:
-                raise DemoError(f"the extender ended with exit code {self.extender.exit_code}; {self._log()}")
+            for process in self.processes:
+                if not process.running:
+                    raise DemoError(f"the {process.name} ended with exit code {process.exit_code}; {_end_of_log(process)}")
             if time.monotonic() > end_s:
-                raise DemoError(f"not within {limit_s:g} s: {what}; {self._log()}")
+                logs = "\n".join(f"the {process.name} runs; {_end_of_log(process)}" for process in self.processes)
+                raise DemoError(f"not within {limit_s:g} s: {what}\n{logs}")
             await asyncio.sleep(EVERY_S)
 
     async def ready(self) -> bool:
@@ -80,31 +93,57 @@ class Stage:
         except (aiohttp.ClientError, TimeoutError):
             return ""
 
-    def _log(self) -> str:
-        return f"the extender's log ends with:\n{self.extender.last_lines()}"
-
 
 @asynccontextmanager
-async def set_up(program: Sequence[str] = EXTENDER) -> AsyncIterator[Stage]:
-    """An empty cluster with our extender, ready; all of it gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="accelshare-demo-") as name:
-        directory = Path(name)
-        async with MemoryApiServer() as api:
-            kubeconfig = api.write_kubeconfig(directory / "kubeconfig")
-            listen = f"127.0.0.1:{free_port()}"
-            command = [*program, f"--kubeconfig={kubeconfig}", f"--listen={listen}"]
-            extender = Process("extender", command, directory / "extender.log")
-            try:
-                async with (
-                    Client(config.load(kubeconfig), user_agent="accelshare-demo") as client,
-                    aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_S)) as session,
-                ):
-                    stage = Stage(api.url, f"http://{listen}", extender, client, session)
-                    await stage.until(stage.ready, "the extender is ready")
-                    yield stage
-            finally:
-                # In a thread, because the extender says goodbye to the API server, which is ours.
-                try:
-                    await asyncio.to_thread(extender.stop)
-                finally:
-                    extender.kill()
+async def set_up(
+    program: Sequence[str] = EXTENDER, *, played: Playlist | None = None, catalog: Catalog | None = None
+) -> AsyncIterator[Stage]:
+    """A cluster with our extender, ready, and the playlist's nodes, begun; all of it gone afterwards."""
+    async with AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="a-", dir=temporary(tempfile.gettempdir()))))
+        api = await stack.enter_async_context(MemoryApiServer())
+        kubeconfig = api.write_kubeconfig(directory / "kubeconfig")
+        client = await stack.enter_async_context(Client(config.load(kubeconfig), user_agent="accelshare-demo"))
+        timeout = aiohttp.ClientTimeout(total=ANSWER_S)
+        session = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
+
+        listen = f"127.0.0.1:{free_port()}"
+        command = [*program, f"--kubeconfig={kubeconfig}", f"--listen={listen}"]
+        extender = Process("extender", command, directory / "extender.log")
+        stack.push_async_callback(_end, extender)
+
+        nodes: dict[str, DemoNode] = {}
+        if played is not None and catalog is not None:
+            for number, entry in enumerate(played.nodes):
+                node = await stack.enter_async_context(
+                    set_up_node(
+                        playlist.manifests(entry.file)[0],
+                        catalog[entry.vendor],
+                        client=client,
+                        catalog=catalog,
+                        profiles=played.profiles_directory,
+                        kubeconfig=kubeconfig,
+                        directory=directory / str(number),
+                    )
+                )
+                nodes[node.name] = node
+        stage = Stage(api.url, f"http://{listen}", extender, client, session, nodes)
+        await stage.until(stage.ready, "the extender is ready")
+        yield stage
+
+
+def temporary(usual: str) -> str:
+    """Where temporary directories go, unless that is too far away for sockets."""
+    return usual if len(usual) <= LONGEST_TEMPORARY else SHORT_TEMPORARY
+
+
+async def _end(extender: Process) -> None:
+    # In a thread, because the extender says goodbye to the API server, which is ours.
+    try:
+        await asyncio.to_thread(extender.stop)
+    finally:
+        extender.kill()
+
+
+def _end_of_log(process: Process) -> str:
+    return f"its log ends with:\n{process.last_lines()}"

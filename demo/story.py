@@ -11,16 +11,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from accelshare.agent.memory_kubelet import Admitted
 from accelshare.ledger.nouns import Slice
 from accelshare.report import tables
 from accelshare.report.view import rows
 from accelshare.vendors import catalog as catalogs
 from accelshare.vendors.catalog import Catalog
-from accelshare.wire.nodes import NodeReader
 from demo import playlist
+from demo.agreement import disagreements, given, offered_though_taken, told
 from demo.errors import DemoError
 from demo.page import Page
-from demo.playlist import Act, Playlist
+from demo.playlist import Act
 from demo.scheduler import Bound, Scheduler, Waits
 from demo.stage import Stage, set_up
 from demo.view import PodView, View, look
@@ -30,18 +31,19 @@ ROOT: Final = Path(__file__).parents[1]
 
 
 async def tell(page: Page, *, keep: bool, begun_s: float) -> None:
-    catalog, played = catalogs.load(), playlist.load()
+    played = playlist.load()
+    catalog = catalogs.load([played.profiles_directory])
     page.line("accelshare demo: the original guides' workloads, and a few more, under one extender", "title")
     started_s = time.perf_counter()
-    async with set_up() as stage:
-        page.field("API server", f"{stage.api_url}, in memory, inside this process")
+    async with set_up(played=played, catalog=catalog) as stage:
+        page.field("API server", f"{stage.api_url}, in memory, inside this process, and so are the kubelets")
         ready_s = time.perf_counter() - started_s
         page.field("extender", f"{stage.extender_url}, the real one, process {stage.extender.pid}, ready in {ready_s:.1f} s")
         story = Story(stage, catalog, page)
-        await story.nodes(played)
+        await story.nodes()
         for act in played.acts:
             await story.play(act)
-        await story.end(time.perf_counter() - begun_s)
+        await story.end(begun_s)
         if keep:
             await _kept(stage, catalog, page)
 
@@ -56,25 +58,23 @@ class Story:
         self._scheduler = Scheduler(stage.session, f"{stage.extender_url}/accelshare")
         self._waiting: list[str] = []  # kube-scheduler's queue of pods that fitted nowhere, oldest first
 
-    async def nodes(self, played: Playlist) -> None:
-        """Create the nodes; begin when the extender has heard of each."""
-        for file in played.nodes:
-            for manifest in playlist.manifests(file):
-                await self._stage.create(manifest)
+    async def nodes(self) -> None:
+        """Begin when every agent delivers its cards, and the extender has heard of it."""
+        for node in self._stage.nodes.values():
+            await self._stage.until(node.on_duty, f"{node.name} delivers its cards")
+            await node.tell_address()
         view = await self._look()
+        addresses = [address.address for node in view.nodes.values() for address in (node.status and node.status.addresses) or ()]
 
         async def heard() -> bool:
             shown = await self._stage.inspected()
-            return all(f'"{name}"' in shown for name in view.nodes)
+            return all(f'"{address}"' in shown for address in addresses)
 
         await self._stage.until(heard, "the extender has heard of every node")
-        reader = NodeReader(self._catalog)
-        told = []
-        for node in view.nodes.values():
-            kinds = groupby(sorted(card.kind for card in reader.fact(node).cards))
-            cards = " ".join(f"{len(list(same))}×{self._catalog[kind].noun}" for kind, same in kinds)
-            told.append(f"{node.metadata.name} {cards}")
-        self._page.field("nodes", ", ".join(told))
+        for number, node in enumerate(self._stage.nodes.values()):
+            cards = f"{len(told(view.nodes[node.name])[node.profile.name].cards)}×{node.profile.noun}"
+            words = f"{node.name:20}{cards}, handed out by the real agent, process {node.agent.pid}"
+            self._page.field("" if number else "nodes", words)
 
     async def play(self, act: Act) -> None:
         self._page.title(act.title)
@@ -87,8 +87,14 @@ class Story:
         if act.delete:
             await self._release(act.delete)
 
-    async def end(self, took_s: float) -> None:
-        """The tables that `inspect` prints, an audit of the book, and the sum."""
+    async def end(self, begun_s: float) -> None:
+        """The tables that `inspect` prints, an audit of all books, and the sum."""
+
+        async def assigned() -> bool:
+            pods = (await self._look()).pods.values()
+            return all(_is_assigned(pod, self._catalog) for pod in pods if pod.fact.node)
+
+        await self._stage.until(assigned, "every agent has read kubelet's book and noted on each pod that it has its cards")
         view = await self._look()
         ledger = view.ledger()
         for profile in self._catalog:
@@ -96,11 +102,16 @@ class Story:
             self._page.table(tables.summary(rows(ledger), profile))
         if problems := ledger.check():
             raise DemoError("the book does not add up: " + "; ".join(problems))
-        bound = sum(1 for pod in view.pods.values() if pod.fact.node)
+        bound = [pod for pod in view.pods.values() if pod.fact.node]
+        for pod in bound:
+            self._compare(pod, view)
         self._page.line()
+        waiting = len(view.pods) - len(bound)
         self._page.line(
-            f"{bound} pods bound, {len(view.pods) - bound} waiting with a reason, no card oversold; {took_s:.1f} s.", "title"
+            f"{len(bound)} pods bound, {waiting} waiting with a reason, no card oversold; for each of the {len(bound)}", "title"
         )
+        took_s = time.perf_counter() - begun_s
+        self._page.line(f"its record, kubelet's book and what its container was given agree; {took_s:.1f} s.", "title")
         self._page.line(f"Next: {ROOT / 'README.md'}; the manifests are in {ROOT / 'examples'}.")
 
     async def _schedule(self, name: str, *, again: bool = False) -> None:
@@ -112,29 +123,62 @@ class Story:
             case Bound(node):
                 if again:
                     self._waiting.remove(name)
+                admitted = await self._admitted(pod, node)
                 # Not what the extender answered but what the API server now holds is where the pod is.
-                slices = (await self._look()).pods[name].fact.slices
+                view = await self._look()
+                self._compare(view.pods[name], view)
+                slices = view.pods[name].fact.slices
                 self._page.pod(pod.fact.name, _asks(pod, self._catalog), f"→ {node}  {_cards(slices)}", "good")
+                for seen in given(admitted, self._catalog):
+                    self._page.aside(f"container gets {seen}")
             case Waits(sentence) if not again:
                 self._waiting.append(name)
                 self._page.pod(pod.fact.name, _asks(pod, self._catalog), "waits:", "bad")
                 self._page.aside(sentence)
+
+    async def _admitted(self, pod: PodView, node: str) -> Admitted:
+        """What its kubelet took for it, once kubelet also counts the cards that are taken as such."""
+        fact, kubelet = pod.fact, self._stage.nodes[node].kubelet
+        full_name = f"{fact.namespace}/{fact.name}"
+
+        async def decided() -> bool:
+            return fact.uid in kubelet.admitted or full_name in kubelet.rejected
+
+        await self._stage.until(decided, f"the kubelet of {node} has decided about {full_name}")
+        if full_name in kubelet.rejected:
+            raise DemoError(f"the kubelet of {node} rejected {full_name}: {kubelet.rejected[full_name]}")
+
+        async def counted() -> bool:
+            view = await self._look()
+            return not offered_though_taken(view.nodes[node], (other.fact for other in view.pods.values()), self._catalog)
+
+        await self._stage.until(counted, f"{node} offers no card in slices that is held whole, and none whole that is in slices")
+        return kubelet.admitted[fact.uid]
+
+    def _compare(self, pod: PodView, view: View) -> None:
+        node = pod.fact.node
+        admitted = self._stage.nodes[node].kubelet.admitted.get(pod.fact.uid)
+        if admitted is None:
+            raise DemoError(f"{pod.fact.name} is bound to {node}, but its kubelet does not have it")
+        if wrong := list(disagreements(pod.fact, admitted, view.nodes[node], self._catalog)):
+            raise DemoError("the books do not agree: " + "; ".join(wrong))
 
     async def _release(self, name: str) -> None:
         pod = (await self._look()).pods.get(name)
         if pod is None or not pod.fact.node:
             raise DemoError(f"pod {name} cannot leave: it is not bound")
         cards = f"cards {','.join(str(slice_.index) for slice_ in pod.fact.slices)}"
+        kubelet = self._stage.nodes[pod.fact.node].kubelet
+        kubelet.ending.clear()
         await self._stage.delete(name)
-        if _held_by(pod, await self._look()) != len(pod.fact.slices):
+        if _held_by(pod, await self._look()) != len(pod.fact.slices) or pod.fact.uid not in kubelet.admitted:
             raise DemoError(f"{name} has not ended, but its {cards} count as free")
         before = len(self._waiting)
         await self._retry()
         if len(self._waiting) != before:
             raise DemoError(f"a waiting pod was given cards that {name} still holds")
         self._page.pod(pod.fact.name, "is terminating", f"{cards} stay taken, the {before} waiting pods wait on", "")
-        # The stand-in for its kubelet: the containers have ended, so the object goes.
-        await self._stage.delete(name, grace_s=0)
+        kubelet.ending.set()
 
         async def heard() -> bool:
             shown = await self._stage.inspected()
@@ -163,13 +207,20 @@ async def _kept(stage: Stage, catalog: Catalog, page: Page) -> None:
     for url in (*(f"{stage.extender_url}{prefix}/inspect" for prefix in prefixes), f"{stage.extender_url}/metrics"):
         page.line(f"  curl {url}")
     page.line(f"  curl {stage.api_url}/api/v1/pods")
-    page.line(f"  tail -f {stage.extender.log}")
+    page.line(f"  tail -f {stage.extender.log.parent}/*.log")
     await ended.wait()
 
 
 def _held_by(pod: PodView, view: View) -> int:
     """How many cards the cluster's objects say it holds."""
     return sum(1 for node in rows(view.ledger()) for card in node.cards for held in card.pods if held.uid == pod.fact.uid)
+
+
+def _is_assigned(pod: PodView, catalog: Catalog) -> bool:
+    """Whether its record says, for every vendor that has a word for it, that its container has its cards."""
+    annotations = pod.object["metadata"].get("annotations", {})
+    keys = {catalog[slice_.kind].annotations.assigned for slice_ in pod.fact.slices if not slice_.whole}
+    return all(annotations.get(key) == "true" for key in keys if key is not None)
 
 
 def _asks(pod: PodView, catalog: Catalog) -> str:

@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from accelshare import __version__
+from accelshare.agent.metrics import Metrics as AgentMetrics
 from accelshare.cli import accelshare
 from accelshare.extender.metrics import Metrics
 from accelshare.ledger.refusals import Reason
@@ -292,7 +293,8 @@ def test_every_refusal_is_explained_under_the_right_heading(page: Path) -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    served = dict(re.findall(r"^# TYPE (\w+) (\w+)$", Metrics().text().decode(), re.MULTILINE))
+    texts = (Metrics().text() + AgentMetrics().text()).decode()
+    served = dict(re.findall(r"^# TYPE (\w+) (\w+)$", texts, re.MULTILINE))
     told = {
         cells[0].strip("`"): cells[1] for cells in rows(prose(DOCS / "reference" / "metrics.md")) if "accelshare_" in cells[0]
     }

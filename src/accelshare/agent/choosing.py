@@ -22,7 +22,8 @@ def on_cards(available: Collection[str], *, must: Collection[str], size: int, ca
         more = max(0, wanted - len(kept.get(card, ())))
         chosen += free.get(card, [])[:more]
     # What one card could not give (its ids are with init containers of the pod), another one of the pod's cards may.
-    spare = [device_id for card in cards for device_id in free.get(card, ()) if device_id not in set(chosen)]
+    taken = set(chosen)
+    spare = [device_id for card in cards for device_id in free.get(card, ()) if device_id not in taken]
     chosen += spare[: size - len(chosen)]
     return chosen[:size] if len(chosen) >= size else None
 

@@ -121,8 +121,12 @@ class Desk:
         result = edits(
             here.profile,
             cards=shares,
-            container_units=len(device_ids),
-            pod_units=sum(ask.units for ask in pod.seen.request if ask.kind == kind and ask.whole == whole),
+            container_units=sum(share.units for share in shares) if whole else len(device_ids),
+            pod_units=sum(
+                ask.cards * shares[0].card_units if whole else ask.units
+                for ask in pod.seen.request
+                if ask.kind == kind and ask.whole == whole
+            ),
             exists=self._exists,
             node_labels=self._node_labels(),
             enforcement=None if whole else here.enforcement,

@@ -225,7 +225,8 @@ class MemoryKubelet:
             answer = await _call(resource.channel, "GetPreferredAllocation", request, plugin_api.PreferredAllocationResponse)
         except grpc.aio.AioRpcError as error:
             raise AdmissionError(f"GetPreferredAllocation failed due to {error.details()}") from error
-        advised = [i for i in answer.container_responses[0].device_ids if i in available]
+        free = set(available)
+        advised = [i for i in answer.container_responses[0].device_ids if i in free]
         return advised if len(advised) == amount else [*must, *(i for i in available if i not in must)][:amount]
 
     def _taken(self, name: str) -> set[str]:

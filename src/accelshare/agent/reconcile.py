@@ -52,6 +52,7 @@ class Reconcile:
         self._now_ns = now_ns
         self._wanted = asyncio.Event()
         self._silent = ""
+        self.heard: Callable[[], None] = lambda: None  # called when kubelet's books have been read
 
     def soon(self) -> None:
         self._wanted.set()
@@ -77,6 +78,7 @@ class Reconcile:
             return
         self._silent = ""
         self._desk.kubelet_says(told)
+        self.heard()
         for pod in list(self._desk.pods.values()):
             if not pod.terminating:
                 await self._correct(pod, self._desk.holding(pod))

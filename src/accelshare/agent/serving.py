@@ -73,6 +73,8 @@ class Agent:
             client, self._desk, self._shelf, catalog, events, self._metrics, kubelet=settings.kubelet, now_ns=time.time_ns
         )
         self._desk.changed = self._something_was_given
+        # A card that was held whole may be sliced again, or the other way round, once kubelet has let go of it.
+        self._reconcile.heard = self._way.show
         self._shelf.on_change(self._way.show)
         self._shelf.on_change(self._count)
         self._listed = asyncio.Event()
@@ -194,8 +196,11 @@ class Agent:
                     listed.append(pod)
                 case Seen(pod):
                     self._desk.pod_seen(pod)
+                    if pod.terminating:
+                        self._reconcile.soon()
                 case Gone(uid, _):
                     self._desk.pod_gone(uid)
+                    self._reconcile.soon()
                 case Synced():
                     # After its own start kubelet takes what it finds by age.
                     for pod in sorted(listed or (), key=lambda pod: pod.seen.created):

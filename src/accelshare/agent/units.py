@@ -39,6 +39,9 @@ def count(profile: Profile, memory_mib: dict[int, int], unit: str = "") -> Count
         raise UnitError(f"{profile.name}: memory unit {chosen!r} is not known; it must be one of {known}")
     cards = _units(memory_mib, profile.unit.mib[chosen])
     size = list_bytes(cards.items())
+    if profile.resources.memory is None:
+        # Nobody can ask for units, so none are listed; a card's size is told all the same.
+        return Counted(chosen, profile.unit.mib[chosen], cards)
     if size > LARGEST_LIST_BYTES:
         raise UnitError(
             f"{profile.name}: in units of {profile.unit.label(chosen)} this node has {sum(cards.values())} devices, a list of "

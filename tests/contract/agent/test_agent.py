@@ -96,6 +96,20 @@ async def test_several_cards_and_whole_cards(village: Village) -> None:
         await village.until(lambda: village.capacity().get(WHOLE) == "4", "four cards can be had whole")
 
 
+async def test_a_card_is_there_in_both_manners_again_when_its_pod_has_ended(village: Village) -> None:
+    village.cards(1)
+    async with village.kubelet():
+        await village.start_agent()
+        for name, limits in (("whole", {WHOLE: 1}), ("slice", {MEMORY: 4}), ("again", {WHOLE: 1})):
+            await village.until(lambda: village.capacity().get(MEMORY) == "16", "all of it in slices")
+            await village.until(lambda: village.capacity().get(WHOLE) == "1", "and as a whole")
+            village.pod(name, limits)
+            village.bind(name, 0, units=limits.get(MEMORY, 0), whole=WHOLE in limits)
+            await village.settled(name)
+            assert village.phase(name) == "Running"
+            village.api.store.delete("pods", name)
+
+
 async def test_a_pod_placed_by_hand_gets_a_card_and_its_record(village: Village) -> None:
     """Nobody gave it a card: it gets the tightest that is not promised, and the pod says which."""
     village.cards(2)

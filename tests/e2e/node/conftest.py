@@ -1,15 +1,26 @@
-"""A farm for each test, on the machine's one local cluster."""
+"""A farm for each test, on the machine's one local cluster, whose kube-scheduler asks one port for all of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from cluster.https import free_port
 from cluster.local import LocalCluster
-from tests.e2e.node.farm import Farm, open_farm
+from tests.e2e.node.farm import RESOURCES, Farm, open_farm
+
+
+@pytest.fixture(scope="session")
+def extender_port(root: None) -> Iterator[int]:
+    """Where kube-scheduler looks for the extender. Changing its static pod takes a quarter of a minute, so it is done once."""
+    local = LocalCluster.up(fake_cards=True)
+    port = free_port()
+    local.scheduler_config(f"http://127.0.0.1:{port}/accelshare", RESOURCES, wanted={"percentageOfNodesToScore": 100})
+    yield port
+    local.restore_scheduler()
 
 
 @pytest.fixture
-async def farm(local: LocalCluster, tmp_path: Path) -> AsyncIterator[Farm]:
-    async with open_farm(local, tmp_path) as opened:
+async def farm(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[Farm]:
+    async with open_farm(local, tmp_path, extender_port) as opened:
         yield opened

@@ -48,11 +48,11 @@ LOOK = "ls /dev | grep -E '^(gcu|xpu|nvidia|stc|zpu)[0-9]+$' | sort | tr '\\n' '
 
 
 class Farm:
-    def __init__(self, local: LocalCluster, client: Client, directory: Path) -> None:
+    def __init__(self, local: LocalCluster, client: Client, directory: Path, port: int) -> None:
         self.local = local
         self.client = client
         self.directory = directory
-        self.port = free_port()
+        self.port = port  # where kube-scheduler looks for the extender
         self.agent_port = free_port()
         self.hardware: dict[str, Hardware] = {}
         self.agent: Process | None = None
@@ -280,19 +280,13 @@ class Farm:
 
 
 @contextlib.asynccontextmanager
-async def open_farm(local: LocalCluster, directory: Path) -> AsyncIterator[Farm]:
-    """Agent, extender and scheduler at work on the local cluster."""
+async def open_farm(local: LocalCluster, directory: Path, port: int) -> AsyncIterator[Farm]:
+    """Agent and extender at work on a local cluster whose kube-scheduler asks this port."""
     async with Client(config.load(local.kubeconfig), user_agent="accelshare-tests") as client:
-        farm = Farm(local, client, directory)
+        farm = Farm(local, client, directory, port)
         farm.install_fakes()
         try:
             await farm.start_extender()
-            await asyncio.to_thread(
-                local.scheduler_config,
-                f"http://127.0.0.1:{farm.port}/accelshare",
-                RESOURCES,
-                wanted={"percentageOfNodesToScore": 100},
-            )
             await farm.start_agent()
             yield farm
         finally:
@@ -300,7 +294,6 @@ async def open_farm(local: LocalCluster, directory: Path) -> AsyncIterator[Farm]
             for process in (farm.agent, farm.extender):
                 if process is not None:
                     process.stop(40)
-            await asyncio.to_thread(local.restore_scheduler)
 
 
 def annotations(pod: Object) -> dict[str, str]:

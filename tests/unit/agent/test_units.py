@@ -34,6 +34,10 @@ def test_a_list_over_kubelets_limit_is_refused_with_the_smallest_unit_that_works
         count(CATALOG["kunlun"], cards(*[98304] * 8))
 
 
+def test_a_vendor_without_slices_lists_no_units() -> None:
+    assert count(CATALOG["stream"], cards(*[98304] * 8)).warning == ""
+
+
 def test_an_unknown_unit_is_refused_with_those_there_are() -> None:
     with pytest.raises(UnitError, match="memory unit 'TiB' is not known; it must be one of GiB, MiB"):
         count(CATALOG["nvidia"], cards(16127), "TiB")
