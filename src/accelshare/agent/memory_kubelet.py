@@ -23,6 +23,7 @@ from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, NotFound
 from accelshare.kube.inventory import show_amounts
 from accelshare.kube.watch import Gone, Reflector, Seen
+from accelshare.wire.quantity import whole_number
 
 log = logging.getLogger(__name__)
 LARGEST_LIST: Final = 4 * 2**20  # the real one's limit
@@ -175,9 +176,8 @@ class MemoryKubelet:
         reusable: dict[str, list[str]] = {}
         inits = pod["spec"].get("initContainers") or []
         for container in [*inits, *pod["spec"]["containers"]]:
-            limits = [
-                (key, int(value)) for key, value in (container.get("resources", {}).get("limits") or {}).items() if "/" in key
-            ]
+            asked = container.get("resources", {}).get("limits") or {}
+            limits = [(name, whole_number(amount) or 0) for name, amount in asked.items() if "/" in name]
             self._random.shuffle(limits)
             for resource, amount in limits:
                 if resource not in self.resources and amount:
