@@ -4,6 +4,7 @@ Belongs here: the table, and how an error of ours ends the program. Never: logic
 and another does not: `accelshare --help` must not wait for a web server to load.
 """
 
+import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -25,8 +26,14 @@ class SubCommand:
 
 COMMANDS: Final[Mapping[str, SubCommand]] = {
     "agent": SubCommand("accelshare.agent.command:agent", "Hand out this node's cards to its containers."),
+    "completion": SubCommand("accelshare.inspect_cli.completion:completion", "Print the completion script of a shell."),
+    "explain": SubCommand("accelshare.inspect_cli.explain_command:explain", "Say why a pod waits, or why it is where it is."),
     "extender": SubCommand("accelshare.extender.command:extender", "Serve kube-scheduler: filter, prioritize, preempt and bind."),
+    "inspect": SubCommand("accelshare.inspect_cli.command:inspect", "Show every card and who is on it."),
     "profile": SubCommand("accelshare.vendors.command:profile", "List, show and check vendor profiles."),
+    "scheduler-config": SubCommand(
+        "accelshare.scheduler_config.command:scheduler_config", "Tell kube-scheduler of the extender, and put it back."
+    ),
 }
 
 # Errors that say all there is to say: they are printed, without a traceback, and the exit code is 2.
@@ -61,12 +68,16 @@ class LazyGroup(click.Group):
 def _loaded(name: str, row: SubCommand) -> click.Command:
     module, _, attribute = row.target.partition(":")
     try:
+        # What is loaded stays: looking for garbage in it again and again would only delay a person's first byte.
+        gc.disable()
         command: click.Command = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
         # A module of ours that is not there is a smaller installation; anything else missing is a broken one.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise click.ClickException(f"the sub-command {name} is not part of this installation") from error
+    finally:
+        gc.enable()
     return command
 
 

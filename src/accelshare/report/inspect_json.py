@@ -3,10 +3,11 @@
 Belongs here: names and nesting of the answers. The dialects are data of the profiles.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from accelshare.report.units import Told, in_cards, unit_label
 from accelshare.report.view import CardRow, NodeRow, PodRow
 from accelshare.vendors.profile import Profile
 
@@ -14,12 +15,50 @@ from accelshare.vendors.profile import Profile
 def dialect(rows: Iterable[NodeRow], profile: Profile) -> dict[str, Any]:
     """The profile's own form, for the nodes that have its cards or pods that ask for them."""
     kind = profile.name
-    return {"nodes": [_node(row, profile) for row in rows if row.of(kind) or row.unplaced_of(kind)]}
+    return {"nodes": [_node(row, profile) for row in rows if row.has(kind)]}
 
 
 def neutral(rows: Iterable[NodeRow]) -> dict[str, Any]:
     """Everything that is in the rows, under their own names."""
     return {"nodes": [asdict(row) for row in rows]}
+
+
+def document(rows: Iterable[NodeRow], profiles: Sequence[Profile], told: Told) -> dict[str, Any]:
+    """The rows of these vendors, and beside each card what only the node's own inventory says: unit, model, who holds pods to
+    their share, and what is wrong with a card that is not healthy.
+    """
+    return {"nodes": [_document_node(row, profiles, told) for row in rows]}
+
+
+def _document_node(row: NodeRow, profiles: Sequence[Profile], told: Told) -> dict[str, Any]:
+    by_name = {profile.name: profile for profile in profiles}
+    kinds = told.get(row.name, {})
+    node = asdict(row)
+    node["cards"] = [
+        _document_card(asdict(card), by_name[card.kind], row.name, told) for card in row.cards if card.kind in by_name
+    ]
+    node["unplaced"] = [asdict(pod) for pod in row.unplaced if pod.kind in by_name]
+    node["delivery"] = {
+        kind: {"way": entry.delivery, "works": entry.delivers} for kind, entry in sorted(kinds.items()) if kind in by_name
+    }
+    return node
+
+
+def _document_card(card: dict[str, Any], profile: Profile, node: str, told: Told) -> dict[str, Any]:
+    entry = told.get(node, {}).get(profile.name)
+    said = next((each for each in entry.cards if each.index == card["index"] and card["present"]), None) if entry else None
+    if in_cards(profile):
+        held = int(bool(card["pods"]))
+        free = int(not held and card["healthy"])
+        pods = [{**pod, "units": 1} for pod in card["pods"]]
+        card = {**card, "size": int(card["present"]), "used": held, "free": free, "pods": pods}
+    return {
+        **card,
+        "unit": "card" if in_cards(profile) else unit_label(profile, node, card["size"], told),
+        "model": said.model if said else "",
+        "problem": said.problem if said else "",
+        "enforced_by": said.enforced_by if said else "",
+    }
 
 
 def _node(row: NodeRow, profile: Profile) -> dict[str, Any]:

@@ -1,52 +1,136 @@
-"""The inspect table, to the letter as the original systems print it.
+"""The inspect tables, to the letter as the original systems print them.
 
-Belongs here: columns and padding. Two spaces after the widest cell of each column, a line of dashes as long as the first row
-and twenty more, percentages cut off rather than rounded.
+Belongs here: rows, columns and lines of dashes. Percentages are cut off rather than rounded. The dashes of the summary are as
+many as the first node's row has characters, its tabs and its line break counted as one each, and twenty more; those of the
+details as many as all pod rows of the first node, and ten more.
+
+Where one table would mix nodes that count in different units there is one table for each unit. A vendor whose cards are only
+given out whole is counted in cards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from accelshare.report.view import CardRow, NodeRow
+from accelshare.report.tabbed import tabbed
+from accelshare.report.units import NOTHING_TOLD, Told, in_cards, unit_label
+from accelshare.report.view import CardRow, NodeRow, PodRow
 from accelshare.vendors.profile import Profile
 
-PADDING = 2
 
-
-def summary(rows: Sequence[NodeRow], profile: Profile) -> str:
+def summary(rows: Sequence[NodeRow], profile: Profile, told: Told = NOTHING_TOLD) -> str:
     """One line a node, one column a card, and the cluster's sum."""
-    kind, noun = profile.name, profile.noun
-    shown = [row for row in rows if row.of(kind) or row.unplaced_of(kind)]
-    columns = max((card.index + 1 for row in shown for card in row.of(kind) if card.present), default=0)
-    pending = any(row.unplaced_of(kind) for row in shown)
+    return "\n".join(_summary(part, profile, unit) for unit, part in _by_unit(rows, profile, told).items())
+
+
+def details(rows: Sequence[NodeRow], profile: Profile, told: Told = NOTHING_TOLD) -> str:
+    """One block a node with one line a pod, and the cluster's sum."""
+    return "\n".join(_details(part, profile) for part in _by_unit(rows, profile, told).values())
+
+
+def has_anything(row: NodeRow, profile: Profile) -> bool:
+    """Is this node in the table? Cards that have nothing to share are not, unless the vendor's cards are only given out whole."""
+    return any(_size(card, profile) for card in row.of(profile.name) if card.present) or bool(_waiting(row, profile))
+
+
+def _by_unit(rows: Sequence[NodeRow], profile: Profile, told: Told) -> dict[str, list[NodeRow]]:
+    parts: dict[str, list[NodeRow]] = {}
+    for row in rows:
+        if has_anything(row, profile):
+            size = next((card.size for card in row.of(profile.name) if card.present), 0)
+            parts.setdefault(unit_label(profile, row.name, size, told), []).append(row)
+    return parts or {unit_label(profile, "", 0): []}
+
+
+def _summary(rows: Sequence[NodeRow], profile: Profile, unit: str) -> str:
+    noun = profile.noun
+    columns = max((_columns(row, profile) for row in rows), default=0)
+    pending = any(_waiting(row, profile) for row in rows)
     head = ["NAME", "IPADDRESS", *(f"{noun}{index}(Allocated/Total)" for index in range(columns))]
     head += ["PENDING(Allocated)"] if pending else []
-    table = [[*head, f"{noun} Memory({_unit(shown, profile)})"]]
-    held = all_units = 0
-    for row in shown:
-        cards = {card.index: card for card in row.of(kind) if card.present}
-        waiting = sum(pod.units for pod in row.unplaced_of(kind))
-        used = sum(card.used for card in cards.values()) + waiting
-        total = sum(card.size for card in cards.values())
-        line = [row.name, row.address or "unknown", *(_cell(cards.get(index)) for index in range(columns))]
-        line += [str(waiting)] if pending else []
-        table.append([*line, f"{used}/{total}"])
-        held, all_units = held + used, all_units + total
-    lines = _aligned(table)
-    # The dash line is as long as the first row with its tabs counted as one character each, and twenty more.
-    dashes = "-" * (sum(len(cell) + 1 for cell in table[1] if cell) + 20) if len(table) > 1 else "-" * 20
-    share = held * 100 // all_units if all_units else 0
-    return "\n".join([*lines, dashes, f"Allocated/Total {noun} Memory In Cluster:", f"{held}/{all_units} ({share}%)  "]) + "\n"
+    table = [[*head, f"{noun} Cards" if in_cards(profile) else f"{noun} Memory({unit})"]]
+    for row in rows:
+        cards = _cards(row, profile)
+        cells = [f"{_used(cards[i], profile)}/{_size(cards[i], profile)}" if i in cards else "0/0" for i in range(columns)]
+        waiting = _waiting(row, profile)
+        cells += [str(sum(_units(pod, profile) for pod in waiting)) if waiting else ""] if pending else []
+        table.append([row.name, _address(row), *cells, "{}/{}".format(*_sums([row], profile))])
+    dashes = sum(len(cell) + 1 for cell in table[1]) + 20 if rows else 0
+    used, total = _sums(rows, profile)
+    table += [["-" * dashes], [f"{_in_cluster(profile)}:"], [f"{used}/{total} ({_percent(used, total)}%)", ""]]
+    return tabbed(table)
 
 
-def _cell(card: CardRow | None) -> str:
-    return f"{card.used}/{card.size}" if card else "0/0"
+def _details(rows: Sequence[NodeRow], profile: Profile) -> str:
+    table: list[list[str]] = []
+    dashes = 0
+    for row in rows:
+        columns = _columns(row, profile)
+        waiting = _waiting(row, profile)
+        head = ["NAME", "NAMESPACE", *(f"{profile.noun}{index}(Allocated)" for index in range(columns))]
+        pods = [[name, namespace, *map(str, shares)] for (namespace, name), shares in _shares(row, profile, columns).items()]
+        # As the original: once set, the length stays; a first node without pods gives ten.
+        dashes = dashes or sum(len(cell) + 1 for pod in pods for cell in pod) + len(pods) + 10
+        used, total = _sums([row], profile)
+        table += [[""], ["NAME:", row.name], ["IPADDRESS:", _address(row)], [""]]
+        table += [[*head, *(["Pending(Allocated)"] if waiting else []), ""]]
+        table += [[*pod, ""] for pod in pods]
+        table += [["Allocated :", f"{used} ({_percent(used, total)}%)", ""], ["Total :", f"{total} ", ""], ["-" * dashes]]
+    used, total = _sums(rows, profile)
+    table += [[""], [""], [f"{_in_cluster(profile)}:", f"{used}/{total} ({_percent(used, total)}%)", ""]]
+    return tabbed(table)
 
 
-def _unit(rows: Sequence[NodeRow], profile: Profile) -> str:
-    sizes = [card.size for row in rows for card in row.of(profile.name) if card.present]
-    return "MiB" if sizes and sizes[0] > 100 else "GiB"
+def _shares(row: NodeRow, profile: Profile, columns: int) -> Mapping[tuple[str, str], list[int]]:
+    """For each pod what it has of each card, and last of no known card; by its first card, then by its name."""
+    waiting = _waiting(row, profile)
+    width = columns + bool(waiting)
+    parts = [(card.index, pod, _units(pod, profile)) for card in _cards(row, profile).values() for pod in card.pods]
+    parts += [(columns, pod, _units(pod, profile)) for pod in waiting]
+    shares: dict[tuple[str, str], list[int]] = {}
+    for column, pod, units in sorted(parts, key=lambda part: (part[0], part[1].namespace, part[1].name)):
+        shares.setdefault((pod.namespace, pod.name), [0] * width)[column] += units
+    return shares
 
 
-def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in table) + PADDING for column in range(len(table[0]))]
-    return ["".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+def _cards(row: NodeRow, profile: Profile) -> dict[int, CardRow]:
+    return {card.index: card for card in row.of(profile.name) if card.present}
+
+
+def _columns(row: NodeRow, profile: Profile) -> int:
+    return max(_cards(row, profile), default=-1) + 1
+
+
+def _waiting(row: NodeRow, profile: Profile) -> list[PodRow]:
+    """Pods of this node that are on none of the cards it shows: nobody has said which, or the card is gone."""
+    lost = [pod for card in row.of(profile.name) if not card.present for pod in card.pods]
+    return [*row.unplaced_of(profile.name), *lost]
+
+
+def _size(card: CardRow, profile: Profile) -> int:
+    return 1 if in_cards(profile) else card.size
+
+
+def _used(card: CardRow, profile: Profile) -> int:
+    return int(bool(card.pods)) if in_cards(profile) else card.used
+
+
+def _units(pod: PodRow, profile: Profile) -> int:
+    return 1 if in_cards(profile) else pod.units
+
+
+def _sums(rows: Sequence[NodeRow], profile: Profile) -> tuple[int, int]:
+    cards = [card for row in rows for card in _cards(row, profile).values()]
+    waiting = [pod for row in rows for pod in _waiting(row, profile)]
+    used = sum(_used(card, profile) for card in cards) + sum(_units(pod, profile) for pod in waiting)
+    return used, sum(_size(card, profile) for card in cards)
+
+
+def _percent(used: int, total: int) -> int:
+    return used * 100 // total if total else 0
+
+
+def _address(row: NodeRow) -> str:
+    return row.address or "unknown"
+
+
+def _in_cluster(profile: Profile) -> str:
+    return f"Allocated/Total {profile.noun} {'Cards' if in_cards(profile) else 'Memory'} In Cluster"

@@ -50,6 +50,10 @@ class NodeRow:
     def of(self, kind: str) -> tuple[CardRow, ...]:
         return tuple(card for card in self.cards if card.kind == kind)
 
+    def has(self, kind: str) -> bool:
+        """Does the node have a card of this kind, or a pod that asks for one?"""
+        return any(card.kind == kind for card in self.cards) or any(pod.kind == kind for pod in self.unplaced)
+
     def unplaced_of(self, kind: str) -> tuple[PodRow, ...]:
         return tuple(pod for pod in self.unplaced if pod.kind == kind)
 
@@ -62,7 +66,13 @@ def rows(ledger: Ledger, names: Iterable[str] | None = None) -> list[NodeRow]:
 
 def _node(ledger: Ledger, book: NodeBook) -> NodeRow:
     pods = [pod.seen for uid in book.pods if (pod := ledger.pod(uid)) is not None]
-    unplaced = [_pod(ledger, uid, ask.kind, ask.units, whole=ask.whole) for uid, asks in book.unplaced.items() for ask in asks]
+    # A row is a part of one card: of a pod with several whole cards there are several, of slices there is one with the sum.
+    unplaced = [
+        _pod(ledger, uid, ask.kind, ask.units, whole=ask.whole)
+        for uid, asks in book.unplaced.items()
+        for ask in asks
+        for _ in range(ask.cards if ask.whole else 1)
+    ]
     said = [f"pod {pod.namespace}/{pod.name}: {problem}" for pod in pods for problem in pod.problems]
     missing = [
         f"pod {row.namespace}/{row.name} holds card {card.card.index} ({card.card.id}), which the node no longer has"

@@ -164,6 +164,7 @@ PROFILE_NAME: Final = matching(r"[a-z][a-z0-9-]*", "be lower-case letters, digit
 NOUN: Final = matching(r"[A-Za-z][A-Za-z0-9]*", "be one word of letters and digits, at most 16 long", 16)
 UNIT_NAME: Final = matching(r"[A-Za-z0-9.]+", "be letters, digits and dots, at most 16 long", 16)
 JSON_NAME: Final = matching(r"[A-Za-z][A-Za-z0-9_]*", "be a JSON name of letters, digits and underscores")
+PLUGIN_NAME: Final = matching(r"[a-z][a-z0-9]*", "be one word of lower-case letters and digits, as in kubectl inspect WORD", 63)
 URL_PREFIX: Final = matching(r"/[a-z0-9-]+", "be a slash followed by lower-case letters, digits and dashes")
 PCI_VENDOR: Final = matching(r"[0-9a-f]{4}", "be four lower-case hexadecimal digits")
 ENV_NAME: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*", "be the name of an environment variable")

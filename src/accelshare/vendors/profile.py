@@ -79,8 +79,9 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class InspectDialect:
-    """How the vendor's own inspect JSON names amounts, and which facts it tells about a pod."""
+    """The word after `kubectl inspect`, how the vendor's own JSON names amounts, and which facts it tells about a pod."""
 
+    command: str | None
     total: str
     used: str
     available: str | None

@@ -89,6 +89,7 @@ SCHEMA: Final[Mapping[str, Key]] = {
     "annotations.assign_time": Key(kinds.ANNOTATION_KEY),
     "http.prefix": Key(kinds.URL_PREFIX),
     "http.node_port": Key(kinds.whole_number(1, 65535)),
+    "inspect.command": Key(kinds.PLUGIN_NAME),
     "inspect.total": Key(kinds.JSON_NAME, default="total"),
     "inspect.used": Key(kinds.JSON_NAME, default="used"),
     "inspect.available": Key(kinds.JSON_NAME),

@@ -1,14 +1,19 @@
 """The tables of the guides, to the letter."""
 
+import itertools
+from dataclasses import replace
+
 import pytest
 
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import NodeSeen
-from accelshare.ledger.nouns import Card
+from accelshare.ledger.nouns import Card, Slice
 from accelshare.report import tables
 from accelshare.report.inspect_json import dialect, neutral
 from accelshare.report.view import rows
+from accelshare.report.wide import wide
 from accelshare.vendors.catalog import load
+from accelshare.wire.inventory import KindEntry
 from tests.builders import running, share, whole
 
 CATALOG = load()
@@ -59,14 +64,155 @@ def test_pods_of_unknown_card_have_a_column_and_short_nodes_empty_cells() -> Non
         "NAME", "IPADDRESS", "GPU0(Allocated/Total)", "GPU1(Allocated/Total)", "PENDING(Allocated)", "GPU", "Memory(GiB)",
     ]  # fmt: skip
     assert [line.split() for line in lines[1:3]] == [
-        ["n1", "unknown", "0/16", "0/8", "0", "0/24"],
+        ["n1", "unknown", "0/16", "0/8", "0/24"],
         ["n2", "10.0.0.2", "0/16", "0/0", "3", "3/16"],
     ]
+    assert lines[1].endswith("0/8                                        0/24"), "a node without pending pods has an empty cell"
+    assert len(lines[3]) == len("n1,unknown,0/16,0/8,,0/24,") + 20
     assert lines[-1] == "3/40 (7%)  "
 
 
 def test_an_empty_cluster_is_a_table_too() -> None:
-    assert tables.summary([], CATALOG["nvidia"]).endswith("0/0 (0%)  \n")
+    """As the original: no row, so no dashes."""
+    assert tables.summary([], CATALOG["nvidia"]) == (
+        "NAME  IPADDRESS  GPU Memory(GiB)\n\nAllocated/Total GPU Memory In Cluster:\n0/0 (0%)  \n"
+    )
+    assert tables.details([], CATALOG["nvidia"]) == "\n\nAllocated/Total GPU Memory In Cluster:  0/0 (0%)  \n"
+
+
+def test_the_details_of_the_original() -> None:
+    """Two pods on two cards of 15, byte for byte: rows end with their padding, the total with a blank of its own."""
+    ledger = Ledger()
+    ledger.apply(a_node("node-a", "10.0.0.1", "nvidia", 15, 15))
+    ledger.apply(running("binpack-1-0", on="node-a/0", request=share(3, kind="nvidia")))
+    ledger.apply(replace(running("other", on="node-a/1", request=share(5, kind="nvidia")), namespace="ml"))
+    assert tables.details(rows(ledger), CATALOG["nvidia"]) == (
+        "\n"
+        "NAME:       node-a\n"
+        "IPADDRESS:  10.0.0.1\n"
+        "\n"
+        "NAME         NAMESPACE  GPU0(Allocated)  GPU1(Allocated)  \n"
+        "binpack-1-0  default    3                0                \n"
+        "other        ml         0                5                \n"
+        "Allocated :  8 (26%)    \n"
+        "Total :      30         \n"
+        + "-" * (len("binpack-1-0,default,3,0,.") + len("other,ml,0,5,.") + 10)
+        + "\n\n\nAllocated/Total GPU Memory In Cluster:  8/30 (26%)  \n"
+    )
+
+
+def test_the_total_has_a_blank_of_its_own_before_its_padding() -> None:
+    """It shows where the total is the widest of its column."""
+    ledger = Ledger()
+    ledger.apply(a_node("n1", "", "nvidia", 1_000_000_000))
+    lines = tables.details(rows(ledger), CATALOG["nvidia"]).splitlines()
+    assert lines[5:7] == ["Allocated :  0 (0%)       ", "Total :      1000000000   "]
+
+
+def test_the_details_of_a_node_without_pods_have_ten_dashes_and_so_have_all_after_it() -> None:
+    ledger = Ledger()
+    ledger.apply(a_node("n1", "", "nvidia", 16))
+    ledger.apply(a_node("n2", "", "nvidia", 16))
+    ledger.apply(running("p", on="n2/0", request=share(3, kind="nvidia")))
+    dashes = [line for line in tables.details(rows(ledger), CATALOG["nvidia"]).splitlines() if line.startswith("-")]
+    assert dashes == ["-" * 10, "-" * 10]
+
+
+def test_the_details_show_a_pod_of_several_cards_once_and_pods_of_unknown_card_last() -> None:
+    ledger = Ledger()
+    ledger.apply(a_node("n1", "", "kunlun", 8064, 8064))
+    ledger.apply(running("stranger", on="n1", request=share(100, kind="kunlun")))
+    ledger.apply(running("b", on="n1/1", request=share(200, kind="kunlun")))
+    ledger.apply(running("two", on="n1/0,1", request=share(300, cards=2, kind="kunlun")))
+    lines = [line.split() for line in tables.details(rows(ledger), CATALOG["kunlun"]).splitlines()]
+    assert lines[4:8] == [
+        ["NAME", "NAMESPACE", "XPU0(Allocated)", "XPU1(Allocated)", "Pending(Allocated)"],
+        ["two", "default", "300", "300", "0"],
+        ["b", "default", "0", "200", "0"],
+        ["stranger", "default", "0", "0", "100"],
+    ]
+    assert lines[8:10] == [["Allocated", ":", "900", "(5%)"], ["Total", ":", "16128"]]
+
+
+def test_the_unit_is_what_the_node_says() -> None:
+    """A card of 160 tenths of a GB is no card of 160 MiB; without an inventory the original's guess stands."""
+    ledger = Ledger()
+    ledger.apply(a_node("n1", "", "enflame", 160))
+    told = {"n1": {"enflame": KindEntry([], unit="0.1")}}
+    assert "GCU Memory(0.1 GB)" in tables.summary(rows(ledger), CATALOG["enflame"], told)
+    assert "GCU Memory(GB)" in tables.summary(rows(ledger), CATALOG["enflame"]), "a guess of MiB is none of this vendor's units"
+
+
+@pytest.mark.parametrize(("size", "unit"), [(100, "GiB"), (101, "MiB")])
+def test_without_an_inventory_the_size_of_a_card_tells_the_unit(size: int, unit: str) -> None:
+    ledger = Ledger()
+    ledger.apply(a_node("n1", "", "nvidia", size))
+    assert f"GPU Memory({unit})" in tables.summary(rows(ledger), CATALOG["nvidia"])
+
+
+def test_nodes_that_count_in_different_units_are_never_added_up() -> None:
+    ledger = Ledger()
+    ledger.apply(a_node("n1", "", "nvidia", 16))
+    ledger.apply(a_node("n2", "", "nvidia", 16384))
+    ledger.apply(a_node("n3", "", "nvidia", 24))
+    told = {"n1": {"nvidia": KindEntry([], unit="GiB")}, "n2": {"nvidia": KindEntry([], unit="MiB")}}
+    first, second = tables.summary(rows(ledger), CATALOG["nvidia"], told).split("\n\n")
+    assert "Memory(GiB)" in first
+    assert "0/40 (0%)" in first
+    assert "Memory(MiB)" in second
+    assert "0/16384 (0%)" in second
+
+
+def test_a_vendor_of_whole_cards_is_counted_in_cards() -> None:
+    ledger = Ledger()
+    ledger.apply(a_node("n1", "10.0.0.1", "stream", 16, 16))
+    ledger.apply(running("p", on="n1/1", request=whole(kind="stream")))
+    ledger.apply(running("stranger", on="n1", request=whole(2, kind="stream")))
+    assert tables.summary(rows(ledger), CATALOG["stream"]) == (
+        "NAME  IPADDRESS  NPU0(Allocated/Total)  NPU1(Allocated/Total)  PENDING(Allocated)  NPU Cards\n"
+        "n1    10.0.0.1   0/1                    1/1                    2                   3/2\n"
+        f"{'-' * (len('n1,10.0.0.1,0/1,1/1,2,3/2.') + 20)}\n"
+        "Allocated/Total NPU Cards In Cluster:\n"
+        "3/2 (150%)  \n"
+    )
+
+
+def test_cards_that_have_nothing_to_share_are_left_to_the_wide_table() -> None:
+    """A node where only the vendor's whole-card plugin runs: the original does not list it."""
+    ledger = Ledger()
+    ledger.apply(a_node("n1", "", "nvidia", 16))
+    ledger.apply(a_node("whole-only", "", "nvidia", 0, 0))
+    assert "whole-only" not in tables.summary(rows(ledger), CATALOG["nvidia"])
+    assert wide(rows(ledger), [CATALOG["nvidia"]]).count("whole-only") == 2
+
+
+def test_a_pod_on_a_card_that_is_gone_is_pending_and_not_forgotten() -> None:
+    ledger = Ledger()
+    ledger.apply(NodeSeen("n1", 1, (Card("nvidia", 0, 16, id="a"),)))
+    ledger.apply(replace(running("p", on="n1/1", request=share(3, kind="nvidia")), slices=(Slice("nvidia", 1, 3, id="b"),)))
+    lines = tables.summary(rows(ledger), CATALOG["nvidia"]).splitlines()
+    assert lines[1].split() == ["n1", "unknown", "0/16", "3", "3/16"]
+
+
+@pytest.mark.parametrize(("used", "total", "percent"), [(9000, 32256, 27), (29, 100, 29), (99999, 100000, 99)])
+def test_percentages_are_cut_off(used: int, total: int, percent: int) -> None:
+    ledger = Ledger()
+    ledger.apply(a_node("n1", "", "kunlun", total))
+    ledger.apply(running("p", on="n1/0", request=share(used, kind="kunlun")))
+    assert tables.summary(rows(ledger), CATALOG["kunlun"]).endswith(f"{used}/{total} ({percent}%)  \n")
+
+
+def test_the_order_of_nodes_and_pods_is_the_order_of_their_names() -> None:
+    names = [("c", "p3"), ("a", "p2"), ("b", "p1"), ("a", "p1")]
+    seen = set()
+    for order in itertools.permutations(names):
+        ledger = Ledger()
+        for node in dict.fromkeys(node for node, _ in order):
+            ledger.apply(a_node(node, "", "nvidia", 16))
+        for node, pod in order:
+            ledger.apply(running(pod, uid=f"{node}-{pod}", on=f"{node}/0", request=share(2, kind="nvidia")))
+        seen.add(tables.details(rows(ledger), CATALOG["nvidia"]) + tables.summary(rows(ledger), CATALOG["nvidia"]))
+    assert len(seen) == 1
 
 
 def test_the_gcushare_json() -> None:

@@ -26,6 +26,7 @@ COMPLETE: dict[str, Any] = {
     },
     "http": {"prefix": "/zpushare-scheduler", "node_port": 32000},
     "inspect": {
+        "command": "zpushare",
         "total": "totalZPU",
         "used": "usedZPU",
         "available": "availableZPU",

@@ -43,7 +43,9 @@ def test_every_key_arrives_in_its_place() -> None:
     assert acme.unit == Unit("GiB", {"GiB": 1024, "0.1": 102.4}, {"0.1": "0.1 GB"})
     assert acme.annotations == Annotations("ACME_IDX", "ACME_DEV", "ACME_POD", "ACME_ASSIGNED", "ACME_TIME")
     assert acme.http == Http("/zpushare-scheduler", 32000)
-    assert acme.inspect == InspectDialect("totalZPU", "usedZPU", "availableZPU", "devs", pod_uid=True, pod_created=True)
+    assert acme.inspect == InspectDialect(
+        "zpushare", "totalZPU", "usedZPU", "availableZPU", "devs", pod_uid=True, pod_created=True
+    )
     assert acme.unhealthy == UnhealthyConfigMap("ops", "unhealthy-zpu-{node}", "zpus")
     assert acme.hardware == Hardware("1abc", ("/dev/zpu{minor}",), ("/dev/zpuctl",))
     assert acme.driver == DriverRules(
@@ -93,7 +95,7 @@ def test_what_is_left_out_has_its_default() -> None:
     assert tiny.unit == Unit("MiB", {"MiB": 1})
     assert tiny.annotations == Annotations()
     assert tiny.http == Http()
-    assert tiny.inspect == InspectDialect("total", "used", None, "devices", pod_uid=False, pod_created=False)
+    assert tiny.inspect == InspectDialect(None, "total", "used", None, "devices", pod_uid=False, pod_created=False)
     assert tiny.unhealthy is None
     assert tiny.hardware == Hardware()
     assert tiny.driver is None

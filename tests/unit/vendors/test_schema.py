@@ -58,6 +58,7 @@ WRONG: dict[str, list[object]] = {
     "annotations.assign_time": ["", "a b", 1],
     "http.prefix": ["", "/", "zpushare", "/Zpu", "/zpu/", "/a/b", "/a b", 1],
     "http.node_port": [0, 65536, "32000", True, 1.5],
+    "inspect.command": ["", "ZPU", "zpu-share", "zpu share", "1zpu", 1],
     "inspect.total": ["", "1total", "total zpu", 1],
     "inspect.used": ["", "used-zpu", 1],
     "inspect.available": ["", "a.b", False],

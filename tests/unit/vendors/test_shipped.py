@@ -38,6 +38,7 @@ FACTS: list[tuple[str, tuple[Any, Any, Any, Any]]] = [
     ),
     ("http.prefix", ("/gpushare-scheduler", "/xpushare-scheduler", "/gcushare-scheduler", None)),
     ("http.node_port", (32766, 31868, 32766, None)),
+    ("inspect.command", ("gpushare", "xpushare", "gcushare", None)),
     ("inspect.total", ("totalGPU", "totalXPU", "totalGCU", "totalNPU")),
     ("inspect.used", ("usedGPU", "usedXPU", "usedGCU", "usedNPU")),
     ("inspect.available", (None, None, "availableGCU", "availableNPU")),

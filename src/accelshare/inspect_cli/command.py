@@ -1,0 +1,213 @@
+"""`accelshare inspect`, and the same command under the name of a kubectl plugin.
+
+Belongs here: arguments, which vendors are shown, which face they are shown with. Never: the faces themselves (report/).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from accelshare.inspect_cli.completing import nodes
+from accelshare.inspect_cli.options import cluster_options
+
+if TYPE_CHECKING:
+    from accelshare.inspect_cli.reading import Book
+    from accelshare.vendors.catalog import Catalog
+    from accelshare.vendors.profile import Profile
+
+
+def _vendors(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+    from accelshare.vendors.catalog import load
+
+    return [profile.name for profile in load() if profile.name.startswith(begun)]
+
+
+@click.command(short_help="Show every card and who is on it.")
+@click.argument("node", required=False, shell_complete=nodes)
+@click.option("-d", "--details", is_flag=True, help="Show each pod, node by node.")
+@click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml"]), help="One line a card, or for programs.")
+@click.option(
+    "--vendor", "vendors", multiple=True, metavar="NAME", shell_complete=_vendors, help="Only this profile; repeatable."
+)
+@click.option("--all-vendors", is_flag=True, help="Every vendor whose cards this cluster has.")
+@click.option("-w", "--watch", is_flag=True, help="Show it again and again, in place on a terminal.")
+@click.option("--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS", help="How often.")
+@cluster_options("Count only the pods of this namespace.")
+@click.pass_context
+def inspect(
+    context: click.Context,
+    /,
+    node: str | None,
+    details: bool,
+    output: str | None,
+    vendors: tuple[str, ...],
+    all_vendors: bool,
+    watch: bool,
+    every: float,
+    namespace: str | None,
+    **where: Any,
+) -> None:
+    """Show how much of every card is allocated, on NODE or on all nodes.
+
+    It reads nodes and pods from the API server and needs no extender.
+    """
+    import sys
+
+    from accelshare.inspect_cli.quick import no_collecting
+
+    with no_collecting():
+        from accelshare.inspect_cli.reading import Reader, connect
+        from accelshare.inspect_cli.troubles import told_to_people
+        from accelshare.vendors.catalog import load
+
+        directories: tuple[Path, ...] = where["directories"]
+        catalog = load(directories)
+    chosen = [] if all_vendors else asked(catalog, vendors, plugin=context.obj)
+    with told_to_people(), connect(where["kubeconfig"], where["context"]) as door:
+        reader = Reader(door.client, catalog, node=node or "", namespace=namespace or "")
+        page = _Page(reader, door.client, catalog, chosen, node=node, details=details, output=output)
+        if watch:
+            _watch(page, every)
+        else:
+            book = page.read()
+            sys.stdout.write(page.text(book))
+            sys.stdout.flush()
+            for note in page.notes(book, namespace):
+                click.echo(note, err=True)
+
+
+def asked(catalog: "Catalog", vendors: Sequence[str], *, plugin: str | None) -> "list[Profile]":
+    """The profiles to show whether or not the cluster has such cards; none: those that it has."""
+    if vendors:
+        return [catalog[name] for name in vendors]
+    if plugin is None:
+        return []
+    found = [profile for profile in catalog if profile.inspect.command == plugin]
+    if not found:
+        known = ", ".join(sorted(profile.inspect.command for profile in catalog if profile.inspect.command))
+        raise click.ClickException(f"no profile has the inspect command {plugin!r}; there are {known}")
+    return found
+
+
+class _Page:
+    """What is printed, once or again and again."""
+
+    def __init__(
+        self,
+        reader: Any,
+        client: Any,
+        catalog: "Catalog",
+        chosen: "list[Profile]",
+        *,
+        node: str | None,
+        details: bool,
+        output: str | None,
+    ) -> None:
+        self._reader = reader
+        self._client = client
+        self._catalog = catalog
+        self._chosen = chosen
+        self._node = node
+        self._details = details
+        self._output = output
+
+    def read(self) -> "Book":
+        from accelshare.kube.errors import NotFound
+
+        try:
+            book: Book = self._reader.read()
+        except NotFound:
+            if self._node is None:
+                raise
+            from accelshare.inspect_cli.reading import names
+            from accelshare.inspect_cli.troubles import unknown
+
+            unknown("node", self._node, names(self._client, "/api/v1/nodes"))
+        return book
+
+    def text(self, book: "Book") -> str:
+        from accelshare.report.view import rows
+
+        shown = rows(book.ledger, [self._node] if self._node is not None else None)
+        profiles = self._chosen or [profile for profile in self._catalog if any(row.has(profile.name) for row in shown)]
+        if self._output == "wide":
+            from accelshare.report.wide import wide
+
+            return wide(shown, profiles, book.told)
+        if self._output is not None:
+            from accelshare.report.inspect_json import document
+
+            with_any = [row for row in shown if any(row.has(profile.name) for profile in profiles)]
+            return _written(document(with_any, profiles, book.told), self._output)
+        from accelshare.report import tables
+
+        table = tables.details if self._details else tables.summary
+        # A table of its own is the original's to the letter; several are told apart by a title.
+        titled = len(profiles) > 1
+        return "\n".join((f"{profile.title}\n" if titled else "") + table(shown, profile, book.told) for profile in profiles)
+
+    def notes(self, book: "Book", namespace: str | None) -> list[str]:
+        """What a reader of the tables should know, on standard error."""
+        from accelshare.report.tables import has_anything
+        from accelshare.report.view import rows
+
+        shown = rows(book.ledger, [self._node] if self._node is not None else None)
+        notes = list(book.problems)
+        where = f"node {self._node}" if self._node is not None else "this cluster"
+        for profile in self._chosen:
+            if self._output is None and not any(has_anything(row, profile) for row in shown):
+                whole = [row.name for row in shown if row.of(profile.name)]
+                more = f"; whole cards only: {', '.join(whole[:5])} (see -o wide)" if whole else ""
+                notes.append(f"{where} shows no {profile.resources.memory or profile.resources.whole}{more}")
+        if not self._chosen and not any(row.cards or row.unplaced for row in shown):
+            notes.append(f"{where} has no cards of any vendor: {', '.join(profile.title for profile in self._catalog)}")
+        if namespace is not None:
+            notes.append(f"only pods of namespace {namespace} are counted")
+        for row in shown:
+            if not self._chosen or any(row.has(profile.name) for profile in self._chosen):
+                notes += [f"{row.name}: {problem}" for problem in row.problems]
+        return notes
+
+
+def _written(value: object, form: str) -> str:
+    if form == "json":
+        import json
+
+        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    import json
+
+    import yaml
+
+    text: str = yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _watch(page: _Page, every_s: float) -> None:
+    import shutil
+    import sys
+    import time
+
+    from accelshare.inspect_cli.screen import watch
+    from accelshare.inspect_cli.troubles import words
+    from accelshare.kube.errors import KubeError
+
+    before = ""
+
+    def again() -> str:
+        """The page as it is now. Once it has been shown, a cluster that is away for a while is said above the last one."""
+        nonlocal before
+        try:
+            before = page.text(page.read())
+        except KubeError as error:
+            if not before:
+                raise
+            return f"{words(error)}\n\n{before}"
+        return before
+
+    def size() -> tuple[int, int]:
+        columns, lines = shutil.get_terminal_size()
+        return columns, lines
+
+    watch(again, sys.stdout, every_s=every_s, sleep=time.sleep, now=lambda: time.strftime("%Y-%m-%d %H:%M:%S"), size=size)

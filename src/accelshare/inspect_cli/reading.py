@@ -1,0 +1,129 @@
+"""The cluster as it is now: two lists from the API server, one ledger.
+
+Belongs here: which questions are asked, and making the book of the answers. Never: a write; errors in words (troubles.py).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from accelshare import __version__
+from accelshare.kube import config, paths
+from accelshare.kube.errors import NotFound
+from accelshare.kube.sync_client import SyncClient
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.policies import DEFAULT, Policy
+from accelshare.report.units import Told
+from accelshare.vendors.catalog import Catalog
+from accelshare.wire import inventory
+from accelshare.wire.nodes import NodeReader
+from accelshare.wire.objects import Metadata, node_decoder
+from accelshare.wire.pods import PodReader
+
+# Pods that have ended hold nothing: the API server need not send them.
+NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Door(NamedTuple):
+    """An open way to a cluster, and the namespace its context is in."""
+
+    client: SyncClient
+    namespace: str
+
+
+class Book(NamedTuple):
+    """The ledger, what nodes say of their cards, the nodes' labels, and in words what could not be read."""
+
+    ledger: Ledger
+    told: Told
+    labels: Mapping[str, Mapping[str, str]]
+    problems: tuple[str, ...]
+
+
+class _Named(msgspec.Struct):
+    metadata: Metadata
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
+
+
+@contextmanager
+def connect(kubeconfig: Path | None, context: str | None, *, timeout_s: float = 30.0) -> Iterator[Door]:
+    """The cluster that kubectl would ask."""
+    cluster = config.load(kubeconfig, context=context)
+    with SyncClient(cluster, user_agent=f"accelshare-inspect/{__version__}", timeout_s=timeout_s) as client:
+        yield Door(client, cluster.namespace)
+
+
+def names(client: SyncClient, path: str) -> list[str]:
+    """The names in a list."""
+    return [_decode_named(raw).metadata.name for raw in client.items(path)]
+
+
+class Reader:
+    """Reads the same part of a cluster as often as it is asked to."""
+
+    def __init__(
+        self, client: SyncClient, catalog: Catalog, *, node: str = "", namespace: str = "", policy: Policy = DEFAULT
+    ) -> None:
+        """`node`: only this one and its pods. `namespace`: only its pods, for who may see no others."""
+        self._client = client
+        self._node = node
+        self._pods_path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+        self._policy = policy
+        self._read_node = NodeReader(catalog).fact
+        self._read_pod = PodReader(catalog).decode
+
+    def read(self) -> Book:
+        ledger = Ledger(self._policy)
+        told: dict[str, dict[str, inventory.KindEntry]] = {}
+        labels: dict[str, Mapping[str, str]] = {}
+        problems: list[str] = []
+        for raw in self._nodes():
+            try:
+                node = node_decoder.decode(raw)
+            except msgspec.DecodeError as error:
+                problems.append(f"a node cannot be read: {error}")
+                continue
+            ledger.apply(self._read_node(node))
+            labels[node.metadata.name] = node.metadata.labels or {}
+            text = (node.metadata.annotations or {}).get(inventory.KEY)
+            if text is not None:
+                told[node.metadata.name] = _entries(text)
+        for raw in self._pods():
+            try:
+                fact = self._read_pod(raw)
+            except msgspec.DecodeError as error:
+                problems.append(f"a pod cannot be read: {error}")
+                continue
+            if fact is not None:
+                ledger.apply(fact)
+        return Book(ledger, told, labels, tuple(problems))
+
+    def _nodes(self) -> Iterator[msgspec.Raw | bytes]:
+        if self._node:
+            yield self._client.get(_node_path(self._node))
+        else:
+            yield from self._client.items("/api/v1/nodes")
+
+    def _pods(self) -> Iterator[msgspec.Raw]:
+        where = f",spec.nodeName={self._node}" if self._node else ""
+        return self._client.items(self._pods_path, {"fieldSelector": NOT_ENDED + where})
+
+
+def _node_path(name: str) -> str:
+    try:
+        return paths.node(name)
+    except ValueError as error:
+        # What cannot be a name is the name of nothing.
+        raise NotFound(404, "NotFound", str(error)) from error
+
+
+def _entries(text: str) -> dict[str, inventory.KindEntry]:
+    try:
+        return inventory.entries_of(text)
+    except msgspec.DecodeError:
+        return {}  # the node's problems say so already

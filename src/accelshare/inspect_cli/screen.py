@@ -1,0 +1,76 @@
+"""A page that is shown again and again: in place on a terminal, as blocks in a pipe.
+
+Belongs here: escape sequences, and when to draw. Never: what is on the page.
+"""
+
+from collections.abc import Callable
+from typing import Final, TextIO
+
+# Alternate screen and cursor, so that what was on the terminal before is there again afterwards.
+ENTER: Final = "\x1b[?1049h\x1b[?25l"
+LEAVE: Final = "\x1b[?25h\x1b[?1049l"
+HOME: Final = "\x1b[H"
+END_OF_LINE: Final = "\x1b[K"
+BELOW: Final = "\x1b[J"
+
+
+def watch(
+    page: Callable[[], str],
+    out: TextIO,
+    *,
+    every_s: float,
+    sleep: Callable[[float], None],
+    now: Callable[[], str],
+    size: Callable[[], tuple[int, int]],
+) -> None:
+    """Show the page until somebody presses Ctrl-C. `size` is columns and lines of the terminal, asked anew for each drawing."""
+    if out.isatty():
+        _live(page, out, every_s=every_s, sleep=sleep, now=now, size=size)
+    else:
+        _blocks(page, out, every_s=every_s, sleep=sleep, now=now)
+
+
+def _live(
+    page: Callable[[], str],
+    out: TextIO,
+    *,
+    every_s: float,
+    sleep: Callable[[float], None],
+    now: Callable[[], str],
+    size: Callable[[], tuple[int, int]],
+) -> None:
+    first = page()  # what fails at once fails before the screen is taken
+    out.write(ENTER)
+    try:
+        text = first
+        while True:
+            out.write(drawn(f"every {every_s:g} s, {now()}; Ctrl-C ends\n\n{text}", *size()))
+            out.flush()
+            sleep(every_s)
+            text = page()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        out.write(LEAVE)
+        out.flush()
+
+
+def _blocks(
+    page: Callable[[], str], out: TextIO, *, every_s: float, sleep: Callable[[float], None], now: Callable[[], str]
+) -> None:
+    try:
+        while True:
+            out.write(f"# {now()}\n{page()}\n")
+            out.flush()
+            sleep(every_s)
+    except KeyboardInterrupt:
+        pass
+
+
+def drawn(text: str, columns: int, lines: int) -> str:
+    """The text over what was drawn before: cut to the screen, each line's old rest and the lines below wiped."""
+    shown = text.rstrip("\n").split("\n")
+    if len(shown) > lines:
+        left = len(shown) - lines + 1
+        shown = [*shown[: lines - 1], f"… {left} more lines"]
+    return HOME + f"{END_OF_LINE}\r\n".join(line[:columns] for line in shown) + END_OF_LINE + BELOW

@@ -1,0 +1,192 @@
+"""One API server, asked by a command that starts, asks and ends: reads only, no event loop, nothing that is slow to load.
+
+Belongs here: connections of http.client, credentials on each request, translation of every library error.
+Never: a write, a watch (that is `client`), what an object means.
+"""
+
+import socket
+import ssl
+import time
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import unquote, urlencode, urlsplit
+
+import msgspec
+
+from accelshare.kube.config import Cluster
+from accelshare.kube.credentials import Certificate, Presented
+from accelshare.kube.errors import ApiError, BadAnswer, ConfigError, TooManyRequests, Unauthorized, Unreachable, from_answer
+
+ATTEMPTS: Final = 3
+LONGEST_RETRY_S: Final = 5.0
+
+
+class SyncClient:
+    """One kept-alive connection. Every failure is a KubeError."""
+
+    def __init__(
+        self, cluster: Cluster, *, user_agent: str, timeout_s: float = 30.0, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._cluster = cluster
+        self._user_agent = user_agent
+        self._timeout_s = timeout_s
+        self._sleep = sleep
+        self._connection: HTTPConnection | None = None
+        self._shown: Certificate | None = None  # the certificate that the connection was opened with
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
+        """The body of a successful answer. What was not answered, or put off with 429 or 503, is asked again."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._get(path, params or {})
+            except (Unreachable, ApiError) as error:
+                wait_s = _retry_in_s(error, attempt)
+                if wait_s is None or attempt == ATTEMPTS:
+                    raise
+            self._sleep(wait_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    def items(self, path: str, params: Mapping[str, str] | None = None, *, limit: int = 500) -> Iterator[msgspec.Raw]:
+        """Every item of a list, asked for a page at a time; undecoded, so that a malformed one cannot fail its neighbours.
+
+        Raises Gone if the list took so long that the server has forgotten its beginning.
+        """
+        asked = {**(params or {}), "limit": str(limit)}
+        while True:
+            try:
+                page = msgspec.json.decode(self.get(path, asked), type=_List)
+            except msgspec.DecodeError as error:
+                raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
+            yield from page.items or ()
+            if not page.metadata.continue_:
+                return
+            asked["continue"] = page.metadata.continue_
+
+    def _get(self, path: str, params: Mapping[str, str]) -> bytes:
+        """One question. A 401 renews the credentials, once."""
+        what = f"GET {self._cluster.server}{path}"
+        for again in (True, False):
+            presented = self._cluster.credentials.present()
+            status, retry_after, body = self._ask(what, path, params, presented)
+            if status < 300:
+                return body
+            error = from_answer(status, body, retry_after=retry_after, request=what)
+            if not again or not isinstance(error, Unauthorized):
+                raise error
+            self._cluster.credentials.refused(presented)
+        raise AssertionError("the second question returns or raises")
+
+    def _ask(self, what: str, path: str, params: Mapping[str, str], presented: Presented) -> tuple[int, str, bytes]:
+        parts = urlsplit(self._cluster.server)
+        # A proxy is told the whole address of a server in the clear; to one behind TLS it only opens a tunnel.
+        in_the_clear = parts.scheme == "http" and self._cluster.proxy_url
+        target = (self._cluster.server if in_the_clear else parts.path) + path + (f"?{urlencode(params)}" if params else "")
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": self._user_agent}
+        if presented.authorization is not None:
+            headers["Authorization"] = presented.authorization
+        try:
+            connection = self._open(presented.certificate)
+            connection.request("GET", target, headers=headers)
+            answer = connection.getresponse()
+            body = answer.read()
+        except (OSError, HTTPException) as error:
+            self.close()
+            raise Unreachable(f"{what}: {_words(error, self._timeout_s)}") from error
+        if answer.headers.get("Content-Encoding") == "gzip":
+            try:
+                body = zlib.decompress(body, wbits=31)
+            except zlib.error as error:
+                raise BadAnswer(f"{what}: the answer is not gzip as it says: {error}") from error
+        if answer.will_close:
+            self.close()
+        return answer.status, answer.headers.get("Retry-After") or "", body
+
+    def _open(self, certificate: Certificate | None) -> HTTPConnection:
+        if self._connection is not None and self._shown == certificate:
+            return self._connection
+        self.close()
+        self._connection, self._shown = _connection(self._cluster, certificate, self._timeout_s), certificate
+        return self._connection
+
+
+class _ListMeta(msgspec.Struct, rename={"continue_": "continue"}):
+    continue_: str = ""
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _NamedHttpsConnection(HTTPSConnection):
+    """HTTPS to a server whose certificate may have another name than its address."""
+
+    server_name: str
+
+    def connect(self) -> None:
+        HTTPConnection.connect(self)  # TCP and, through a proxy, its CONNECT
+        context: ssl.SSLContext = self._context  # type: ignore[attr-defined]  # http.client's own, as given to it
+        self.sock = context.wrap_socket(self.sock, server_hostname=self.server_name)
+
+
+def _connection(cluster: Cluster, certificate: Certificate | None, timeout_s: float) -> HTTPConnection:
+    parts = urlsplit(cluster.server)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    proxy = urlsplit(cluster.proxy_url) if cluster.proxy_url else None
+    if proxy is not None and proxy.scheme != "http":
+        raise ConfigError(
+            f"{cluster.source}: the proxy {proxy.scheme}://{proxy.hostname} is reached over TLS; it must be http://"
+        )
+    near_host, near_port = (proxy.hostname or "", proxy.port or 80) if proxy else (host, port)
+    context = cluster.ssl_context(certificate)
+    if context is None:
+        return HTTPConnection(near_host, near_port, timeout=timeout_s)
+    connection = _NamedHttpsConnection(near_host, near_port, timeout=timeout_s, context=context)
+    connection.server_name = cluster.tls.server_name or host
+    if proxy is not None:
+        pair = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}".encode()
+        headers = {"Proxy-Authorization": f"Basic {b64encode(pair).decode()}"} if proxy.username else {}
+        connection.set_tunnel(host, port, headers)
+    return connection
+
+
+def _retry_in_s(error: Unreachable | ApiError, attempt: int) -> float | None:
+    """How long to wait before the question is asked again, or None if that would not help a person who waits for the answer."""
+    if isinstance(error, BadAnswer):
+        return None
+    if isinstance(error, Unreachable):
+        # A kept connection may have been closed at the other end; a server that is not there will not come in a second.
+        return (
+            0.0
+            if attempt == 1 and not isinstance(error.__cause__, ConnectionRefusedError | socket.gaierror | TimeoutError)
+            else None
+        )
+    if isinstance(error, TooManyRequests) or error.status == 503:
+        return min(LONGEST_RETRY_S, max(0.2 * attempt, error.retry_after_s or 0.0))
+    return None
+
+
+def _words(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -1,0 +1,323 @@
+"""Put the plan in, and take it out again: backup, journal, write, wait, roll back.
+
+The journal is written before each change, and every file is replaced whole. So whatever ends this program in the middle, the next
+`apply` finishes what was begun and the next `restore` undoes it. The order is always: our file, then the trigger that makes
+kube-scheduler read it; and the other way round on the way back, so that no scheduler is ever told of a file that is not there.
+
+Belongs here: order. Never: what the files say (`plan.py`), how one file is replaced (`disk.py`).
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from accelshare import __version__
+from accelshare.scheduler_config.disk import Found, sha256
+from accelshare.scheduler_config.health import Look, Patience, Scheduler, wait_for_new
+from accelshare.scheduler_config.plan import Intent, Plan, PlannedFile, unified
+from accelshare.scheduler_config.problems import ChangedByOthers, NotUnderstood, RolledBack, SchedulerConfigError
+from accelshare.scheduler_config.record import Before, Record, Source, Tracked
+from accelshare.scheduler_config.site import Proposal, Site
+
+Outcome = Literal["applied", "unchanged", "restored", "nothing to restore"]
+Say = Callable[[str], None]
+
+
+def apply(
+    site: Site,
+    intent: Intent,
+    scheduler: Scheduler,
+    *,
+    patience: Patience,
+    force: bool = False,
+    check: Callable[[Plan], None] | None = None,
+    say: Say = lambda _line: None,
+) -> Outcome:
+    """Make kube-scheduler ask the extender, or leave everything as it was and say why."""
+    with _alone(site, make=True):
+        try:
+            return _Applying(site, scheduler, patience, say).run(site.propose(intent), force, check)
+        finally:
+            if site.archive_directory.is_dir() and not any(site.archive_directory.iterdir()):
+                site.archive_directory.rmdir()
+
+
+class _Applying:
+    """One apply."""
+
+    def __init__(self, site: Site, scheduler: Scheduler, patience: Patience, say: Say) -> None:
+        self._site = site
+        self._scheduler = scheduler
+        self._patience = patience
+        self._say = say
+
+    def run(self, proposal: Proposal, force: bool, check: Callable[[Plan], None] | None) -> Outcome:
+        self._refuse_to_lose_work(proposal, force)
+        changed = [file for file in proposal.plan.files if self._site.disk.read(file.path) != file.content]
+        if not changed and self._settled(proposal):
+            return "unchanged"
+        if check is not None:
+            check(proposal.plan)
+        before = self._scheduler.look()
+        journal = self._begin(proposal)
+        try:
+            self._write(proposal)
+            if not self._site.target.restarts_itself:
+                self._site.target.restart()
+            why = self._wait(before, changed)
+        except (OSError, SchedulerConfigError) as error:
+            why = f"could not be told of the extender: {error}"
+        if why is not None:
+            raise self._roll_back(journal, why)
+        for file in journal.files:
+            if not proposal.names(file.path):  # of another kind, for another version of Kubernetes
+                self._site.archive.put_back(file.path, file.original)
+        files = [Tracked(file.path, file.original, written=file.after) for file in journal.files if proposal.names(file.path)]
+        self._settle(msgspec.structs.replace(journal, state="applied", files=files))
+        return "applied"
+
+    def _refuse_to_lose_work(self, proposal: Proposal, force: bool) -> None:
+        foreign = self._site.foreign(proposal.record, proposal.plan.files)
+        if not foreign:
+            return
+        read = self._site.disk.read
+        lost = "".join(unified(file.path, read(file.path), file.content) for file in proposal.plan.files if file.path in foreign)
+        if not force:
+            raise ChangedByOthers(
+                f"{' and '.join(foreign)} was changed by somebody else; --force overrules that, at this price:\n{lost}"
+            )
+        self._say(f"overruled:\n{lost}")
+
+    def _settled(self, proposal: Proposal) -> bool:
+        """The files are as wished; so is the record, or there is none to be had any more."""
+        record = proposal.record
+        if record is None:
+            self._say(f"all is as wished, but without a record in {self._site.archive_directory} it cannot be restored")
+            return True
+        written = {file.path: file.written for file in record.files}
+        if record.state != "applied" or written != {file.path: sha256(file.content) for file in proposal.plan.files}:
+            return False
+        if record.sources != (sources := self._sources(proposal)):
+            self._site.archive.save(msgspec.structs.replace(record, sources=sources))
+        return True
+
+    def _begin(self, proposal: Proposal) -> Record:
+        """The journal: all that is about to happen, with everything that it takes to undo it."""
+        site, record = self._site, proposal.record
+        try:
+            files = [self._tracked(planned, record) for planned in proposal.plan.files]
+            for tracked in record.files if record is not None else []:
+                if not proposal.names(tracked.path):
+                    before = self._before(tracked, site.disk.find(tracked.path), record)
+                    files.append(msgspec.structs.replace(tracked, before=before, after=None))
+            made = dict.fromkeys(record.made if record is not None else [])
+            made |= dict.fromkeys(str(place) for place in _directories(proposal) if not place.is_dir())
+            journal = Record("applying", files, site.target.trigger, self._sources(proposal), list(made), __version__)
+            site.archive.save(journal)
+        except OSError:
+            if record is None:
+                site.archive.destroy()  # nothing was changed yet
+            raise
+        return journal
+
+    def _tracked(self, planned: PlannedFile, record: Record | None) -> Tracked:
+        site = self._site
+        found = site.disk.find(planned.path)
+        tracked = record.file(planned.path) if record is not None else None
+        overwritten = planned.path == site.target.trigger and found is not None and not site.target.is_ours(found.content)
+        if tracked is None or overwritten:
+            kept = site.archive.keep(found)
+            return Tracked(planned.path, original=kept, before=kept, after=sha256(planned.content))
+        return msgspec.structs.replace(tracked, before=self._before(tracked, found, record), after=sha256(planned.content))
+
+    def _before(self, tracked: Tracked, found: Found | None, record: Record | None) -> Before:
+        """What a roll-back brings back: not what an apply that ended in the middle has left, but what was there before it."""
+        ours = found is None or found.sha256 in tracked.known
+        if ours and record is not None and record.state == "restoring":
+            return tracked.original
+        if ours and record is not None and record.state == "applying" and tracked.before is not None:
+            return tracked.before
+        return self._site.archive.keep(found)
+
+    def _sources(self, proposal: Proposal) -> list[Source]:
+        return [Source(path, self._site.sha256(path)) for path in proposal.made.sources]
+
+    def _write(self, proposal: Proposal) -> None:
+        disk = self._site.disk
+        for directory in _directories(proposal):
+            disk.make_directory(directory, mode=0o755)
+        for planned in proposal.plan.files:
+            if disk.read(planned.path) == planned.content:
+                disk.sweep(planned.path)
+                continue
+            # Nothing in a new file of ours is secret; one that was made from another is guarded as that one is.
+            like = disk.find(planned.like) if planned.like is not None else None
+            owner = (like.uid, like.gid) if like is not None else None
+            disk.put(planned.path, planned.content, mode=like.mode if like is not None else 0o644, owner=owner)
+            self._say(f"wrote {planned.path}")
+
+    def _wait(self, before: Look, changed: list[PlannedFile]) -> str | None:
+        if self._patience.limit_s <= 0:
+            return None
+        self._say("waiting until the new kube-scheduler is healthy")
+        # Where the trigger is as wished already (a crash in the middle, a repaired file), nobody will start another one.
+        kubelet_acts = self._site.target.restarts_itself and any(file.path == self._site.target.trigger for file in changed)
+        return wait_for_new(self._scheduler, before, self._patience, restarted=not kubelet_acts)
+
+    def _roll_back(self, journal: Record, why: str) -> RolledBack:
+        """The files of before this apply: the original ones, or those of the apply before."""
+        site = self._site
+        words = self._scheduler.last_words()
+        self._say(f"kube-scheduler {why}: rolling back")
+        back = {
+            file.path: site.archive.put_back(file.path, file.before)
+            for file in sorted(journal.files, key=lambda file: file.path != journal.trigger)
+            if file.before is not None
+        }
+        ending = "the former files are back"
+        if back[journal.trigger] or not site.target.restarts_itself:
+            ending += self._after_roll_back()
+        if all(file.before == file.original for file in journal.files):
+            _leave_nothing(site, journal)
+        else:
+            there = [(file, file.before) for file in journal.files if file.before is not None and file.before.sha256 is not None]
+            files = [Tracked(file.path, file.original, written=before.sha256) for file, before in there]
+            self._settle(msgspec.structs.replace(journal, state="applied", files=files))
+        return RolledBack("\n".join(part for part in (f"kube-scheduler {why}", words, ending) if part))
+
+    def _after_roll_back(self) -> str:
+        try:
+            self._site.target.restart()
+        except SchedulerConfigError as error:
+            return f", but {error}"
+        if self._patience.limit_s <= 0:
+            return ""
+        # Whoever is healthy now is the old one, or was never replaced.
+        still = wait_for_new(self._scheduler, Look(False, ""), self._patience, restarted=True)
+        return ", and kube-scheduler is healthy" if still is None else f", but kube-scheduler {still}"
+
+    def _settle(self, record: Record) -> None:
+        self._site.archive.save(record)
+        self._site.archive.forget_unneeded(record)
+
+
+def restore(
+    site: Site, scheduler: Scheduler, *, patience: Patience, force: bool = False, say: Say = lambda _line: None
+) -> Outcome:
+    """Everything as it was before accelshare, to the byte, and no file of ours left."""
+    if not site.archive_directory.is_dir():
+        _refuse_without_record(site)
+        return "nothing to restore"
+    with _alone(site, make=False):
+        record = site.record()
+        if record is None:
+            _refuse_without_record(site)
+            site.archive.destroy()  # what an apply left that ended before its journal was written
+            return "nothing to restore"
+        _refuse_to_restore_over_others(site, record, force, say)
+        before = scheduler.look()
+        if record.state != "restoring":
+            site.archive.save(msgspec.structs.replace(record, state="restoring"))
+        why = None
+        if _put_trigger_back(site, record, force, say):
+            why = _restarted(site, scheduler, before, patience, say)
+        for file in record.files:
+            if file.path != record.trigger and site.archive.put_back(file.path, file.original):
+                say(f"{'restored' if file.original.sha256 else 'removed'} {file.path}")
+        _leave_nothing(site, record)
+    if why is not None:
+        words = scheduler.last_words()
+        raise SchedulerConfigError(
+            "\n".join([f"the original files are back, but kube-scheduler {why}", *([words] if words else [])])
+        )
+    return "restored"
+
+
+def _refuse_to_restore_over_others(site: Site, record: Record, force: bool, say: Say) -> None:
+    foreign = [
+        file
+        for file in record.files
+        if not (file.path == record.trigger and _stays(site, record)) and site.sha256(file.path) not in file.known
+    ]
+    if not foreign:
+        return
+    originals = {file.path: site.archive.content(file.original) if file.original.sha256 else None for file in foreign}
+    lost = "".join(unified(path, site.disk.read(path), original) for path, original in originals.items())
+    if not force:
+        raise ChangedByOthers(
+            f"{' and '.join(originals)} was changed by somebody else since accelshare wrote it; --force brings the original back "
+            f"all the same, at this price:\n{lost}"
+        )
+    say(f"overruled:\n{lost}")
+
+
+def _stays(site: Site, record: Record) -> bool:
+    """A trigger that was written anew has nothing of ours in it, and its backup is of another version of kube-scheduler."""
+    content = site.disk.read(record.trigger)
+    return content is not None and not site.target.is_ours(content)
+
+
+def _put_trigger_back(site: Site, record: Record, force: bool, say: Say) -> bool:
+    tracked = record.file(record.trigger)
+    assert tracked is not None, "a record is about its trigger"
+    now = site.sha256(record.trigger)
+    if now is None and tracked.original.sha256 is not None and not force:
+        say(f"{record.trigger} is gone; it stays so")
+    elif _stays(site, record):
+        if now != tracked.original.sha256:
+            say(f"{record.trigger} was written anew without accelshare; it stays as it is")
+    elif site.archive.put_back(record.trigger, tracked.original):
+        say(f"{'restored' if tracked.original.sha256 else 'removed'} {record.trigger}")
+        return True
+    site.disk.sweep(record.trigger)
+    return False
+
+
+def _restarted(site: Site, scheduler: Scheduler, before: Look, patience: Patience, say: Say) -> str | None:
+    try:
+        site.target.restart()
+    except SchedulerConfigError as error:
+        return f"could not be restarted: {error}"
+    if patience.limit_s <= 0:
+        return None
+    say("waiting until kube-scheduler is healthy")
+    return wait_for_new(scheduler, before, patience, restarted=not site.target.restarts_itself)
+
+
+def _refuse_without_record(site: Site) -> None:
+    trigger = site.disk.read(site.target.trigger)
+    if trigger is not None and site.target.is_ours(trigger):
+        raise NotUnderstood(
+            f"{site.target.trigger} is of our making, but its record in {site.archive_directory} is gone, so that what was there "
+            "before is not known; take the settings out by hand"
+        )
+
+
+def _directories(proposal: Proposal) -> list[Path]:
+    return list(dict.fromkeys(Path(file.path).parent for file in proposal.plan.files))
+
+
+def _leave_nothing(site: Site, record: Record) -> None:
+    for file in record.files:
+        site.disk.sweep(file.path)
+    for directory in reversed(record.made):
+        site.disk.remove_directory(Path(directory))
+    site.archive.destroy()
+
+
+@contextmanager
+def _alone(site: Site, *, make: bool) -> Iterator[None]:
+    """One of us at a time; the disk's own errors leave this room in words."""
+    try:
+        if make:
+            site.disk.make_directory(site.archive_directory, mode=0o700)
+        with site.disk.locked(site.archive_directory):
+            yield
+    except BlockingIOError as error:
+        raise SchedulerConfigError(f"another accelshare is at work in {site.archive_directory}") from error
+    except OSError as error:
+        raise SchedulerConfigError(f"{error.filename or site.archive_directory}: {os.strerror(error.errno or 0)}") from error

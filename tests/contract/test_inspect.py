@@ -1,0 +1,435 @@
+"""The commands for people as processes of their own, against the in-memory API server."""
+
+import asyncio
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from accelshare.kube.memory import MemoryApiServer
+from tests.contract.town import Town
+
+ROOT = Path(__file__).parents[2]
+XPUSHARE = (
+    "NAME      IPADDRESS     XPU0(Allocated/Total)  XPU1(Allocated/Total)  XPU2(Allocated/Total)  XPU3(Allocated/Total)  "
+    "XPU Memory(MiB)\n"
+    "minikube  192.168.49.2  4500/8064              4500/8064              0/8064                 0/8064                 "
+    "9000/32256\n"
+    "---------------------------------------------------------------------------------------\n"
+    "Allocated/Total XPU Memory In Cluster:\n"
+    "9000/32256 (27%)  \n"
+)
+
+
+class Desk:
+    """A person's desk: a kubeconfig, commands on the PATH, and a cluster to fill."""
+
+    def __init__(self, api: MemoryApiServer, directory: Path) -> None:
+        self.api = api
+        self.directory = directory
+        self.kubeconfig = api.write_kubeconfig(directory / "kubeconfig")
+
+    def plugin(self, word: str) -> Path:
+        """The program that pip would install."""
+        program = self.directory / f"kubectl-inspect-{word}"
+        program.write_text(f"#!{sys.executable}\nfrom accelshare.inspect_cli.plugin import main\nmain()\n")
+        program.chmod(0o755)
+        return program
+
+    def environ(self, **more: str) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE") if name in os.environ}
+        return {**kept, "HOME": str(self.directory), "KUBECONFIG": str(self.kubeconfig), "TERM": "xterm", **more}
+
+    async def run(self, *words: str | Path, environ: dict[str, str] | None = None) -> tuple[int, str, str]:
+        """In a thread, because the cluster answers from this very process."""
+        return await asyncio.to_thread(self._run, words, environ or self.environ())
+
+    def _run(self, words: tuple[str | Path, ...], environ: dict[str, str]) -> tuple[int, str, str]:
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    async def accelshare(self, *words: str, **environ: str) -> tuple[int, str, str]:
+        return await self.run(sys.executable, "-m", "accelshare", *words, environ=self.environ(**environ))
+
+    def example_node(self, vendor: str) -> None:
+        self.api.store.create("nodes", yaml.safe_load((ROOT / f"examples/nodes/{vendor}.yaml").read_text()))
+
+    def pod(self, name: str, limits: dict[str, int], *, on: str = "", namespace: str = "default", **spec: Any) -> None:
+        """A pod that waits, or one on "node kind/index"."""
+        node, _, card = on.partition(" ")
+        kind, _, index = card.partition("/")
+        record = {"accelshare.io/assignment": json.dumps({kind: [{"index": int(index)}]})} if index else {}
+        labels = spec.pop("labels", {})
+        if namespace != "default":
+            self.api.store.create("namespaces", {"metadata": {"name": namespace}})
+        content = {
+            "metadata": {"name": name, "annotations": record, "labels": labels},
+            "spec": {
+                **({"nodeName": node} if node else {}),
+                "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
+                **spec,
+            },
+        }
+        self.api.store.create("pods", content, namespace=namespace)
+
+    def xpu_pods(self) -> None:
+        """The xpushare guide's scene."""
+        self.example_node("kunlun")
+        for index in (0, 1):
+            self.pod(f"xpu-pod-{index}", {"baidu.com/xpu-mem": 4500}, on=f"minikube kunlun/{index}")
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with MemoryApiServer() as api:
+        yield Desk(api, tmp_path)
+
+
+# The tables.
+
+
+async def test_the_guides_table_from_the_guides_command(desk: Desk) -> None:
+    desk.xpu_pods()
+    assert await desk.run(desk.plugin("xpushare")) == (0, XPUSHARE, "")
+    assert await desk.run(desk.plugin("xpushare"), "minikube") == (0, XPUSHARE, "")
+
+
+async def test_the_command_of_one_vendor_shows_no_other(desk: Desk) -> None:
+    desk.xpu_pods()
+    for vendor in ("nvidia", "enflame", "stream"):
+        desk.example_node(vendor)
+    assert (await desk.run(desk.plugin("xpushare")))[1] == XPUSHARE
+    for word, noun in (("gpushare", "GPU"), ("gcushare", "GCU")):
+        code, out, err = await desk.run(desk.plugin(word))
+        assert (code, err) == (0, "")
+        assert re.findall(r"(\w+)0\(Allocated/Total\)", out) == [noun]
+    code, out, _ = await desk.run(desk.plugin("gpushare"), "--all-vendors")
+    assert code == 0
+    assert re.findall(r"(\w+)0\(Allocated/Total\)", out) == ["GCU", "XPU", "GPU", "NPU"]
+    assert f"Kunlun XPU (xpushare)\n{XPUSHARE}\n" in out
+
+
+async def test_accelshare_inspect_shows_the_vendors_that_the_cluster_has(desk: Desk) -> None:
+    desk.xpu_pods()
+    assert await desk.accelshare("inspect") == (0, XPUSHARE, "")
+    desk.example_node("stream")
+    code, out, _ = await desk.accelshare("inspect", "--vendor", "stream")
+    assert (code, out.splitlines()[-1]) == (0, "0/2 (0%)  ")
+
+
+async def test_the_details(desk: Desk) -> None:
+    desk.xpu_pods()
+    code, out, err = await desk.run(desk.plugin("xpushare"), "-d")
+    assert (code, err) == (0, "")
+    assert out.startswith("\nNAME:       minikube\nIPADDRESS:  192.168.49.2\n\nNAME         NAMESPACE   XPU0(Allocated)")
+    assert "\nxpu-pod-0    default     4500             0                0                0                \n" in out
+    assert out.endswith("\n\n\nAllocated/Total XPU Memory In Cluster:  9000/32256 (27%)  \n")
+
+
+async def test_the_forms_for_programs_say_the_same(desk: Desk) -> None:
+    desk.xpu_pods()
+    _, as_json, _ = await desk.accelshare("inspect", "-o", "json")
+    _, as_yaml, _ = await desk.accelshare("inspect", "-o", "yaml")
+    (node,) = json.loads(as_json)["nodes"]
+    assert [(card["used"], card["free"], card["unit"], card["model"]) for card in node["cards"]] == [
+        (4500, 3564, "MiB", "K200"),
+        (4500, 3564, "MiB", "K200"),
+        (0, 8064, "MiB", "K200"),
+        (0, 8064, "MiB", "K200"),
+    ]
+    assert yaml.safe_load(as_yaml) == json.loads(as_json)
+    _, wide, _ = await desk.accelshare("inspect", "-o", "wide")
+    assert wide.splitlines()[1].split()[:8] == [
+        "minikube", "192.168.49.2", "XPU0", "K200", "000000000007a136-0", "4500", "3564", "8064",
+    ]  # fmt: skip
+
+
+async def test_a_namespace_counts_its_own_pods_only(desk: Desk) -> None:
+    desk.xpu_pods()
+    desk.pod("other", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/3", namespace="ml")
+    code, out, err = await desk.accelshare("inspect", "-n", "ml")
+    assert (code, out.splitlines()[1].split()[2:]) == (0, ["0/8064", "0/8064", "0/8064", "1000/8064", "1000/32256"])
+    assert err == "only pods of namespace ml are counted\n"
+
+
+async def test_long_lists_are_read_a_page_at_a_time(desk: Desk) -> None:
+    desk.example_node("kunlun")
+    for number in range(501):
+        desk.pod(f"p{number}", {"baidu.com/xpu-mem": 2}, on="minikube kunlun/0")
+    code, out, _ = await desk.accelshare("inspect")
+    assert (code, out.splitlines()[-1]) == (0, "1002/32256 (3%)  ")
+
+
+async def test_pods_that_have_ended_hold_nothing(desk: Desk) -> None:
+    desk.xpu_pods()
+    desk.api.store.patch("pods", "xpu-pod-0", {"status": {"phase": "Succeeded"}}, subresource="status")
+    code, out, _ = await desk.accelshare("inspect")
+    assert (code, out.splitlines()[-1]) == (0, "4500/32256 (13%)  ")
+    _, out, _ = await desk.accelshare("explain", "xpu-pod-0")
+    assert out.startswith("default/xpu-pod-0 has ended: Succeeded.")
+
+
+async def test_a_cluster_without_cards_says_so_beside_an_empty_table(desk: Desk) -> None:
+    code, out, err = await desk.run(desk.plugin("gpushare"))
+    assert (code, out.splitlines()[-1]) == (0, "0/0 (0%)  ")
+    assert err == "this cluster shows no aliyun.com/gpu-mem\n"
+    code, out, err = await desk.accelshare("inspect")
+    assert (code, out) == (0, "")
+    assert err.startswith("this cluster has no cards of any vendor: ")
+
+
+async def test_troubles_of_nodes_are_told_beside_the_table(desk: Desk) -> None:
+    desk.api.store.create("nodes", {"metadata": {"name": "n1", "annotations": {"accelshare.io/inventory": "{"}}})
+    _, _, err = await desk.accelshare("inspect")
+    assert "n1: annotation accelshare.io/inventory cannot be read" in err
+
+
+# Watching.
+
+
+async def test_watching_in_a_pipe_prints_blocks_that_follow_the_cluster(desk: Desk) -> None:
+    desk.xpu_pods()
+    words = [desk.plugin("xpushare"), "--watch", "--every", "0.2"]
+    process = await asyncio.create_subprocess_exec(
+        *map(str, words), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=desk.environ()
+    )
+    assert process.stdout is not None
+    first = await _until(process.stdout, b"9000/32256 (27%)")
+    desk.pod("xpu-pod-2", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/2")
+    second = await _until(process.stdout, b"10000/32256 (31%)")
+    process.send_signal(signal.SIGINT)
+    _, err = await asyncio.wait_for(process.communicate(), 30)
+    assert (process.returncode, err) == (0, b"")
+    assert b"\x1b" not in first + second
+    assert re.match(rb"# \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\nNAME ", first)
+
+
+async def test_watching_on_a_terminal_redraws_in_place_and_survives_an_outage(desk: Desk) -> None:
+    desk.xpu_pods()
+    master, slave = pty.openpty()
+    words = [str(desk.plugin("xpushare")), "--watch", "--every", "0.2"]
+    process = subprocess.Popen(words, stdout=slave, stderr=slave, env=desk.environ(COLUMNS="200", LINES="50"))
+    os.close(slave)
+    first = await asyncio.to_thread(_read_until, master, b"9000/32256 (27%)")
+    assert first.startswith(b"\x1b[?1049h\x1b[?25l\x1b[H")
+    desk.api.faults.answer(500, path="/api/v1/nodes", times=1)
+    outage = await asyncio.to_thread(_read_until, master, b"500 ")
+    assert b"9000/32256 (27%)" in outage + await asyncio.to_thread(_read_until, master, b"27%")
+    desk.pod("xpu-pod-2", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/2")
+    await asyncio.to_thread(_read_until, master, b"10000/32256 (31%)")
+    process.send_signal(signal.SIGINT)
+    assert await asyncio.to_thread(process.wait, 30) == 0
+    assert os.read(master, 65536).endswith(b"\x1b[?25h\x1b[?1049l")
+    os.close(master)
+
+
+async def _until(stream: asyncio.StreamReader, wanted: bytes) -> bytes:
+    async with asyncio.timeout(60):
+        seen = b""
+        while wanted not in seen:
+            part = await stream.read(65536)
+            assert part, seen
+            seen += part
+        return seen
+
+
+def _read_until(descriptor: int, wanted: bytes) -> bytes:
+    seen = b""
+    while wanted not in seen:
+        seen += os.read(descriptor, 65536)
+    return seen
+
+
+# Troubles.
+
+
+async def test_an_unknown_node_is_told_the_nearest_name(desk: Desk) -> None:
+    desk.xpu_pods()
+    assert await desk.accelshare("inspect", "minikub") == (1, "", "Error: there is no node 'minikub'; did you mean minikube?\n")
+    assert (await desk.accelshare("inspect", "Not/A-Name"))[2] == "Error: there is no node 'Not/A-Name'; there are minikube\n"
+
+
+async def test_no_permission_names_verb_and_resource(desk: Desk) -> None:
+    desk.api.faults.answer(403, path="/api/v1/pods")
+    code, out, err = await desk.accelshare("inspect")
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: no permission: you may not list pods in the whole cluster; with -n NAMESPACE")
+
+
+async def test_no_cluster_is_told_in_words(desk: Desk) -> None:
+    code, _, err = await desk.accelshare("inspect", KUBECONFIG="")
+    assert code == 1
+    assert err.startswith("Error: no way to a cluster: no kubeconfig was given, KUBECONFIG is not set")
+    content = yaml.safe_load(desk.kubeconfig.read_text())
+    content["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
+    desk.kubeconfig.write_text(yaml.safe_dump(content))
+    code, _, err = await desk.accelshare("inspect")
+    assert code == 1
+    assert err.startswith("Error: the API server cannot be reached: GET http://127.0.0.1:1/api/v1/nodes: Connection refused;")
+    code, _, err = await desk.accelshare("inspect", "--context", "nowhere")
+    assert "there is no context 'nowhere'; it has: memory" in err
+    code, _, err = await desk.accelshare("inspect", "--kubeconfig", "/nowhere")
+    assert code == 2
+
+
+async def test_a_word_that_no_profile_has(desk: Desk) -> None:
+    code, _, err = await desk.run(desk.plugin("zpushare"))
+    assert (code, err) == (1, "Error: no profile has the inspect command 'zpushare'; there are gcushare, gpushare, xpushare\n")
+
+
+async def test_a_wrong_profile_directory_is_no_traceback(desk: Desk) -> None:
+    code, _, err = await desk.run(desk.plugin("gpushare"), "--profiles", "/nowhere")
+    assert (code, err) == (2, "Error: /nowhere: is no directory; it must be one with profile files (*.toml)\n")
+
+
+# explain.
+
+
+async def test_explain_of_a_waiting_pod(desk: Desk) -> None:
+    desk.xpu_pods()
+    desk.pod("big", {"baidu.com/xpu-mem": 9000})
+    code, out, err = await desk.accelshare("explain", "big")
+    assert (code, err) == (0, "")
+    assert out.startswith(
+        "default/big waits. It asks for 9000 MiB of one XPU (baidu.com/xpu-mem: 9000).\n"
+        "Wrong: no XPU in this cluster has 9000 MiB; the largest has 8064 MiB (XPU0 of minikube)\n"
+    )
+    assert "  would help: 23256 MiB are free here in parts (8064+8064+3564+3564): take it from 2 cards with the label" in out
+
+
+async def test_explain_of_a_running_pod_in_another_namespace(desk: Desk) -> None:
+    desk.xpu_pods()
+    desk.pod("mine", {"baidu.com/xpu-mem": 2000}, on="minikube kunlun/1", namespace="ml")
+    code, out, _ = await desk.accelshare("explain", "mine", "-n", "ml")
+    assert code == 0
+    assert "It has 2000 MiB of XPU1 (id 000000000007a136-1), beside default/xpu-pod-1 4500.\n" in out
+    code, _, err = await desk.accelshare("explain", "mine")
+    assert (code, err) == (1, "Error: there is no pod 'mine' in namespace default; there is one in ml (-n)\n")
+    code, _, err = await desk.accelshare("explain", "xpu-pod-9")
+    assert (code, err) == (1, "Error: there is no pod 'xpu-pod-9' in namespace default; did you mean xpu-pod-1?\n")
+
+
+async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_carries(desk: Desk) -> None:
+    desk.xpu_pods()
+    desk.pod("odd", {"baidu.com/xpu-mem": 4001}, labels={"baidu.com/xpu-count": "2"}, nodeSelector={"disk": "ssd"})
+    _, out, _ = await desk.accelshare("explain", "odd")
+    assert (
+        "Wrong: label baidu.com/xpu-count is 2, and baidu.com/xpu-mem: 4001 does not divide by 2 equally; 4000 and 4002 do\n"
+        in out
+    )
+    assert "Wrong: nodeSelector disk=ssd: no node carries this label\n" in out
+
+
+async def test_colours_are_for_terminals_and_not_for_who_wants_none(desk: Desk) -> None:
+    desk.xpu_pods()
+    desk.pod("big", {"baidu.com/xpu-mem": 9000})
+    assert "\x1b[1mdefault/big waits." in await asyncio.to_thread(_on_a_terminal, desk, {})
+    assert "\x1b" not in await asyncio.to_thread(_on_a_terminal, desk, {"NO_COLOR": "1"})
+
+
+def _on_a_terminal(desk: Desk, environ: dict[str, str]) -> str:
+    master, slave = pty.openpty()
+    words = [sys.executable, "-m", "accelshare", "explain", "big"]
+    with subprocess.Popen(words, stdout=slave, stderr=slave, env=desk.environ(**environ)) as process:
+        os.close(slave)
+        seen = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # the other side has ended
+                break
+            if not part:
+                break
+            seen += part
+        assert process.wait(30) == 0
+    os.close(master)
+    return seen.decode()
+
+
+# Start-up and completion.
+
+
+async def test_nothing_that_is_slow_to_load_is_loaded(desk: Desk) -> None:
+    """The first byte is near: no event loop, no web server, no client of one, and only the face that is shown."""
+    desk.xpu_pods()
+    script = desk.directory / "kubectl-inspect-xpushare"
+    script.write_text(
+        "import sys\nfrom accelshare.inspect_cli.plugin import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'asyncio', 'aiohttp', 'uvicorn', 'orjson', 'prometheus_client', 'grpc', 'accelshare.kube.client',\n"
+        "         'accelshare.report.explain', 'accelshare.report.wide', 'accelshare.vendors.drivers.registry'}\n"
+        "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
+    )
+    assert await desk.run(sys.executable, script) == (0, XPUSHARE, "[]\n")
+
+
+@pytest.mark.parametrize(
+    ("shell", "word"), [("bash", "complete -o nosort -F"), ("zsh", "#compdef accelshare"), ("fish", "complete ")]
+)
+async def test_a_completion_script_for_each_shell(desk: Desk, shell: str, word: str) -> None:
+    code, out, err = await desk.accelshare("completion", shell)
+    assert (code, err) == (0, "")
+    assert word in out
+    assert "_ACCELSHARE_COMPLETE" in out
+
+
+async def test_bash_completes_commands_nodes_and_pods(desk: Desk) -> None:
+    desk.xpu_pods()
+
+    async def completed(*words: str) -> list[str]:
+        environ = {"_ACCELSHARE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+        code = "from accelshare.cli import main; main()"
+        _, out, _ = await desk.run(sys.executable, "-c", code, environ=desk.environ(**environ))
+        return [line.partition(",")[2] for line in out.split()]
+
+    assert await completed("accelshare", "ins") == ["inspect"]
+    assert await completed("accelshare", "inspect", "mi") == ["minikube"]
+    assert await completed("accelshare", "inspect", "--vendor", "nv") == ["nvidia"]
+    assert await completed("accelshare", "explain", "xpu") == ["xpu-pod-0", "xpu-pod-1"]
+    desk.kubeconfig.write_text("")
+    assert await completed("accelshare", "inspect", "mi") == []
+
+
+# inspect.sh asks the extender.
+
+
+async def test_inspect_sh_prints_what_the_gcushare_guide_shows(town: Town) -> None:
+    town.api.store.create("nodes", yaml.safe_load((ROOT / "examples/nodes/enflame.yaml").read_text()))
+    await town.start_extender()
+    url = f"http://127.0.0.1:{town.port}/gcushare-scheduler/inspect"
+    script = str(ROOT / "deploy/inspect.sh")
+
+    def run(*words: str, **environ: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            ["/bin/sh", script, *words], env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=60
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = await asyncio.to_thread(run, "sse-lab-inspur-048", "--url", url)
+    assert (code, err) == (0, "")
+    head, _, rest = out.partition("\n")
+    assert head == "inspect GCU usage of node sse-lab-inspur-048 from scheduler cache"
+    assert rest.startswith(
+        '{\n    "nodes": [\n        {\n            "name": "sse-lab-inspur-048",\n            "totalGCU": 128,\n'
+        '            "usedGCU": 0,\n            "availableGCU": 128,\n            "devices": [\n                {\n'
+        '                    "id": 0,\n                    "totalGCU": 16,\n'
+    )
+    code, out, _ = await asyncio.to_thread(run, ACCELSHARE_INSPECT_URL=url)
+    assert (code, out.partition("\n")[0]) == (0, "inspect GCU usage of all nodes from scheduler cache")
+    assert json.loads(out.partition("\n")[2])["nodes"][0]["totalGCU"] == 128
+    code, out, err = await asyncio.to_thread(run, "sse-lab-inspur-04", "--url", url)
+    assert (code, out) == (1, "")
+    assert "did you mean sse-lab-inspur-048?" in err
+    code, _, err = await asyncio.to_thread(run, "--url", "http://127.0.0.1:1/x")
+    assert code == 1
+    assert "the extender cannot be reached at http://127.0.0.1:1/x" in err

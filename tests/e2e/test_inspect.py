@@ -1,0 +1,95 @@
+"""The commands for people on the real control plane, with the original systems' own workloads on it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.house import House
+
+pytestmark = pytest.mark.real
+
+
+def on_the_path(directory: Path, word: str) -> Path:
+    """The plugin as pip would install it, in a directory that is on kubectl's PATH."""
+    program = directory / f"kubectl-inspect-{word}"
+    program.write_text(f"#!{sys.executable}\nfrom accelshare.inspect_cli.plugin import main\nmain()\n")
+    program.chmod(0o755)
+    return program
+
+
+def typed(house: House, *words: str, user: str = "") -> Callable[[], tuple[int, str, str]]:
+    """What a person types, as the administrator or as somebody without any right."""
+    kubeconfig = house.plane.kubeconfig_for(user) if user else house.plane.kubeconfig
+    environ = {
+        **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
+        "PATH": f"{house.directory}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(house.directory),
+        "KUBECONFIG": str(kubeconfig),
+    }
+
+    def run() -> tuple[int, str, str]:
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+async def accelshare(house: House, *words: str, user: str = "") -> tuple[int, str, str]:
+    return await asyncio.to_thread(typed(house, sys.executable, "-m", "accelshare", *words, user=user))
+
+
+async def test_kubectl_inspect_xpushare_prints_the_guides_table(served: House) -> None:
+    """The guide's Deployment, the guide's command, the guide's table, byte for byte."""
+    on_the_path(served.directory, "xpushare")
+    await served.example_node("kunlun")
+    await served.example_node("nvidia")
+    served.apply("examples/kunlun/xpu_pod.yaml")
+
+    async def both() -> bool:
+        pods = await served.pods()
+        return len(pods) == 2 and all(pod["spec"].get("nodeName") for pod in pods.values())
+
+    await served.until(both, "both replicas bound")
+    assert served.extender is not None
+    served.extender.stop()  # it needs no extender
+    kubectl = str(served.plane._programs["kubectl"])
+    assert await asyncio.to_thread(typed(served, kubectl, "inspect", "xpushare")) == (
+        0,
+        "NAME      IPADDRESS     XPU0(Allocated/Total)  XPU1(Allocated/Total)  XPU2(Allocated/Total)  XPU3(Allocated/Total)  "
+        "XPU Memory(MiB)\n"
+        "minikube  192.168.49.2  4500/8064              4500/8064              0/8064                 0/8064                 "
+        "9000/32256\n"
+        "---------------------------------------------------------------------------------------\n"
+        "Allocated/Total XPU Memory In Cluster:\n"
+        "9000/32256 (27%)  \n",
+        "",
+    )
+    code, out, err = await asyncio.to_thread(typed(served, kubectl, "inspect", "xpushare", "-d", "minikube"))
+    assert (code, err) == (0, "")
+    assert out.startswith("\nNAME:       minikube\nIPADDRESS:  192.168.49.2\n\nNAME")
+    assert out.endswith("\n\n\nAllocated/Total XPU Memory In Cluster:  9000/32256 (27%)  \n")
+
+
+async def test_explain_says_what_the_scheduler_says_and_what_would_help(served: House) -> None:
+    """The fourth pod of the gcushare guide waits for ever, and is told why."""
+    await served.example_node("enflame")
+    served.apply("examples/enflame/gcushare-pod-4.json", namespace="kube-system")
+    await served.refused("gcushare-pod-4", "insufficient GCU", namespace="kube-system")
+    code, out, err = await accelshare(served, "explain", "gcushare-pod-4", "-n", "kube-system")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "kube-system/gcushare-pod-4 waits. It asks for 20 GB of one GCU (enflame.com/gcu-memory: 20)."
+    assert lines[1].startswith("kube-scheduler says: 0/1 nodes are available: 1 insufficient GCU Memory in one gcu device.")
+    assert lines[2] == "Wrong: no GCU in this cluster has 20 GB; the largest has 16 GB (GCU0 of sse-lab-inspur-048)"
+    assert "  would help: ask for at most 16 GB" in lines
+
+
+async def test_who_may_not_look_is_told_which_verb_on_which_resource(house: House) -> None:
+    code, out, err = await accelshare(house, "inspect", user="somebody")
+    assert (code, out) == (1, "")
+    assert err.startswith("Error: no permission: user somebody may not list nodes in the whole cluster.\n")

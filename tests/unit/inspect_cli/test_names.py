@@ -1,0 +1,70 @@
+"""Which vendor a command shows is data: the word in the program's name and in the profile."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from accelshare.inspect_cli import plugin
+from accelshare.inspect_cli.command import asked
+from accelshare.inspect_cli.explain_command import coloured, paint
+from accelshare.vendors.catalog import Catalog, load
+from accelshare.vendors.problems import UnknownProfile
+
+CATALOG = load()
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_inspect_command_of_a_profile_is_installed() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    installed = {name: target for name, target in scripts.items() if name.startswith(plugin.PREFIX)}
+    wanted = {f"{plugin.PREFIX}{profile.inspect.command}" for profile in CATALOG if profile.inspect.command}
+    assert installed == dict.fromkeys(sorted(wanted), f"{plugin.__name__}:main")
+
+
+@pytest.mark.parametrize(
+    ("vendors", "word", "names"),
+    [
+        ((), "gpushare", ["nvidia"]),
+        ((), "xpushare", ["kunlun"]),
+        ((), "gcushare", ["enflame"]),
+        ((), None, []),
+        (("stream", "nvidia"), None, ["stream", "nvidia"]),
+        (("stream",), "gpushare", ["stream"]),
+    ],
+)
+def test_the_profiles_that_are_asked(vendors: tuple[str, ...], word: str | None, names: list[str]) -> None:
+    assert [profile.name for profile in asked(CATALOG, vendors, plugin=word)] == names
+
+
+def test_a_word_that_no_profile_has_is_an_error() -> None:
+    with pytest.raises(click.ClickException, match="no profile has the inspect command 'zpushare'; there are gcushare, gpushare"):
+        asked(CATALOG, (), plugin="zpushare")
+    with pytest.raises(UnknownProfile):
+        asked(CATALOG, ("nvidea",), plugin=None)
+
+
+def test_a_profile_of_ones_own_needs_no_code(tmp_path: Path) -> None:
+    (tmp_path / "acme.toml").write_text(
+        'name = "acme"\ntitle = "Acme"\nnoun = "ZPU"\n[resources]\nwhole = "acme.example/zpu"\n[inspect]\ncommand = "zpushare"\n'
+    )
+    catalog: Catalog = load([tmp_path])
+    assert [profile.name for profile in asked(catalog, (), plugin="zpushare")] == ["acme"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environ", "colours"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"TERM": "dumb"}, False),
+    ],
+)
+def test_colours_only_on_a_terminal_and_only_if_wanted(terminal: bool, environ: dict[str, str], colours: bool) -> None:
+    assert coloured(terminal, environ) is colours
+    assert paint("x", "bad") == "\x1b[31mx\x1b[0m"
+    assert os.environ is not environ

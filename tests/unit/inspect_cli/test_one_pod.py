@@ -1,0 +1,55 @@
+"""One pod as its owner wrote it."""
+
+import json
+
+from accelshare.inspect_cli.one_pod import read
+from accelshare.vendors.catalog import load
+
+CATALOG = load()
+
+
+def test_everything_an_explanation_needs_is_read() -> None:
+    seen, asking = read(
+        json.dumps(
+            {
+                "metadata": {"name": "p", "namespace": "ml", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}},
+                "spec": {
+                    "containers": [
+                        {"resources": {"limits": {"aliyun.com/gpu-mem": 3}, "requests": {"cpu": "1"}}},
+                        {"resources": {"limits": {"aliyun.com/gpu-mem": 1}}},
+                    ],
+                    "nodeSelector": {"disk": "ssd"},
+                    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+                },
+                "status": {
+                    "phase": "Pending",
+                    "conditions": [
+                        {"type": "Ready", "status": "False", "message": "not this"},
+                        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"},
+                    ],
+                },
+            }
+        ).encode(),
+        CATALOG,
+    )
+    assert seen is not None
+    assert [ask.units for ask in seen.request] == [4]
+    assert (asking.namespace, asking.name, asking.phase, asking.scheduler_says) == ("ml", "p", "Pending", "0/1 nodes")
+    assert (asking.labels, asking.annotations, asking.node_selector) == ({"a": "b"}, {"c": "d"}, {"disk": "ssd"})
+    assert asking.resources == {"aliyun.com/gpu-mem": "3", "cpu": "1"}
+    assert asking.has_affinity
+
+
+def test_a_pod_that_asks_for_nothing_and_says_nothing() -> None:
+    seen, asking = read(b'{"metadata": {"name": "p", "namespace": "ml"}, "spec": {"containers": [{}]}}', CATALOG)
+    assert seen is None
+    assert not asking.has_affinity
+    assert asking.resources == {}
+
+
+def test_what_kubelet_said_of_a_failed_pod() -> None:
+    _, asking = read(
+        b'{"metadata": {"name": "p"}, "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no"}}',
+        CATALOG,
+    )
+    assert (asking.phase, asking.reason) == ("Failed", "UnexpectedAdmissionError: no")

@@ -1,0 +1,58 @@
+"""Errors for people: what is missing, whose, and what to do."""
+
+import click
+import pytest
+
+from accelshare.inspect_cli.troubles import told_to_people, unknown, words
+from accelshare.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable
+
+SAID = 'nodes is forbidden: User "bob" cannot list resource "nodes" in API group "" at the cluster scope'
+
+
+@pytest.mark.parametrize(
+    ("request_", "said", "starts"),
+    [
+        ("GET https://x:6443/api/v1/nodes", SAID, "no permission: user bob may not list nodes in the whole cluster.\n"),
+        ("GET https://x:6443/api/v1/nodes/n1", "no", "no permission: you may not get nodes in the whole cluster.\n"),
+        (
+            "GET https://x:6443/prefix/api/v1/pods",
+            "no",
+            "no permission: you may not list pods in the whole cluster; with -n NAMESPACE only that namespace's pods are read.\n",
+        ),
+        ("GET https://x/api/v1/namespaces/ml/pods/p", "no", "no permission: you may not get pods in namespace ml.\n"),
+    ],
+)
+def test_a_missing_permission_is_named_with_verb_and_resource(request_: str, said: str, starts: str) -> None:
+    told = words(Forbidden(403, "Forbidden", said, request=request_))
+    assert told.startswith(starts)
+    assert "kubectl create clusterrole accelshare-inspect --verb=get,list --resource=nodes,pods" in told
+
+
+@pytest.mark.parametrize(
+    ("error", "part"),
+    [
+        (ConfigError("kubeconfig x: no context"), "kubeconfig x: no context"),
+        (Unauthorized(401, "Unauthorized", "who are you"), "the API server does not know you: who are you"),
+        (Unreachable("GET https://x: refused"), "the API server cannot be reached: GET https://x: refused"),
+    ],
+)
+def test_every_trouble_is_an_error_message_with_exit_code_one(error: KubeError, part: str) -> None:
+    with pytest.raises(click.ClickException) as caught, told_to_people():
+        raise error
+    assert part in caught.value.message
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "message"),
+    [
+        ("minikub", ["minikube", "other"], "there is no node 'minikub'; did you mean minikube?"),
+        ("zzz", ["b", "a"], "there is no node 'zzz'; there are a, b"),
+        ("zzz", [f"node-{number}" for number in range(20)], "there is no node 'zzz'"),
+        ("zzz", [], "there is no node 'zzz'"),
+    ],
+)
+def test_an_unknown_name_is_told_the_nearest(name: str, known: list[str], message: str) -> None:
+    with pytest.raises(click.ClickException) as caught:
+        unknown("node", name, known)
+    assert caught.value.message == message

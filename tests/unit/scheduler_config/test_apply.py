@@ -1,0 +1,399 @@
+"""Put in and taken out again: what is on the disk after each way it can go."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from accelshare.scheduler_config.disk import Disk
+from accelshare.scheduler_config.plan import CHECKSUM, Plan
+from accelshare.scheduler_config.problems import ChangedByOthers, NotUnderstood, Rejected, RolledBack, SchedulerConfigError
+from accelshare.scheduler_config.site import State
+from tests.unit.scheduler_config.builders import KUBEADM, Host, mounting, wish, with_words
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def is_new(content: bytes) -> bool:
+    return CHECKSUM.encode() in content
+
+
+def test_applied_and_restored_to_the_byte(host: Host) -> None:
+    before = host.places()
+    assert host.apply() == "applied"
+    assert host.state() is State.INSTALLED
+    assert yaml.safe_load(host.config.read_bytes())["extenders"]
+    assert host.restore() == "restored"
+    assert host.manifest.read_bytes() == KUBEADM
+    assert host.manifest.stat().st_mode & 0o777 == 0o600
+    assert host.places() == before
+
+
+def test_applying_twice_changes_nothing(host: Host) -> None:
+    host.apply()
+    files = host.files()
+    inode = host.manifest.stat().st_ino
+    assert host.plan() == ""
+    assert host.apply() == "unchanged"
+    assert host.files() == files
+    assert host.manifest.stat().st_ino == inode
+
+
+def test_planning_writes_nothing(host: Host) -> None:
+    places = host.places()
+    assert "+    - --config=" in host.plan()
+    assert host.places() == places
+
+
+def test_another_wish_replaces_the_first_and_restores_to_the_original(host: Host) -> None:
+    host.apply()
+    assert host.plan(wish("http://127.0.0.1:1/other")) != ""
+    assert host.apply(wish("http://127.0.0.1:1/other")) == "applied"
+    entries = yaml.safe_load(host.config.read_bytes())["extenders"]
+    assert [entry["urlPrefix"] for entry in entries] == ["http://127.0.0.1:1/other"]
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+
+
+def test_only_what_is_needed_for_the_way_back_is_kept(host: Host) -> None:
+    host.apply()
+    host.apply(wish(weight=2))
+    host.apply(wish(weight=3))
+    assert len(list(host.archive.glob("*.backup"))) == 1
+    assert host.archive.stat().st_mode & 0o777 == 0o700
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in host.archive.iterdir())
+
+
+def test_the_record_has_the_hashes_of_what_was_and_of_what_we_wrote(host: Host) -> None:
+    host.apply()
+    record = json.loads((host.archive / "record.json").read_bytes())
+    site = host.site()
+    trigger = next(file for file in record["files"] if file["path"] == str(host.manifest))
+    assert trigger["written"] == site.sha256(str(host.manifest))
+    assert (host.archive / f"{trigger['original']['sha256']}.backup").read_bytes() == KUBEADM
+
+
+def test_the_configuration_is_there_before_the_manifest_names_it(host: Host) -> None:
+    steps: list[str] = []
+    host.apply(disk=Disk(steps.append))
+    renamed = [step.removeprefix("renamed to ") for step in steps if step.startswith("renamed")]
+    assert renamed.index(str(host.config)) < renamed.index(str(host.manifest))
+
+
+def test_the_manifest_comes_back_before_the_configuration_goes(host: Host) -> None:
+    host.apply()
+    steps: list[str] = []
+    host.restore(disk=Disk(steps.append))
+    assert steps.index(f"renamed to {host.manifest}") < steps.index(f"removed {host.config}")
+
+
+def test_kubelet_never_sees_a_second_manifest(host: Host) -> None:
+    """It reads every entry that does not begin with a dot, at any moment."""
+
+    def look(_step: str) -> None:
+        visible = [entry.name for entry in host.manifest.parent.iterdir() if not entry.name.startswith(".")]
+        assert visible == ["kube-scheduler.yaml"]
+        yaml.safe_load(host.manifest.read_bytes())
+
+    host.apply(disk=Disk(look))
+    host.restore(disk=Disk(look))
+
+
+def test_a_directory_that_was_there_stays(host: Host) -> None:
+    host.directory.mkdir()
+    (host.directory / "ca.crt").write_text("CA")
+    host.apply()
+    host.restore()
+    assert (host.directory / "ca.crt").read_text() == "CA"
+
+
+def test_certificates_put_into_our_directory_later_stay(host: Host) -> None:
+    host.apply()
+    (host.directory / "ca.crt").write_text("CA")
+    host.restore()
+    assert [file.name for file in host.directory.iterdir()] == ["ca.crt"]
+
+
+def test_a_configuration_made_from_another_is_guarded_as_that_one(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    own.chmod(0o640)
+    host = Host(tmp_path, mounting(with_words(f"--config={own}"), str(own)))
+    host.apply()
+    assert host.config.stat().st_mode & 0o777 == 0o640
+    before = own.read_bytes()
+    host.restore()
+    assert own.read_bytes() == before
+
+
+# When the new scheduler does not come up.
+
+
+def test_an_unhealthy_scheduler_is_rolled_back_with_the_reason(host: Host) -> None:
+    before = host.places()
+    host.kubelet.breaks = is_new
+    host.kubelet.words = "the end of kube-scheduler/0.log:\nunknown field"
+    with pytest.raises(RolledBack) as rolled:
+        host.apply()
+    assert "was not healthy within 30 s: connection refused" in str(rolled.value)
+    assert "unknown field" in str(rolled.value)
+    assert "the former files are back, and kube-scheduler is healthy" in str(rolled.value)
+    assert host.manifest.read_bytes() == KUBEADM
+    assert host.places() == before
+
+
+def test_a_failed_second_apply_goes_back_to_the_first(host: Host) -> None:
+    host.apply()
+    files = host.files()
+    host.kubelet.breaks = lambda content: content != files["manifests/kube-scheduler.yaml"] and is_new(content)
+    with pytest.raises(RolledBack):
+        host.apply(wish(weight=9))
+    assert {name: content for name, content in host.files().items() if "archive" not in name} == {
+        name: content for name, content in files.items() if "archive" not in name
+    }
+    assert host.state() is State.INSTALLED
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+
+
+def test_a_kubelet_that_does_not_react_is_noticed(host: Host) -> None:
+    """The old scheduler goes on answering; that is no success."""
+    host.kubelet.look()
+    host.kubelet.asleep = True
+    with pytest.raises(RolledBack, match="the former kube-scheduler still answers"):
+        host.apply()
+    assert host.manifest.read_bytes() == KUBEADM
+
+
+def test_a_scheduler_that_was_down_before_may_be_configured(host: Host) -> None:
+    host.kubelet.breaks = lambda content: not is_new(content)
+    assert host.apply() == "applied"
+
+
+def test_a_disk_that_refuses_is_rolled_back(host: Host) -> None:
+    def refuse(step: str) -> None:
+        if step.startswith("rename to") and step.endswith("kube-scheduler.yaml") and not refused:
+            refused.append(step)
+            raise PermissionError(13, "Permission denied", step)
+
+    refused: list[str] = []
+    with pytest.raises(RolledBack, match="Permission denied"):
+        host.apply(disk=Disk(refuse))
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+
+
+def test_a_full_disk_before_anything_was_changed_leaves_nothing(host: Host) -> None:
+    def refuse(step: str) -> None:
+        if step.startswith("write the rest of") and "record" in step:
+            raise OSError(28, "No space left on device", step)
+
+    with pytest.raises(SchedulerConfigError, match="No space left"):
+        host.apply(disk=Disk(refuse))
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+
+
+def test_the_real_scheduler_has_its_word_before_anything_is_written(host: Host) -> None:
+    from accelshare.scheduler_config import apply as applying
+
+    def check(plan: Plan) -> None:
+        raise Rejected(f"no: {plan.words[-1]}")
+
+    places = host.places()
+    with pytest.raises(Rejected, match="no: --config="):
+        applying.apply(host.site(), host.intent(), host.kubelet, patience=host.kubelet.patience, check=check)
+    assert host.places() == places
+
+
+def test_two_at_once_are_refused(host: Host) -> None:
+    host.apply()
+    site = host.site()
+    with (
+        site.disk.locked(host.archive),
+        pytest.raises(SchedulerConfigError, match="another accelshare is at work"),
+    ):
+        host.apply(wish(weight=2))
+
+
+# When others change the files too.
+
+
+def test_kubeadm_upgrade_is_noticed_and_healed(host: Host) -> None:
+    host.apply()
+    upgraded = KUBEADM.replace(b"v1.36.4", b"v1.36.9")
+    host.manifest.write_bytes(upgraded)
+    assert host.state() is State.OVERWRITTEN
+    assert host.plan() != ""
+    assert host.apply() == "applied"
+    assert host.state() is State.INSTALLED
+    assert b"v1.36.9" in host.manifest.read_bytes()
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": upgraded}
+
+
+def test_an_upgrade_across_the_end_of_policies_changes_the_kind(tmp_path: Path) -> None:
+    host = Host(tmp_path, with_words(version="v1.22.4"))
+    host.apply(version="v1.22.4")
+    assert (host.directory / "scheduler-policy.json").exists()
+    host.manifest.write_bytes(with_words(version="v1.23.1"))
+    host.apply(version="v1.23.1")
+    assert [file.name for file in host.directory.iterdir()] == ["scheduler-config.yaml"]
+    assert host.state() is State.INSTALLED
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": with_words(version="v1.23.1")}
+
+
+def test_restoring_after_an_upgrade_does_not_bring_the_old_version_back(host: Host) -> None:
+    host.apply()
+    upgraded = KUBEADM.replace(b"v1.36.4", b"v1.36.9")
+    host.manifest.write_bytes(upgraded)
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": upgraded}
+    assert any("it stays as it is" in line for line in host.kubelet.said)
+
+
+def test_a_changed_manifest_is_neither_overwritten_nor_restored_over(host: Host) -> None:
+    host.apply()
+    edited = host.manifest.read_bytes().replace(b"--leader-elect=true", b"--leader-elect=true\n    - --v=4")
+    host.manifest.write_bytes(edited)
+    assert host.state() is State.DRIFTED
+    files = host.files()
+    for change in (host.apply, host.restore):
+        with pytest.raises(ChangedByOthers, match=r"changed by somebody else(?s:.*)-    - --v=4"):
+            change()
+        assert host.files() == files
+
+
+def test_force_overrules_and_says_what_is_lost(host: Host) -> None:
+    host.apply()
+    host.manifest.write_bytes(host.manifest.read_bytes().replace(b"--leader-elect=true", b"--leader-elect=false"))
+    assert host.restore(force=True) == "restored"
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+    assert any("-    - --leader-elect=false" in line for line in host.kubelet.said)
+
+
+def test_a_changed_configuration_is_not_overwritten(host: Host) -> None:
+    host.apply()
+    host.config.write_bytes(host.config.read_bytes() + b"parallelism: 4\n")
+    assert host.state() is State.DRIFTED
+    with pytest.raises(ChangedByOthers):
+        host.apply()
+    assert host.apply(force=True) == "applied"
+    assert host.state() is State.INSTALLED
+
+
+def test_a_missing_configuration_is_written_again(host: Host) -> None:
+    host.apply()
+    host.config.unlink()
+    assert host.state() is State.DRIFTED
+    host.kubelet.breaks = lambda _content: False
+    assert host.apply(wish(weight=2)) == "applied"
+    assert host.state() is State.INSTALLED
+
+
+def test_a_file_that_was_not_ours_is_not_overwritten(host: Host) -> None:
+    host.directory.mkdir()
+    host.config.write_text("somebody else's")
+    with pytest.raises(ChangedByOthers):
+        host.apply()
+    assert host.apply(force=True) == "applied"
+    host.restore()
+    assert host.config.read_text() == "somebody else's"
+
+
+def test_a_change_of_the_operators_own_file_is_taken_over(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 8\n")
+    host = Host(tmp_path, mounting(with_words(f"--config={own}"), str(own)))
+    host.apply()
+    own.write_text(own.read_text().replace("parallelism: 8", "parallelism: 12"))
+    standing = host.site().status()
+    assert standing.state is State.DRIFTED
+    assert "from which our file was made, has changed" in standing.says[0]
+    assert host.apply() == "applied"
+    assert yaml.safe_load(host.config.read_bytes())["parallelism"] == 12
+    assert host.state() is State.INSTALLED
+
+
+def test_a_comment_in_the_operators_own_file_is_taken_over_too(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    host = Host(tmp_path, mounting(with_words(f"--config={own}"), str(own)))
+    host.apply()
+    own.write_text("# new\n" + own.read_text())
+    host.apply()
+    assert host.state() is State.INSTALLED
+    assert host.config.read_text().startswith("# new\n")
+
+
+def test_a_manifest_that_is_gone_stays_gone(host: Host) -> None:
+    host.apply()
+    host.manifest.unlink()
+    assert host.state() is State.OVERWRITTEN
+    with pytest.raises(NotUnderstood, match="is not there"):
+        host.apply()
+    host.restore()
+    assert host.files() == {}
+
+
+def test_without_a_record_nothing_is_guessed(host: Host) -> None:
+    host.apply()
+    for file in host.archive.iterdir():
+        file.unlink()
+    host.archive.rmdir()
+    assert host.state() is State.DRIFTED
+    assert host.apply() == "unchanged"
+    with pytest.raises(NotUnderstood, match="by hand"):
+        host.restore()
+
+
+def test_restoring_nothing_is_fine(host: Host) -> None:
+    assert host.restore() == "nothing to restore"
+    assert host.state() is State.NOT_INSTALLED
+
+
+def test_a_record_of_another_manifest_is_not_used(host: Host, tmp_path: Path) -> None:
+    host.apply()
+    other = tmp_path / "manifests" / "other.yaml"
+    other.write_bytes(KUBEADM)
+    host.manifest = other
+    with pytest.raises(NotUnderstood, match=r"is about .*kube-scheduler.yaml, not about .*other.yaml"):
+        host.apply()
+
+
+def test_a_damaged_backup_is_noticed_before_it_is_put_back(host: Host) -> None:
+    host.apply()
+    (backup,) = host.archive.glob("*.backup")
+    backup.write_bytes(b"x")
+    with pytest.raises(NotUnderstood, match="missing or damaged"):
+        host.restore()
+    assert CHECKSUM.encode() in host.manifest.read_bytes()
+
+
+def test_a_damaged_record_is_refused_in_words(host: Host) -> None:
+    host.apply()
+    (host.archive / "record.json").write_text("{}")
+    with pytest.raises(NotUnderstood, match="cannot be read"):
+        host.restore()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_the_owner_is_kept(host: Host) -> None:
+    os.chown(host.manifest, 1234, 4321)
+    host.apply()
+    assert (host.manifest.stat().st_uid, host.manifest.stat().st_gid) == (1234, 4321)
+    host.restore()
+    assert (host.manifest.stat().st_uid, host.manifest.stat().st_gid) == (1234, 4321)
+
+
+def test_restore_says_when_the_old_scheduler_does_not_come_back(host: Host) -> None:
+    host.apply()
+    host.kubelet.breaks = lambda content: not is_new(content)
+    with pytest.raises(SchedulerConfigError, match=re.escape("the original files are back, but kube-scheduler was not healthy")):
+        host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}

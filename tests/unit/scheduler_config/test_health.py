@@ -1,0 +1,72 @@
+"""When the new scheduler is believed to be the new one, and well."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from accelshare.scheduler_config.health import Look, Patience, wait_for_new
+
+OLD = Look(True, "old", "old")
+NEW = Look(True, "new", "new")
+GONE = Look(False, "connection refused", gone=True)
+SLOW = Look(False, "timed out")
+SICK = Look(False, "500", "new")
+
+
+class Scripted:
+    """Shows one look after the other, the last one for ever; each takes a second."""
+
+    def __init__(self, looks: Sequence[Look]) -> None:
+        self.looks = list(looks)
+        self.now = 0.0
+
+    def look(self) -> Look:
+        self.now += 1.0
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+    def last_words(self) -> str:
+        return ""
+
+
+def waited(*looks: Look, before: Look = OLD, restarted: bool = False) -> str | None:
+    scheduler = Scripted(looks)
+    patience = Patience(20.0, 2.0, clock=lambda: scheduler.now, sleep=lambda _seconds: None)
+    return wait_for_new(scheduler, before, patience, restarted=restarted)
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        (OLD, OLD, NEW),  # another certificate
+        (OLD, GONE, OLD),  # the same certificate, from a file, but nobody was there in between
+        (OLD, SLOW, NEW),
+        (GONE, GONE, SICK, NEW),
+        (NEW, SICK, NEW),  # steady only afterwards
+    ],
+)
+def test_a_new_and_healthy_one(looks: Sequence[Look]) -> None:
+    assert waited(*looks) is None
+
+
+@pytest.mark.parametrize(
+    ("looks", "words"),
+    [
+        ((OLD,), "the former kube-scheduler still answers"),
+        ((OLD, SLOW, OLD), "the former kube-scheduler still answers"),  # busy is not gone
+        ((OLD, GONE), "connection refused"),
+        ((NEW, SICK), "500"),
+        ((NEW, GONE, *([NEW, GONE] * 20)), "was not healthy within 20 s"),  # one that crashes again and again
+    ],
+)
+def test_what_is_no_success(looks: Sequence[Look], words: str) -> None:
+    said = waited(*looks)
+    assert said is not None
+    assert words in said
+
+
+def test_whoever_was_down_before_is_new_when_it_answers() -> None:
+    assert waited(OLD, before=GONE) is None
+
+
+def test_a_restart_that_somebody_saw_to_needs_no_proof() -> None:
+    assert waited(OLD, restarted=True) is None
