@@ -36,6 +36,9 @@ TWINS = [
     ("README.md", "README.zh.md"),
     ("docs/how-to/extender.md", "docs/zh/how-to/extender.md"),
     ("docs/reference/refusals.md", "docs/zh/reference/refusals.md"),
+    ("docs/how-to/scheduler-config.md", "docs/zh/how-to/scheduler-config.md"),
+    ("docs/how-to/inspect.md", "docs/zh/how-to/inspect.md"),
+    ("docs/how-to/agent.md", "docs/zh/how-to/agent.md"),
 ]
 SHIPPED = catalog.load([]).profiles
 

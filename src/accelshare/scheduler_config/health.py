@@ -69,7 +69,9 @@ class HttpsScheduler:
     def last_words(self) -> str:
         if self._logs is None:
             return ""
-        files = [file for file in self._logs.glob("kube-system_kube-scheduler-*/*/*.log") if file.is_file()]
+        # One that crashes again and again may just have begun a new log, with nothing in it yet.
+        found = self._logs.glob("kube-system_kube-scheduler-*/*/*.log")
+        files = [file for file in found if file.is_file() and file.stat().st_size > 0]
         newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
         if newest is None:
             return ""

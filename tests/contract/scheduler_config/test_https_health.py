@@ -59,6 +59,7 @@ def test_the_end_of_the_log_says_why(tmp_path: Path) -> None:
     log = tmp_path / "kube-system_kube-scheduler-n1_abc" / "kube-scheduler" / "0.log"
     log.parent.mkdir(parents=True)
     log.write_text("".join(f"line {number}\n" for number in range(100)))
+    log.with_name("1.log").touch()  # it has just been started again
     words = HttpsScheduler("https://127.0.0.1:1/", tmp_path).last_words()
     assert words.splitlines()[0] == f"the end of {log}:"
     assert words.splitlines()[-1] == "line 99"
