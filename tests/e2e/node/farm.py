@@ -218,6 +218,8 @@ class Farm:
 
     async def running(self, *names: str, namespace: str = "default") -> dict[str, Object]:
         """These pods, once all run and their records say assigned."""
+        if not names:
+            return {}
 
         async def all_run() -> dict[str, Object] | None:
             pods = await self.pods(namespace)
