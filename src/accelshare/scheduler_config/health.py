@@ -69,14 +69,14 @@ class HttpsScheduler:
     def last_words(self) -> str:
         if self._logs is None:
             return ""
-        # One that crashes again and again may just have begun a new log, with nothing in it yet.
+        # One that crashes again and again may just have begun a new log, with little or nothing in it: so the last two.
         found = self._logs.glob("kube-system_kube-scheduler-*/*/*.log")
         files = [file for file in found if file.is_file() and file.stat().st_size > 0]
-        newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
-        if newest is None:
-            return ""
-        lines = newest.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n".join([f"the end of {newest}:", *lines])
+        ends: list[str] = []
+        for file in sorted(files, key=lambda file: file.stat().st_mtime)[-2:]:
+            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+            ends += [f"the end of {file}:", *lines]
+        return "\n".join(ends)
 
 
 @dataclass(frozen=True, slots=True)
