@@ -301,6 +301,19 @@ async def test_a_wrong_path_says_what_would_be_right(town: Town, method: str, pa
     assert (got, words in text) == (status, True), text
 
 
+async def test_a_pod_refused_before_the_news_of_room_arrived_is_touched(town: Town) -> None:
+    """kube-scheduler saw the end of a pod before we did, was refused, and will not come again by itself for minutes."""
+    town.node("n1", 16)
+    first, waits = town.pod("first", 9), town.pod("waits", 14)
+    await town.start_extender()
+    assert await town.bind(first, "n1") == ""
+    assert (await town.filter(waits, "n1"))["NodeNames"] == []
+    town.api.store.delete("pods", "first", options={"gracePeriodSeconds": 0})
+    await town.until(lambda: "accelshare.io/woken" in (town.read("waits")["metadata"].get("annotations") or {}), "it is touched")
+    assert (await town.filter(waits, "n1"))["NodeNames"] == ["n1"]
+    assert "accelshare_pods_woken_total 1.0" in (await town.call("GET", "/metrics"))[1]
+
+
 async def test_metrics_count_what_was_decided(town: Town) -> None:
     town.node("n1", 16)
     pod = town.pod("a", 4)

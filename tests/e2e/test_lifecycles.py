@@ -59,6 +59,27 @@ async def test_a_terminating_pod_keeps_its_card_until_it_is_gone(served: House) 
     assert cards(pod, "nvidia") == [1]
 
 
+async def test_a_touch_of_its_status_makes_the_scheduler_ask_for_a_refused_pod_again(served: House) -> None:
+    """What `extender/waking.py` rests on: nothing else has changed, and filter is called."""
+    await gpu_node(served, "n1", 16, 16)
+    await served.pod("waits", {MEMORY: 17})
+    await served.refused("waits", "Insufficient")
+
+    async def refused() -> float:
+        text = (await served.get("/metrics"))[1]
+        return float(text.partition('accelshare_decisions_total{outcome="refused",verb="filter"} ')[2].partition("\n")[0])
+
+    before = await refused()
+    pod = await served.one("waits")
+    record = {"uid": pod["metadata"]["uid"], "annotations": {"accelshare.io/woken": "now"}}
+    await served.patch("/api/v1/namespaces/default/pods/waits/status", {"metadata": record})
+
+    async def again() -> bool:
+        return await refused() > before
+
+    await served.until(again, "filter was asked once more")
+
+
 async def test_a_pod_that_ended_gives_its_card_back_before_it_is_deleted(served: House) -> None:
     await gpu_node(served, "n1", 16)
     await served.pod("job", {MEMORY: 16})

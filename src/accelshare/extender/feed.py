@@ -32,12 +32,22 @@ class Feed:
     """Keeps a ledger true. `run` ends only by being cancelled, or when a new process is needed."""
 
     def __init__(
-        self, client: Client, ledger: Ledger, catalog: Catalog, events: Events, metrics: Metrics, text: Callable[[Refusal], str]
+        self,
+        client: Client,
+        ledger: Ledger,
+        catalog: Catalog,
+        events: Events,
+        metrics: Metrics,
+        *,
+        text: Callable[[Refusal], str],
+        room: Callable[[str], None],
     ) -> None:
+        """`room` is told of each node on which something may have become free."""
         self._ledger = ledger
         self._events = events
         self._metrics = metrics
         self._text = text
+        self._room = room
         self._nodes: Reflector[NodeSeen] = Reflector(
             client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name
         )
@@ -89,6 +99,7 @@ class Feed:
         match change:
             case Seen(node):
                 self._ledger.apply(node)
+                self._room(node.name)
                 for problem in node.problems:
                     log.warning("unreadable what=nodes name=%s problem=%r", node.name, problem)
             case Gone(name, version):
@@ -98,14 +109,23 @@ class Feed:
         match change:
             case Seen(AgentSeen() as agent):
                 self._ledger.apply(agent)
+                self._room(agent.node)
             case Seen(PodSeen() as pod):
+                if pod.ended:
+                    self._gives_back(pod.uid)
                 self._ledger.apply(pod)
                 if pod.refusal is not None and not pod.node:
                     self._say(pod, "BadAcceleratorRequest", self._text(pod.refusal))
                 elif pod.problems and not pod.ended:
                     self._say(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
             case Gone(uid, version):
+                self._gives_back(uid)
                 self._ledger.apply(PodGone(uid, version))
+
+    def _gives_back(self, uid: str) -> None:
+        pod = self._ledger.pod(uid)
+        if pod is not None and pod.place is not None:
+            self._room(pod.place[0])
 
     def _say(self, pod: PodSeen, reason: str, message: str) -> None:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)

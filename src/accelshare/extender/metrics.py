@@ -30,6 +30,11 @@ class Metrics:
             "accelshare_watch_interruptions", "Times that news of the API server stopped", ["what"], registry=self._registry
         )
         self.api_retries = Counter("accelshare_api_retries", "Requests to the API server sent again", registry=self._registry)
+        self.woken = Counter(
+            "accelshare_pods_woken",
+            "Refused pods that fit since and that kube-scheduler was made to ask for again",
+            registry=self._registry,
+        )
         self.ready = Gauge("accelshare_ready", "1 when the ledger is whole", registry=self._registry)
         for reason in Reason:
             self.refusals.labels(reason.value)

@@ -19,6 +19,7 @@ from accelshare import __version__
 from accelshare.extender.binder import Binder, Outcome
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.metrics import Metrics
+from accelshare.extender.waking import Waking
 from accelshare.ledger.book import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
@@ -50,12 +51,14 @@ class Routes:
         binder: Binder,
         metrics: Metrics,
         waiting_for: Callable[[], list[str]],
+        waking: Waking,
     ) -> None:
         self._ledger = ledger
         self._deciding = deciding
         self._binder = binder
         self._metrics = metrics
         self._waiting_for = waiting_for
+        self._waking = waking
         self._scores = scheduler.ScoreWriter()
         self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
         self._dialects |= {profile.http.prefix: profile for profile in catalog.profiles if profile.http.prefix is not None}
@@ -110,6 +113,7 @@ class Routes:
             return self._not_ready("filter", asked.pod, waiting)
         result = self._deciding.filter(asked)
         outcome = "served" if result.answer.names else "refused"
+        self._waking.answered(asked.pod.metadata.uid, refused=bool(result.refused) and not result.answer.names)
         self._metrics.decisions.labels("filter", outcome).inc()
         for reason, count in result.refused.items():
             self._metrics.refusals.labels(reason.value).inc(count)

@@ -26,6 +26,7 @@ from accelshare.extender.metrics import Metrics
 from accelshare.extender.one_write import OneWriteProtocol
 from accelshare.extender.routes import Routes
 from accelshare.extender.tls import Reloading, TlsFiles
+from accelshare.extender.waking import Waking
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
@@ -90,7 +91,8 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
         deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
         events = Events(client, component="accelshare-extender", clock=time.time)
         binder = Binder(client, ledger, catalog, text=deciding.text, now_ns=time.time_ns)
-        feed = Feed(client, ledger, catalog, events, metrics, deciding.text)
+        waking = Waking(client, ledger, metrics, clock=time.monotonic)
+        feed = Feed(client, ledger, catalog, events, metrics, text=deciding.text, room=waking.room)
         routes = Routes(
             ledger=ledger,
             catalog=catalog,
@@ -98,6 +100,7 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             binder=binder,
             metrics=metrics,
             waiting_for=lambda: feed.waiting_for,
+            waking=waking,
         )
         server = _Server(_uvicorn_config(App(routes.answer, largest_body=settings.largest_body_mib * 2**20), settings, tls))
         _stop_on_signals(server)
@@ -105,17 +108,19 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
         gc.disable()
         following = asyncio.create_task(feed.run())
         ready = asyncio.create_task(_when_whole(feed, metrics))
+        waking_up = asyncio.create_task(waking.run())
         serving = asyncio.create_task(server.serve(sockets=[port]))
         log.info("serving listen=%s:%d tls=%s server=%s", settings.host, settings.port, tls is not None, cluster.server)
         await asyncio.wait([following, serving], return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
         await serving
         ready.cancel()
+        waking_up.cancel()
         await binder.stop()
         if following.done():
             following.result()
         following.cancel()
-        await asyncio.gather(following, ready, return_exceptions=True)
+        await asyncio.gather(following, ready, waking_up, return_exceptions=True)
         log.info("stopped")
 
 

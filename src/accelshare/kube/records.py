@@ -1,6 +1,6 @@
-"""A pod's record, corrected after the bind by the node that knows better.
+"""Annotations of a pod, written by who is not its owner: a corrected record, a touch that makes kube-scheduler look again.
 
-Belongs here: one patch. It names the pod's uid, so that another pod of the same name is never written on.
+Belongs here: the patches. Each names the pod's uid, so that another pod of the same name is never written on.
 """
 
 from collections.abc import Mapping
@@ -12,5 +12,14 @@ from accelshare.kube.client import Client
 
 
 async def annotate_pod(client: Client, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
+    await _patch(client, paths.pod(namespace, name), uid, annotations)
+
+
+async def touch_pod(client: Client, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
+    """The same by way of the pod's status: a right that cannot change what the pod runs."""
+    await _patch(client, f"{paths.pod(namespace, name)}/status", uid, annotations)
+
+
+async def _patch(client: Client, path: str, uid: str, annotations: Mapping[str, str]) -> None:
     body = msgspec.json.encode({"metadata": {"uid": uid, "annotations": dict(annotations)}})
-    await client.request("PATCH", paths.pod(namespace, name), body=body, content_type="application/merge-patch+json")
+    await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")

@@ -1,0 +1,87 @@
+"""Who was refused a moment too early."""
+
+import pytest
+
+from accelshare.extender.metrics import Metrics
+from accelshare.extender.waking import PATIENCE_S, REST_S, Waking
+from accelshare.ledger.book import Ledger
+from tests.builders import gone, node, pending, running, share
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.ledger = Ledger()
+        self.waking = Waking(None, self.ledger, Metrics(), clock=lambda: self.now)  # type: ignore[arg-type]
+        self.ledger.apply(node("n1", 16))
+        self.ledger.apply(running("old", on="n1/0", request=share(9)))
+        self.ledger.apply(pending("waits", share(14)))
+
+    def old_pod_goes(self) -> None:
+        self.ledger.apply(gone("old"))
+        self.waking.room("n1")
+
+    def woken(self) -> list[tuple[str, str]]:
+        return [(pod.seen.name, where) for pod, where in self.waking.forgotten()]
+
+    def later(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_pod_that_was_refused_before_room_was_seen_is_woken_once(scene: Scene) -> None:
+    scene.waking.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    assert scene.woken() == []  # kube-scheduler may still come by itself
+    scene.later(PATIENCE_S)
+    assert scene.woken() == [("waits", "n1")]
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_pod_that_was_asked_for_since_is_left_alone(scene: Scene, refused: bool) -> None:
+    scene.waking.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(0.01)
+    scene.waking.answered("waits", refused=refused)
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+def test_a_pod_that_still_does_not_fit_is_left_alone(scene: Scene) -> None:
+    scene.ledger.apply(pending("huge", share(17)))
+    scene.waking.answered("huge", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+def test_a_pod_that_is_gone_or_bound_meanwhile_is_forgotten(scene: Scene) -> None:
+    scene.ledger.apply(pending("bound", share(1)))
+    for uid in ("waits", "bound"):
+        scene.waking.answered(uid, refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.ledger.apply(gone("waits"))
+    scene.ledger.apply(running("bound", on="n1/0", request=share(1)))
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+def test_a_pod_that_kube_scheduler_itself_keeps_away_is_not_touched_all_the_time(scene: Scene) -> None:
+    scene.waking.answered("waits", refused=True)
+    woken = 0
+    for _ in range(60):
+        scene.later(1.0)
+        scene.waking.room("n1") if scene.ledger.pod("old") is None else scene.old_pod_goes()
+        scene.later(PATIENCE_S)
+        woken += len(scene.woken())
+    assert 2 <= woken <= 60 * (1 + PATIENCE_S) / REST_S + 1
