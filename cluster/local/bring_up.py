@@ -35,6 +35,7 @@ from cluster.waiting import wait_until
 
 Say = Callable[[str], None]
 
+CONTAINERD_CONFIG: Final = "/etc/containerd/config.toml"
 _STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _CAP_SYS_RESOURCE: Final = 24  # linux/capability.h
 _READY_LIMIT_S: Final = 180.0
@@ -90,7 +91,7 @@ def bring_up(layout: Layout, programs: Binaries, say: Say, *, fake_cards: bool, 
 
 
 def write_containerd_configuration(layout: Layout, nri: Nri) -> None:
-    (layout.configuration / "containerd.toml").write_text(
+    layout.covering(CONTAINERD_CONFIG).write_text(
         configuration.containerd(
             root=layout.containerd_root,
             programs=layout.programs,
@@ -104,7 +105,7 @@ def write_containerd_configuration(layout: Layout, nri: Nri) -> None:
 def start_containerd(layout: Layout) -> None:
     """Returns when it answers."""
     daemon = Daemon(layout, "containerd")
-    daemon.start([layout.programs / "containerd", "--config", layout.configuration / "containerd.toml"])
+    daemon.start([layout.programs / "containerd", "--config", CONTAINERD_CONFIG])
 
     def answers() -> bool:
         daemon.check()

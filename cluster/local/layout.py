@@ -41,6 +41,7 @@ PORTS: Final[Mapping[int, str]] = {
 COVERED: Final = (
     "/etc/cdi",
     "/etc/cni",
+    "/etc/containerd",
     "/etc/kubernetes",
     "/etc/nri",
     "/opt/nri",

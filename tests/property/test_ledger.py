@@ -6,6 +6,7 @@ from random import Random
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec import structs
 
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
@@ -181,9 +182,9 @@ class AnyOrder(RuleBasedStateMachine):
 def _shown(ledger: Ledger) -> list[NodeRow]:
     """All that people see of a book, without the order in which pods came."""
     return [
-        replace(
+        structs.replace(
             row,
-            cards=tuple(replace(card, pods=tuple(sorted(card.pods, key=repr))) for card in sorted(row.cards, key=repr)),
+            cards=tuple(structs.replace(card, pods=tuple(sorted(card.pods, key=repr))) for card in sorted(row.cards, key=repr)),
             unplaced=tuple(sorted(row.unplaced, key=repr)),
             problems=tuple(sorted(row.problems)),
         )

@@ -67,6 +67,20 @@ def test_the_command_loads_no_sub_command_before_its_turn() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("command", ["certificates", "scheduler-config", "extender"])
+def test_only_who_makes_certificates_pays_for_them(command: str) -> None:
+    """The library is large, and whoever only serves or plans does not need it."""
+    script = (
+        "import sys, accelshare.cli as cli\n"
+        f"try: cli.accelshare(['{command}', '--help'])\n"
+        "except SystemExit: pass\n"
+        "import accelshare.scheduler_config.apply, accelshare.extender.serving\n"
+        "assert 'cryptography' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_program_ends_with_two_and_no_traceback(tmp_path: Path) -> None:
     """The whole way, as a process: the reason on stderr, nothing on stdout."""
     words = [sys.executable, "-m", "accelshare", "profile", "list", "--profiles", str(tmp_path / "nowhere")]

@@ -33,6 +33,41 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     help="Count memory in this unit; repeatable.",
 )
 @click.option("--health-check/--no-health-check", default=True, show_default=True, help="Watch the cards' health.")
+@click.option(
+    "--delivery",
+    type=click.Choice(["auto", "nri", "device-plugin"]),
+    default="auto",
+    show_default=True,
+    help="How cards reach containers: by the container runtime, by device plugins, or the stronger that this node offers.",
+)
+@click.option(
+    "--nri-socket",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("/var/run/nri/nri.sock"),
+    show_default=True,
+    help="The container runtime's socket for plugins.",
+)
+@click.option(
+    "--containerd-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("/etc/containerd/config.toml"),
+    show_default=True,
+    help="Read, with what it imports, to know whether containerd refuses containers while the agent is away.",
+)
+@click.option(
+    "--crio-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("/etc/crio/crio.conf"),
+    show_default=True,
+    help="The same of CRI-O, with its .d directory.",
+)
+@click.option(
+    "--cdi-directory",
+    type=_directory,
+    default=Path("/var/run/cdi"),
+    show_default=True,
+    help="For CDI files of profiles that use them.",
+)
 @click.option("--kubelet-root", type=_directory, default=Path("/var/lib/kubelet"), show_default=True, help="kubelet's directory.")
 @click.option("--dev-root", type=_directory, default=Path("/dev"), show_default=True)
 @click.option("--proc-root", type=_directory, default=Path("/proc"), show_default=True)
@@ -51,6 +86,11 @@ def agent(
     vendors: tuple[str, ...],
     units: dict[str, str],
     health_check: bool,
+    delivery: str,
+    nri_socket: Path,
+    containerd_config: Path,
+    crio_config: Path,
+    cdi_directory: Path,
     kubelet_root: Path,
     dev_root: Path,
     proc_root: Path,
@@ -66,9 +106,10 @@ def agent(
     """Hand out this node's cards: find them, tell the cluster, give each container its own."""
     from accelshare import logs
     from accelshare.agent.identity import UnknownNodeError
-    from accelshare.agent.serving import Settings, serve
+    from accelshare.agent.serving import RuntimeChangedError, Settings, serve
     from accelshare.agent.units import UnitError
     from accelshare.kube.errors import KubeError
+    from accelshare.runtimes.insistence import Files
     from accelshare.vendors.catalog import load
     from accelshare.vendors.drivers.driver import Roots
 
@@ -85,8 +126,12 @@ def agent(
         roots=roots,
         port=port,
         watch_health=health_check,
+        delivery=delivery,
+        cdi=cdi_directory,
+        nri_socket=nri_socket,
+        runtime_files=Files(containerd_config, crio_config),
     )
     try:
         asyncio.run(serve(settings, catalog))
-    except (KubeError, UnknownNodeError, UnitError) as error:
+    except (KubeError, UnknownNodeError, UnitError, RuntimeChangedError) as error:
         raise click.ClickException(str(error)) from error

@@ -9,14 +9,15 @@ for: those cards are its cards, whatever its record says. Ids strewn over more, 
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from accelshare.agent import choosing
+from accelshare.agent.giving import given, recorded_cards
 from accelshare.agent.ids import by_card
 from accelshare.agent.shelf import Kind, Shelf
 from accelshare.ledger.matching import Match, Queue, Want
-from accelshare.vendors.container_edits import CardShare, ContainerEdits, edits
+from accelshare.vendors.container_edits import ContainerEdits
 from accelshare.wire.node_pods import NodePod
 
 ARRIVAL_S: Final = 5.0  # how long a request may wait for its pod to arrive on our watch
@@ -58,12 +59,18 @@ class Desk:
         self._given: dict[str, dict[tuple[str, bool], set[str]]] = {}  # uid → ids given since kubelet last told
         self._held: dict[str, Holding] = {}  # pod name → what kubelet told
         self.pods: dict[str, NodePod] = {}
+        # Kinds of which somebody after us makes what a container has equal to its record: ids need not name the right card.
+        self.by_record: frozenset[str] = frozenset()
+        self.served: Callable[[str], None] = lambda _uid: None
         self.changed: Callable[[], None] = lambda: None  # called when something was given, or a card changed its manner of use
 
     # Pods of this node.
 
     def pod_seen(self, pod: NodePod) -> None:
         """A pod of this node, as the watch brings it. Pods wait in the order in which they come here."""
+        before = self.pods.get(pod.uid)
+        if before is not None and before.by_hand != pod.by_hand:
+            pod = replace(pod, by_hand=before.by_hand)  # what was seen first is right
         self.pods[pod.uid] = pod
         if pod.terminating or pod.phase not in ("", "Pending") or self._is_served(pod):
             self._queue.leave(pod.uid)
@@ -112,38 +119,38 @@ class Desk:
         match = advice.match if advice and advice.ids == set(device_ids) else await self._match((kind, whole, len(device_ids)))
         pod = self.pods[match.uid]
         here = self._shelf.kinds[kind]
-        shares = self._shares(pod, here, whole=whole, device_ids=device_ids)
+        cards = self._cards(pod, here, whole=whole, device_ids=device_ids)
         shut = self.closed(kind, whole=whole)
-        for share in shares:
-            if share.index in shut and not self._has_both(pod, kind):
+        for card in cards if kind not in self.by_record else ():
+            if card in shut and not self._has_both(pod, kind):
                 manner = "in slices" if whole else "whole"
-                raise NoRoomError(f"pod {pod.name} was handed card {share.index} of {kind}, which another pod holds {manner}")
-        result = edits(
-            here.profile,
-            cards=shares,
-            container_units=sum(share.units for share in shares) if whole else len(device_ids),
-            pod_units=sum(
-                ask.cards * shares[0].card_units if whole else ask.units
-                for ask in pod.seen.request
-                if ask.kind == kind and ask.whole == whole
-            ),
+                raise NoRoomError(f"pod {pod.name} was handed card {card} of {kind}, which another pod holds {manner}")
+        result = given(
+            pod,
+            here,
+            cards,
+            whole=whole,
+            amount=len(device_ids),
             exists=self._exists,
             node_labels=self._node_labels(),
-            enforcement=None if whole else here.enforcement,
         )
         self._queue.serve(match)
         self._given.setdefault(match.uid, {}).setdefault((kind, whole), set()).update(device_ids)
+        self.served(match.uid)
         self.changed()
         return result
 
     def closed(self, kind: str, *, whole: bool) -> set[int]:
         """The cards that are held in the other manner: whole, if slices are asked for; in slices, if whole cards are."""
+        if kind in self.by_record:
+            live = (pod for pod in self.pods.values() if not pod.seen.ended)
+            return {s.index for pod in live for s in pod.seen.slices if s.kind == kind and s.whole != whole}
         closed: set[int] = set()
         for holding in self._held.values():
             for container in holding.values():
                 closed.update(by_card(container.get((kind, not whole), ())))
-        for given in self._given.values():
-            closed.update(by_card(given.get((kind, not whole), ())))
+        for ids in self._given.values():
+            closed.update(by_card(ids.get((kind, not whole), ())))
         return closed
 
     # How.
@@ -169,9 +176,9 @@ class Desk:
     def _choose(
         self, pod: NodePod, kind: str, *, whole: bool, available: Collection[str], must: Collection[str], size: int
     ) -> list[str] | None:
-        given = self._cards_of(pod, kind, whole=whole)
-        if given:
-            chosen = choosing.on_cards(available, must=must, size=size, cards=given)
+        recorded = recorded_cards(pod, self._shelf.kinds[kind], whole=whole)
+        if recorded:
+            chosen = choosing.on_cards(available, must=must, size=size, cards=recorded)
             if chosen is not None:
                 return chosen
         # Nobody gave it a card, or its card is taken: the tightest that does, and not one that a waiting pod was promised.
@@ -183,6 +190,8 @@ class Desk:
             chosen = choosing.on_any(among, must=must, size=size, cards=cards, closed=closed)
             if chosen is not None:
                 return chosen
+        if kind in self.by_record and len(available) >= size:
+            return [*must, *(i for i in sorted(available) if i not in set(must))][:size]
         return None
 
     def _without_promised(self, available: Collection[str], kind: str, *, whole: bool, but: str) -> list[str]:
@@ -194,38 +203,20 @@ class Desk:
                     promised[slice_.index] = promised.get(slice_.index, 0) + (10**9 if slice_.whole or whole else slice_.units)
         return [i for card, free in by_card(available).items() for i in free[: max(0, len(free) - promised.get(card, 0))]]
 
-    def _cards_of(self, pod: NodePod, kind: str, *, whole: bool) -> list[int]:
-        """The cards of the pod's record as this node numbers them now; none if one of them is not here."""
-        here = self._shelf.kinds[kind].cards
-        by_id = {card.found.id: card.index for card in here.values()}
-        slices = [s for s in pod.seen.slices if s.kind == kind and s.whole == whole]
-        cards = [by_id.get(s.id, -1) if s.id else s.index for s in slices]
-        return cards if all(card in here for card in cards) else []
-
-    def _shares(self, pod: NodePod, here: Kind, *, whole: bool, device_ids: Collection[str]) -> list[CardShare]:
+    def _cards(self, pod: NodePod, here: Kind, *, whole: bool, device_ids: Collection[str]) -> dict[int, int]:
+        """The container's cards, and how many units of each."""
         kind = here.profile.name
         cards = {card: len(taken) for card, taken in by_card(device_ids).items()}
         asked = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
         if len(cards) > asked:
-            recorded = self._cards_of(pod, kind, whole=whole)
+            recorded = recorded_cards(pod, here, whole=whole)
             if not recorded:
                 raise NoRoomError(f"pod {pod.name} was handed ids of {len(cards)} cards of {kind}, and its record names none")
             cards = {card: len(device_ids) // len(recorded) for card in recorded}
         unknown = [card for card in cards if card not in here.cards]
         if unknown:
             raise NoRoomError(f"pod {pod.name} was handed ids of card {unknown[0]} of {kind}, which this node does not have")
-        return [
-            CardShare(
-                index=index,
-                minor=here.cards[index].found.minor,
-                id=here.cards[index].found.id,
-                units=here.cards[index].units if whole else units,
-                card_units=here.cards[index].units,
-                unit_mib=here.unit_mib,
-                whole=whole,
-            )
-            for index, units in cards.items()
-        ]
+        return cards
 
     def _is_served(self, pod: NodePod) -> bool:
         """kubelet admits a pod's containers in one go, so one that holds what its last container asks has been served."""

@@ -4,7 +4,11 @@ Belongs here: the names, both ways. A unit of memory is `<card>-<number in hex>`
 read off the id, and kubelet, which never hands an id out twice, cannot hand a unit of a card out twice.
 """
 
+import re
 from collections.abc import Iterable
+from typing import Final
+
+_OURS: Final = re.compile(r"(\d{1,9})(-[0-9a-f]{1,9})?", re.ASCII)
 
 
 def unit_ids(card: int, units: int) -> list[str]:
@@ -17,14 +21,22 @@ def whole_id(card: int) -> str:
 
 def card_of(device_id: str) -> int:
     """The card's index; ValueError for an id that is none of ours."""
-    return int(device_id.partition("-")[0])
+    found = _OURS.fullmatch(device_id)
+    if found is None:
+        raise ValueError(f"{device_id!r} is no device id of ours; it must be like 0-1f or 0")
+    return int(found[1])
 
 
 def by_card(device_ids: Iterable[str]) -> dict[int, list[str]]:
-    """The ids of each card, cards and ids in a fixed order."""
+    """The ids of each card, cards and ids in a fixed order.
+
+    Ids of a plugin that served this node before us name no card that we know, and are left out: kubelet remembers them for as
+    long as its pods live.
+    """
     cards: dict[int, list[str]] = {}
     for device_id in device_ids:
-        cards.setdefault(card_of(device_id), []).append(device_id)
+        if _OURS.fullmatch(device_id):
+            cards.setdefault(card_of(device_id), []).append(device_id)
     return {card: sorted(cards[card], key=_order) for card in sorted(cards)}
 
 

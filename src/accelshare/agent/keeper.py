@@ -6,13 +6,13 @@ reason to end. Never: how hardware is asked.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
 from accelshare.agent.shelf import Kind, Shelf, ShelfCard
 from accelshare.agent.units import count
-from accelshare.vendors.drivers.driver import Driver, DriverError, FoundCard
+from accelshare.vendors.drivers.driver import Driver, DriverError, FoundCard, TellsUse
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 
@@ -29,6 +29,7 @@ class Keeper:
         *,
         unit: str,
         enforcement: Callable[[], Awaitable[Enforcement]],
+        listed: bool = True,
         watch_health: bool = True,
         again_s: float = AGAIN_S,
     ) -> None:
@@ -37,10 +38,15 @@ class Keeper:
         self._shelf = shelf
         self._unit = unit
         self._enforcement = enforcement
+        self._listed = listed
         self._watch_health = watch_health
         self._again_s = again_s
         self._said: tuple[str, ...] | None = None
         self.asked = asyncio.Event()  # the first answer, or the first failure, is there
+
+    def used_mib(self) -> Mapping[str, int]:
+        """What is in use of each card, by id, as far as the driver tells."""
+        return self._driver.used_mib() if isinstance(self._driver, TellsUse) else {}
 
     async def run(self) -> None:
         """For ever. A unit that cannot be used ends it, because no waiting mends that."""
@@ -72,7 +78,7 @@ class Keeper:
         return cards
 
     def _put(self, cards: Sequence[FoundCard], enforcement: Enforcement) -> None:
-        counted = count(self._profile, {card.index: card.memory_mib for card in cards}, self._unit)
+        counted = count(self._profile, {card.index: card.memory_mib for card in cards}, self._unit, listed=self._listed)
         if counted.warning:
             log.warning("units kind=%s warning=%r", self._profile.name, counted.warning)
         self._shelf.put(

@@ -3,20 +3,78 @@
 Belongs here: names, helps and labels.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from accelshare.agent.shelf import Kind, Shelf
+from accelshare.agent.waits import Waits
+
+_SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_CARD: Final = ("node", "vendor", "card")
 
 
 class Metrics:
-    def __init__(self) -> None:
+    def __init__(self, node: str = "") -> None:
+        self._node = node
         self._registry = CollectorRegistry()
         self.drift = Counter(
             "accelshare_drift", "Pods that kubelet put on another card than their record said", registry=self._registry
         )
-        self.delivers = Gauge("accelshare_delivers", "1 while cards can be handed out", ["kind"], registry=self._registry)
-        self.card_healthy = Gauge(
-            "accelshare_card_healthy", "1 while a card is healthy", ["kind", "card"], registry=self._registry
+        self._delivers = Gauge("accelshare_delivers", "1 while cards can be handed out", ["vendor"], registry=self._registry)
+        self._card_healthy = Gauge(
+            "accelshare_agent_card_healthy", "1 while a card is healthy, as seen on its node", _CARD, registry=self._registry
+        )
+        self._card_memory = Gauge("accelshare_card_memory_bytes", "Memory of the card", _CARD, registry=self._registry)
+        self._card_used = Gauge(
+            "accelshare_card_used_bytes",
+            "Memory of the card that is really in use, where its driver tells",
+            _CARD,
+            registry=self._registry,
+        )
+        wait = Histogram(
+            "accelshare_bound_to_allocated_seconds",
+            "From a bound pod's arrival at its node to its first card",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.waits = Waits(wait.observe)
+        self.deliveries = Counter(
+            "accelshare_deliveries",
+            "Containers asked for by the container runtime, and pods replaced because one ran without its card",
+            ["outcome"],
+            registry=self._registry,
+        )
+        for outcome in ("delivered", "corrected", "refused", "replaced"):
+            self.deliveries.labels(outcome)
+        self.insists = Gauge(
+            "accelshare_runtime_insists",
+            "1 while the container runtime refuses containers rather than make them without their cards",
+            registry=self._registry,
         )
         self.waiting = Gauge("accelshare_waiting_pods", "Pods bound here that wait for their card", registry=self._registry)
+
+    def show(self, shelf: Shelf) -> None:
+        """What is on the shelf now. A card that is not there any more has no series any more."""
+        self._card_healthy.clear()
+        self._card_memory.clear()
+        for name, kind in shelf.kinds.items():
+            self._delivers.labels(name).set(shelf.delivers.get(name, False))
+            for card in kind.cards.values():
+                where = (self._node, name, str(card.index))
+                self._card_healthy.labels(*where).set(card.healthy)
+                self._card_memory.labels(*where).set(card.found.memory_mib * 2**20)
+
+    def show_use(self, kinds: Iterable[Kind], used_mib: Mapping[str, Mapping[str, int]]) -> None:
+        """What the drivers' last looks saw, by vendor and card id."""
+        self._card_used.clear()
+        for kind in kinds:
+            seen = used_mib.get(kind.profile.name, {})
+            for card in kind.cards.values():
+                if card.found.id in seen:
+                    where = (self._node, kind.profile.name, str(card.index))
+                    self._card_used.labels(*where).set(seen[card.found.id] * 2**20)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -23,11 +23,10 @@ RETRY_S: Final = 1.0
 
 
 class Publisher:
-    def __init__(self, client: Client, node: str, shelf: Shelf, *, way: str) -> None:
+    def __init__(self, client: Client, node: str, shelf: Shelf) -> None:
         self._client = client
         self._name = node
         self._shelf = shelf
-        self._way = way
         self._node: Node | None = None
         self._changed = asyncio.Event()
         self._told = asyncio.Event()
@@ -88,16 +87,12 @@ class Publisher:
         node = self._node
         if node is None or not self._shelf.kinds:
             return
-        text = inventory.write(self._shelf.inventory(self._way))
+        text = inventory.write(self._shelf.inventory())
         if (node.metadata.annotations or {}).get(inventory.KEY) != text:
             await annotate_node(self._client, self._name, {inventory.KEY: text})
             log.info("publish node=%s kinds=%s outcome=written", self._name, ",".join(self._shelf.kinds))
         capacity = (node.status.capacity if node.status else None) or {}
-        counts = {
-            kind.profile.resources.count: len(kind.cards)
-            for kind in self._shelf.kinds.values()
-            if kind.profile.resources.count is not None
-        }
-        wrong = {name: amount for name, amount in counts.items() if whole_number(capacity.get(name)) != amount}
+        amounts = self._shelf.amounts()
+        wrong = {name: amount for name, amount in amounts.items() if whole_number(capacity.get(name)) != amount}
         if wrong:
             await show_amounts(self._client, self._name, wrong)

@@ -52,6 +52,7 @@ class Reconcile:
         self._now_ns = now_ns
         self._wanted = asyncio.Event()
         self._silent = ""
+        self.by_record: frozenset[str] = frozenset()  # kinds of which the record is right, whatever kubelet's ids say
         self.heard: Callable[[], None] = lambda: None  # called when kubelet's books have been read
 
     def soon(self) -> None:
@@ -121,9 +122,11 @@ class Reconcile:
             here = self._shelf.kinds.get(ask.kind)
             ids = {i for container in holding.values() for i in container.get((ask.kind, ask.whole), ())}
             cards = list(by_card(ids))
-            if here is None or len(cards) != ask.cards or any(card not in here.cards for card in cards):
+            recorded = [s for s in pod.seen.slices if s.kind == ask.kind and s.whole == ask.whole]
+            if ask.kind in self.by_record and recorded and not pod.by_hand:
+                real += recorded
+            elif here is None or len(cards) != ask.cards or any(card not in here.cards for card in cards):
                 # A kubelet that takes no advice strews ids over cards; then the record is what the container was given.
-                recorded = [s for s in pod.seen.slices if s.kind == ask.kind and s.whole == ask.whole]
                 if not recorded:
                     return None
                 real += recorded

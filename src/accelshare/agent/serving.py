@@ -16,11 +16,16 @@ from typing import Final
 
 from accelshare import __version__
 from accelshare.agent import status, told
+from accelshare.agent.cdi_files import CdiFiles
+from accelshare.agent.delivery import Delivery
 from accelshare.agent.desk import Desk
 from accelshare.agent.device_plugin.way import DevicePluginWay
 from accelshare.agent.identity import node_name
 from accelshare.agent.keeper import Keeper
 from accelshare.agent.metrics import Metrics
+from accelshare.agent.nri_way.answers import Answers, correctable
+from accelshare.agent.nri_way.repairs import Repairs
+from accelshare.agent.nri_way.way import NriWay
 from accelshare.agent.publisher import Publisher
 from accelshare.agent.reconcile import Reconcile
 from accelshare.agent.shelf import Shelf
@@ -29,6 +34,7 @@ from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
 from accelshare.kube.watch import Gone, Interrupted, Reflector, Seen, Synced
+from accelshare.runtimes.insistence import Files, Verdict
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.drivers import registry
 from accelshare.vendors.drivers.driver import Roots
@@ -39,6 +45,7 @@ from accelshare.wire.node_pods import NodePod, NodePodReader
 
 log = logging.getLogger(__name__)
 FIRST_LOOK_S: Final = 20.0  # how long registration waits for slow drivers
+FIRST_CONTACT_S: Final = 5.0  # a runtime that is there answers within moments
 LAST_BINDS_S: Final = 2.0  # binds that were under way when we said that we go
 DRAIN_S: Final = 25.0  # kubelet gives a pod 30 s to end
 
@@ -55,6 +62,14 @@ class Settings:
     host: str = "0.0.0.0"  # noqa: S104 – probes come from kubelet, on any of the node's addresses
     port: int = 0
     watch_health: bool = True
+    delivery: str = "auto"
+    cdi: Path = Path("/var/run/cdi")
+    nri_socket: Path = Path("/var/run/nri/nri.sock")
+    runtime_files: Files = field(default_factory=Files)
+
+
+class RuntimeChangedError(Exception):
+    """What was decided at the start is not right any more; the next start decides anew."""
 
 
 class Agent:
@@ -63,26 +78,48 @@ class Agent:
         self._catalog = catalog
         self._client = client
         self._node = node
-        self._metrics = Metrics()
+        self._metrics = Metrics(node)
+        self._keepers: dict[str, Keeper] = {}
         self._shelf = Shelf()
         events = Events(client, component="accelshare-agent", clock=time.time)
-        self._publisher = Publisher(client, node, self._shelf, way=DevicePluginWay.name)
-        self._desk = Desk(self._shelf, exists=self._exists, node_labels=lambda: self._publisher.labels)
-        self._way = DevicePluginWay(self._shelf, self._desk, settings.kubelet / "device-plugins")
+        self._publisher = Publisher(client, node, self._shelf)
+        self._desk = Desk(
+            self._shelf, exists=lambda path: self._on_host(path).exists(), node_labels=lambda: self._publisher.labels
+        )
+        self._answers = Answers(self._shelf, self._desk.pods, on_host=self._on_host, node_labels=lambda: self._publisher.labels)
+        count = self._metrics.deliveries.labels
+        profiles = {profile.name: profile for profile in catalog}
+        self._repairs = Repairs(client, events, profiles, replaced=count("replaced").inc)
+        self._answers.delivered = self._was_delivered
+        self._answers.corrected = lambda _pod: count("corrected").inc()
+        self._answers.refused = count("refused").inc
+        self._nri = NriWay(
+            self._shelf,
+            self._answers,
+            self._repairs,
+            socket=settings.nri_socket,
+            files=settings.runtime_files,
+            device_plugins=settings.kubelet / "device-plugins",
+            on_verdict=self._on_verdict,
+        )
+        self._way: Delivery = DevicePluginWay(self._shelf, self._desk, settings.kubelet / "device-plugins")
+        self._changed_its_mind = asyncio.Event()
         self._reconcile = Reconcile(
             client, self._desk, self._shelf, catalog, events, self._metrics, kubelet=settings.kubelet, now_ns=time.time_ns
         )
         self._desk.changed = self._something_was_given
+        self._desk.served = self._metrics.waits.served
         # A card that was held whole may be sliced again, or the other way round, once kubelet has let go of it.
-        self._reconcile.heard = self._way.show
-        self._shelf.on_change(self._way.show)
+        self._reconcile.heard = self._show
+        self._shelf.on_change(self._show)
         self._shelf.on_change(self._count)
+        self._cdi = CdiFiles(settings.cdi, self._shelf, exists=lambda path: self._on_host(path).exists())
+        self._shelf.on_change(self._cdi.write)
         self._listed = asyncio.Event()
         self._leaving = False
 
     async def run(self, stop: asyncio.Event) -> None:
         profiles = self._enabled()
-        keepers = [self._keeper(profile) for profile in profiles]
         tasks: list[asyncio.Task[None]] = []
 
         def start(work: Awaitable[None]) -> asyncio.Task[None]:
@@ -96,6 +133,9 @@ class Agent:
             start(self._follow_pods())
             await self._unless_broken(tasks, self._listed.wait())
             self._refuse_changed_units(profiles)
+            await self._choose_way(start)
+            self._keepers = {profile.name: self._keeper(profile) for profile in profiles}
+            keepers = list(self._keepers.values())
             for keeper in keepers:
                 start(keeper.run())
             with contextlib.suppress(TimeoutError):
@@ -104,10 +144,14 @@ class Agent:
                 if told_in is not None:
                     start(self._follow_told(profile, told_in))
             # kubelet's books first: what was served before we came is not waiting.
-            await self._reconcile.once()
+            if self._way is not self._nri:
+                await self._reconcile.once()
+                start(self._reconcile.run())
             start(self._publisher.run())
-            start(self._reconcile.run())
+            start(self._repairs.run())
             start(self._way.run(self._delivers))
+            if self._way is self._nri:
+                self._nri.look_for_bare()
             await self._unless_broken(tasks, stop.wait())
             await self._leave()
         finally:
@@ -139,9 +183,68 @@ class Agent:
         log.info("leaving waiting=%d", self._desk.waiting)
         deadline = time.monotonic() + DRAIN_S
         await asyncio.sleep(LAST_BINDS_S)
+        self._cdi.leave({ask.kind for pod in self._desk.pods.values() if not pod.seen.ended for ask in pod.seen.request})
+        if self._way is self._nri:
+            return  # kubelet asks again until we, or who follows us, answers
         while self._desk.waiting and time.monotonic() < deadline:  # noqa: ASYNC110 – kubelet's pace, looked at rarely
             await asyncio.sleep(0.1)
         await self._reconcile.once()
+
+    async def _choose_way(self, start: Callable[[Awaitable[None]], object]) -> None:
+        """The strongest that this node offers, or what was wished for. It stays for the life of this process."""
+        wish = self._settings.delivery
+        if wish != DevicePluginWay.name:
+            start(self._nri.connect())
+            if self._settings.nri_socket.exists():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._nri.connected.wait(), FIRST_CONTACT_S)
+        verdict = self._nri.verdict
+        if wish == NriWay.name or (wish == "auto" and verdict.insists):
+            self._way = self._nri
+            self._answers.manner = "delivers"
+            self._shelf.set_delivery(NriWay.name, insists=verdict.insists)
+        elif wish == "auto":
+            self._answers.manner = "corrects"
+            if self._nri.connected.is_set():
+                kinds = frozenset(profile.name for profile in self._enabled() if correctable(profile))
+                self._desk.by_record = self._reconcile.by_record = kinds
+            way = f"{DevicePluginWay.name}+{NriWay.name}" if self._nri.connected.is_set() else DevicePluginWay.name
+            self._shelf.set_delivery(way, insists=False)
+            if self._nri.connected.is_set():
+                start(self._unless_changed())
+        else:
+            self._shelf.set_delivery(DevicePluginWay.name, insists=False)
+        log.info("delivery way=%s insists=%s why=%r", self._shelf.delivery, self._shelf.insists, verdict.why)
+        if self._way is self._nri:
+            start(self._unless_changed())
+            if not verdict.insists:
+                log.warning(
+                    "delivery way=nri problem=%r",
+                    f"containers may be made without their card while the agent is away: {verdict.why}",
+                )
+
+    def _on_verdict(self, verdict: Verdict) -> None:
+        self._metrics.insists.set(verdict.insists)
+        if self._answers.manner == "starting":
+            return
+        if self._settings.delivery == "auto" and verdict.insists != (self._way is self._nri):
+            self._changed_its_mind.set()
+        elif self._way is self._nri:
+            self._shelf.set_delivery(NriWay.name, insists=verdict.insists)
+
+    async def _unless_changed(self) -> None:
+        await self._changed_its_mind.wait()
+        raise RuntimeChangedError(
+            f"the container runtime has changed ({self._nri.verdict.why}), and with it the right way of delivery: starting anew"
+        )
+
+    def _show(self) -> None:
+        self._way.show()
+
+    def _was_delivered(self, pod: NodePod) -> None:
+        self._metrics.deliveries.labels("delivered").inc()
+        self._metrics.waits.served(pod.uid)
+        self._repairs.delivered(pod)
 
     def _delivers(self, kind: str, delivers: bool) -> None:
         self._shelf.set_delivers(kind, delivers and not self._leaving)
@@ -157,6 +260,7 @@ class Agent:
             self._shelf,
             unit=self._settings.units.get(profile.name, self._settings.units.get("", "")),
             enforcement=lambda: self._enforced(profile),
+            listed=self._way is not self._nri,
             watch_health=self._settings.watch_health,
         )
 
@@ -195,11 +299,15 @@ class Agent:
                 case Seen(pod) if listed is not None:
                     listed.append(pod)
                 case Seen(pod):
+                    if pod.uid not in self._desk.pods:
+                        self._metrics.waits.came(pod.uid)
                     self._desk.pod_seen(pod)
                     if pod.terminating:
+                        self._metrics.waits.left(pod.uid)
                         self._reconcile.soon()
                 case Gone(uid, _):
                     self._desk.pod_gone(uid)
+                    self._metrics.waits.left(uid)
                     self._reconcile.soon()
                 case Synced():
                     # After its own start kubelet takes what it finds by age.
@@ -233,14 +341,11 @@ class Agent:
         self._reconcile.soon()
 
     def _count(self) -> None:
-        for name, kind in self._shelf.kinds.items():
-            self._metrics.delivers.labels(name).set(self._shelf.delivers.get(name, False))
-            for card in kind.cards.values():
-                self._metrics.card_healthy.labels(name, str(card.index)).set(card.healthy)
+        self._metrics.show(self._shelf)
 
-    def _exists(self, path: str) -> bool:
+    def _on_host(self, path: str) -> Path:
         in_dev = path.removeprefix("/dev/")
-        return (self._settings.roots.dev / in_dev if in_dev != path else Path(path)).exists()
+        return self._settings.roots.dev / in_dev if in_dev != path else Path(path)
 
     def _pages(self) -> dict[str, Callable[[], tuple[int, bytes]]]:
         def ready() -> tuple[int, bytes]:
@@ -249,7 +354,12 @@ class Agent:
                 return 503, b"no cards found yet"
             return (503, f"not delivering: {', '.join(away)}".encode()) if away else (200, b"ok")
 
-        return {"/livez": lambda: (200, b"ok"), "/readyz": ready, "/metrics": lambda: (200, self._metrics.text())}
+        def metrics() -> tuple[int, bytes]:
+            used = {name: keeper.used_mib() for name, keeper in self._keepers.items()}
+            self._metrics.show_use(self._shelf.kinds.values(), used)
+            return 200, self._metrics.text()
+
+        return {"/livez": lambda: (200, b"ok"), "/readyz": ready, "/metrics": metrics}
 
 
 async def _first_looks(keepers: Iterable[Keeper]) -> None:

@@ -10,7 +10,7 @@ from accelshare.agent import ids
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
-from accelshare.wire.inventory import CardEntry, KindEntry
+from accelshare.wire.inventory import BY_RUNTIME, CardEntry, KindEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Shelf:
     def __init__(self) -> None:
         self.kinds: dict[str, Kind] = {}
         self.delivers: dict[str, bool] = {}
+        self.delivery = ""  # the way that cards reach containers here
+        self.insists = False  # no container is made without its card, even while the agent is away
         self._listeners: list[Callable[[], None]] = []
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -72,17 +74,36 @@ class Shelf:
             self.delivers[name] = delivers
             self._changed()
 
-    def inventory(self, way: str) -> dict[str, KindEntry]:
+    def set_delivery(self, way: str, *, insists: bool) -> None:
+        if (self.delivery, self.insists) != (way, insists):
+            self.delivery, self.insists = way, insists
+            self._changed()
+
+    def inventory(self) -> dict[str, KindEntry]:
         """What the cluster is told."""
         return {
             name: KindEntry(
                 cards=[_entry(card, kind) for card in kind.cards.values()],
                 unit=kind.unit,
-                delivery=way,
+                delivery=self.delivery,
                 delivers=self.delivers.get(name, False),
+                insists=self.insists,
             )
             for name, kind in self.kinds.items()
         }
+
+    def amounts(self) -> dict[str, int]:
+        """The resources that the Node must be told of: how many cards there are, and what no device plugin tells kubelet."""
+        told: dict[str, int] = {}
+        for kind in self.kinds.values():
+            resources = kind.profile.resources
+            if resources.count is not None:
+                told[resources.count] = len(kind.cards)
+            if self.delivery == BY_RUNTIME and resources.memory is not None:
+                told[resources.memory] = sum(card.units for card in kind.cards.values())
+            if self.delivery == BY_RUNTIME and resources.whole is not None:
+                told[resources.whole] = len(kind.cards)
+        return told
 
     def device_ids(self, name: str, *, whole: bool, closed: Iterable[int]) -> dict[str, bool]:
         """The ids that kubelet is shown, and whether each may be taken. Closed cards are in use in the other manner."""

@@ -31,16 +31,19 @@ class Counted:
     warning: str = ""
 
 
-def count(profile: Profile, memory_mib: dict[int, int], unit: str = "") -> Counted:
-    """The cards in this unit, or in the profile's default; UnitError names the smallest unit that works."""
+def count(profile: Profile, memory_mib: dict[int, int], unit: str = "", *, listed: bool = True) -> Counted:
+    """The cards in this unit, or in the profile's default; UnitError names the smallest unit that works.
+
+    `listed`: each unit is a device in kubelet's list, which bounds their number.
+    """
     chosen = unit or profile.unit.default
     if chosen not in profile.unit.mib:
         known = ", ".join(profile.unit.mib)
         raise UnitError(f"{profile.name}: memory unit {chosen!r} is not known; it must be one of {known}")
     cards = _units(memory_mib, profile.unit.mib[chosen])
     size = list_bytes(cards.items())
-    if profile.resources.memory is None:
-        # Nobody can ask for units, so none are listed; a card's size is told all the same.
+    if profile.resources.memory is None or not listed:
+        # A card's size is told all the same.
         return Counted(chosen, profile.unit.mib[chosen], cards)
     if size > LARGEST_LIST_BYTES:
         raise UnitError(

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
 # The API server may carry out a request for a minute after nobody waits for it any more: only then is "not bound" final.
 SETTLED_S: Final = 75.0
+BOUND_REMEMBERED: Final = 1024  # binds that are kept in mind before those are forgotten whose echo has come
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,12 @@ class Binder:
         self._now_ns = now_ns
         self._under_way: dict[str, asyncio.Task[Outcome]] = {}
         self._in_doubt: dict[str, asyncio.Task[None]] = {}
+        self._bound: dict[str, str] = {}  # uid → node, at least until the echo
+        self._look_at = BOUND_REMEMBERED
 
     async def bind(self, asked: BindArguments) -> Outcome:
         """Bind the pod. The same call twice, at once or later, binds once and answers the same."""
-        earlier = self._under_way.get(asked.pod_uid)
-        if earlier is not None:
+        while (earlier := self._under_way.get(asked.pod_uid)) is not None:
             await asyncio.wait([earlier])
         # A task of its own: a scheduler that hangs up must not leave a hold half way.
         task = asyncio.ensure_future(self._bind(asked))
@@ -88,6 +90,8 @@ class Binder:
             return Outcome("elsewhere", f"{name} is already bound to node {pod.seen.node}")
         if pod.hold is not None and pod.hold.node != asked.node:
             return Outcome("in-doubt", f"{name} may already be bound to node {pod.hold.node}: that answer has not come yet")
+        if pod.hold is not None and self._bound.get(asked.pod_uid) == asked.node:
+            return Outcome("already", cards=_cards(pod.hold.slices))
         given = pod.hold or self._ledger.offer(asked.node, pod.seen.request)
         if isinstance(given, Refusal):
             return Outcome("refused", f"node {asked.node}: {self._text(given)}")
@@ -95,6 +99,8 @@ class Binder:
         annotations = assignment.write(
             given.slices, profiles=self._profiles, sizes=self._sizes(asked.node, pod.seen.request), now_ns=self._now_ns()
         )
+        if self._by_runtime(asked.node, pod.seen.request):
+            annotations |= assignment.require_plugin()
         return await self._post(asked, given, annotations)
 
     async def _post(self, asked: BindArguments, given: Assignment, annotations: dict[str, str]) -> Outcome:
@@ -108,6 +114,7 @@ class Binder:
         )
         match result:
             case binding.Bound():
+                self._remember_bound(asked)
                 return Outcome("bound", cards=_cards(given.slices))
             case binding.Refused(message=message):
                 self._ledger.release(asked.pod_uid)
@@ -129,6 +136,14 @@ class Binder:
         self._ledger.apply(fact)
         known = self._ledger.pod(asked.pod_uid)
         return known if known is not None else Outcome("gone", f"pod {asked.pod_namespace}/{asked.pod_name} has ended")
+
+    def _remember_bound(self, asked: BindArguments) -> None:
+        """Until the echo comes only we know; the same bind again would write another time of assignment and be refused."""
+        if len(self._bound) >= self._look_at:
+            pods = ((uid, self._ledger.pod(uid)) for uid in self._bound)
+            self._bound = {uid: self._bound[uid] for uid, pod in pods if pod is not None and pod.hold is not None}
+            self._look_at = max(BOUND_REMEMBERED, 2 * len(self._bound))
+        self._bound[asked.pod_uid] = asked.node
 
     def _find_out(self, asked: BindArguments) -> None:
         if asked.pod_uid not in self._in_doubt:
@@ -153,6 +168,10 @@ class Binder:
         except KubeError:
             return False
         return isinstance(state, binding.Missing) or (final and isinstance(state, binding.Unbound))
+
+    def _by_runtime(self, node: str, request: Request) -> bool:
+        book = self._ledger.node(node)
+        return book is not None and book.fact is not None and any(ask.kind in book.fact.by_runtime for ask in request)
 
     def _sizes(self, node: str, request: Request) -> dict[tuple[str, int], int]:
         book = self._ledger.node(node)

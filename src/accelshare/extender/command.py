@@ -38,6 +38,13 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
 @click.option("--tls-cert", type=_file, help="Serve HTTPS with this certificate chain (PEM).")
 @click.option("--tls-key", type=_file, help="The certificate's key (PEM).")
 @click.option("--client-ca", type=_file, help="Require client certificates that this CA signed (PEM).")
+@click.option(
+    "--probe-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Serve health and metrics in plain HTTP on this port too; 0: do not.",
+)
 @click.option("--max-body-mib", type=click.IntRange(1, 1024), default=64, show_default=True, help="Refuse larger requests.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -56,6 +63,7 @@ def extender(
     tls_cert: Path | None,
     tls_key: Path | None,
     client_ca: Path | None,
+    probe_port: int,
     max_body_mib: int,
     log_level: str,
     log_format: str,
@@ -77,7 +85,7 @@ def extender(
         raise click.UsageError("--client-ca needs --tls-cert and --tls-key: without TLS there are no client certificates")
     tls = TlsFiles(tls_cert, tls_key, client_ca) if tls_cert is not None and tls_key is not None else None
     logs.set_up(level=log_level, form=log_format, file=log_file, file_mib=log_file_mib, files=log_files)
-    settings = Settings(*listen, kubeconfig, context, policy, shortlist, max_body_mib, tls)
+    settings = Settings(*listen, kubeconfig, context, policy, shortlist, max_body_mib, tls, probe_port)
     catalog = load(directories)
     try:
         with asyncio.Runner(loop_factory=_fast_loop) as runner:

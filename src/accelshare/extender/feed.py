@@ -54,6 +54,8 @@ class Feed:
         self._pods: Reflector[PodSeen | AgentSeen] = Reflector(
             client, "/api/v1/pods", decode=PodReader(catalog).decode, identity=lambda pod: pod.uid
         )
+        metrics.watches("nodes", self._nodes)
+        metrics.watches("pods", self._pods)
         self._synced: dict[str, int] = {}
         self._saying: set[asyncio.Task[bool]] = set()
         self.whole = asyncio.Event()
@@ -113,6 +115,8 @@ class Feed:
             case Seen(PodSeen() as pod):
                 if pod.ended:
                     self._gives_back(pod.uid)
+                if pod.node:
+                    self._metrics.echoes.seen(pod.uid)
                 self._ledger.apply(pod)
                 if pod.refusal is not None and not pod.node:
                     self._say(pod, "BadAcceleratorRequest", self._text(pod.refusal))

@@ -1,13 +1,24 @@
 """What the extender counts about itself, for Prometheus.
 
-Belongs here: names, helps and labels of the metrics. Never: per-card series (the ledger's view has those), counting twice
-what a log line already says.
+Belongs here: names, helps and labels of the metrics. Never: series of nodes, cards and pods (series.py).
 """
+
+from collections.abc import Mapping
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from accelshare.extender.echoes import Echoes
+from accelshare.kube.watch import Reflector
 from accelshare.ledger.refusals import Reason
 
+# What can become of a call to each verb, beside "not-ready" and "unreadable".
+OUTCOMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "filter": ("served", "refused"),
+    "prioritize": ("served",),
+    "preempt": ("served", "refused"),
+    "bind": ("bound", "already", "elsewhere", "refused", "in-doubt", "gone", "unreachable", "failed", "unknown"),
+}
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -29,6 +40,20 @@ class Metrics:
         self.interruptions = Counter(
             "accelshare_watch_interruptions", "Times that news of the API server stopped", ["what"], registry=self._registry
         )
+        self._watch_up = Gauge("accelshare_watch_up", "1 while the API server's news come in", ["what"], registry=self._registry)
+        self._watch_silent = Gauge(
+            "accelshare_watch_silent_seconds",
+            "Since when nothing has come, not even a bookmark",
+            ["what"],
+            registry=self._registry,
+        )
+        lag = Histogram(
+            "accelshare_watch_lag_seconds",
+            "From sending a bind to its echo on the watch",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.echoes = Echoes(lag.observe)
         self.api_retries = Counter("accelshare_api_retries", "Requests to the API server sent again", registry=self._registry)
         self.woken = Counter(
             "accelshare_pods_woken",
@@ -36,8 +61,20 @@ class Metrics:
             registry=self._registry,
         )
         self.ready = Gauge("accelshare_ready", "1 when the ledger is whole", registry=self._registry)
+        # A counter that is not there before its first event hides that event from every rate.
         for reason in Reason:
             self.refusals.labels(reason.value)
+        for what in ("nodes", "pods"):
+            self.malformed.labels(what)
+            self.interruptions.labels(what)
+        for verb, outcomes in OUTCOMES.items():
+            for outcome in (*outcomes, "not-ready", "unreadable"):
+                self.decisions.labels(verb, outcome)
+
+    def watches(self, what: str, reflector: Reflector[Any]) -> None:
+        """Show how this reflector's watch is doing whenever somebody looks."""
+        self._watch_up.labels(what).set_function(lambda: float(reflector.watching))
+        self._watch_silent.labels(what).set_function(lambda: reflector.silent_s)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -8,7 +8,7 @@ reaches the pod's event.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 import orjson
 
 from accelshare import __version__
+from accelshare.extender import series
 from accelshare.extender.binder import Binder, Outcome
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.metrics import Metrics
@@ -36,9 +37,12 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """`more` is the rest of a large body: its pieces are sent one by one, and others are answered in between."""
+
     status: int
     body: bytes
     content_type: str = JSON
+    more: Sequence[bytes] = ()
 
 
 class Routes:
@@ -73,13 +77,14 @@ class Routes:
             "/healthz": lambda: _text(200, "ok"),
             "/livez": lambda: _text(200, "ok"),
             "/readyz": self._readyz,
-            "/metrics": lambda: Answer(200, metrics.text(), "text/plain; version=0.0.4; charset=utf-8"),
         }
 
     async def answer(self, method: str, path: str, body: bytes) -> Answer:
         page = self._pages.get(path)
         if page is not None:
             return page() if method in ("GET", "HEAD") else _wrong_method(method, path, "GET")
+        if path == "/metrics":
+            return await self._metrics_page() if method in ("GET", "HEAD") else _wrong_method(method, path, "GET")
         prefix, _, rest = path[1:].partition("/")
         word, _, node = rest.partition("/")
         if f"/{prefix}" not in self._dialects:
@@ -163,7 +168,10 @@ class Routes:
         asked = scheduler.read_bind(body)
         # Half a book has room where there is none.
         waiting = self._waiting_for()
+        self._metrics.echoes.sent(asked.pod_uid)
         outcome = Outcome("not-ready", _not_listed(waiting)) if waiting else await self._binder.bind(asked)
+        if outcome.word != "bound":
+            self._metrics.echoes.forget(asked.pod_uid)
         self._metrics.decisions.labels("bind", outcome.word).inc()
         log.log(
             logging.WARNING if outcome.error else logging.INFO,
@@ -184,6 +192,10 @@ class Routes:
             return _json(404, {"nodes": [], "error": f"node {node[:253]!r} is not known{hint}"})
         shown = rows(self._ledger, [node] if node else None)
         return _json(200, inspect_json.neutral(shown) if profile is None else inspect_json.dialect(shown, profile))
+
+    async def _metrics_page(self) -> Answer:
+        cards = await series.page(self._ledger)
+        return Answer(200, self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8", more=cards)
 
     def _readyz(self) -> Answer:
         waiting = self._waiting_for()

@@ -10,20 +10,17 @@ import logging
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import uvicorn
-
 from accelshare import __version__
-from accelshare.extender.app import App
 from accelshare.extender.binder import Binder
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.feed import Feed
 from accelshare.extender.metrics import Metrics
-from accelshare.extender.one_write import OneWriteProtocol
+from accelshare.extender.port import Port
+from accelshare.extender.probes import Probes
 from accelshare.extender.routes import Routes
 from accelshare.extender.tls import Reloading, TlsFiles
 from accelshare.extender.waking import Waking
@@ -35,10 +32,7 @@ from accelshare.ledger.policies import POLICIES
 from accelshare.vendors.catalog import Catalog
 
 log = logging.getLogger(__name__)
-# kube-scheduler keeps idle connections for 90 s and does not send a POST again when we close one under it.
-KEEP_ALIVE_S: Final = 120
-DRAIN_S: Final = 30
-GOODBYE_S: Final = 1.0
+PROBE_BYTES: Final = 4096  # probes send no body
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +45,11 @@ class Settings:
     shortlist: int = 1
     largest_body_mib: int = 64
     tls: TlsFiles | None = None
+    probe_port: int = 0  # 0: probes use the first port
 
 
 class CannotServeError(Exception):
     """The port cannot be had; the message says which and why."""
-
-
-class _Server(uvicorn.Server):
-    """uvicorn, but the signals are ours (it would raise them again when it is done), and so is the patience at the end.
-
-    What is in flight is finished. A peer that does not answer our goodbye, as a dead one does not over TLS, is left alone.
-    """
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        saying_goodbye = asyncio.create_task(self._leave_the_silent())
-        await super().shutdown(sockets)
-        saying_goodbye.cancel()
-
-    async def _leave_the_silent(self) -> None:
-        while self.server_state.tasks:
-            await asyncio.wait(self.server_state.tasks)
-        await asyncio.sleep(GOODBYE_S)
-        self.force_exit = True
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 async def serve(settings: Settings, catalog: Catalog) -> None:
@@ -86,6 +59,7 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
     cluster = config.load(settings.kubeconfig, context=settings.context)
     tls = Reloading(settings.tls) if settings.tls is not None else None
     port = _listen(settings.host, settings.port)
+    probe_port = _listen(settings.host, settings.probe_port) if settings.probe_port else None
     agent = f"accelshare-extender/{__version__}"
     async with Client(cluster, user_agent=agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
         deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
@@ -102,25 +76,28 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             waiting_for=lambda: feed.waiting_for,
             waking=waking,
         )
-        server = _Server(_uvicorn_config(App(routes.answer, largest_body=settings.largest_body_mib * 2**20), settings, tls))
-        _stop_on_signals(server)
         # While the lists come in nothing of them is garbage, and looking for some would take a tenth of the time.
         gc.disable()
         following = asyncio.create_task(feed.run())
         ready = asyncio.create_task(_when_whole(feed, metrics))
         waking_up = asyncio.create_task(waking.run())
-        serving = asyncio.create_task(server.serve(sockets=[port]))
-        log.info("serving listen=%s:%d tls=%s server=%s", settings.host, settings.port, tls is not None, cluster.server)
-        await asyncio.wait([following, serving], return_when=asyncio.FIRST_COMPLETED)
-        server.should_exit = True
-        await serving
-        ready.cancel()
-        waking_up.cancel()
-        await binder.stop()
+        stopping = asyncio.create_task(_stop_signal().wait())
+        largest_body = settings.largest_body_mib * 2**20
+        async with contextlib.AsyncExitStack() as until_the_end:
+            if probe_port is not None:
+                # It answers until the very end: a pod that is finishing what is in flight is alive.
+                probes = Port(Probes(routes.answer).answer, probe_port, largest_body=PROBE_BYTES)
+                await until_the_end.enter_async_context(probes)
+            async with Port(routes.answer, port, tls=tls.context if tls is not None else None, largest_body=largest_body):
+                log.info("serving listen=%s:%d tls=%s server=%s", settings.host, settings.port, tls is not None, cluster.server)
+                await asyncio.wait([following, stopping], return_when=asyncio.FIRST_COMPLETED)
+            for task in (ready, waking_up, stopping):
+                task.cancel()
+            await binder.stop()
         if following.done():
             following.result()
         following.cancel()
-        await asyncio.gather(following, ready, waking_up, return_exceptions=True)
+        await asyncio.gather(following, ready, waking_up, stopping, return_exceptions=True)
         log.info("stopped")
 
 
@@ -147,34 +124,15 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _stop_on_signals(server: uvicorn.Server) -> None:
+def _stop_signal() -> asyncio.Event:
+    """Set when the process is asked to end."""
+    asked = asyncio.Event()
+
     def stop(received: signal.Signals) -> None:
         log.info("stopping signal=%s", received.name)
-        server.should_exit = True
+        asked.set()
 
     loop = asyncio.get_running_loop()
     for received in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(received, stop, received)
-
-
-def _uvicorn_config(app: App, settings: Settings, tls: Reloading | None) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        host=settings.host,
-        port=settings.port,
-        loop="none",
-        http=OneWriteProtocol,
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=DRAIN_S,
-        ssl_context_factory=(lambda _config, _default: tls.context) if tls is not None else None,
-        ssl_certfile=str(settings.tls.certificate) if settings.tls is not None else None,
-        ssl_keyfile=str(settings.tls.key) if settings.tls is not None else None,
-    )
+    return asked

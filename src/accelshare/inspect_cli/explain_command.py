@@ -29,6 +29,7 @@ def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **whe
 
     Of a pod that has its cards: where it sits, and why there. It reads nodes and pods from the API server and needs no extender.
     """
+    from accelshare.inspect_cli.beside import Beside
     from accelshare.inspect_cli.one_pod import find
     from accelshare.inspect_cli.reading import Reader, connect
     from accelshare.inspect_cli.troubles import told_to_people
@@ -40,10 +41,11 @@ def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **whe
     catalog = load(where["directories"])
     with told_to_people(), connect(where["kubeconfig"], where["context"]) as door:
         seen, asking = find(door.client, catalog, namespace or door.namespace, pod)
-        book = Reader(door.client, catalog, policy=POLICIES[policy]).read()
+        beside = Beside()
+        book = Reader(door.client, catalog, policy=POLICIES[policy], beside=beside).read()
     if seen is not None:
         book.ledger.apply(seen)
-    world = World(book.ledger, catalog, book.told, book.labels)
+    world = World(book.ledger, catalog, book.told, book.labels, beside.surroundings())
     painted = coloured(sys.stdout.isatty(), os.environ)
     said = text_of(explained(world, seen, asking), paint=paint if painted else plain, most_nodes=sys.maxsize if all_nodes else 20)
     sys.stdout.write(said)

@@ -13,6 +13,7 @@ from accelshare.kube import paths
 from accelshare.kube.errors import BadAnswer, KubeError, NotFound
 from accelshare.kube.sync_client import SyncClient
 from accelshare.ledger.facts import PodSeen
+from accelshare.report.surroundings import Toleration
 from accelshare.report.world import Asking
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.objects import Condition, Metadata, PodSpec, PodStatus
@@ -29,7 +30,15 @@ class _Affinity(msgspec.Struct, rename="camel"):
     node_affinity: _Required | None = None
 
 
+class _Toleration(msgspec.Struct):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
 class _Spec(PodSpec):
+    tolerations: list[_Toleration] | None = None
     node_selector: dict[str, str] | None = None
     affinity: _Affinity | None = None
 
@@ -77,6 +86,7 @@ def read(raw: bytes, catalog: Catalog) -> tuple[PodSeen | None, Asking]:
         annotations=pod.metadata.annotations or {},
         resources=_resources(pod.spec),
         node_selector=pod.spec.node_selector or {},
+        tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in pod.spec.tolerations or ()),
         has_affinity=bool(pod.spec.affinity and pod.spec.affinity.node_affinity and pod.spec.affinity.node_affinity.required),
         phase=status.phase or "",
         reason=failed,

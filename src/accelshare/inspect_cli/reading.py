@@ -6,7 +6,7 @@ Belongs here: which questions are asked, and making the book of the answers. Nev
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,9 @@ from accelshare.wire import inventory
 from accelshare.wire.nodes import NodeReader
 from accelshare.wire.objects import Metadata, node_decoder
 from accelshare.wire.pods import PodReader
+
+if TYPE_CHECKING:
+    from accelshare.inspect_cli.beside import Beside
 
 # Pods that have ended hold nothing: the API server need not send them.
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -67,13 +70,21 @@ class Reader:
     """Reads the same part of a cluster as often as it is asked to."""
 
     def __init__(
-        self, client: SyncClient, catalog: Catalog, *, node: str = "", namespace: str = "", policy: Policy = DEFAULT
+        self,
+        client: SyncClient,
+        catalog: Catalog,
+        *,
+        node: str = "",
+        namespace: str = "",
+        policy: Policy = DEFAULT,
+        beside: "Beside | None" = None,
     ) -> None:
-        """`node`: only this one and its pods. `namespace`: only its pods, for who may see no others."""
+        """`node`: only this one and its pods. `namespace`: only its pods, for who may see no others. `beside` hears them all."""
         self._client = client
         self._node = node
         self._pods_path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
         self._policy = policy
+        self._beside = beside
         self._read_node = NodeReader(catalog).fact
         self._read_pod = PodReader(catalog).decode
 
@@ -85,6 +96,8 @@ class Reader:
         for raw in self._nodes():
             try:
                 node = node_decoder.decode(raw)
+                if self._beside is not None:
+                    self._beside.node(raw)
             except msgspec.DecodeError as error:
                 problems.append(f"a node cannot be read: {error}")
                 continue
@@ -96,6 +109,8 @@ class Reader:
         for raw in self._pods():
             try:
                 fact = self._read_pod(raw)
+                if self._beside is not None:
+                    self._beside.pod(raw)
             except msgspec.DecodeError as error:
                 problems.append(f"a pod cannot be read: {error}")
                 continue

@@ -6,7 +6,6 @@ Belongs here: words for errors. Never: catching what is a fault of ours.
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import NoReturn
 
 import click
@@ -57,6 +56,8 @@ def _forbidden(error: Forbidden) -> str:
 
 def unknown(what: str, name: str, known: Iterable[str], more: str = "") -> NoReturn:
     """There is no such thing; the nearest that there is, if any is near."""
+    from difflib import get_close_matches
+
     names = list(known)
     near = get_close_matches(name, names, n=1)
     if near:

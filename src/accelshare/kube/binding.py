@@ -18,6 +18,7 @@ import enum
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -299,6 +300,7 @@ def _check(uid: str, node: str, annotations: Mapping[str, str]) -> None:
         raise ValueError("binding: " + "; ".join(problems))
 
 
+@lru_cache(maxsize=256)  # a catalog writes a dozen keys, again and again
 def _is_key(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
     return bool(_KEY.fullmatch(name)) and (not slash or (len(prefix) <= 253 and bool(_PREFIX.fullmatch(prefix.lower()))))

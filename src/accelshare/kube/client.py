@@ -5,19 +5,21 @@ Never: what an object means, or when to list again (that is `watch`).
 """
 
 import asyncio
+import gzip
 import random as _random
-import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self
+from urllib.parse import quote, urlencode
 
-import aiohttp
 import msgspec
-from yarl import URL
 
+from accelshare.kube.answer import Answer
 from accelshare.kube.config import Cluster
+from accelshare.kube.connection import Connections, Limits
 from accelshare.kube.credentials import Presented
 from accelshare.kube.errors import (
     ApiError,
@@ -28,14 +30,13 @@ from accelshare.kube.errors import (
     Unreachable,
     from_answer,
 )
-from accelshare.kube.lines import LineTooLongError, split_lines
+from accelshare.kube.lines import Lines, LineTooLongError
+from accelshare.kube.route import NotConnectedError, Route
 
 GET_ATTEMPTS: Final = 4
 FIRST_RETRY_S: Final = 0.1
 LONGEST_RETRY_S: Final = 5.0
-
-# kube-apiserver closes an idle connection after 90 s. Letting go earlier means that we do not send into a closing door.
-KEEP_ALIVE_S: Final = 60.0
+IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
 
 # etcd takes objects of 1.5 MiB, which can double as JSON. More than this is not an event.
 LONGEST_EVENT_BYTES: Final = 32 << 20
@@ -69,12 +70,18 @@ class Client:
         random: Callable[[], float] = _random.random,
     ) -> None:
         self._cluster = cluster
-        self._user_agent = user_agent
         self._timeout_s = timeout_s
         self._on_retry = on_retry
         self._sleep = sleep
         self._random = random
-        self._session: aiohttp.ClientSession | None = None
+        self._route = Route(cluster.server, server_name=cluster.tls.server_name, proxy_url=cluster.proxy_url)
+        self._connections = Connections(self._route)
+        self._headers = (
+            f"Host: {self._route.host}",
+            f"User-Agent: {user_agent}",
+            "Accept: application/json",
+            *self._route.headers,
+        )
         self._closed = False
         self._asking = asyncio.Lock()
         self._context: ssl.SSLContext | None = None
@@ -89,9 +96,7 @@ class Client:
     async def close(self) -> None:
         """Give up every connection; watches in progress end as Unreachable."""
         self._closed = True
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        await self._connections.close()
 
     async def request(
         self,
@@ -106,20 +111,19 @@ class Client:
         """The body of a successful answer. Every failure is a KubeError.
 
         A GET that was not answered, or put off with 429 or 503, is asked again a few times. Nothing else is: only the caller
-        knows whether a write may happen twice (aiohttp itself repeats a PUT or DELETE once if the connection is closed under
-        it, which an idempotent write survives). `timeout_s` is for each attempt.
+        knows whether a write may happen twice (but a PUT or DELETE is sent once more if the connection is closed under it,
+        which an idempotent write survives). `timeout_s` is for each attempt.
         """
         total_s = self._timeout_s if timeout_s is None else timeout_s
         # A connection that takes nearly all the time gives up first, which proves that the request was never sent.
-        limit = aiohttp.ClientTimeout(total=total_s, sock_connect=total_s * 0.75)
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
-        if body is not None:
-            headers["Content-Type"] = content_type
+        limits = Limits(total_s, connect_s=total_s * 0.75)
+        what = f"{method} {self._cluster.server}{path}"
+        kinds = ("Accept-Encoding: gzip", f"Content-Type: {content_type}") if body is not None else ("Accept-Encoding: gzip",)
+        request = self._request(method, path, params, kinds, body)
         attempts = GET_ATTEMPTS if method == "GET" else 1
         for attempt in range(1, attempts + 1):
             try:
-                async with self._answer(method, path, params=params, headers=headers, body=body, limit=limit) as response:
-                    return await response.read()
+                return await self._whole(request, limits, what)
             except (Unreachable, ApiError) as error:
                 wait_s = self._retry_in_s(error, attempt)
                 if wait_s is None or attempt == attempts:
@@ -184,63 +188,84 @@ class Client:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, int(server_s))),
         }
-        limit = aiohttp.ClientTimeout(total=server_s + self._timeout_s, sock_connect=self._timeout_s, sock_read=silence_s)
-        # Not gzip: a compressor in between would hold events back.
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         what = f"watch {self._cluster.server}{path}"
-        async with self._answer("GET", path, params=asked, headers=headers, body=None, limit=limit) as response:
+        # Not gzip: a compressor in between would hold events back.
+        request = self._request("GET", path, asked, ("Accept-Encoding: identity",))
+        # A watch is as old as it may get when the server should have ended it and has not.
+        limits = Limits(total_s=server_s + self._timeout_s, connect_s=self._timeout_s)
+        lines = Lines(longest=LONGEST_EVENT_BYTES)
+        answer = await self._answer(request, limits, what)
+        try:
             if on_open is not None:
                 on_open()
-            try:
-                # Not readline: it refuses lines longer than its buffer, and an event may be 2 MB.
-                async for line in split_lines(response.content.iter_any(), longest=LONGEST_EVENT_BYTES):
+            while piece := await answer.piece(silence_s=silence_s):
+                for line in lines.feed(piece):
                     yield _event(line, what)
-            except LineTooLongError as error:
-                raise BadAnswer(f"{what}: {error}") from error
+        except LineTooLongError as error:
+            raise BadAnswer(f"{what}: {error}") from error
+        except OSError as cause:
+            raise self._unreachable(what, cause, f"silent for {silence_s or 0:g} s") from cause
+        finally:
+            self._connections.done(answer)
+        if last := lines.rest():
+            yield _event(last, what)
 
-    @asynccontextmanager
-    async def _answer(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        limit: aiohttp.ClientTimeout,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _whole(self, request: "_Request", limits: Limits, what: str) -> bytes:
+        """The body of a successful answer."""
+        answer = await self._answer(request, limits, what)
+        try:
+            said = await answer.read()
+        except OSError as cause:
+            raise self._unreachable(what, cause) from cause
+        finally:
+            self._connections.done(answer)
+        return _plain(said, answer.headers.get("content-encoding", ""), what)
+
+    async def _answer(self, request: "_Request", limits: Limits, what: str) -> Answer:
         """A successful answer whose body is still to be read. A 401 renews the credentials, once."""
-        what = f"{method} {self._cluster.server}{path}"
         for again in (True, False):
             presented, context = await self._credentials()
-            shown = {"Authorization": presented.authorization} if presented.authorization is not None else {}
             try:
-                async with self._connections().request(
-                    method,
-                    URL(self._cluster.server + path),
-                    params=params,
-                    headers={**headers, **shown},
-                    data=body,
-                    timeout=limit,
-                    ssl=context if context is not None else True,
-                    server_hostname=self._cluster.tls.server_name,
-                    proxy=self._cluster.proxy_url,
-                    allow_redirects=False,  # whoever redirects us must not be shown our token
-                ) as response:
-                    if response.status < 300:
-                        yield response
-                        return
-                    said = await response.read()
-                    error = from_answer(response.status, said, retry_after=response.headers.get("Retry-After", ""), request=what)
-            except (aiohttp.ClientError, TimeoutError, OSError) as cause:
-                if isinstance(cause, aiohttp.ClientSSLError | ssl.SSLError):
-                    self._context_for = None  # certificates rotate: read the files again before the next handshake
-                raise _unreachable(what, cause, limit) from cause
+                answer = await self._begun(request, request.shown(presented), context, limits)
+                if answer.status < 300:
+                    return answer
+                try:
+                    said = await answer.read()
+                finally:
+                    self._connections.done(answer)
+            except OSError as cause:
+                raise self._unreachable(what, cause) from cause
+            said = _plain(said, answer.headers.get("content-encoding", ""), what)
+            error = from_answer(answer.status, said, retry_after=answer.headers.get("retry-after", ""), request=what)
+            # A redirect is refused like any other: whoever redirects us must not be shown our token.
             if not again or not isinstance(error, Unauthorized):
                 raise error
             self._cluster.credentials.refused(presented)
             self._context_for = None  # a certificate that has run out is a 401 too
         raise AssertionError("the second attempt returns or raises")
+
+    async def _begun(self, request: "_Request", shown: bytes, context: ssl.SSLContext | None, limits: Limits) -> Answer:
+        """An answer of which the head is there. What may be sent twice is, if the connection is closed instead of an answer."""
+        for again in (request.method in IDEMPOTENT, False):
+            answer = await self._connections.ask(shown, context, limits)
+            try:
+                await answer.head()
+            except BaseException as cause:
+                self._connections.done(answer)
+                if not again or answer.begun or not isinstance(cause, ConnectionError):
+                    raise
+            else:
+                return answer
+        raise AssertionError("the second attempt returns or raises")
+
+    def _request(
+        self, method: str, path: str, params: Mapping[str, str] | None, headers: tuple[str, ...], body: bytes | None = None
+    ) -> "_Request":
+        target = self._route.prefix + quote(path, safe=_PATH_SAFE) + (f"?{urlencode(params)}" if params else "")
+        lines = (f"{method} {target} HTTP/1.1", *self._headers, *headers)
+        if body is not None or method != "GET":
+            lines += (f"Content-Length: {len(body or b'')}",)
+        return _Request(method, lines, body or b"")
 
     async def _credentials(self) -> tuple[Presented, ssl.SSLContext | None]:
         """What to show, and the context to show it in. Files and exec plugins are waited for in a thread, one at a time."""
@@ -255,18 +280,12 @@ class Client:
             self._context_for = presented
             return presented, self._context
 
-    def _connections(self) -> aiohttp.ClientSession:
-        if self._closed:
-            raise Unreachable("the client is closed", sent=False)
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, socket_factory=_socket)
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                headers={"User-Agent": self._user_agent},
-                trust_env=False,  # the proxy is decided in `proxy`, and .netrc is none of our business
-            )
-        return self._session
+    def _unreachable(self, what: str, cause: OSError, silent: str = "") -> Unreachable:
+        """In words, and whether the request can have reached the server at all."""
+        if isinstance(cause, ssl.SSLError) or isinstance(cause.__cause__, ssl.SSLError):
+            self._context_for = None  # certificates rotate: read the files again before the next handshake
+        words = str(cause) or silent or type(cause).__name__
+        return Unreachable(f"{what}: {words}", sent=not isinstance(cause, NotConnectedError))
 
     def _retry_in_s(self, error: KubeError, attempt: int) -> float | None:
         """How long to wait before a GET is asked again, or None if asking again would not help."""
@@ -309,25 +328,31 @@ def _event(line: bytes, what: str) -> WatchEvent:
     return WatchEvent(type=event.type, object=event.object)
 
 
-def _unreachable(what: str, cause: Exception, limit: aiohttp.ClientTimeout) -> Unreachable:
-    """In words, and whether the request can have reached the server at all."""
-    unsent = isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.ClientHttpProxyError)
-    match cause:
-        case aiohttp.SocketTimeoutError():
-            words = f"silent for {limit.sock_read:g} s" if limit.sock_read else "no answer in time"
-        case TimeoutError() if limit.total:
-            words = f"no answer within {limit.total:g} s"
-        case _:
-            words = str(cause) or type(cause).__name__
-    return Unreachable(f"{what}: {words}", sent=not unsent)
+# What may stand in a path as it is (RFC 3986, pchar). A percent sign is the caller's own escape.
+_PATH_SAFE: Final = "/:@!$&'()*+,;=~%"
 
 
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices within half a minute that its peer is gone; a watch may otherwise wait on a dead one."""
-    family, kind, protocol = address[:3]
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
-        if hasattr(socket, option):  # Linux has them all, other systems some
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request, but for the proof of who asks."""
+
+    method: str
+    lines: tuple[str, ...]
+    body: bytes
+
+    def shown(self, presented: Presented) -> bytes:
+        """All of it, as it is sent."""
+        proof = (f"Authorization: {presented.authorization}",) if presented.authorization is not None else ()
+        return "\r\n".join((*self.lines, *proof, "\r\n")).encode("latin-1") + self.body
+
+
+def _plain(said: bytes, encoding: str, what: str) -> bytes:
+    """A body without its compression."""
+    if encoding in ("", "identity"):
+        return said
+    if encoding != "gzip":
+        raise BadAnswer(f"{what}: its body comes as {encoding!r}; it must be gzip or plain")
+    try:
+        return gzip.decompress(said)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadAnswer(f"{what}: {error}") from error

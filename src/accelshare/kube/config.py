@@ -1,7 +1,7 @@
 """Where the cluster is and how to prove who we are: from a kubeconfig, or from inside a pod.
 
 Belongs here: which source counts, and turning it into one `Cluster` with every problem of it in words.
-Never: a connection. aiohttp and http.client can both use what comes out.
+Never: a connection. `client` and `sync_client` both use what comes out.
 """
 
 import base64
@@ -18,7 +18,6 @@ from accelshare.kube import kubeconfig as files
 from accelshare.kube import proxy
 from accelshare.kube.credentials import Certificate, Credentials, TokenFile, anonymous, basic, static_token
 from accelshare.kube.errors import ConfigError
-from accelshare.kube.exec_plugin import API_VERSIONS, ExecPlugin, Program
 from accelshare.kube.tls import Pem, Tls
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -217,6 +216,9 @@ class _Reading:
         return anonymous()
 
     def _exec(self, plugin: files.Exec, tls: Tls) -> Credentials:
+        # Loaded for those who have one: it runs programs, and what that takes is slow to load.
+        from accelshare.kube.exec_plugin import API_VERSIONS, ExecPlugin, Program
+
         label = f"{self._user_label}: exec"
         if not plugin.command:
             self._problems.append(f"{label}: command is not set; it must name a program")

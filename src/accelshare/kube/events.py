@@ -28,11 +28,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """Which pod an Event is about."""
+    """Which pod an Event is about, or which object of another kind of core/v1."""
 
     namespace: str
     name: str
     uid: str
+    kind: str = "Pod"
 
 
 @dataclass(slots=True)
@@ -71,11 +72,10 @@ class Events:
         said = _Said(at_s=now, count=said.count if said is not None else 0)
         self._remember(name, said)  # before the write: a second call while it is under way has nothing to add
         try:
-            said.count = await self._write(pod, name, said.count, _stamp(now), kind, reason, message)
+            return await self._write(pod, name, said, kind, reason, message)
         except Exception as error:  # an Event is never worth an exception
             log.debug("event pod=%s/%s reason=%s outcome=not-written problem=%s", pod.namespace, pod.name, reason, error)
             return False
-        return True
 
     def _remember(self, name: str, said: _Said) -> None:
         self._said[name] = said
@@ -83,21 +83,31 @@ class Events:
         while len(self._said) > self._remembered:
             self._said.popitem(last=False)
 
-    async def _write(self, pod: PodRef, name: str, count: int, stamp: str, kind: str, reason: str, message: str) -> int:
-        """The count that stands in the cluster afterwards."""
-        if count:
+    async def _write(self, pod: PodRef, name: str, said: _Said, kind: str, reason: str, message: str) -> bool:
+        """Whether something was written. `said` then has what stands in the cluster."""
+        stamp = _stamp(said.at_s)
+        if said.count:
             try:
-                return await self._count_up(pod, name, count + 1, stamp)
+                await self._count_up(pod, name, said, stamp)
             except NotFound:  # the API server forgets Events after an hour
                 pass
+            else:
+                return True
         try:
             await self._create(pod, name, stamp, kind, reason, message)
         except Conflict:  # written by an earlier life of ours, or by a neighbour
-            return await self._count_up(pod, name, await self._count(pod, name) + 1, stamp)
-        return 1
+            written = await self._read(pod, name)
+            said.count = written.count or 1
+            if written.last_timestamp is not None and said.at_s - written.last_timestamp.timestamp() < self._every_s:
+                said.at_s = written.last_timestamp.timestamp()
+                return False
+            await self._count_up(pod, name, said, stamp)
+            return True
+        said.count = 1
+        return True
 
     async def _create(self, pod: PodRef, name: str, stamp: str, kind: str, reason: str, message: str) -> None:
-        about = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+        about = {"apiVersion": "v1", "kind": pod.kind, "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
         event = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -115,23 +125,24 @@ class Events:
         body = msgspec.json.encode(event)
         await self._client.request("POST", paths.events(pod.namespace), body=body, timeout_s=TIMEOUT_S)
 
-    async def _count_up(self, pod: PodRef, name: str, count: int, stamp: str) -> int:
+    async def _count_up(self, pod: PodRef, name: str, said: _Said, stamp: str) -> None:
         await self._client.request(
             "PATCH",
             f"{paths.events(pod.namespace)}/{name}",
-            body=msgspec.json.encode({"count": count, "lastTimestamp": stamp}),
+            body=msgspec.json.encode({"count": said.count + 1, "lastTimestamp": stamp}),
             content_type="application/merge-patch+json",
             timeout_s=TIMEOUT_S,
         )
-        return count
+        said.count += 1
 
-    async def _count(self, pod: PodRef, name: str) -> int:
+    async def _read(self, pod: PodRef, name: str) -> "_Written":
         body = await self._client.request("GET", f"{paths.events(pod.namespace)}/{name}", timeout_s=TIMEOUT_S)
-        return msgspec.json.decode(body, type=_Counted).count or 1
+        return msgspec.json.decode(body, type=_Written)
 
 
-class _Counted(msgspec.Struct):
+class _Written(msgspec.Struct, rename="camel"):
     count: int | None = None
+    last_timestamp: datetime | None = None
 
 
 def _name(pod: PodRef, reason: str, message: str) -> str:

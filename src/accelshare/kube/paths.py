@@ -27,6 +27,28 @@ def events(namespace: str) -> str:
     return f"/api/v1/namespaces/{_checked('namespace', namespace)}/events"
 
 
+def secret(namespace: str, name: str = "") -> str:
+    return _in_namespace("/api/v1", namespace, "secrets", name)
+
+
+def config_map(namespace: str, name: str = "") -> str:
+    return _in_namespace("/api/v1", namespace, "configmaps", name)
+
+
+def service(namespace: str, name: str) -> str:
+    return _in_namespace("/api/v1", namespace, "services", name)
+
+
+def lease(namespace: str, name: str = "") -> str:
+    return _in_namespace("/apis/coordination.k8s.io/v1", namespace, "leases", name)
+
+
+def _in_namespace(group: str, namespace: str, plural: str, name: str) -> str:
+    """One object, or without a name the place where new ones are put."""
+    place = f"{group}/namespaces/{_checked('namespace', namespace)}/{plural}"
+    return f"{place}/{_checked('name', name)}" if name else place
+
+
 def _checked(what: str, value: str) -> str:
     if not _NAME.fullmatch(value):
         raise ValueError(f"{what} {value[:260]!r}: it must be lower-case letters, digits, '-' and '.', at most 253 characters")

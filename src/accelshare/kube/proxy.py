@@ -1,6 +1,6 @@
 """Which HTTP proxy, if any, the environment puts between us and a server. The rules are Go's, because kubectl's are.
 
-Belongs here: HTTPS_PROXY, HTTP_PROXY and NO_PROXY. Never: aiohttp's or urllib's reading of them, which knows no CIDR, so that
+Belongs here: HTTPS_PROXY, HTTP_PROXY and NO_PROXY. Never: urllib's reading of them, which knows no CIDR, so that
 `NO_PROXY=10.96.0.0/12` would send every request of a pod to the proxy.
 """
 

@@ -1,6 +1,6 @@
 """Annotations of a pod, written by who is not its owner: a corrected record, a touch that makes kube-scheduler look again.
 
-Belongs here: the patches. Each names the pod's uid, so that another pod of the same name is never written on.
+Belongs here: the patches, and the end of a pod that must be replaced. Each names the pod's uid, so that another pod of the same name is never written on.
 """
 
 from collections.abc import Mapping
@@ -18,6 +18,12 @@ async def annotate_pod(client: Client, *, namespace: str, name: str, uid: str, a
 async def touch_pod(client: Client, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
     """The same by way of the pod's status: a right that cannot change what the pod runs."""
     await _patch(client, f"{paths.pod(namespace, name)}/status", uid, annotations)
+
+
+async def delete_pod(client: Client, *, namespace: str, name: str, uid: str) -> None:
+    """End this very pod; Conflict if another has taken its name."""
+    body = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}})
+    await client.request("DELETE", paths.pod(namespace, name), body=body)
 
 
 async def _patch(client: Client, path: str, uid: str, annotations: Mapping[str, str]) -> None:

@@ -115,6 +115,12 @@ class Reflector(Generic[T]):
         self.relists = 0  # lists completed after the first one
         self.resumes = 0  # watches that took up where the last one ended
         self.events = 0  # watch events, bookmarks included
+        self._heard_at = clock()
+
+    @property
+    def silent_s(self) -> float:
+        """How long nothing has come, not even a bookmark, of which API servers send one a minute."""
+        return self._clock() - self._heard_at
 
     async def changes(self) -> AsyncGenerator[Change[T], None]:
         """List, watch, resume, list again. The same fact may come twice; a fact that is over is always followed by Gone."""
@@ -147,6 +153,7 @@ class Reflector(Generic[T]):
             async for page in pages:
                 # Of the versions of several pages the first: a watch from there may repeat a change, but cannot miss one.
                 version = version or page.resource_version
+                self._heard_at = self._clock()
                 for raw in page.items:
                     change = self._read(raw)
                     if isinstance(change, Seen):
@@ -168,6 +175,7 @@ class Reflector(Generic[T]):
         """Changes until the server ends the watch."""
         assert self._version is not None
         since, events_before = self._clock(), self.events
+        latest: msgspec.Raw | None = None
         watch = self._client.watch(
             self._path, resource_version=self._version, params=self._params, on_open=lambda: setattr(self, "watching", True)
         )
@@ -175,20 +183,22 @@ class Reflector(Generic[T]):
             async with aclosing(watch) as events:
                 async for event in events:
                     self.events += 1
+                    self._heard_at = self._clock()
                     self._failures = 0
-                    about = _Object.of(event.object)
-                    self._version = about.resource_version or self._version
-                    for change in self._told(event, about):
+                    latest = event.object
+                    for change in self._told(event):
                         yield change
         finally:
             self.watching = False
+            # Only the last event's version is needed, and only now.
+            self._version = (_Object.of(latest).resource_version if latest is not None else "") or self._version
             if self._clock() - since >= GOOD_WATCH_S:
                 self._failures = 0
         if self.events == events_before and self._clock() - since < GOOD_WATCH_S:
             # Going straight back would be a loop at full speed.
             raise errors.Unreachable(f"watch {self._path}: ended at once and without an event")
 
-    def _told(self, event: WatchEvent, about: "_Object") -> Iterator[Change[T]]:
+    def _told(self, event: WatchEvent) -> Iterator[Change[T]]:
         """What one event changes."""
         if event.type == "BOOKMARK":
             return
@@ -197,6 +207,7 @@ class Reflector(Generic[T]):
             yield change
             return
         # Deleted, or it does not matter any more. Whom nobody was told about needs no farewell.
+        about = _Object.of(event.object)
         for identity in self._known_as(about):
             self._known.discard(identity)
             yield Gone(identity, _number(about.resource_version))

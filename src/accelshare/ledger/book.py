@@ -7,7 +7,7 @@ The cluster is the database and this is its running sum: a restart is a new list
 give the same book.
 """
 
-from collections.abc import Iterable, Iterator, KeysView
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
@@ -50,6 +50,7 @@ class Ledger:
         self._known: dict[str, None] = {}  # the nodes that have been seen and are not gone
         self._pods: dict[str, Pod] = {}
         self._agents: dict[str, AgentSeen] = {}
+        self._agents_on: dict[str, set[str]] = {}  # node → uids
         self._ended: dict[str, None] = {}
         self._gone_nodes: dict[str, int] = {}
         self._shapes = Shapes(self._answer, most=shapes)
@@ -104,11 +105,15 @@ class Ledger:
         if fact.uid in self._ended or (before is not None and fact.version < before.version):
             return
         self._agents[fact.uid] = fact
+        self._agents_on.setdefault(fact.node, set()).add(fact.uid)
         self._agents_changed(fact.node)
 
     def _agent_gone(self, uid: str) -> None:
         agent = self._agents.pop(uid, None)
         if agent is not None:
+            self._agents_on[agent.node].discard(uid)
+            if not self._agents_on[agent.node]:
+                del self._agents_on[agent.node]
             self._agents_changed(agent.node)
 
     def _agents_changed(self, name: str) -> None:
@@ -119,8 +124,7 @@ class Ledger:
 
     def _agent_is_away(self, node: str) -> bool:
         """A node whose agent we have never seen, or that has none any more, is not judged by it: its inventory tells."""
-        ready = [agent.ready for agent in self._agents.values() if agent.node == node]
-        return bool(ready) and not any(ready)
+        return node in self._agents_on and not self.ready_agents(node)
 
     def _new_node(self, name: str) -> NodeBook:
         node = self._nodes[name] = NodeBook(name)
@@ -242,10 +246,14 @@ class Ledger:
         """Every node, those included that are gone but still have pods bound to them; by name."""
         return (self._nodes[name] for name in sorted(self._nodes))
 
+    def ready_agents(self, node: str) -> int:
+        """How many agents that could hand out this node's cards are ready; one is what a healthy node has."""
+        return sum(self._agents[uid].ready for uid in self._agents_on.get(node, ()))
+
     @property
-    def known_nodes(self) -> KeysView[str]:
-        """The names of the nodes that have been seen and are not gone."""
-        return self._known.keys()
+    def known_nodes(self) -> Mapping[str, None]:
+        """The names of the nodes that have been seen and are not gone. A dict, because a set is subtracted from one fastest."""
+        return self._known
 
     def facts(self) -> Iterable[Fact]:
         """What a new ledger would have to hear to become this one, but for the holds."""

@@ -22,6 +22,7 @@ class NodeSeen:
     cards: tuple[Card, ...] = ()
     address: str = ""
     paused: frozenset[str] = frozenset()  # kinds of which the node cannot hand out cards at the moment
+    by_runtime: frozenset[str] = frozenset()  # kinds that the node's container runtime hands out
     problems: tuple[str, ...] = ()  # what the node says of itself that could not be read, in words
 
 

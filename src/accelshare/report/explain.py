@@ -14,6 +14,7 @@ from accelshare.ledger.nouns import Ask, Assignment, Slice
 from accelshare.ledger.placing import Fit, fit
 from accelshare.report.mistakes import mistakes, nothing_asked
 from accelshare.report.room import free_of, room
+from accelshare.report.surroundings import Surroundings, keeps_away
 from accelshare.report.units import amount, cards
 from accelshare.report.world import Asking, World
 from accelshare.vendors.profile import Profile
@@ -36,7 +37,7 @@ class CardLine:
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What one node says to the pod. `ways`: each alone would make it serve."""
+    """What one node says to the pod. `ways`: each alone would make its cards serve. `besides`: what keeps it away even so."""
 
     node: str
     serves: bool
@@ -44,6 +45,7 @@ class NodeAnswer:
     cards: tuple[CardLine, ...] = ()
     missing: str = ""
     ways: tuple[str, ...] = ()
+    besides: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def _waiting(world: World, pod: PodSeen, asking: Asking, headline: str) -> Expla
         elif not any(book.cards.get(ask.kind) for ask in pod.request):
             without.append(book.name)
         else:
-            answers.append(_answer(world, book, pod))
+            answers.append(_answer(world, book, pod, asking))
     nodes = tuple(answer for _, answer in sorted(answers, key=lambda each: each[0]))
     nouns = " or ".join(dict.fromkeys(world.catalog[ask.kind].noun for ask in pod.request))
     others = (
@@ -101,22 +103,30 @@ def _waiting(world: World, pod: PodSeen, asking: Asking, headline: str) -> Expla
     return Explanation(headline, asking.scheduler_says, wrong, _in_short(nodes, wrong), nodes=nodes, others=others)
 
 
-def _answer(world: World, book: NodeBook, pod: PodSeen) -> tuple[tuple[int, int, str], NodeAnswer]:
-    """What a node says, and its place in the list: nodes that serve, then those that fewest pods would have to leave."""
+def _answer(world: World, book: NodeBook, pod: PodSeen, asking: Asking) -> tuple[tuple[int, int, str], NodeAnswer]:
+    """What a node says, and its place in the list: nodes that serve, those that something else keeps the pod from, then those
+    that fewest pods would have to leave.
+    """
+    around = world.surroundings.get(book.name, Surroundings())
+    besides = tuple(keeps_away(around, asking.tolerations, pod.needs))
     lines = _lines(world, book, [ask.kind for ask in pod.request])
     answer = fit(book, pod.request, world.ledger.policy)
     if isinstance(answer, Fit):
         names = _slices(world, answer.assignment)
+        if besides:
+            return (0, 1, book.name), NodeAnswer(book.name, False, f"has the cards: {names}", lines, besides=besides)
         return (0, 0, book.name), NodeAnswer(book.name, True, f"would take it: {names}", lines)
     text = world.catalog[answer.kind].text(answer.reason)
     made = room(world, book, pod, answer)
     order = (1, made.least, book.name) if made.least is not None else (2, 0, book.name)
-    return order, NodeAnswer(book.name, False, f"{text} ({answer.reason.value})", lines, made.missing, made.ways)
+    return order, NodeAnswer(book.name, False, f"{text} ({answer.reason.value})", lines, made.missing, made.ways, besides)
 
 
 def _in_short(nodes: Sequence[NodeAnswer], wrong: Sequence[str]) -> str:
     if nodes and nodes[0].serves:
         return f"Node {nodes[0].node} would take it now. If it still waits, it waits for something other than cards."
+    if nodes and not nodes[0].missing and nodes[0].besides:
+        return f"Node {nodes[0].node} has the cards, but kube-scheduler keeps the pod away: {nodes[0].besides[0]}."
     if wrong:
         return "As it stands, no node can ever serve it."
     if nodes and nodes[0].ways:

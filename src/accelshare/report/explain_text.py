@@ -49,5 +49,7 @@ def _node(answer: NodeAnswer, paint: Paint) -> Iterator[str]:
         yield paint(line, "bad") if card.bad else line
     if answer.missing:
         yield f"  missing: {answer.missing}"
+    for beside in answer.besides:
+        yield f"  keeps it away: {beside}"
     for way in answer.ways:
         yield f"  would help: {way}"

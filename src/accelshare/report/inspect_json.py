@@ -4,8 +4,9 @@ Belongs here: names and nesting of the answers. The dialects are data of the pro
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import to_builtins
 
 from accelshare.report.units import Told, in_cards, unit_label
 from accelshare.report.view import CardRow, NodeRow, PodRow
@@ -20,7 +21,7 @@ def dialect(rows: Iterable[NodeRow], profile: Profile) -> dict[str, Any]:
 
 def neutral(rows: Iterable[NodeRow]) -> dict[str, Any]:
     """Everything that is in the rows, under their own names."""
-    return {"nodes": [asdict(row) for row in rows]}
+    return {"nodes": [to_builtins(row) for row in rows]}
 
 
 def document(rows: Iterable[NodeRow], profiles: Sequence[Profile], told: Told) -> dict[str, Any]:
@@ -33,11 +34,11 @@ def document(rows: Iterable[NodeRow], profiles: Sequence[Profile], told: Told) -
 def _document_node(row: NodeRow, profiles: Sequence[Profile], told: Told) -> dict[str, Any]:
     by_name = {profile.name: profile for profile in profiles}
     kinds = told.get(row.name, {})
-    node = asdict(row)
+    node: dict[str, Any] = to_builtins(row)
     node["cards"] = [
-        _document_card(asdict(card), by_name[card.kind], row.name, told) for card in row.cards if card.kind in by_name
+        _document_card(to_builtins(card), by_name[card.kind], row.name, told) for card in row.cards if card.kind in by_name
     ]
-    node["unplaced"] = [asdict(pod) for pod in row.unplaced if pod.kind in by_name]
+    node["unplaced"] = [to_builtins(pod) for pod in row.unplaced if pod.kind in by_name]
     node["delivery"] = {
         kind: {"way": entry.delivery, "works": entry.delivers} for kind, entry in sorted(kinds.items()) if kind in by_name
     }

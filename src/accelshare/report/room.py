@@ -107,7 +107,7 @@ def _places(world: World, book: NodeBook, pod: PodSeen, leaving: list[PodSeen]) 
             nouns = [f"{world.catalog[slice_.kind].noun}{slice_.index}" for slice_ in here.assignment.slices]
             places.append(f"{' and '.join(nouns)} of the same node")
         else:
-            others = world.ledger.known_nodes - {book.name}
+            others = world.ledger.known_nodes.keys() - {book.name}
             places.append(next(iter(world.ledger.ranking(seen.request).best(others, 1)), ""))
     return places
 

@@ -4,15 +4,15 @@ Belongs here: reading the book out. Every face of accelshare (HTTP, tables, metr
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from accelshare.ledger.audit import oversold
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.node_book import CardBook, NodeBook
 
 
-@dataclass(frozen=True, slots=True)
-class PodRow:
+class PodRow(Struct, frozen=True):
     """One pod's part of one card, or of a node while nobody has said which card."""
 
     namespace: str
@@ -25,8 +25,7 @@ class PodRow:
     bound: bool  # False: held by us, the API server has not been heard yet
 
 
-@dataclass(frozen=True, slots=True)
-class CardRow:
+class CardRow(Struct, frozen=True):
     kind: str
     index: int
     id: str
@@ -38,8 +37,7 @@ class CardRow:
     pods: tuple[PodRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(Struct, frozen=True):
     name: str
     address: str
     known: bool  # False: pods are bound here, the node itself is gone

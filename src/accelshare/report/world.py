@@ -3,11 +3,12 @@
 Belongs here: two values and small questions to them. Never: reading objects, words.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.node_book import CardBook
+from accelshare.report.surroundings import Surroundings, Toleration
 from accelshare.report.units import NOTHING_TOLD, Told, unit_label, unit_name
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
@@ -23,6 +24,7 @@ class Asking:
     annotations: Mapping[str, str] = field(default_factory=dict)
     resources: Mapping[str, str] = field(default_factory=dict)  # every resource that its containers name, as written
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Toleration] = ()
     has_affinity: bool = False  # it requires nodes of us in a language that is not looked at here
     phase: str = ""
     reason: str = ""  # of its status: why it failed, in kubelet's words
@@ -35,6 +37,7 @@ class World:
     catalog: Catalog
     told: Told = field(default_factory=lambda: NOTHING_TOLD)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of every node
+    surroundings: Mapping[str, Surroundings] = field(default_factory=dict)  # of every node
 
     def cards(self, kind: str) -> Iterator[tuple[str, CardBook]]:
         """Every card of this kind that a node shows, with the node's name; by name and index."""

@@ -46,6 +46,16 @@ def apply(
                 site.archive_directory.rmdir()
 
 
+def refuse_to_lose_work(site: Site, proposal: Proposal) -> None:
+    """Raises if this proposal would overwrite what somebody else wrote, and shows it."""
+    if foreign := site.foreign(proposal.record, proposal.plan.files):
+        read = site.disk.read
+        lost = "".join(unified(file.path, read(file.path), file.content) for file in proposal.plan.files if file.path in foreign)
+        raise ChangedByOthers(
+            f"{' and '.join(foreign)} was changed by somebody else; --force overrules that, at this price:\n{lost}"
+        )
+
+
 class _Applying:
     """One apply."""
 
@@ -81,16 +91,12 @@ class _Applying:
         return "applied"
 
     def _refuse_to_lose_work(self, proposal: Proposal, force: bool) -> None:
-        foreign = self._site.foreign(proposal.record, proposal.plan.files)
-        if not foreign:
-            return
-        read = self._site.disk.read
-        lost = "".join(unified(file.path, read(file.path), file.content) for file in proposal.plan.files if file.path in foreign)
-        if not force:
-            raise ChangedByOthers(
-                f"{' and '.join(foreign)} was changed by somebody else; --force overrules that, at this price:\n{lost}"
-            )
-        self._say(f"overruled:\n{lost}")
+        try:
+            refuse_to_lose_work(self._site, proposal)
+        except ChangedByOthers as refused:
+            if not force:
+                raise
+            self._say(f"overruled: {refused}")
 
     def _settled(self, proposal: Proposal) -> bool:
         """The files are as wished; so is the record, or there is none to be had any more."""

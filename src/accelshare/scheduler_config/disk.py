@@ -83,11 +83,27 @@ class Disk:
         """The file, and a half-written one beside it."""
         path = Path(path)
         for victim in (path.with_name(_FRESH.format(name=path.name)), path):
-            if victim.exists():
+            if victim.exists() or victim.is_symlink():
                 self._on_step(f"remove {victim}")
                 victim.unlink()
                 _flush(path.parent)
         self._on_step(f"removed {path}")
+
+    def link(self, path: Path, target: str) -> None:
+        """Let the path lead to the target from now on; whoever opens it finds the one or the other, never nothing."""
+        fresh = path.with_name(_FRESH.format(name=path.name))
+        fresh.unlink(missing_ok=True)
+        self._on_step(f"link {fresh}")
+        fresh.symlink_to(target)
+        self._on_step(f"rename to {path}")
+        fresh.replace(path)
+        _flush(path.parent)
+        self._on_step(f"renamed to {path}")
+
+    def give(self, path: Path, owner: tuple[int, int]) -> None:
+        """Let somebody else have it; only root may give things away."""
+        if os.geteuid() == 0:
+            os.chown(path, *owner)
 
     def sweep(self, path: str | Path) -> None:
         """Only the half-written file that a crash has left beside this one."""

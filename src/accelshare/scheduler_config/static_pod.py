@@ -61,6 +61,16 @@ def health_url(manifest: bytes, name: str) -> str:
     return f"https://{asked_at(given)}{probe.get('path', '/healthz')}"
 
 
+def runs_as(manifest: bytes, name: str) -> tuple[int, int]:
+    """User and group of kube-scheduler: root, unless kubeadm was told to run its control plane without."""
+    pod, container = _scheduler(documents.read(manifest, name).data, name)
+    said = [context for holder in (container, pod) if isinstance(context := holder.get("securityContext"), dict)]
+    user, group = (
+        next((context[key] for context in said if isinstance(context.get(key), int)), 0) for key in ("runAsUser", "runAsGroup")
+    )
+    return user, group
+
+
 def plan(manifest: bytes, name: str, existing: Existing | None, intent: Intent) -> Plan:
     """The manifest whose kube-scheduler asks the extender. The plan of what it made is itself."""
     document = documents.read(manifest, name)

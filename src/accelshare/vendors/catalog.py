@@ -6,10 +6,8 @@ Belongs here: reading profile files, and looking profiles up. Never: what files 
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from accelshare.vendors.layers import Source, survey
 from accelshare.vendors.problems import Problem, ProfileError, UnknownProfile
@@ -17,6 +15,8 @@ from accelshare.vendors.profile import Profile
 
 # How a resource is asked for: as a slice of a card's memory, or as whole cards.
 Asked = Literal["memory", "whole"]
+# Not importlib.resources: a person who calls `inspect` would wait 7 ms for it.
+SHIPPED: Final = Path(__file__).parent / "profiles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,7 @@ def read_layers(directories: Iterable[Path]) -> tuple[list[list[Source]], list[P
     """The files of the shipped directory and of each extra one, as layers; and the problems of reading them."""
     layers: list[list[Source]] = []
     problems: list[Problem] = []
-    shipped = files(__package__) / "profiles"
-    places: list[list[tuple[str, Traversable]]] = [[(file.name, file) for file in shipped.iterdir()]]
+    places: list[list[tuple[str, Path]]] = [[(file.name, file) for file in SHIPPED.iterdir()]]
     for directory in directories:
         if not directory.is_dir():
             problems.append(Problem(str(directory), "", "is no directory; it must be one with profile files (*.toml)"))
@@ -93,7 +92,7 @@ def read_layers(directories: Iterable[Path]) -> tuple[list[list[Source]], list[P
     return layers, problems
 
 
-def read_files(named: Iterable[tuple[str, Traversable]]) -> tuple[list[Source], list[Problem]]:
+def read_files(named: Iterable[tuple[str, Path]]) -> tuple[list[Source], list[Problem]]:
     """Each file as data, under the name its problems will be told with."""
     sources: list[Source] = []
     problems: list[Problem] = []

@@ -5,10 +5,11 @@ is of its kind, so that Any is only for the type checker.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from accelshare.vendors.node_rules import (
     Cdi,
@@ -56,8 +57,8 @@ def thawed(value: object) -> object:
         return {key.value if isinstance(key, Enum) else key: thawed(held) for key, held in value.items()}
     if isinstance(value, tuple):
         return [thawed(entry) for entry in value]
-    if is_dataclass(value):
-        held = {each.name: thawed(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Struct):
+        held = {name: thawed(getattr(value, name)) for name in value.__struct_fields__}
         return {name: inner for name, inner in held.items() if inner not in (None, "", [], {}) and not _is_its_name(value, name)}
     return value
 

@@ -5,9 +5,10 @@ Belongs here: the shape of the sections `driver`, `container` and `enforcement`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal
+
+from msgspec import Struct, field
 
 # What a container is given so that it sees its cards: variables for the vendor's runtime, mounts for the same, the
 # device files themselves, or names of a CDI specification.
@@ -21,8 +22,7 @@ def _nothing() -> Mapping[str, str]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class StaticCard:
+class StaticCard(Struct, frozen=True):
     """Cards that are declared, not found: `count` of them, all alike."""
 
     memory_mib: int
@@ -35,8 +35,7 @@ class StaticCard:
     pci: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StaticRules:
+class StaticRules(Struct, frozen=True):
     """Where cards come from without code: exactly one of a list, a glob of device files, or a command's lines."""
 
     cards: tuple[StaticCard, ...] = ()
@@ -47,8 +46,7 @@ class StaticRules:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DriverRules:
+class DriverRules(Struct, frozen=True):
     """Who asks this vendor's hardware, with which libraries and tools, and how patiently."""
 
     name: str
@@ -59,48 +57,43 @@ class DriverRules:
     static: StaticRules | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeMounts:
+class VolumeMounts(Struct, frozen=True):
     """One mount per card, whose name is the message; the file behind it is of no interest."""
 
     host_path: str = "/dev/null"
     container_path: str | None = None
-    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    env: Mapping[str, str] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceNodes:
+class DeviceNodes(Struct, frozen=True):
     """The card's device files, those of `hardware`, with these rights."""
 
     permissions: str = "rw"
-    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    env: Mapping[str, str] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True)
-class Cdi:
+class Cdi(Struct, frozen=True):
     """Names of CDI devices, and whether their specification is ours to write."""
 
     name: str | None = None
     write_spec: bool = True
-    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    env: Mapping[str, str] = field(default_factory=_nothing)
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRules:
+class ContainerRules(Struct, frozen=True):
     """What a container is given for its cards, as templates: by every strategy chosen, and in any case."""
 
-    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    env: Mapping[str, str] = field(default_factory=_nothing)
     strategy: tuple[Strategy, ...] = ("envvar", "device-nodes")
-    annotations: Mapping[str, str] = field(default_factory=_nothing, hash=False)
-    node_label_env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
-    envvar: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=_nothing)
+    node_label_env: Mapping[str, str] = field(default_factory=_nothing)
+    envvar: Mapping[str, str] = field(default_factory=_nothing)
     volume_mounts: VolumeMounts = VolumeMounts()
     device_nodes: DeviceNodes = DeviceNodes()
     cdi: Cdi = Cdi()
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """Something a node must have: a file, or a command that answers; where it says a version, at least this one."""
 
     file: str | None = None
@@ -114,13 +107,12 @@ class Requirement:
         return self.file or " ".join(self.command)
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One way to hold a container to its share, and what a node needs for it."""
 
     name: str
     kind: WayKind = "env"
-    env: Mapping[str, str] = field(default_factory=_nothing, hash=False)
+    env: Mapping[str, str] = field(default_factory=_nothing)
     requires: tuple[Requirement, ...] = ()
 
 
@@ -128,12 +120,11 @@ class Way:
 WATCH: Final = Way("watch", "watch")
 
 
-@dataclass(frozen=True, slots=True)
-class EnforcementRules:
+class EnforcementRules(Struct, frozen=True):
     """The ways this vendor knows, and the order in which a node tries them; one that is not in the order is off."""
 
     order: tuple[str, ...] = (WATCH.name,)
-    ways: Mapping[str, Way] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    ways: Mapping[str, Way] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def in_order(self) -> tuple[Way, ...]:

@@ -7,10 +7,8 @@
 Belongs here: these errors and the wording they share. Never: the rules that find problems.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 # Enough of a value to recognise it; a whole pasted file would hide the message around it.
 _LONGEST_SHOWN = 60
@@ -53,11 +51,15 @@ def shown(value: object) -> str:
     """A value as its TOML author would recognise it, cut to a length that fits a message."""
     if isinstance(value, Mapping):
         return "a table"
+    import json
+
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?` for the most similar known word, or nothing if none is similar."""
+    from difflib import get_close_matches
+
     close = get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]}?" if close else ""

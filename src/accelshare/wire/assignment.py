@@ -18,6 +18,9 @@ from accelshare.ledger.nouns import Ask, Request, Slice
 from accelshare.vendors.profile import Profile
 
 OURS: Final = "accelshare.io/assignment"
+# A runtime with a validator refuses a container of such a pod while the plugin of this name is away.
+REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
+PLUGIN: Final = "accelshare"
 LARGEST_INDEX: Final = 1023
 
 
@@ -43,6 +46,15 @@ def write(
     for kind, given in by_kind.items():
         annotations |= dict(_seed_keys(profiles[kind], [s for s in given if not s.whole], sizes, now_ns))
     return annotations
+
+
+def require_plugin() -> dict[str, str]:
+    """What makes the container runtime insist on our part in each container of the pod."""
+    return {REQUIRED_PLUGINS: f'["{PLUGIN}"]'}
+
+
+def requires_plugin(annotations: Mapping[str, str]) -> bool:
+    return PLUGIN in annotations.get(REQUIRED_PLUGINS, "")
 
 
 def _seed_keys(

@@ -14,6 +14,7 @@ from accelshare.ledger.nouns import Card
 KEY: Final = "accelshare.io/inventory"
 LARGEST_SIZE: Final = 2**24  # units of one card
 MOST_CARDS: Final = 1024
+BY_RUNTIME: Final = "nri"  # the delivery of which a pod must tell its container runtime
 
 
 class CardEntry(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -37,6 +38,7 @@ class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     unit: str = ""
     delivery: str = ""  # the way a card reaches its container
     delivers: bool = True
+    insists: bool = False  # no container is made without its card, whoever is away
 
 
 _decoder: Final = msgspec.json.Decoder(dict[str, KindEntry])
@@ -48,10 +50,13 @@ def write(inventory: dict[str, KindEntry]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The cards of each kind, the kinds that are not delivered at the moment, and in words what could not be believed."""
+    """The cards of each kind, the kinds that are not delivered at the moment, those that the container runtime hands out, and in
+    words what could not be believed.
+    """
 
     cards: dict[str, tuple[Card, ...]] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
+    by_runtime: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
 
 
@@ -73,7 +78,8 @@ def read(text: str) -> Inventory:
         problems.extend(mistakes)
         cards[kind] = () if mistakes else tuple(Card(kind, c.index, c.size, c.healthy, intern(c.id)) for c in entry.cards)
     paused = frozenset(kind for kind, entry in entries.items() if not entry.delivers)
-    return Inventory(cards, paused, tuple(problems))
+    by_runtime = frozenset(kind for kind, entry in entries.items() if entry.delivery == BY_RUNTIME)
+    return Inventory(cards, paused, by_runtime, tuple(problems))
 
 
 def _mistakes(kind: str, entry: KindEntry) -> list[str]:

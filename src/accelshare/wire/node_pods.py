@@ -10,6 +10,7 @@ import msgspec
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.matching import Part, Want
 from accelshare.vendors.catalog import Catalog
+from accelshare.wire import assignment
 from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus
 from accelshare.wire.objects import Pod as WholePod
 from accelshare.wire.pods import ENDED, PodReader
@@ -29,10 +30,14 @@ class _Metadata(Metadata):
     deletion_timestamp: str | None = None
 
 
+class _Status(PodStatus):
+    start_time: str | None = None
+
+
 class _Pod(msgspec.Struct, rename="camel", gc=False):
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: PodStatus | None = None
+    status: _Status | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class NodePod:
     annotations: dict[str, str]
     phase: str
     terminating: bool
+    by_hand: bool = False  # it named its node itself: nobody chose a card for it, whatever stands on it
 
     @property
     def uid(self) -> str:
@@ -65,11 +71,13 @@ class NodePodReader:
         self._pods = PodReader(catalog)
 
     def decode(self, raw: msgspec.Raw | bytes) -> NodePod | None:
-        """The pod, or None if it asks for no card."""
+        """The pod, or None if it neither asks for a card nor claims to have one."""
         pod = _decoder.decode(raw)
         seen = self._pods.fact(WholePod(pod.metadata, pod.spec, pod.status))
         if seen is None:
-            return None
+            if assignment.OURS not in (pod.metadata.annotations or {}):
+                return None
+            seen = PodSeen(pod.metadata.uid, pod.metadata.namespace, pod.metadata.name, request=())
         phase = (pod.status.phase if pod.status else None) or ""
         # kubelet admits init containers in their order, then the others; sidecars are init containers that stay.
         containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
@@ -79,6 +87,7 @@ class NodePodReader:
             annotations=pod.metadata.annotations or {},
             phase=phase,
             terminating=pod.metadata.deletion_timestamp is not None or phase in ENDED,
+            by_hand=_by_hand(pod.status),
         )
 
     def _part(self, container: _Container) -> Part:
@@ -91,3 +100,10 @@ class NodePodReader:
             if found is not None and amount:
                 wants.append((found[0].name, found[1] == "whole", amount))
         return Part(container.name, tuple(wants))
+
+
+def _by_hand(status: _Status | None) -> bool:
+    """A bind leaves a condition on the pod. kubelet writes the same one with its start time: then nobody can tell any more."""
+    if status is None or status.start_time is not None:
+        return False
+    return not any(condition.type == "PodScheduled" and condition.status == "True" for condition in status.conditions or ())

@@ -47,6 +47,7 @@ class NodeReader:
             cards=tuple(cards),
             address=addresses.get("InternalIP", ""),
             paused=told.paused,
+            by_runtime=told.by_runtime,
             problems=problems,
         )
 

@@ -111,7 +111,7 @@ class PodReader:
         template = self._template(pod)
         read = self._templates.get(template)
         if read is None:
-            read = (*self.request(pod), self._needs(pod)) if self._asks(pod) else ((), None, ())
+            read = (*self.request(pod), needs_of(pod)) if self._asks(pod) else ((), None, ())
             if len(self._templates) < TEMPLATES_REMEMBERED:
                 self._templates[template] = read
         return read
@@ -147,9 +147,11 @@ class PodReader:
         count = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
         return count if 1 <= count <= profile.request.max_cards else None
 
-    def _needs(self, pod: Pod | PodToSchedule) -> Needs:
-        names = {name for c in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())) for name in _requests(c)}
-        return tuple((name, _pod_peak(pod, partial(_thousandths, name)) or 0) for name in sorted(names))
+
+def needs_of(pod: Pod | PodToSchedule) -> Needs:
+    """What any pod takes of every resource it names, in thousandths."""
+    names = {name for c in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())) for name in _requests(c)}
+    return tuple((name, _pod_peak(pod, partial(_thousandths, name)) or 0) for name in sorted(names))
 
 
 def _agent(pod: Pod) -> AgentSeen | None:

@@ -71,6 +71,7 @@ class Village:
         self.kubelet_root = Path(tempfile.mkdtemp(prefix="k-"))  # a socket's path has at most 107 characters
         self.dev = directory / "dev"
         self.dev.mkdir()
+        self.cdi = directory / "cdi"
         self.profiles = directory / "profiles"
         self.profiles.mkdir()
         (self.profiles / "acme.toml").write_text(PROFILE)
@@ -82,7 +83,7 @@ class Village:
 
     def cards(self, count: int) -> None:
         for index in range(count):
-            (self.dev / f"zpu{index}").touch()
+            (self.dev / f"zpu{index}").symlink_to("/dev/null")
 
     def kubelet(self, **options: Any) -> MemoryKubelet:
         return MemoryKubelet(self.client, NODE, self.kubelet_root, **options)
@@ -100,6 +101,9 @@ class Village:
             f"--port={self.port}",
         ]
         command += [f"--profiles={self.profiles}", f"--kubelet-root={self.kubelet_root}", f"--dev-root={self.dev}"]
+        command.append(f"--cdi-directory={self.cdi}")
+        if not any(flag.startswith("--delivery") for flag in flags):
+            command.append("--delivery=device-plugin")
         if not any(flag.startswith("--node-name") for flag in flags):
             command.append(f"--node-name={NODE}")
         self.agent = Process("agent", [*command, *flags], self.directory / f"agent-{self._starts}.log")
@@ -115,7 +119,7 @@ class Village:
         assert self.agent is not None
         assert self.agent.running, self.agent.last_lines()
         try:
-            return "200" in (await self._page("/readyz")).partition("\r\n")[0]
+            return "200" in (await self.page("/readyz")).partition("\r\n")[0]
         except OSError:
             return False
 
@@ -148,12 +152,14 @@ class Village:
     def container(name: str, limits: Mapping[str, int], **more: object) -> Object:
         return {"name": name, "image": "none", "resources": {"limits": dict(limits)}, **more}
 
-    def bind(self, name: str, *cards: int, units: int = 0, whole: bool = False, id: bool = True) -> None:
+    def bind(
+        self, name: str, *cards: int, units: int = 0, whole: bool = False, id: bool = True, more: Mapping[str, str] | None = None
+    ) -> None:
         """As the extender binds: node and cards in one write; no cards is a pod placed by hand."""
         slices = tuple(Slice("acme", card, units, whole, f"zpu{card}" if id else "") for card in cards)
         sizes = {("acme", card): 16 for card in range(64)}
         profiles = {profile.name: profile for profile in self.catalog}
-        written = assignment.write(slices, profiles=profiles, sizes=sizes, now_ns=time.time_ns())
+        written = assignment.write(slices, profiles=profiles, sizes=sizes, now_ns=time.time_ns()) | dict(more or {})
         self.api.store.bind(name, {"metadata": {"name": name, "annotations": written}, "target": {"name": NODE}})
 
     def read(self, name: str) -> Object:
@@ -192,10 +198,10 @@ class Village:
         await self.until(done, f"{', '.join(names)} are settled")
 
     async def metric(self, name: str) -> float:
-        text = await self._page("/metrics")
+        text = await self.page("/metrics")
         return float(next(line.rpartition(" ")[2] for line in text.splitlines() if line.startswith(name)))
 
-    async def _page(self, path: str) -> str:
+    async def page(self, path: str) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         text = (await reader.read()).decode()

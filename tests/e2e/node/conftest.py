@@ -22,5 +22,13 @@ def extender_port(root: None) -> Iterator[int]:
 
 @pytest.fixture
 async def farm(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[Farm]:
+    """Cards reach containers by kubelet's device plugins."""
+    async with open_farm(local, tmp_path, extender_port, "--delivery=device-plugin") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def by_runtime(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[Farm]:
+    """Cards reach containers by the container runtime, which the agent finds by itself."""
     async with open_farm(local, tmp_path, extender_port) as opened:
         yield opened

@@ -48,12 +48,13 @@ LOOK = "ls /dev | grep -E '^(gcu|xpu|nvidia|stc|zpu)[0-9]+$' | sort | tr '\\n' '
 
 
 class Farm:
-    def __init__(self, local: LocalCluster, client: Client, directory: Path, port: int) -> None:
+    def __init__(self, local: LocalCluster, client: Client, directory: Path, port: int, flags: tuple[str, ...] = ()) -> None:
         self.local = local
         self.client = client
         self.directory = directory
         self.port = port  # where kube-scheduler looks for the extender
         self.agent_port = free_port()
+        self.flags = flags  # of every agent
         self.hardware: dict[str, Hardware] = {}
         self.agent: Process | None = None
         self.extender: Process | None = None
@@ -119,7 +120,7 @@ class Farm:
         self._starts += 1
         command = [sys.executable, "-m", "accelshare", "agent", f"--kubeconfig={self.local.kubeconfig}"]
         command += [f"--node-name={self.local.node_name}", f"--profiles={self.profiles}", f"--port={self.agent_port}"]
-        command += [f"--sys-root={self.trees / 'sys'}", f"--proc-root={self.trees / 'proc'}", *flags]
+        command += [f"--sys-root={self.trees / 'sys'}", f"--proc-root={self.trees / 'proc'}", *self.flags, *flags]
         log = self.directory / f"agent-{self._starts}.log"
         self.agent = self.local.run_inside("agent", command, log, variables={"PYTHONPATH": str(ROOT / "src")})
         return self.agent
@@ -282,10 +283,10 @@ class Farm:
 
 
 @contextlib.asynccontextmanager
-async def open_farm(local: LocalCluster, directory: Path, port: int) -> AsyncIterator[Farm]:
+async def open_farm(local: LocalCluster, directory: Path, port: int, *flags: str) -> AsyncIterator[Farm]:
     """Agent and extender at work on a local cluster whose kube-scheduler asks this port."""
     async with Client(config.load(local.kubeconfig), user_agent="accelshare-tests") as client:
-        farm = Farm(local, client, directory, port)
+        farm = Farm(local, client, directory, port, flags)
         farm.install_fakes()
         try:
             await farm.start_extender()

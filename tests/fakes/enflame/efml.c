@@ -27,7 +27,7 @@ int efmlDeviceGetHandleByIndex_v2(unsigned int index, device_t *device) { ASK *d
 int efmlDeviceGetMemoryInfo(device_t device, memory_t *memory) {
     ASK_CARD
     memory->total = memory->free = (unsigned long long)number(card, "memory_mib", 0) << 20;
-    memory->used = 0;
+    memory->used = (unsigned long long)number(card, "used_mib", 0) << 20;
     return 0;
 }
 int efmlDeviceGetName(device_t device, char *text, unsigned int size) { ASK_CARD value(card, "name", "", text, size); return 0; }
@@ -65,7 +65,7 @@ int EfmlGetDevInfo(uint32_t index, info_t *info) {
 int EfmlGetDevMem(uint32_t index, memory_t *memory) {
     ASK_CARD
     memory->total = (uint64_t)number(card, "memory_mib", 0) << 20;
-    memory->used_mib = 0;
+    memory->used_mib = (uint32_t)number(card, "used_mib", 0);
     return 0;
 }
 int EfmlGetDevIsHealth(uint32_t index, bool *healthy) { ASK_CARD *healthy = number(card, "health", 1) != 0; return 0; }

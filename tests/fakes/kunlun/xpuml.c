@@ -33,6 +33,7 @@ int xpumlDeviceGetMemoryInfo(device_t device, memory_t *memory) {
     ASK_CARD
     memset(memory, 0, sizeof *memory);
     memory->total = memory->free = (unsigned long long)number(card, "memory_mib", 0) << 20;
+    memory->used = (unsigned long long)number(card, "used_mib", 0) << 20;
     return 0;
 }
 int xpumlDeviceGetState(device_t device, int *state) { ASK_CARD *state = (int)number(card, "state", 201); return 0; }

@@ -59,8 +59,8 @@ int nvmlDeviceGetMinorNumber(device_t device, unsigned int *minor) {
 int nvmlDeviceGetMemoryInfo(device_t device, memory_t *memory) {
     ASK_CARD
     memory->total = (unsigned long long)number(card, "memory_mib", 0) << 20;
-    memory->free = memory->total;
-    memory->used = 0;
+    memory->used = (unsigned long long)number(card, "used_mib", 0) << 20;
+    memory->free = memory->total - memory->used;
     return OK;
 }
 int nvmlDeviceGetPciInfo_v3(device_t device, pci_t *pci) {

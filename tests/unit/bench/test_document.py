@@ -4,7 +4,7 @@ from bench.document import document
 from bench.figures import Pace, Spread
 from bench.noise import Noise
 from bench.procfs import Machine, Memory
-from bench.results import VARIANTS, BareStart, Call, Crowd, Results, Start, Step, Throughput
+from bench.results import VARIANTS, BareStart, Call, Crowd, FirstByte, Results, Scrape, Start, Step, Throughput, Waits
 
 NOISY = Noise(wall=Spread(0.1, 0.09, 0.13), cpu=Spread(0.1, 0.1, 0.11), samples=12, load_before=0.25, load_after=1.5)
 MACHINE = Machine("a CPU", 2, 8.0, "6.18")
@@ -16,7 +16,10 @@ def whole() -> Results:
     start = Start(4.0, 3.5, Memory(120.0, 110.0, 140.0))
     crowd = Crowd(5000, 50_000, 4655, (start,), (BareStart(0.25, 0.2),), (Step(5000, 50_000, 500, 1.9),))
     steps = (Step(100, 0, 500, 1.1), Step(5000, 0, 500, 1.8))
-    return Results(MACHINE, NOISY, {"Python": "3.11.7"}, (Throughput(1000, 400, paces),), calls, steps, crowd)
+    first_bytes = (FirstByte(10.0, 120.0, 140.0), FirstByte(12.0, 132.0, 150.0), FirstByte(11.0, 121.0, 141.0))
+    scrape = Scrape(5000, 130_000, 13.0, (0.25,), (Waits(1.0, 2.0, 4.0),), (Waits(1.5, 3.0, 20.0),))
+    rates = (Throughput(1000, 400, paces),)
+    return Results(MACHINE, NOISY, {"Python": "3.11.7"}, rates, calls, steps, crowd, first_bytes, scrape)
 
 
 def test_every_measure_has_its_section() -> None:
@@ -28,6 +31,8 @@ def test_every_measure_has_its_section() -> None:
         "## One call",
         "## Growth",
         "## Memory and start-up",
+        "## inspect",
+        "## Scrapes",
         "## What is not measured",
         "## Again",
     ]
@@ -59,3 +64,15 @@ def test_a_combination_that_was_not_measured_is_a_dash() -> None:
 def test_the_page_has_no_date_of_its_own() -> None:
     """The same results give the same page, so that a run changes only what it measured."""
     assert document(whole()) == document(whole())
+
+
+def test_inspect_is_compared_with_the_bare_python_started_next_to_it() -> None:
+    page = document(whole())
+    assert "| … over a bare Python, ms | **110** (110–120) |" in page
+    assert "| … ÷ a bare Python | **11.0** (11.0–12.0) |" in page
+
+
+def test_calls_while_scraped_are_divided_by_the_undisturbed_ones_of_their_round() -> None:
+    page = document(whole())
+    assert "130,000 series, 13.0 MB, 0.25 s a page" in page
+    assert "| 99 % within | **2.00** (2.00–2.00) | **3.00** (3.00–3.00) | **1.50** (1.50–1.50) |" in page

@@ -4,7 +4,7 @@ from bench.figures import Pace, Spread
 from bench.goals import verdicts
 from bench.noise import Noise
 from bench.procfs import Machine, Memory
-from bench.results import VARIANTS, Crowd, Results, Start, Throughput
+from bench.results import VARIANTS, Crowd, FirstByte, Results, Scrape, Start, Throughput, Waits
 
 STEADY = Noise(wall=Spread(0.1, 0.1, 0.1), cpu=Spread(0.1, 0.1, 0.1), samples=3, load_before=0.1, load_after=0.2)
 
@@ -51,3 +51,21 @@ def test_memory_and_start_up_are_judged_when_measured() -> None:
 
 def test_nothing_measured_is_nothing_claimed() -> None:
     assert verdicts(results()) == []
+
+
+def test_inspect_is_judged_by_what_it_takes_over_a_bare_python() -> None:
+    def judged(inspect_ms: float) -> list[bool]:
+        starts = (FirstByte(10.0, inspect_ms, 300.0),) * 3
+        return list(met(Results(Machine("a CPU", 2, 8.0, "6.18"), STEADY, {}, first_bytes=starts)).values())
+
+    assert judged(160.0) == [True]
+    assert judged(161.0) == [False]
+
+
+def test_a_scrape_is_judged_by_how_much_longer_the_slowest_calls_wait() -> None:
+    def judged(p99_ms: float) -> list[bool]:
+        scrape = Scrape(5000, 130_000, 13.0, (0.2,), (Waits(1.0, 2.0, 3.0),), (Waits(1.0, p99_ms, 99.0),))
+        return list(met(Results(Machine("a CPU", 2, 8.0, "6.18"), STEADY, {}, scrape=scrape)).values())
+
+    assert judged(12.0) == [True]
+    assert judged(12.1) == [False]

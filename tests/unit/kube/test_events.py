@@ -119,9 +119,32 @@ async def test_after_a_restart_counting_goes_on() -> None:
     for _ in range(3):
         async with telling(api, clock) as events:
             assert await complain(events)
-        clock.now += 5
+        clock.now += 60
     assert api.only["count"] == 3
     assert api.calls == ["POST", "POST", "GET", "PATCH", "POST", "GET", "PATCH"]
+
+
+async def test_a_process_that_starts_again_and_again_says_it_once_a_minute() -> None:
+    """Its memory is gone, but the cluster knows when the same was said last; so does a neighbour with the same name."""
+    api, clock = Api(), Clock()
+    said = []
+    for _ in range(13):
+        async with telling(api, clock) as events:
+            said += [await complain(events), await complain(events)]
+        clock.now += 10
+    assert said.count(True) == api.only["count"] == 3
+    assert api.calls.count("PATCH") == 2
+
+
+async def test_the_minute_is_counted_from_what_the_cluster_has() -> None:
+    api, clock = Api(), Clock()
+    async with telling(api, clock) as events:
+        assert await complain(events)
+    clock.now += 50
+    async with telling(api, clock) as events:
+        assert not await complain(events)
+        clock.now += 10
+        assert await complain(events)
 
 
 async def test_an_event_that_the_api_server_forgot_is_written_anew() -> None:
@@ -167,11 +190,13 @@ async def test_a_long_message_is_cut_at_a_character() -> None:
 
 async def test_memory_is_bounded() -> None:
     """What is forgotten is found again in the cluster."""
-    api = Api()
-    async with telling(api, Clock(), remembered=2) as events:
+    api, clock = Api(), Clock()
+    async with telling(api, clock, remembered=2) as events:
         for message in ("a", "b", "c"):
             assert await complain(events, message=message)
         assert not await complain(events, message="c")
+        assert not await complain(events, message="a")
+        clock.now += 60
         assert await complain(events, message="a")
     assert sorted(event["count"] for event in api.events.values()) == [1, 1, 2]
 

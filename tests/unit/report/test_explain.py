@@ -12,6 +12,7 @@ from accelshare.ledger.policies import POLICIES
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.explain import Explanation, explain
 from accelshare.report.explain_text import text_of
+from accelshare.report.surroundings import Surroundings, Taint, Toleration
 from accelshare.report.units import NOTHING_TOLD, Told
 from accelshare.report.world import Asking, World
 from accelshare.vendors.catalog import load
@@ -39,11 +40,12 @@ class Scene:
             self.ledger.apply(fact)
         self.told: Told = NOTHING_TOLD
         self.labels: dict[str, Mapping[str, str]] = {book.name: {} for book in self.ledger.nodes()}
+        self.surroundings: dict[str, Surroundings] = {}
 
     def about(self, pod: PodSeen | None, asking: Asking = ME) -> Explanation:
         if pod is not None:
             self.ledger.apply(pod)
-        return explain(World(self.ledger, CATALOG, self.told, self.labels), pod, asking)
+        return explain(World(self.ledger, CATALOG, self.told, self.labels, self.surroundings), pod, asking)
 
     def waiting(self, request: Request, asking: Asking = ME, *, priority: int = 0) -> Explanation:
         return self.about(pending("me", request, priority=priority), asking)
@@ -403,3 +405,34 @@ def test_the_text_is_painted_only_by_its_reader_and_long_lists_are_cut() -> None
     assert "… and 5 more nodes (--all-nodes)\n" in text_of(told)
     assert "<good>would take it: GPU0 (4 stay free)</good>" in text_of(told, paint=lambda text, look: f"<{look}>{text}</{look}>")
     assert text_of(told, most_nodes=100).count("would take it:") == 25
+
+
+# Besides cards.
+
+
+def test_a_node_with_the_cards_that_something_else_keeps_the_pod_from() -> None:
+    scene = Scene(a_node("n1", 16), a_node("n2", 16), running("a", on="n2/0", request=gpu(12)))
+    scene.surroundings = {"n1": Surroundings(taints=(Taint("dedicated", "ml", "NoSchedule"),)), "n2": Surroundings(cordoned=True)}
+    told = scene.waiting(gpu(9))
+    assert told.in_short == (
+        "Node n1 has the cards, but kube-scheduler keeps the pod away: "
+        "the pod does not tolerate its taint dedicated=ml:NoSchedule."
+    )
+    first, second = told.nodes
+    assert (first.node, first.serves, first.verdict) == ("n1", False, "has the cards: GPU0 (7 stay free)")
+    assert (second.node, second.besides) == ("n2", ("it is cordoned (kubectl uncordon)",))
+    assert "\n  keeps it away: it is cordoned (kubectl uncordon)\n" in text_of(told)
+
+
+def test_a_pod_that_tolerates_it_is_not_told_of_a_taint() -> None:
+    scene = Scene(a_node("n1", 16))
+    scene.surroundings = {"n1": Surroundings(taints=(Taint("dedicated", "ml", "NoSchedule"),))}
+    told = scene.waiting(gpu(9), replace(ME, tolerations=(Toleration("dedicated", "Exists"),)))
+    assert told.nodes[0].serves
+    assert told.in_short.startswith("Node n1 would take it now.")
+
+
+def test_a_free_node_comes_before_one_that_keeps_the_pod_away() -> None:
+    scene = Scene(a_node("n1", 16), a_node("n2", 16))
+    scene.surroundings = {"n1": Surroundings(cordoned=True)}
+    assert [answer.node for answer in scene.waiting(gpu(9)).nodes] == ["n2", "n1"]

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import orjson
 
 from accelshare.kube.memory import verbs
-from accelshare.kube.memory.errors import CODES, ApiError
+from accelshare.kube.memory.errors import CODES, ApiError, bad_request
 from accelshare.kube.memory.faults import Drop, Fault, Faults
 from accelshare.kube.memory.routing import Target, target
 from accelshare.kube.memory.store import Store
@@ -28,6 +28,7 @@ Send = Callable[[Message], Awaitable[None]]
 ABORT: Final = "accelshare.abort"
 VERSION: Final = {"major": "1", "minor": "36", "gitVersion": "v1.36.4+accelshare-memory", "platform": "memory"}
 HEALTH: Final = frozenset({"/readyz", "/livez", "/healthz"})
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 TRUE: Final = frozenset({"1", "true", "True"})
 
 
@@ -66,6 +67,8 @@ class App:
             return Answer(200, b"ok", "text/plain; charset=utf-8")
         if request.path == "/version":
             return Answer(200, orjson.dumps(VERSION))
+        if request.path == REVIEWS and request.method == "POST":
+            return _reviewed(request)
         found = target(request.path)
         if found is None:
             return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
@@ -112,6 +115,14 @@ def _failed(fault: Fault | None) -> Answer | None:
     details = {"retryAfterSeconds": fault.retry_after_s} if fault.retry_after_s else None
     error = ApiError(reason, "a fault on order", details=details, code=fault.code)
     return Answer(fault.code, orjson.dumps(error.status()), retry_after_s=fault.retry_after_s)
+
+
+def _reviewed(request: Request) -> Answer:
+    """Whoever has the token is an administrator."""
+    body = request.body()
+    if not isinstance(body, dict):
+        raise bad_request("the object provided is unrecognized: it is no SelfSubjectAccessReview")
+    return Answer(201, orjson.dumps({**body, "metadata": {}, "status": {"allowed": True}}))
 
 
 async def _read(scope: MutableMapping[str, Any], receive: Receive) -> Request:

@@ -3,10 +3,10 @@
 Belongs here: the seam between the agent and hardware. Never: any vendor.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class FoundCard:
     pci: str = ""
     healthy: bool = True
     problem: str = ""  # why it is not healthy, in words
+    used_mib: int | None = field(default=None, compare=False)  # memory in use at that moment; none: not told
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Health:
     id: str
     healthy: bool
     problem: str = ""
+    used_mib: int | None = field(default=None, compare=False)  # as a card's; it changes all the time, and is no change of health
 
 
 class DriverError(Exception):
@@ -70,4 +72,13 @@ class Driver(Protocol):
 
     def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
         """Each change of health of these cards, for ever, recovery included. A failing look is tried again."""
+        ...
+
+
+@runtime_checkable
+class TellsUse(Protocol):
+    """A driver whose looks at health also see how much memory is in use. Not every library or tool tells."""
+
+    def used_mib(self) -> Mapping[str, int]:
+        """By id, as the last look saw it; a card of which that is not known is left out."""
         ...

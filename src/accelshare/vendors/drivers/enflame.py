@@ -19,6 +19,7 @@ from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.host_view import HostView
 from accelshare.vendors.drivers.library_ways import LibraryWays, Openers
 from accelshare.vendors.drivers.tools import run_tool
+from accelshare.vendors.drivers.use import LastUse
 
 PCI_VENDOR: Final = "1e36"
 OFF_THE_BUS: Final = "its PCI device is gone"
@@ -46,6 +47,10 @@ class EnflameDriver:
         self._libraries = LibraryWays("enflame", openers, timeout_s=options.timeout_s)
         self._host = HostView("enflame", self._completed, timeout_s=options.timeout_s)
         self._remarks = Remarks("enflame")
+        self._use = LastUse()
+
+    def used_mib(self) -> Mapping[str, int]:
+        return self._use.mib
 
     async def discover(self) -> list[FoundCard]:
         ways = [*self._libraries.once(), *self._tool_ways(), (f"{self._options.roots.sys}/bus/pci", self._ask_sysfs)]
@@ -59,7 +64,7 @@ class EnflameDriver:
 
         async def look() -> Mapping[str, Health]:
             found = await self._host.of(ways)
-            return {**compared(cards, found), **await self._host.run(partial(self._off_the_bus, cards))}
+            return self._use.noted({**compared(cards, found), **await self._host.run(partial(self._off_the_bus, cards))})
 
         try:
             async for health in changes(cards, look, partial(asyncio.sleep, self._options.every_s)):

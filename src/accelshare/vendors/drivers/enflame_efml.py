@@ -80,6 +80,7 @@ class FirstEfml(_Api):
             index=index,
             id=card_id(uuid, serial, place, index),
             memory_mib=memory.total >> 20,
+            used_mib=memory.used_mib,
             model=name or (info.name.decode("utf-8", "replace") if info else ""),
             pci=place,
             healthy=healthy.value,
@@ -136,6 +137,7 @@ class NewerEfml(_Api):
             index=index,
             id=card_id(uuid, serial, place, index),
             memory_mib=memory.total >> 20,
+            used_mib=memory.used >> 20,
             model=optional(lambda: self._text("efmlDeviceGetName", device)) or "",
             pci=place,
         )
@@ -177,8 +179,10 @@ class _FirstMemory(ctypes.Structure):
 
     _fields_ = (("total", c_uint64), ("used_mib", c_uint32))
     total: int
+    used_mib: int
 
 
 class _NewerMemory(ctypes.Structure):
     _fields_ = (("total", c_uint64), ("free", c_uint64), ("used", c_uint64))
     total: int
+    used: int

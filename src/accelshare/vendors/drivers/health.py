@@ -58,5 +58,5 @@ def compared(cards: Sequence[FoundCard], seen: Listing) -> dict[str, Health]:
         if found is None:
             health[card.id] = Health(card.id, False, left_out.get(card.index, "is no longer listed"))
         else:
-            health[card.id] = Health(card.id, found.healthy, found.problem)
+            health[card.id] = Health(card.id, found.healthy, found.problem, found.used_mib)
     return health

@@ -19,6 +19,7 @@ from accelshare.vendors.drivers.kunlun_smi import TOOLS, parsed_lines, parsed_ta
 from accelshare.vendors.drivers.kunlun_xpuml import LIBRARIES, Xpuml
 from accelshare.vendors.drivers.library_ways import LibraryWays
 from accelshare.vendors.drivers.tools import run_tool
+from accelshare.vendors.drivers.use import LastUse
 
 PCI_VENDOR: Final = "1d22"
 # The name that Intel's tool has too; the text tells them apart, and so does a host without a device of Kunlun's.
@@ -35,6 +36,10 @@ class KunlunDriver:
         self._libraries = LibraryWays("kunlun", openers, timeout_s=options.timeout_s)
         self._host = HostView("kunlun", self._completed, timeout_s=options.timeout_s)
         self._remarks = Remarks("kunlun")
+        self._use = LastUse()
+
+    def used_mib(self) -> Mapping[str, int]:
+        return self._use.mib
 
     async def discover(self) -> list[FoundCard]:
         found = await self._host.of([*self._libraries.once(), *self._tool_ways()])
@@ -47,7 +52,7 @@ class KunlunDriver:
         ways: list[Way] = [*self._libraries.through(kept), (str(self._proc), partial(self._ask_proc, cards)), *self._tool_ways()]
 
         async def look() -> Mapping[str, Health]:
-            return compared(cards, await self._host.of(ways))
+            return self._use.noted(compared(cards, await self._host.of(ways)))
 
         try:
             async for health in changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
@@ -75,7 +80,7 @@ class KunlunDriver:
         states = await self._host.run(lambda: [self._proc_state(card) for card in cards])
         if None in states:
             raise CannotAsk("does not tell the state of every card")
-        return Listing(tuple(replace(card, healthy=True, problem="") for card in cards))
+        return Listing(tuple(replace(card, healthy=True, problem="", used_mib=None) for card in cards))
 
     def _completed(self, found: Listing) -> Listing:
         """The listing with what only the host's trees know: NUMA node, and the kernel's view of each card."""

@@ -17,12 +17,12 @@ _COLUMNS = ("DevID", "PCI Addr", "Model", "SN", "State", "Memory")
 _NUMBER = re.compile(r"[0-9]{1,6}")
 _INODE = re.compile(r"/dev/xpu([0-9]{1,5})")
 # 0 / 8064 MB, and 0 / 16384MB without the space; the tool's MB are MiB
-_MEMORY = re.compile(r"[0-9]+\s*(?:Mi?B)?\s*/\s*([0-9]{1,9})\s*Mi?B")
+_MEMORY = re.compile(r"([0-9]{1,9})\s*(?:Mi?B)?\s*/\s*([0-9]{1,9})\s*Mi?B")
 _INTEL = re.compile(r"\bintel\b|\bDevice ID\s*\|\s*Device Information\b", re.IGNORECASE)
 _NO_SERIAL = frozenset({"", "n/a", "-", "none", "unknown"})
 
 # Positions in a line of -m, as several public readers and a captured P800 have them. The state's position is not known.
-_PCI, _DEV_ID, _SERIAL, _TOTAL, _MODEL, _FEWEST = 0, 2, 3, 18, 21, 22
+_PCI, _DEV_ID, _SERIAL, _USED, _TOTAL, _MODEL, _FEWEST = 0, 2, 3, 17, 18, 21, 22
 _QUOTED = re.compile(r'"[^"]*"|[^\s"]+')
 
 
@@ -79,7 +79,8 @@ def _read_row(cell: dict[str, str], cards: list[FoundCard], left_out: list[LeftO
         FoundCard(
             index=index,
             id=card_id(cell["SN"], pci.address(cell["PCI Addr"]), index),
-            memory_mib=int(memory[1]),
+            memory_mib=int(memory[2]),
+            used_mib=int(memory[1]),
             minor=int(node[1]) if node else index,
             model=cell["Model"],
             pci=pci.address(cell["PCI Addr"]),
@@ -110,7 +111,9 @@ def parsed_lines(text: str) -> Listing:
             left_out.append(LeftOut(index, f"memory is {fields[_TOTAL]!r}; it must be a number of MiB"))
         else:
             total = int(fields[_TOTAL])
-            cards.append(FoundCard(index, card_id(fields[_SERIAL], place, index), total, minor=index, model=model, pci=place))
+            used = int(fields[_USED]) if re.fullmatch(r"[0-9]{1,9}", fields[_USED]) else None
+            id = card_id(fields[_SERIAL], place, index)
+            cards.append(FoundCard(index, id, total, minor=index, model=model, pci=place, used_mib=used))
     if lines and not cards and all(left.index is None for left in left_out):
         raise CannotAsk(f"printed {shown(text)}; it must be a line of {_FEWEST} or more fields per device")
     return listing(cards, left_out)

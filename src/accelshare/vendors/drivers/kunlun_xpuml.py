@@ -83,6 +83,7 @@ class Xpuml:
             index=index,
             id=card_id(optional(lambda: self._serial(device)) or "", place, index),
             memory_mib=memory.total_global >> 20,
+            used_mib=memory.used_global >> 20,
             minor=index,  # the library counts as the kernel names: /dev/xpu<index>
             model=MODELS.get(-1 if model is None else model, ""),
             pci=place,
@@ -119,8 +120,15 @@ class _Device(ctypes.Structure):
 
 # Each of these is 128 bytes or a little more in the header; the tail keeps a newer library from writing past the end.
 class _Memory(ctypes.Structure):
-    _fields_ = (("page_global", c_uint64), ("total_global", c_uint64), ("reserved", c_uint64 * 30))
+    _fields_ = (
+        ("page_global", c_uint64),
+        ("total_global", c_uint64),
+        ("free_global", c_uint64),
+        ("used_global", c_uint64),
+        ("reserved", c_uint64 * 28),
+    )
     total_global: int
+    used_global: int
 
 
 class _PciInfo(ctypes.Structure):

@@ -28,6 +28,7 @@ from accelshare.vendors.drivers.nvidia_nvml import LIBRARIES, Nvml
 from accelshare.vendors.drivers.nvidia_xids import XidBook
 from accelshare.vendors.drivers.threads import BlockingCalls
 from accelshare.vendors.drivers.tools import run_tool
+from accelshare.vendors.drivers.use import LastUse
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,10 @@ class NvidiaDriver:
         self._discovering = BlockingCalls("nvml discover")
         self._host = BlockingCalls("nvidia host")
         self._remarks = Remarks("nvidia")
+        self._use = LastUse()
+
+    def used_mib(self) -> Mapping[str, int]:
+        return self._use.mib
 
     async def discover(self) -> list[FoundCard]:
         libraries: list[Way] = [(name, partial(self._ask_library, name)) for name in self._libraries]
@@ -60,10 +65,10 @@ class NvidiaDriver:
 
         async def look() -> Mapping[str, Health]:
             try:
-                return await watch.look()
+                return self._use.noted(await watch.look())
             except DriverError as library:
                 try:
-                    return watch.with_open_xids(compared(cards, await first_answer(self._tool_ways())))
+                    return self._use.noted(watch.with_open_xids(compared(cards, await first_answer(self._tool_ways()))))
                 except DriverError as tool:
                     raise DriverError([*library.tried, *tool.tried]) from None
 
@@ -173,13 +178,14 @@ class _Watch:
             nvml.stop_listening()
         health = {}
         for id in self._ids:
-            problem = self._problem(nvml, id)
-            health[id] = Health(id, not problem, problem)
+            problem, used_mib = self._asked(nvml, id)
+            health[id] = Health(id, not problem, problem, used_mib)
         return health
 
-    def _problem(self, nvml: Nvml, id: str) -> str:
+    def _asked(self, nvml: Nvml, id: str) -> tuple[str, int | None]:
+        """What is wrong with the card, and how much of it is in use."""
         try:
-            nvml.check(id)
+            used_mib = nvml.check(id)
         except LibraryError as error:
             if error.code in _BROKEN:
                 self._close()
@@ -187,12 +193,12 @@ class _Watch:
             if error.code in _AWAY:
                 self._book.away(id)
                 self._listening.discard(id)
-            return str(error)
+            return str(error), None
         except CannotAsk as error:
-            return str(error)
+            return str(error), None
         if id not in self._listening and id not in self._silent:
             self._listen(nvml, id)
-        return self._book.problem(id, recovery_action=nvml.recovery_action(id), now=self._clock())
+        return self._book.problem(id, recovery_action=nvml.recovery_action(id), now=self._clock()), used_mib
 
     def _listen(self, nvml: Nvml, id: str) -> None:
         try:

@@ -77,11 +77,13 @@ class Nvml:
             pci=place,
         )
 
-    def check(self, id: str) -> None:
-        """Whether this card answers and can be shared; raises the reason if not."""
+    def check(self, id: str) -> int:
+        """How many MiB of this card are in use, if it answers and can be shared; raises the reason if not."""
         device = self._find(id)
         self._refuse_mig(device)
-        self._memory(device, byref(_Memory()))
+        memory = _Memory()
+        self._memory(device, byref(memory))
+        return memory.used >> 20
 
     def recovery_action(self, id: str) -> int | None:
         """What the driver wants done to this card, 0 for nothing; None if this driver cannot tell."""
@@ -166,6 +168,7 @@ class Nvml:
 class _Memory(ctypes.Structure):
     _fields_ = (("total", c_uint64), ("free", c_uint64), ("used", c_uint64))
     total: int
+    used: int
 
 
 class _PciInfo(ctypes.Structure):

@@ -1,0 +1,65 @@
+"""The CDI files of this node's cards: written when cards change, removed when nobody can need them.
+
+Belongs here: the directory's content, as far as it is ours. Never: what a file says (vendors/cdi.py).
+
+A container that restarts while the agent is away still needs the file, so it stays at the agent's end while pods have cards here.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from accelshare.agent.shelf import Kind, Shelf
+from accelshare.vendors import cdi
+from accelshare.vendors.profile import Profile
+
+log = logging.getLogger(__name__)
+
+
+class CdiFiles:
+    def __init__(self, directory: Path, shelf: Shelf, *, exists: Callable[[str], bool]) -> None:
+        self._directory = directory
+        self._shelf = shelf
+        self._exists = exists
+
+    def write(self) -> None:
+        """Each kind that is given by CDI names has its file; one that no longer is has none."""
+        for kind in self._shelf.kinds.values():
+            rules = kind.profile.container
+            if "cdi" in rules.strategy and rules.cdi.write_spec and kind.cards:
+                self._write(kind)
+            else:
+                self._remove(kind.profile)
+
+    def leave(self, used: Collection[str]) -> None:
+        """Remove the files of all kinds but those that pods of this node use."""
+        for kind in self._shelf.kinds.values():
+            if kind.profile.name not in used:
+                self._remove(kind.profile)
+
+    def _write(self, kind: Kind) -> None:
+        cards = [card.found for card in kind.cards.values()]
+        path, content = self._directory / cdi.file_name(kind.profile), cdi.spec(kind.profile, cards, exists=self._exists)
+        try:
+            if path.exists() and path.read_text() == content:
+                return
+            self._directory.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_name(f".{path.name}.new")
+            fresh.write_text(content)
+            os.replace(fresh, path)  # noqa: PTH105 – atomic, whatever was there
+        except OSError as error:
+            log.warning("cdi kind=%s path=%s outcome=failed error=%r", kind.profile.name, path, str(error))
+            return
+        log.info("cdi kind=%s path=%s cards=%d outcome=written", kind.profile.name, path, len(cards))
+
+    def _remove(self, profile: Profile) -> None:
+        path = self._directory / cdi.file_name(profile)
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            log.warning("cdi kind=%s path=%s outcome=failed error=%r", profile.name, path, str(error))
+            return
+        log.info("cdi kind=%s path=%s outcome=removed", profile.name, path)

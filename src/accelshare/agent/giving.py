@@ -1,0 +1,63 @@
+"""What one container is given of one kind of card, once it is known which cards.
+
+Belongs here: from a pod's record to card numbers of this node, from those to the profile's container edits. Pure. Never: whose
+turn it is (desk.py), how it reaches the container (device_plugin/, nri_way/).
+"""
+
+from collections.abc import Callable, Mapping
+
+from accelshare.agent.shelf import Kind
+from accelshare.vendors.container_edits import CardShare, ContainerEdits, edits
+from accelshare.wire.node_pods import NodePod
+
+
+def recorded_cards(pod: NodePod, here: Kind, *, whole: bool) -> list[int]:
+    """The cards of the pod's record as this node numbers them now; none if one of them is not here."""
+    by_id = {card.found.id: card.index for card in here.cards.values()}
+    slices = [s for s in pod.seen.slices if s.kind == here.profile.name and s.whole == whole]
+    cards = [by_id.get(s.id, -1) if s.id else s.index for s in slices]
+    return cards if all(card in here.cards for card in cards) else []
+
+
+def shares(here: Kind, cards: Mapping[int, int], *, whole: bool) -> list[CardShare]:
+    """These cards, each with the container's units of it."""
+    return [
+        CardShare(
+            index=index,
+            minor=here.cards[index].found.minor,
+            id=here.cards[index].found.id,
+            units=here.cards[index].units if whole else units,
+            card_units=here.cards[index].units,
+            unit_mib=here.unit_mib,
+            whole=whole,
+        )
+        for index, units in cards.items()
+    ]
+
+
+def given(
+    pod: NodePod,
+    here: Kind,
+    cards: Mapping[int, int],
+    *,
+    whole: bool,
+    amount: int,
+    exists: Callable[[str], bool],
+    node_labels: Mapping[str, str],
+) -> ContainerEdits:
+    """The edits of a container that asked for `amount` and gets these units of these cards."""
+    parts = shares(here, cards, whole=whole)
+    kind = here.profile.name
+    return edits(
+        here.profile,
+        cards=parts,
+        container_units=sum(part.units for part in parts) if whole else amount,
+        pod_units=sum(
+            ask.cards * parts[0].card_units if whole else ask.units
+            for ask in pod.seen.request
+            if ask.kind == kind and ask.whole == whole
+        ),
+        exists=exists,
+        node_labels=node_labels,
+        enforcement=None if whole else here.enforcement,
+    )

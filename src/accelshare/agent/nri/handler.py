@@ -1,0 +1,30 @@
+"""What a plugin decides: the seam between NRI's transport and whoever knows which container gets what.
+
+Belongs here: three questions, and how to refuse. All are asked on the event loop that called `serve`, and answered from memory:
+while one is open, no container of the node can be made.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from accelshare.agent.nri.messages import Adjustment, Container, PodSandbox
+
+
+class Refuse(Exception):  # noqa: N818 – the act, as a handler says it: raise Refuse("…")
+    """The container must not be made or started; the text reaches kubelet and the pod's events."""
+
+
+class Handler(Protocol):
+    """Answers the runtime."""
+
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
+        """All there is on the node, each time a runtime is connected, before anything else."""
+        ...
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        """What this container gets; may raise Refuse."""
+        ...
+
+    def start_container(self, pod: PodSandbox, container: Container) -> None:
+        """It is about to start, with all that it was given; may raise Refuse."""
+        ...

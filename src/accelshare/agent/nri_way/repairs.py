@@ -1,0 +1,85 @@
+"""Pods whose bind or containers ask for something to be written: cards handed out, and containers that run without theirs.
+
+Belongs here: the flag that says that a pod has its cards, and the replacement of a pod that a runtime started without. Never:
+finding such pods (answers.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from accelshare.agent.nri_way.answers import Bare
+from accelshare.kube.client import Client
+from accelshare.kube.errors import Conflict, KubeError, NotFound
+from accelshare.kube.events import Events, PodRef
+from accelshare.kube.records import annotate_pod, delete_pod
+from accelshare.vendors.profile import Profile
+from accelshare.wire.node_pods import NodePod
+
+log = logging.getLogger(__name__)
+RETRY_S: Final = 1.0
+
+
+class Repairs:
+    def __init__(self, client: Client, events: Events, profiles: Mapping[str, Profile], *, replaced: Callable[[], None]) -> None:
+        """`replaced` is called for each pod that had to go."""
+        self._client = client
+        self._events = events
+        self._profiles = profiles
+        self._replaced = replaced
+        self._delivered: dict[str, NodePod] = {}
+        self._bare: dict[str, Bare] = {}
+        self._wanted = asyncio.Event()
+
+    def delivered(self, pod: NodePod) -> None:
+        if self._flags(pod):
+            self._delivered[pod.uid] = pod
+            self._wanted.set()
+
+    def bare(self, found: Bare) -> None:
+        self._bare[found.pod.uid] = found
+        self._wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                await self._write()
+            except KubeError as error:
+                log.warning("repair outcome=failed error=%r", str(error))
+                self._wanted.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _write(self) -> None:
+        while self._bare:
+            uid, found = next(iter(self._bare.items()))
+            await self._replace(found)
+            self._bare.pop(uid, None)
+        while self._delivered:
+            uid, pod = next(iter(self._delivered.items()))
+            try:
+                await annotate_pod(
+                    self._client, namespace=pod.seen.namespace, name=pod.seen.name, uid=uid, annotations=self._flags(pod)
+                )
+            except (NotFound, Conflict):
+                pass
+            self._delivered.pop(uid, None)
+
+    async def _replace(self, found: Bare) -> None:
+        seen = found.pod.seen
+        words = f"container {found.container} was started by the container runtime without its card; the pod is replaced"
+        log.warning("repair pod=%s container=%s outcome=replaced", found.pod.name, found.container)
+        ref = PodRef(namespace=seen.namespace, name=seen.name, uid=seen.uid)
+        await self._events.say(ref, kind="Warning", reason="AcceleratorMissing", message=words)
+        try:
+            await delete_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid)
+        except (NotFound, Conflict):
+            return
+        self._replaced()
+
+    def _flags(self, pod: NodePod) -> dict[str, str]:
+        kinds = {slice_.kind for slice_ in pod.seen.slices if not slice_.whole}
+        keys = [self._profiles[kind].annotations.assigned for kind in kinds]
+        return {key: "true" for key in keys if key is not None and pod.annotations.get(key) != "true"}

@@ -1,0 +1,57 @@
+"""Whether we may do something, asked before it is tried.
+
+Belongs here: one question to the API server, which keeps no trace of it. Never: what the right is needed for.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from accelshare.kube.client import Client
+from accelshare.kube.errors import BadAnswer
+
+_PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on a resource; in one namespace, or without one in the whole cluster."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        where = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''} {where}"
+
+
+class _Status(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status
+
+
+async def may(client: Client, right: Right) -> bool:
+    """The API server's own answer about whoever we are."""
+    resource, _, subresource = right.resource.partition("/")
+    asked = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": right.namespace,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}},
+    }
+    answer = await client.request("POST", _PATH, body=msgspec.json.encode(review))
+    try:
+        return msgspec.json.decode(answer, type=_Review).status.allowed
+    except ValueError as error:
+        raise BadAnswer(f"POST {_PATH}: not a review: {error}") from error

@@ -1,0 +1,162 @@
+"""A Lease: one of us at a time, also when the one before died without a word.
+
+Belongs here: taking, renewing and giving back one coordination/v1 Lease. Never: what is done under it.
+
+Clocks of different machines are never compared: a Lease is free when it was not renewed for as long as it lasts, seen from here.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from accelshare.kube import paths
+from accelshare.kube.client import Client
+from accelshare.kube.errors import BadAnswer, Conflict, KubeError, NotFound
+
+MERGE: Final = "application/merge-patch+json"
+DURATION_S: Final = 30
+
+
+class _Metadata(msgspec.Struct, rename={"version": "resourceVersion"}):
+    version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    renew_time: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """A Lease as it looked, and since when it has looked so, by our own clock."""
+
+    holder: str
+    renewed: str
+    since: float
+
+
+class Lease:
+    """One name in the cluster that one of us can hold. `identity` is the same after a restart: what was ours is ours again."""
+
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        *,
+        identity: str,
+        duration_s: int = DURATION_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._identity = identity
+        self._duration_s = duration_s
+        self._clock = clock
+        self._seen: _Sight | None = None
+        self.holder = ""  # whoever had it when we last looked
+
+    async def take(self) -> bool:
+        """Hold it from now on, or hold it on. False while somebody else does."""
+        try:
+            found = await self._read()
+            if found is None:
+                await self._create()
+            elif not self._free(found.spec):
+                return False
+            else:
+                await self._write(found)
+        except Conflict:
+            return False  # somebody was faster
+        self.holder = self._identity
+        return True
+
+    async def give_back(self) -> None:
+        """Let the next one have it at once. It is not an error if that fails: it runs out by itself."""
+        with contextlib.suppress(KubeError):
+            found = await self._read()
+            if found is not None and found.spec.holder_identity == self._identity:
+                await self._patch(found.metadata.version, {"holderIdentity": "", "leaseDurationSeconds": 1})
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[bool]:
+        """True inside if it is ours; it is renewed until the end of the block and then given back."""
+        if not await self.take():
+            yield False
+            return
+        renewing = asyncio.create_task(self._renew())
+        try:
+            yield True
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+            await self.give_back()
+
+    async def remove(self) -> None:
+        with contextlib.suppress(NotFound):
+            await self._client.request("DELETE", paths.lease(self._namespace, self._name))
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._duration_s / 3)
+            with contextlib.suppress(KubeError):  # the next try comes before it has run out
+                await self.take()
+
+    def _free(self, spec: _Spec) -> bool:
+        self.holder, renewed = spec.holder_identity or "", spec.renew_time or ""
+        if self.holder in ("", self._identity):
+            return True
+        now = self._clock()
+        if self._seen is None or (self._seen.holder, self._seen.renewed) != (self.holder, renewed):
+            self._seen = _Sight(self.holder, renewed, now)
+        return now - self._seen.since >= (spec.lease_duration_seconds or self._duration_s)
+
+    async def _read(self) -> _Lease | None:
+        try:
+            body = await self._client.request("GET", paths.lease(self._namespace, self._name))
+        except NotFound:
+            return None
+        try:
+            return msgspec.json.decode(body, type=_Lease)
+        except ValueError as error:
+            raise BadAnswer(f"Lease {self._namespace}/{self._name}: {error}") from error
+
+    async def _create(self) -> None:
+        content = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": {**self._ours(), "acquireTime": _stamp(), "leaseTransitions": 0},
+        }
+        await self._client.request("POST", paths.lease(self._namespace), body=msgspec.json.encode(content))
+
+    async def _write(self, found: _Lease) -> None:
+        spec: dict[str, object] = self._ours()
+        if found.spec.holder_identity != self._identity:
+            spec |= {"acquireTime": _stamp(), "leaseTransitions": (found.spec.lease_transitions or 0) + 1}
+        await self._patch(found.metadata.version, spec)
+
+    async def _patch(self, version: str, spec: dict[str, object]) -> None:
+        body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "spec": spec})
+        await self._client.request("PATCH", paths.lease(self._namespace, self._name), body=body, content_type=MERGE)
+
+    def _ours(self) -> dict[str, object]:
+        return {"holderIdentity": self._identity, "leaseDurationSeconds": self._duration_s, "renewTime": _stamp()}
+
+
+def _stamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,26 @@
+"""Many nodes in few words.
+
+Belongs here: grouping nodes that are alike, and naming a group. Never: judging one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from accelshare.preflight.objects import Node
+
+_NAMED: Final = 3  # more names than this are a number
+
+
+def nodes_by(nodes: Iterable[Node], key: Callable[[Node], str]) -> Iterator[tuple[str, str]]:
+    """Each value that nodes have, with the nodes that have it, in words."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        groups.setdefault(key(node), []).append(node.metadata.name)
+    for value in sorted(groups):
+        yield value, named(groups[value])
+
+
+def named(names: Sequence[str]) -> str:
+    """`n1, n2` or `n1, n2, n3 and 97 more`."""
+    first = ", ".join(sorted(names)[:_NAMED])
+    return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED} more"

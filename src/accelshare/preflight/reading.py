@@ -1,0 +1,85 @@
+"""One snapshot of a cluster, asked for once.
+
+Belongs here: which questions are asked; what is refused becomes a word in the snapshot. Never: judging, writing.
+"""
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+import msgspec
+
+from accelshare.kube import paths
+from accelshare.kube.access import Right, may
+from accelshare.kube.client import Client
+from accelshare.kube.errors import BadAnswer, Forbidden, NotFound
+from accelshare.preflight.objects import Lease, Node, Pod, Service, Workload
+from accelshare.preflight.snapshot import Snapshot
+
+T = TypeVar("T")
+
+NOT_ENDED: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+async def read(client: Client, rights: Iterable[Right]) -> Snapshot:
+    """The cluster as it is now. Unreachable and Unauthorized are raised: then there is nothing to say at all."""
+    asking = _Asking(client)
+    return Snapshot(
+        version=await asking.version(),
+        nodes=await asking.all("nodes", "/api/v1/nodes", Node),
+        pods=await asking.all("pods", "/api/v1/pods", Pod, NOT_ENDED),
+        services=await asking.all("services", "/api/v1/services", Service),
+        deployments=await asking.all("deployments", "/apis/apps/v1/deployments", Workload),
+        daemon_sets=await asking.all("daemonsets", "/apis/apps/v1/daemonsets", Workload),
+        scheduler_holder=await asking.holder(),
+        rights=await asking.rights(rights),
+        unread=asking.unread,
+    )
+
+
+class _Asking:
+    """One question after the other; `unread` says which of them the API server did not answer."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.unread: dict[str, str] = {}
+
+    async def version(self) -> str:
+        answer = await self._client.request("GET", "/version")
+        try:
+            return msgspec.json.decode(answer, type=_Version).git_version
+        except ValueError as error:
+            raise BadAnswer(f"GET /version: not a version: {error}") from error
+
+    async def all(self, what: str, path: str, kind: type[T], params: dict[str, str] | None = None) -> tuple[T, ...]:
+        """Every object that can be read; none, and a word, if the API server shows none."""
+        decoder = msgspec.json.Decoder(kind)
+        found: list[T] = []
+        try:
+            async for page in self._client.pages(path, params=params):
+                for item in page.items:
+                    try:
+                        found.append(decoder.decode(item))
+                    except msgspec.DecodeError as error:
+                        self.unread[f"one of the {what}"] = str(error)
+        except (Forbidden, NotFound) as error:
+            self.unread[what] = str(error)
+        return tuple(found)
+
+    async def holder(self) -> str:
+        """Who holds kube-scheduler's Lease. A cluster that keeps it elsewhere (before 1.20), or hides it, is no fault."""
+        try:
+            answer = await self._client.request("GET", paths.lease("kube-system", "kube-scheduler"))
+            return msgspec.json.decode(answer, type=Lease).spec.holder_identity or ""
+        except (NotFound, Forbidden, msgspec.DecodeError):
+            return ""
+
+    async def rights(self, rights: Iterable[Right]) -> dict[Right, bool]:
+        try:
+            return {right: await may(self._client, right) for right in rights}
+        except (Forbidden, NotFound) as error:
+            self.unread["your rights"] = str(error)
+            return {}

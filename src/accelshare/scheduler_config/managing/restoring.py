@@ -1,0 +1,70 @@
+"""Everything back on every control-plane node: asked for on the board, waited for, and told line by line.
+
+Belongs here: asking and waiting. Never: touching a host; each node's caretaker does that.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from accelshare.kube.client import Client
+from accelshare.kube.errors import Conflict
+from accelshare.kube.leases import Lease
+from accelshare.kube.named_data import Place
+from accelshare.scheduler_config.managing import board as boards
+from accelshare.scheduler_config.managing.board import Board
+from accelshare.scheduler_config.problems import SchedulerConfigError
+
+Say = Callable[[str], None]
+_EVERY_S = 0.5
+
+
+async def restore_all(client: Client, place: Place, lease: Lease, *, limit_s: float, say: Say) -> None:
+    """Return when every node that has a caretaker says that it is restored; raise in words if one cannot."""
+    board = await _ask(client, place)
+    if board is None:
+        say(f"there is no {place}: nothing was put in")
+        return
+    if not board.states:
+        say(f"{place} names no node: nothing was put in")
+    deadline = time.monotonic() + limit_s
+    told: dict[str, str] = {}
+    while True:
+        for node, state in sorted(board.states.items()):
+            if told.get(node) != state:
+                say(f"{node}: {state}")
+                told[node] = state
+        open_nodes = {node: state for node, state in board.states.items() if state != boards.RESTORED}
+        if not open_nodes:
+            await lease.remove()
+            return
+        if all(map(boards.has_failed, open_nodes.values())):
+            raise SchedulerConfigError(f"not restored on {', '.join(sorted(open_nodes))}; {_help(place, min(open_nodes))}")
+        if time.monotonic() >= deadline:
+            raise SchedulerConfigError(
+                f"not restored within {limit_s:g} s on {', '.join(sorted(open_nodes))}: is the manager running there? "
+                + _help(place, min(open_nodes))
+            )
+        await asyncio.sleep(_EVERY_S)
+        again = await boards.read(client, place)
+        if again is None:
+            raise SchedulerConfigError(f"{place} is gone, so that nobody can say how the nodes stand")
+        board = again
+
+
+async def _ask(client: Client, place: Place) -> Board | None:
+    while True:
+        board = await boards.read(client, place)
+        if board is None:
+            return None
+        try:
+            return await boards.ask_to_restore(client, place, board)
+        except Conflict:
+            continue  # a node has just told something
+
+
+def _help(place: Place, node: str) -> str:
+    return (
+        "`accelshare scheduler-config restore` on that machine does it by hand; if it is gone for good, take its line off: "
+        f'kubectl -n {place.namespace} patch configmap {place.name} --type merge -p \'{{"data":{{"node.{node}":null}}}}\''
+    )

@@ -1,0 +1,52 @@
+"""A handler for tests: it gives every container the same card, and does to others what their names say."""
+
+import threading
+from collections.abc import Sequence
+
+from accelshare.agent.nri.handler import Refuse
+from accelshare.agent.nri.messages import Adjustment, Container, LinuxDevice, Mount, OptionalNumber, PodSandbox, adjustment
+
+# c 10:229 (fuse) is not among the devices that every container may use, so that it works says that the rule came with it.
+CARD = LinuxDevice("/dev/card0", "c", 10, 229, file_mode=OptionalNumber(0o666), uid=OptionalNumber(0))
+LIBRARY = Mount("/opt/card", "bind", "/usr", ("rbind", "ro", "rprivate"))
+GIVEN = adjustment(env={"CARD": "0"}, devices=[CARD], mounts=[LIBRARY], annotations={"accelshare.io/given": "yes"})
+
+
+class Cards:
+    """`refused` is refused, `broken` is a bug, `big-N` gets N bytes more, `unstartable` may not start."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[tuple[str, ...], tuple[str, ...]]] = []  # of each list: pods, containers
+        self.created: list[Container] = []
+        self.started: list[Container] = []
+
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
+        self.seen.append((tuple(pod.name for pod in pods), tuple(one.name for one in containers)))
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        self.created.append(container)
+        match container.name.split("-"):
+            case ["refused"]:
+                raise Refuse(f"card 0 is not for {pod.namespace}/{pod.name}")
+            case ["broken"]:
+                raise ZeroDivisionError("a bug")
+            case ["big", size]:
+                return adjustment(annotations={"big": "x" * int(size)})
+        return GIVEN
+
+    def start_container(self, pod: PodSandbox, container: Container) -> None:
+        self.started.append(container)
+        if container.name == "unstartable":
+            raise Refuse("it has no card")
+
+
+class Stuck(Cards):
+    """Comes to no answer until the test says so, and holds up the whole event loop meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        self.go_on.wait(600)
+        return super().create_container(pod, container)

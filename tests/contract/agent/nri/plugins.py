@@ -1,0 +1,50 @@
+"""Real plugins of a test, and what each was told of its connection."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from accelshare.agent.nri.connection import serve
+from accelshare.agent.nri.handler import Handler
+
+WAIT_S = 60.0
+
+
+@dataclass(slots=True)
+class Told:
+    """`connected RUNTIME VERSION` and `disconnected`, in their order."""
+
+    words: list[str] = field(default_factory=list)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def say(self, *words: str) -> None:
+        self.words.append(" ".join(words))
+        self._changed.set()
+
+    async def until(self, *words: str) -> None:
+        """Exactly this was told."""
+        async with asyncio.timeout(WAIT_S):
+            while tuple(self.words) != words:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+class Plugins:
+    """Starts plugins on one socket."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def start(self, handler: Handler, *, name: str = "accelshare", index: int = 10) -> Told:
+        told = Told()
+        work = serve(
+            self._socket,
+            name,
+            index,
+            handler,
+            on_connected=lambda runtime, version: told.say("connected", runtime, version),
+            on_disconnected=lambda: told.say("disconnected"),
+        )
+        self.tasks.append(asyncio.create_task(work))
+        return told

@@ -1,0 +1,310 @@
+"""A real plugin against the runtime in memory, over a real socket."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from accelshare.agent.nri import connection
+from accelshare.agent.nri.connection import serve
+from accelshare.agent.nri.lock import only_one
+from accelshare.agent.nri.memory_runtime import Habits, Made, MemoryRuntime, RuntimeRefusalError
+from accelshare.agent.nri.messages import Adjustment, Container, PodSandbox, State
+from accelshare.agent.nri.own_loop import own_loop, run_on
+from tests.contract.agent.nri.cards import CARD, LIBRARY, Cards, Stuck
+from tests.contract.agent.nri.plugins import WAIT_S, Plugins
+
+POD = PodSandbox("p1", "train-7", "uid-7", "ml", annotations={"accelshare.io/card": "0"})
+CAREFUL = PodSandbox("p2", "train-8", "uid-8", "ml", annotations={"required-plugins.noderesource.dev": '["accelshare"]'})
+
+
+def container(name: str) -> Container:
+    return Container(f"id-of-{name}", name=name, env=("CARD=7", "MODE=fast"))
+
+
+def runtime(socket: Path, **habits: object) -> MemoryRuntime:
+    made = MemoryRuntime(socket, Habits(**{"request_timeout_s": WAIT_S, **habits}))  # type: ignore[arg-type]
+    made.run_pod(POD)
+    made.run_pod(CAREFUL)
+    return made
+
+
+async def connected(one: MemoryRuntime, count: int = 1) -> None:
+    await asyncio.wait_for(one.until_plugins(count), WAIT_S)
+
+
+async def test_a_container_gets_what_the_handler_gives(socket: Path, plugins: Plugins) -> None:
+    cards = Cards()
+    told = plugins.start(cards)
+    async with runtime(socket, version="v2.4.2") as one:
+        await connected(one)
+        await told.until("connected memory v2.4.2")
+        made = await one.create_container("p1", container("train"))
+        assert made.container.environment == {"CARD": "0", "MODE": "fast"}
+        assert made.container.devices == (CARD,)
+        assert made.container.mounts == (LIBRARY,)
+        assert made.container.annotations == {"accelshare.io/given": "yes"}
+        assert made.adjusted_by == ("10-accelshare",)
+
+        started = await one.start_container("id-of-train")
+        assert started.container.state == State.RUNNING
+        assert cards.started == [made.container]
+
+
+async def test_a_refusal_reaches_kubelet_and_the_connection_stays(socket: Path, plugins: Plugins) -> None:
+    told = plugins.start(Cards())
+    async with runtime(socket) as one:
+        await connected(one)
+        words = "failed to get NRI adjustment for container: rpc error: code = Unknown desc = card 0 is not for ml/train-7"
+        with pytest.raises(RuntimeRefusalError, match=words):
+            await one.create_container("p1", container("refused"))
+        assert (await one.create_container("p1", container("train"))).container.devices
+        await told.until("connected memory v0.0.0")
+
+
+async def test_a_bug_of_the_handler_refuses_the_container_and_the_connection_stays(socket: Path, plugins: Plugins) -> None:
+    told = plugins.start(Cards())
+    async with runtime(socket) as one:
+        await connected(one)
+        with pytest.raises(RuntimeRefusalError, match="ZeroDivisionError: a bug"):
+            await one.create_container("p1", container("broken"))
+        assert (await one.create_container("p1", container("train"))).container.devices
+        await told.until("connected memory v0.0.0")
+
+
+async def test_a_loop_that_is_held_up_refuses_the_container_in_time(socket: Path, plugins: Plugins) -> None:
+    """Made without its card would be worse, and cutting us off would take others with it."""
+    stuck = Stuck()
+    told = plugins.start(stuck)
+    async with own_loop("runtime") as loop:
+
+        async def elsewhere() -> Made:
+            async with runtime(socket, request_timeout_s=6.0) as one:
+                await connected(one)
+                try:
+                    with pytest.raises(RuntimeRefusalError, match="accelshare: CreateContainer: no answer within"):
+                        await one.create_container("p1", container("train"))
+                finally:
+                    stuck.go_on.set()
+                return await one.create_container("p1", container("next"))
+
+        made = await run_on(loop, elsewhere())
+    assert made.container.devices == (CARD,)
+    await told.until("connected memory v0.0.0", "disconnected")
+
+
+async def test_a_question_that_came_too_late_is_not_asked(socket: Path, plugins: Plugins) -> None:
+    """The runtime was told no; what the handler would note about that container were wrong."""
+    cards = Cards()
+    plugins.start(cards)
+    held_up = threading.Event()
+    async with own_loop("runtime") as loop:
+
+        async def elsewhere(hold_up: Callable[[], object]) -> None:
+            async with runtime(socket, request_timeout_s=6.0) as one:
+                await connected(one)
+                hold_up()
+                try:
+                    with pytest.raises(RuntimeRefusalError, match="no answer within"):
+                        await one.create_container("p1", container("train"))
+                finally:
+                    held_up.set()
+
+        home = asyncio.get_running_loop()
+        await run_on(loop, elsewhere(lambda: home.call_soon_threadsafe(held_up.wait, WAIT_S)))
+    assert cards.created == []
+
+
+async def test_a_list_in_parts_is_told_as_one(socket: Path, plugins: Plugins) -> None:
+    cards = Cards()
+    async with runtime(socket, part=10) as one:
+        names = [f"c{i}" for i in range(25)]
+        for name in names:
+            await one.create_container("p1", container(name))
+        plugins.start(cards)
+        await connected(one)
+    assert cards.seen == [(("train-7", "train-8"), tuple(names))]
+
+
+@pytest.mark.parametrize("size", [20_000, 1_000_000])
+async def test_a_big_answer_arrives(socket: Path, plugins: Plugins, size: int) -> None:
+    plugins.start(Cards())
+    async with runtime(socket) as one:
+        await connected(one)
+        made = await one.create_container("p1", container(f"big-{size}"))
+        assert len(made.container.annotations["big"]) == size
+
+
+async def test_an_answer_beyond_all_limits_refuses_the_container(socket: Path, plugins: Plugins) -> None:
+    plugins.start(Cards())
+    async with runtime(socket) as one:
+        await connected(one)
+        with pytest.raises(RuntimeRefusalError, match="at most 4194304 may be sent"):
+            await one.create_container("p1", container("big-4194304"))
+        assert (await one.create_container("p1", container("train"))).container.devices
+
+
+class Cutting(Cards):
+    """The runtime goes away while it waits for the answer."""
+
+    def __init__(self, one: MemoryRuntime) -> None:
+        super().__init__()
+        self.one = one
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        if container.name == "cut":
+            self.one.cut()
+        return super().create_container(pod, container)
+
+
+async def test_a_runtime_that_goes_away_in_a_call_is_found_again(socket: Path, plugins: Plugins) -> None:
+    """It goes on without us, as the real one does; the next container has its card again."""
+    async with runtime(socket) as one:
+        told = plugins.start(Cutting(one))
+        await connected(one)
+        assert (await one.create_container("p1", container("cut"))).adjusted_by == ()
+        await told.until("connected memory v0.0.0", "disconnected", "connected memory v0.0.0")
+        await connected(one)
+        assert (await one.create_container("p1", container("next"))).container.devices
+
+
+async def test_a_runtime_that_starts_again_is_found_again(
+    socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it is away, each problem is said once."""
+    monkeypatch.setattr(connection, "RETRY_S", 0.01)
+    caplog.set_level(logging.INFO, "accelshare.agent.nri")
+    dials = _counted_dials(monkeypatch)
+    one = runtime(socket)
+    told = plugins.start(Cards())
+    await dials(10)
+    async with one:
+        await connected(one)
+    await told.until("connected memory v0.0.0", "disconnected")
+    await dials(10)
+    async with one:
+        await connected(one)
+        assert (await one.create_container("p1", container("train"))).container.devices
+    problems = [record.getMessage() for record in caplog.records if "outcome=disconnected" in record.getMessage()]
+    missing = [problem for problem in problems if "No such file" in problem]
+    assert len(missing) == 2, problems
+
+
+async def test_every_end_of_a_connection_is_said(socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture) -> None:
+    """The same words as last time are news, once we were connected in between."""
+    told = plugins.start(Cards())
+    words: list[str] = []
+    async with runtime(socket) as one:
+        for _ in range(2):
+            await connected(one)
+            words += ["connected memory v0.0.0", "disconnected"]
+            one.cut()
+            await connected(one, 0)
+            # The next connection may be there already.
+            async with asyncio.timeout(WAIT_S):
+                while told.words[: len(words)] != words:
+                    await asyncio.sleep(0.01)
+    assert caplog.text.count("the runtime has closed the connection") >= 2
+
+
+def _counted_dials(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Awaitable[None]]:
+    """Wait until the plugin has dialled so many times more."""
+    dialled = 0
+    once = connection.NriConnection.once
+
+    async def counted(self: connection.NriConnection) -> None:
+        nonlocal dialled
+        dialled += 1
+        await once(self)
+
+    async def until(more: int) -> None:
+        wanted = dialled + more
+        async with asyncio.timeout(WAIT_S):
+            while dialled < wanted:
+                await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(connection.NriConnection, "once", counted)
+    return until
+
+
+async def test_old_runtimes_tell_of_a_start_in_their_own_way(socket: Path, plugins: Plugins) -> None:
+    plugins.start(Cards())
+    for call_per_event in (True, False):
+        async with runtime(socket, call_per_event=call_per_event) as one:
+            await connected(one)
+            await one.create_container("p1", container("unstartable"))
+            with pytest.raises(RuntimeRefusalError, match=r"NRI container start failed: .* it has no card"):
+                await one.start_container("id-of-unstartable")
+            assert one.containers["id-of-unstartable"].container.state == State.STOPPED
+
+
+async def test_without_a_plugin_a_container_is_made_bare_unless_its_pod_requires_one(socket: Path, plugins: Plugins) -> None:
+    async with runtime(socket, validator=True) as one:
+        assert (await one.create_container("p1", container("train"))).adjusted_by == ()
+        with pytest.raises(RuntimeRefusalError, match='required plugin "accelshare" not present'):
+            await one.create_container("p2", container("train"))
+        plugins.start(Cards())
+        await connected(one)
+        assert (await one.create_container("p2", container("train"))).adjusted_by == ("10-accelshare",)
+    async with runtime(socket) as one:
+        await connected(one)
+        plugins.tasks.pop().cancel()
+        await connected(one, 0)
+        assert (await one.create_container("p2", container("train"))).adjusted_by == (), "nobody validates"
+
+
+async def test_a_runtime_that_knows_the_failure_policy_refuses_when_we_die_in_the_call(socket: Path, plugins: Plugins) -> None:
+    async with runtime(socket, reads_failure_policy=True) as one:
+        plugins.start(Cutting(one))
+        await connected(one)
+        with pytest.raises(RuntimeRefusalError, match="the connection was closed"):
+            await one.create_container("p1", container("cut"))
+
+
+async def test_two_plugins_of_one_name_block_every_pod(socket: Path, plugins: Plugins) -> None:
+    """Which is why there is a lock."""
+    plugins.start(Cards())
+    plugins.start(Cards())
+    async with runtime(socket) as one:
+        await connected(one, 2)
+        assert one.plugins == ("10-accelshare", "10-accelshare")
+        with pytest.raises(RuntimeRefusalError, match='plugins "10-accelshare" and "10-accelshare" both tried to set'):
+            await one.create_container("p1", container("train"))
+
+
+async def test_a_second_instance_waits_for_the_end_of_the_first(socket: Path) -> None:
+    async def instance(cards: Cards) -> None:
+        async with only_one(socket.with_name("accelshare.lock")):
+            await serve(socket, "accelshare", 10, cards)
+
+    first, second = Cards(), Cards()
+    async with runtime(socket) as one:
+        tasks = [asyncio.create_task(instance(first))]
+        await connected(one)
+        tasks.append(asyncio.create_task(instance(second)))
+        assert (await one.create_container("p1", container("a"))).adjusted_by == ("10-accelshare",)
+        tasks[0].cancel()
+        async with asyncio.timeout(WAIT_S):
+            while not second.seen:
+                await asyncio.sleep(0.01)
+        await connected(one)
+        assert (await one.create_container("p1", container("b"))).adjusted_by == ("10-accelshare",)
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert (len(first.created), len(second.created)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "path", "words"),
+    [
+        ("accel share", 10, "/run/nri.sock", "the NRI plugin name is 'accel share'; it may have letters, digits and _ . [+] -"),
+        ("accelshare", 100, "/run/nri.sock", "the NRI plugin index is 100; it must be 0 to 99"),
+        ("accelshare", 10, "/" + "x" * 107, "is longer than 107 bytes"),
+    ],
+)
+async def test_a_wrong_setting_is_named_at_once(name: str, index: int, path: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        await asyncio.wait_for(serve(Path(path), name, index, Cards()), WAIT_S)

@@ -1,0 +1,159 @@
+"""Whatever a peer sends: an answer or a clean end, never a hang, never another exception."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from socket import socketpair
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accelshare.agent.nri import connection, mux
+from accelshare.agent.nri.errors import GoneError, WireError
+from accelshare.agent.nri.link import Link
+from accelshare.agent.nri.memory_runtime import MemoryRuntime
+from accelshare.agent.nri.messages import PLUGIN_SERVICE, Container, PodSandbox
+from accelshare.agent.nri.plugin import NOT_OURS, Plugin
+from accelshare.agent.nri.protobuf import decode, encode
+from accelshare.agent.nri.ttrpc import Kind, Packets, Request, Response, packet
+from tests.contract.agent.nri import recording
+from tests.contract.agent.nri.cards import Cards
+from tests.contract.agent.nri.plugins import WAIT_S, Plugins
+
+RUNTIME_SAID = b"".join(said for who, said in recording.read(next(recording.RECORDED.glob("*.txt"))) if who == recording.RUNTIME)
+METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "StateChange", "Dance", *NOT_OURS)
+
+
+async def at_once(act: Any) -> Any:
+    return act()
+
+
+def said(chunks: Sequence[bytes]) -> None:
+    """The runtime says this, and no more. WireError if the plugin hangs up before."""
+
+    async def play() -> None:
+        ours, theirs = await _pair()
+        plugin = Plugin("accelshare", Cards(), at_once)
+        link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=plugin.answer)
+        running = asyncio.create_task(link.run())
+        for chunk in chunks:
+            theirs[1].write(chunk)
+            await asyncio.sleep(0)
+        theirs[1].write_eof()
+        try:
+            await asyncio.wait_for(running, WAIT_S)
+        finally:
+            theirs[1].close()
+
+    asyncio.run(play())
+
+
+async def _pair() -> tuple[tuple[asyncio.StreamReader, asyncio.StreamWriter], ...]:
+    return tuple([await asyncio.open_connection(sock=one) for one in socketpair()])
+
+
+@settings(deadline=None)
+@given(st.lists(st.binary(max_size=200), max_size=5))
+def test_any_bytes(chunks: list[bytes]) -> None:
+    try:
+        said(chunks)
+    except WireError:
+        pass
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_real_runtimes_bytes_with_damage(data: st.DataObject) -> None:
+    raw = bytearray(RUNTIME_SAID)
+    for _ in range(data.draw(st.integers(1, 5))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        said([bytes(raw)])
+    except WireError:
+        pass
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(METHODS), st.binary(max_size=100)), min_size=1, max_size=8))
+async def test_every_call_has_one_answer(calls: list[tuple[str, bytes]]) -> None:
+    """Silence would be taken for consent."""
+    ours, theirs = await _pair()
+    plugin = Plugin("accelshare", Cards(), at_once)
+    link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=plugin.answer)
+    running = asyncio.create_task(link.run())
+    for number, (method, payload) in enumerate(calls):
+        request = encode(Request(PLUGIN_SERVICE, method, payload))
+        theirs[1].write(mux.frames(mux.PLUGIN, packet(2 * number + 1, Kind.REQUEST, request)))
+    frames, packets = mux.Frames(), Packets()
+    answers: dict[int, Response] = {}
+    async with asyncio.timeout(WAIT_S):
+        while len(answers) < len(calls):
+            for _, content in frames.feed(await theirs[0].read(65536)):
+                answers.update({one.call: decode(Response, one.data) for one in packets.feed(content)})
+    assert sorted(answers) == [2 * number + 1 for number in range(len(calls))]
+    theirs[1].close()
+    await running
+
+
+async def test_a_peer_that_sends_garbage_is_hung_up_and_dialled_again(
+    socket: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one may be a runtime."""
+    monkeypatch.setattr(connection, "RETRY_S", 0.01)
+    dialled = 0
+
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal dialled
+        dialled += 1
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()  # until the plugin hangs up
+        writer.close()
+
+    plugins.start(Cards())
+    async with await asyncio.start_unix_server(babble, str(socket)):
+        async with asyncio.timeout(WAIT_S):
+            while dialled < 3:
+                await asyncio.sleep(0.01)
+    async with MemoryRuntime(socket) as one:
+        await asyncio.wait_for(one.until_plugins(), WAIT_S)
+        one.run_pod(PodSandbox("p", "pod", "uid", "ml"))
+        assert (await one.create_container("p", Container("c", name="train"))).container.devices
+
+
+async def test_a_runtime_that_sends_the_wrong_kind_of_packet_is_hung_up() -> None:
+    for stream, kind in ((mux.PLUGIN, Kind.RESPONSE), (mux.RUNTIME, Kind.REQUEST), (mux.PLUGIN, Kind.DATA)):
+        ours, theirs = await _pair()
+        link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=Plugin("a", Cards(), at_once).answer)
+        theirs[1].write(mux.frames(stream, packet(1, kind, b"")))
+        with pytest.raises(WireError, match=f"a packet of kind {kind.value} on stream {stream}"):
+            await asyncio.wait_for(link.run(), WAIT_S)
+        with pytest.raises((GoneError, WireError)):
+            await link.call("s", "m", b"", timeout_s=WAIT_S)
+        theirs[1].close()
+
+
+async def test_a_flood_of_calls_is_hung_up() -> None:
+    async def never(_request: Request) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    ours, theirs = await _pair()
+    link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=never)
+    for number in range(100):
+        theirs[1].write(mux.frames(mux.PLUGIN, packet(2 * number + 1, Kind.REQUEST, b"")))
+    with pytest.raises(WireError, match="more than 64 calls at once"):
+        await asyncio.wait_for(link.run(), WAIT_S)
+    theirs[1].close()
+
+
+async def test_frames_of_unknown_streams_are_dropped() -> None:
+    ours, theirs = await _pair()
+    link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=Plugin("a", Cards(), at_once).answer)
+    running = asyncio.create_task(link.run())
+    request = encode(Request(PLUGIN_SERVICE, "Shutdown"))
+    theirs[1].write(mux.frames(9, b"noise") + mux.frames(mux.PLUGIN, packet(1, Kind.REQUEST, request)))
+    assert await asyncio.wait_for(theirs[0].readexactly(18), WAIT_S) == mux.frames(mux.PLUGIN, packet(1, Kind.RESPONSE, b""))
+    theirs[1].close()
+    await running

@@ -1,0 +1,93 @@
+"""The lock is the kernel's: it is free when its holder is dead."""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accelshare.agent.nri import lock
+from accelshare.agent.nri.lock import only_one
+
+WAIT_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(lock, "LOOK_S", 0.01)
+    caplog.set_level(logging.INFO, "accelshare.agent.nri")
+
+
+async def until(words: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while words not in caplog.text:
+            await asyncio.sleep(0.01)
+
+
+async def take(path: Path, held: asyncio.Event) -> None:
+    async with only_one(path):
+        held.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_dead_holder_frees_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "accelshare.lock"
+    hold = (
+        "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); time.sleep(600)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", hold, path], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    held = asyncio.Event()
+    task = asyncio.create_task(take(path, held))
+    await until("another instance of this plugin has it; it must end first", caplog)
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+        assert not held.is_set()
+    assert caplog.text.count("another instance") == 1
+
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    await asyncio.wait_for(held.wait(), WAIT_S)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_it_waits_for_a_directory_that_is_not_there_yet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A runtime that never ran has made none."""
+    path = tmp_path / "nri" / "accelshare.lock"
+    held = asyncio.Event()
+    task = asyncio.create_task(take(path, held))
+    await until("cannot be opened: No such file or directory", caplog)
+    path.parent.mkdir()
+    await asyncio.wait_for(held.wait(), WAIT_S)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_whoever_leaves_frees_it(tmp_path: Path) -> None:
+    path = tmp_path / "accelshare.lock"
+    for _ in range(3):
+        async with only_one(path):
+            assert isinstance(lock._take(path), str)
+
+
+async def test_a_file_that_was_replaced_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its holder and the next one would both believe to be the only one."""
+    path = tmp_path / "accelshare.lock"
+    flock = fcntl.flock
+
+    def replaced_meanwhile(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        path.unlink()
+        path.touch()
+
+    monkeypatch.setattr(fcntl, "flock", replaced_meanwhile)
+    assert lock._take(path) == "the file was replaced"

@@ -1,0 +1,56 @@
+"""What a real containerd said, played again to the plugin: it answers the same bytes as it did then."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from tests.contract.agent.nri import recording
+from tests.contract.agent.nri.cards import Cards
+from tests.contract.agent.nri.plugins import WAIT_S, Plugins
+
+RECORDINGS = sorted(recording.RECORDED.glob("*.txt"))
+
+
+@pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
+async def test_the_plugin_answers_a_real_runtime_as_recorded(file: Path, socket: Path, plugins: Plugins) -> None:
+    turns = recording.read(file)
+    played: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            for who, said in turns:
+                if who == recording.RUNTIME:
+                    writer.write(said)
+                else:
+                    assert await reader.readexactly(len(said)) == said
+            played.set_result(None)
+        except (AssertionError, asyncio.IncompleteReadError) as error:
+            if not played.done():
+                played.set_exception(error)
+        finally:
+            writer.close()
+
+    cards = Cards()
+    async with await asyncio.start_unix_server(play, str(socket)):
+        told = plugins.start(cards)
+        await asyncio.wait_for(played, WAIT_S)
+        assert told.words[0] == "connected containerd v2.4.2"
+        plugins.tasks[0].cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await plugins.tasks[0]
+
+    assert cards.seen[0][0] == ("before",)
+    assert sorted(cards.seen[0][1]) == ["one", "two"]
+    train, refused, broken = cards.created
+    assert (train.name, refused.name, broken.name) == ("train", "refused", "broken")
+    assert train.environment["CARD"] == "7"
+    assert train.args == ("/bin/sleep", "1000000")
+    assert "/dev/shm" in [mount.destination for mount in train.mounts]
+    assert cards.started[0].environment["CARD"] == "0", "a container is shown at its start as we made it"
+    assert [device.path for device in cards.started[0].devices] == ["/dev/card0"]
+
+
+def test_there_are_recordings() -> None:
+    assert RECORDINGS

@@ -1,0 +1,301 @@
+"""The agent as the container runtime's plugin: who gets which card by name, who is refused, and what happens when one is away."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accelshare.agent.nri.memory_runtime import Habits, Made, MemoryRuntime, RuntimeRefusalError
+from accelshare.agent.nri.messages import Container, PodSandbox
+from accelshare.wire import assignment
+from tests.contract.agent.village import COUNT, MEMORY, NODE, WHOLE, Village
+
+CONTAINERD = Habits(name="containerd", version="v2.4.2", validator=True)
+
+
+class Runtime:
+    """The in-memory runtime beside a village: pods are run as kubelet would run them."""
+
+    def __init__(self, village: Village, habits: Habits) -> None:
+        self.village = village
+        self.directory = Path(tempfile.mkdtemp(prefix="n-"))
+        self.socket = self.directory / "nri.sock"
+        self.config = self.directory / "config.toml"
+        enable = "true" if habits.validator else "false"
+        self.config.write_text(f'[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = {enable}\n')
+        self.real = MemoryRuntime(self.socket, habits)
+
+    @property
+    def flags(self) -> list[str]:
+        return [f"--nri-socket={self.socket}", f"--containerd-config={self.config}"]
+
+    async def start_agent(self, *flags: str, delivery: str = "nri") -> None:
+        await self.village.start_agent(*self.flags, f"--delivery={delivery}", *flags)
+
+    def sandbox(self, name: str, **annotations: str) -> PodSandbox:
+        metadata = self.village.read(name)["metadata"]
+        pod = PodSandbox(
+            id=f"box-{metadata['uid']}",
+            name=name,
+            uid=metadata["uid"],
+            namespace="default",
+            annotations={**(metadata.get("annotations") or {}), **annotations},
+        )
+        self.real.run_pod(pod)
+        return pod
+
+    async def create(self, name: str, container: str = "c0", **more: Any) -> Made:
+        pod = self.sandbox(name)
+        return await self.real.create_container(pod.id, Container(id=f"{name}-{container}", name=container, **more))
+
+    async def refused(self, name: str, container: str = "c0") -> str:
+        with pytest.raises(RuntimeRefusalError) as refusal:
+            await self.create(name, container)
+        return str(refusal.value)
+
+    async def created(self, name: str, container: str = "c0", **more: Any) -> Made:
+        """As kubelet does it: tried again until it is not refused."""
+        made: list[Made] = []
+
+        async def tried() -> bool:
+            with contextlib.suppress(RuntimeRefusalError):
+                made.append(await self.create(name, container, **more))
+            return bool(made)
+
+        await self.village.until(tried, f"{name}/{container} is created")
+        return made[0]
+
+
+@contextlib.asynccontextmanager
+async def open_runtime(village: Village, habits: Habits) -> AsyncIterator[Runtime]:
+    runtime = Runtime(village, habits)
+    try:
+        async with runtime.real:
+            yield runtime
+    finally:
+        shutil.rmtree(runtime.directory)
+
+
+@pytest.fixture
+async def runtime(village: Village) -> AsyncIterator[Runtime]:
+    village.cards(4)
+    async with open_runtime(village, CONTAINERD) as opened:
+        yield opened
+
+
+def bind(village: Village, name: str, limits: Mapping[str, int], *cards: int, units: int = 0, whole: bool = False) -> None:
+    village.pod(name, limits)
+    village.bind(name, *cards, units=units, whole=whole, more=assignment.require_plugin())
+
+
+def devices(made: Made) -> list[str]:
+    return sorted(device.path for device in made.container.devices)
+
+
+async def test_auto_takes_the_runtime_that_insists_and_tells_the_cluster(village: Village, runtime: Runtime) -> None:
+    await runtime.start_agent(delivery="auto")
+    told = village.told()
+    assert told is not None
+    assert (told.delivery, told.insists) == ("nri", True)
+    amounts = {MEMORY: "64", WHOLE: "4", COUNT: "4"}
+    await village.until(lambda: amounts.items() <= village.capacity().items(), "all amounts are on the node")
+    assert await village.metric("accelshare_runtime_insists") == 1
+    bind(village, "a", {MEMORY: 4}, 2, units=4)
+    made = await runtime.created("a")
+    assert made.container.environment == {"ZPU_VISIBLE": "2", "ZPU_UNITS": "4"}
+    assert devices(made) == ["/dev/zpu2"]
+    flag = "acme.example/assigned"
+    await village.until(lambda: village.read("a")["metadata"]["annotations"][flag] == "true", "the pod is marked as assigned")
+
+
+async def test_ninety_six_equal_pods_asked_for_in_any_order_each_get_their_own(village: Village, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    wanted = {f"p{number}": number % 4 for number in range(64)}
+    for name, card in wanted.items():
+        bind(village, name, {MEMORY: 1}, card, units=1)
+    for name in sorted(wanted, key=hash):
+        assert devices(await runtime.created(name)) == [f"/dev/zpu{wanted[name]}"]
+
+
+async def test_each_container_its_part_and_who_asked_nothing_gets_nothing(village: Village, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    inits = [village.container("init", {MEMORY: 2})]
+    village.pod("many", {MEMORY: 3}, {}, {MEMORY: 5}, inits=inits)
+    village.bind("many", 1, units=8)
+    env = {name: (await runtime.created("many", name)).container.environment for name in ("init", "c0", "c1", "c2")}
+    assert {name: found.get("ZPU_UNITS") for name, found in env.items()} == {"init": "2", "c0": "3", "c1": None, "c2": "5"}
+    assert env["c1"] == {}
+    village.pod("two", {MEMORY: 8}, labels={"accelshare.io/card-count": "2"})
+    village.bind("two", 2, 3, units=4)
+    assert devices(await runtime.created("two")) == ["/dev/zpu2", "/dev/zpu3"]
+    bind(village, "whole", {WHOLE: 1}, 0, whole=True)
+    made = await runtime.created("whole")
+    assert (devices(made), made.container.environment["ZPU_UNITS"]) == (["/dev/zpu0"], "16")
+
+
+async def test_a_users_own_variable_loses(village: Village, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    bind(village, "a", {MEMORY: 4}, 1, units=4)
+    made = await runtime.created("a", env=("ZPU_VISIBLE=0,1,2,3", "OTHER=kept"))
+    assert made.container.environment == {"ZPU_VISIBLE": "1", "OTHER": "kept", "ZPU_UNITS": "4"}
+    assert devices(made) == ["/dev/zpu1"]
+
+
+async def test_forged_records_are_refused(village: Village, runtime: Runtime) -> None:
+    """Who names its node itself has no card, whatever it says; nor has who is recorded where there is no room."""
+    await runtime.start_agent()
+    record = json.dumps({"acme": [{"index": 1, "id": "zpu1", "units": 4}]})
+    spec = {"containers": [village.container("c0", {MEMORY: 4})], "nodeName": NODE}
+    metadata = {"name": "forged", "annotations": {assignment.OURS: record}}
+    village.api.store.create("pods", {"metadata": metadata, "spec": spec}, namespace="default")
+    await village.until(lambda: _says(runtime, "forged", "names its node itself"), "a clear refusal")
+    # A pod that asks for nothing gets nothing, however much it claims.
+    spec = {"containers": [village.container("c0", {})], "nodeName": NODE}
+    metadata = {"name": "claims", "annotations": {assignment.OURS: record}}
+    village.api.store.create("pods", {"metadata": metadata, "spec": spec}, namespace="default")
+    assert (await runtime.created("claims")).container.environment == {}
+    bind(village, "full", {MEMORY: 14}, 1, units=14)
+    await runtime.created("full")
+    bind(village, "late", {MEMORY: 4}, 1, units=4)
+    await village.until(lambda: _says(runtime, "late", "2 of 16 left"), "no room")
+    bind(village, "alone", {WHOLE: 1}, 1, whole=True)
+    await village.until(lambda: _says(runtime, "alone", "cannot be shared"), "not alone")
+    bind(village, "far", {MEMORY: 4}, 9, units=4)
+    await village.until(lambda: _says(runtime, "far", "names no card that this node has"), "no such card")
+    assert await village.metric('accelshare_deliveries_total{outcome="refused"}') >= 4
+
+
+async def _says(runtime: Runtime, name: str, words: str) -> bool:
+    return words in await runtime.refused(name)
+
+
+async def test_while_the_agent_is_away_nothing_is_made_and_afterwards_everything(village: Village, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    assert village.agent is not None
+    village.agent.kill()
+    await runtime.real.until_plugins(0)
+    bind(village, "a", {MEMORY: 4}, 3, units=4)
+    assert 'required plugin "accelshare" not present' in await runtime.refused("a")
+    await runtime.start_agent()
+    assert devices(await runtime.created("a")) == ["/dev/zpu3"]
+
+
+async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(village: Village) -> None:
+    """Without the validator a container made in our absence has no card: it may not start, and one that runs is replaced."""
+    village.cards(2)
+    async with open_runtime(village, Habits(name="containerd", version="v2.4.2")) as runtime:
+        for name in ("made", "runs"):
+            bind(village, name, {MEMORY: 4}, 1, units=4)
+            assert (await runtime.create(name)).container.environment == {}
+        await runtime.real.start_container("runs-c0")
+        await runtime.start_agent()
+        with pytest.raises(RuntimeRefusalError, match="was made without its card"):
+            await runtime.real.start_container("made-c0")
+
+        def replaced() -> bool:
+            return all("deletionTimestamp" in village.read(name)["metadata"] for name in ("made", "runs"))
+
+        await village.until(replaced, "the pods are on their way out")
+        assert await village.metric('accelshare_deliveries_total{outcome="replaced"}') == 2
+        told = village.told()
+        assert told is not None
+        assert not told.insists
+
+
+async def test_where_the_runtime_does_not_insist_kubelet_delivers_and_nri_corrects(village: Village) -> None:
+    village.cards(2)
+    profile = (village.profiles / "acme.toml").read_text()
+    (village.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
+    async with open_runtime(village, Habits(name="containerd", version="v2.4.2")) as runtime, village.kubelet():
+        await runtime.start_agent(delivery="auto")
+        told = village.told()
+        assert told is not None
+        assert (told.delivery, told.insists) == ("device-plugin+nri", False)
+        village.pod("a", {MEMORY: 4})
+        village.bind("a", 1, units=4)
+        await village.settled("a")
+        # kubelet is made to have given the other card.
+        made = await runtime.create("a", env=("ZPU_VISIBLE=0", "ZPU_UNITS=4"))
+        assert made.container.environment == {"ZPU_VISIBLE": "1", "ZPU_UNITS": "4"}
+        assert await village.metric('accelshare_deliveries_total{outcome="corrected"}') == 1
+
+
+async def test_any_unit_on_any_card(village: Village, runtime: Runtime) -> None:
+    """65,536 MiB of four cards are no list of devices any more, only a number."""
+    await runtime.start_agent("--memory-unit=MiB")
+    await village.until(lambda: village.capacity().get(MEMORY) == "65536", "65536 units are shown")
+    bind(village, "a", {MEMORY: 16000}, 2, units=16000)
+    assert (await runtime.created("a")).container.environment["ZPU_UNITS"] == "16000"
+
+
+async def test_cards_by_cdi_names_and_the_file_behind_them(village: Village, runtime: Runtime) -> None:
+    profile = (village.profiles / "acme.toml").read_text()
+    names = '[container.cdi]\nname = "acme.example/zpu={index}"\n'
+    (village.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["cdi"]') + names)
+    await runtime.start_agent()
+    file = village.cdi / "accelshare-acme.json"
+    found = json.loads(file.read_text())
+    assert (found["kind"], [device["name"] for device in found["devices"]]) == ("acme.example/zpu", ["0", "1", "2", "3"])
+    bind(village, "a", {MEMORY: 4}, 2, units=4)
+    made = await runtime.created("a")
+    assert (made.cdi_devices, devices(made)) == (("acme.example/zpu=2",), [])
+    (village.dev / "zpu3").unlink()
+    agent = village.agent
+    assert agent is not None
+    await asyncio.to_thread(agent.stop, 40)
+    assert file.exists()  # a pod here may still restart its container
+    village.api.store.delete("pods", "a", options={"gracePeriodSeconds": 0})
+    await runtime.start_agent()
+    assert [device["name"] for device in json.loads(file.read_text())["devices"]] == ["0", "1", "2"]
+    agent = village.agent
+    assert agent is not None
+    await asyncio.to_thread(agent.stop, 40)
+    assert not file.exists()
+
+
+async def test_two_agents_take_turns(village: Village, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    first = village.agent
+    assert first is not None
+    village.begin_agent(*runtime.flags, "--delivery=nri", "--port=0")
+    second = village.agent
+    assert second is not None
+    await village.until(lambda: "another instance" in second.last_lines(), "the second waits and says so")
+    assert runtime.real.plugins == ("10-accelshare",)
+    first.kill()
+    await village.until(lambda: "nri outcome=connected" in second.last_lines(), "the second is connected")
+    bind(village, "a", {MEMORY: 4}, 1, units=4)
+    assert devices(await runtime.created("a")) == ["/dev/zpu1"]
+
+
+async def test_a_runtime_that_comes_back_without_its_validator_makes_auto_decide_anew(village: Village) -> None:
+    village.cards(1)
+    async with open_runtime(village, CONTAINERD) as runtime:
+        await runtime.start_agent(delivery="auto")
+        runtime.config.write_text("")
+        runtime.real.cut()
+        agent = village.agent
+        assert agent is not None
+        await village.until(lambda: not agent.running, "the agent ends to be started anew")
+        assert "starting anew" in agent.last_lines()
+
+
+async def test_a_node_that_moves_from_device_plugins_waits_until_kubelet_has_forgotten(
+    village: Village, runtime: Runtime
+) -> None:
+    directory = village.kubelet_root / "device-plugins"
+    directory.mkdir(exist_ok=True)
+    remembered = directory / "kubelet_internal_checkpoint"
+    remembered.write_text(json.dumps({"Data": {"PodDeviceEntries": [], "RegisteredDevices": {MEMORY: ["0-0"]}}, "Checksum": 1}))
+    village.begin_agent(*runtime.flags, "--delivery=nri")
+    await village.until(
+        lambda: (told := village.told()) is not None and not told.delivers, "the cluster knows that it does not deliver"
+    )
+    remembered.write_text(json.dumps({"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1}))
+    await village.until(village.delivers, "it delivers")

@@ -1,0 +1,61 @@
+"""`python -m tests.e2e.nri.record`, as root: writes anew what the contract tests replay, from a real containerd."""
+
+import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
+
+from accelshare.agent.nri.connection import serve
+from cluster.versions import CONTAINERD_VERSION
+from tests.contract.agent.nri import recording
+from tests.contract.agent.nri.cards import Cards
+from tests.e2e.nri.cri import Cri, CriError
+from tests.e2e.nri.lonely_containerd import IMAGE, LonelyContainerd
+
+
+async def record(containerd: LonelyContainerd, proxy: Path) -> list[tuple[str, bytes]]:
+    """Two containers are there already; one is made and started, one refused, one runs into a bug."""
+    turns: list[tuple[str, bytes]] = []
+    connected = asyncio.Event()
+
+    async def copy(who: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while said := await reader.read(65536):
+            turns.append((who, said))
+            writer.write(said)
+        writer.close()
+
+    async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        runtime_reader, runtime_writer = await asyncio.open_unix_connection(str(containerd.nri_socket))
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(copy(recording.PLUGIN, reader, runtime_writer), copy(recording.RUNTIME, runtime_reader, writer))
+
+    async with await asyncio.start_unix_server(between, str(proxy)):
+        plugin = asyncio.create_task(serve(proxy, "accelshare", 10, Cards(), on_connected=lambda *_: connected.set()))
+        await connected.wait()
+        assert containerd.cri is not None
+        await asyncio.to_thread(_use, containerd.cri, containerd.cgroup)
+        plugin.cancel()
+        await asyncio.gather(plugin, return_exceptions=True)
+    return turns
+
+
+def _use(cri: Cri, cgroup: str) -> None:
+    pod = cri.run_pod("later", cgroup=cgroup, annotations={"accelshare.io/card": "0"})
+    cri.start(cri.create(pod, "train", image=IMAGE, env={"CARD": "7", "MODE": "fast"}))
+    for name in ("refused", "broken"):
+        with contextlib.suppress(CriError):
+            cri.create(pod, name, image=IMAGE)
+
+
+def main() -> None:
+    with LonelyContainerd() as containerd, tempfile.TemporaryDirectory() as directory:
+        assert containerd.cri is not None
+        pod = containerd.cri.run_pod("before", cgroup=containerd.cgroup)
+        for name in ("one", "two"):
+            containerd.cri.start(containerd.cri.create(pod, name, image=IMAGE))
+        turns = asyncio.run(record(containerd, Path(directory) / "proxy.sock"))
+    recording.write(recording.RECORDED / f"containerd-{CONTAINERD_VERSION}.txt", turns)
+
+
+if __name__ == "__main__":
+    main()

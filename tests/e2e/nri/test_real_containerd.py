@@ -1,0 +1,184 @@
+"""The plugin in a real containerd with real containers; only the card is none."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+from accelshare.agent.nri.connection import serve
+from accelshare.agent.nri.handler import Handler
+from tests.contract.agent.nri.cards import Cards, Stuck
+from tests.e2e.nri.cri import Cri, CriError, Pod
+from tests.e2e.nri.lonely_containerd import IMAGE, LonelyContainerd
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="a real container runtime needs root on Linux"
+)
+WAIT_S = 120.0
+Value = TypeVar("Value")
+
+
+@pytest.fixture(scope="module")
+def containerd() -> Iterator[LonelyContainerd]:
+    """With more time for a plugin than by default, because this machine may be busy."""
+    with LonelyContainerd(request_timeout="6s") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def pod(containerd: LonelyContainerd) -> Pod:
+    return cri(containerd).run_pod("train-7", cgroup=containerd.cgroup)
+
+
+def cri(containerd: LonelyContainerd) -> Cri:
+    assert containerd.cri is not None
+    return containerd.cri
+
+
+async def aside(act: Callable[[], Value]) -> Value:
+    """Kubelet's calls wait for the runtime, and the runtime for our plugin, so they are made in another thread."""
+    return await asyncio.wait_for(asyncio.to_thread(act), WAIT_S)
+
+
+class Connection:
+    """How often the plugin was connected and disconnected."""
+
+    def __init__(self) -> None:
+        self.ups: list[tuple[str, str]] = []
+        self.downs = 0
+
+    async def until(self, *, ups: int) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while len(self.ups) < ups:
+                await asyncio.sleep(0.02)
+
+    def up(self, runtime: str, version: str) -> None:
+        self.ups.append((runtime, version))
+
+    def down(self) -> None:
+        self.downs += 1
+
+
+@contextlib.asynccontextmanager
+async def plugin(containerd: LonelyContainerd, handler: Handler) -> AsyncIterator[Connection]:
+    connection = Connection()
+    work = serve(containerd.nri_socket, "accelshare", 10, handler, on_connected=connection.up, on_disconnected=connection.down)
+    task = asyncio.create_task(work)
+    try:
+        await connection.until(ups=1)
+        yield connection
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_container_has_its_card(containerd: LonelyContainerd, pod: Pod) -> None:
+    """Variable, device node with the right to use it, mount; the pod's own value of the variable is replaced."""
+    cards = Cards()
+    async with plugin(containerd, cards) as connection:
+        assert connection.ups[0][0] == "containerd"
+        name = await aside(lambda: cri(containerd).create(pod, "train", image=IMAGE, env={"CARD": "7", "MODE": "fast"}))
+        await aside(lambda: cri(containerd).start(name))
+
+        def inside(command: str) -> str:
+            return cri(containerd).run(name, "sh", "-c", command)
+
+        variables = dict(line.split("=", 1) for line in (await aside(lambda: inside("env"))).splitlines())
+        assert (variables["CARD"], variables["MODE"]) == ("0", "fast")
+        assert (await aside(lambda: inside("stat -c %t:%T:%a /dev/card0"))).strip() == "a:e5:666"
+        assert "not permitted" not in await aside(lambda: inside("(: < /dev/card0) 2>&1; true"))
+        assert "bin" in await aside(lambda: inside("ls /opt/card"))
+        assert cards.created[0].environment["CARD"] == "7"
+        assert cards.started[0].environment["CARD"] == "0"
+
+
+async def test_a_container_without_the_plugin_has_no_card_and_may_not_use_one(containerd: LonelyContainerd, pod: Pod) -> None:
+    """The hole that the validator closes."""
+    name = await aside(lambda: cri(containerd).create(pod, "bare", image=IMAGE, env={"CARD": "7"}))
+    await aside(lambda: cri(containerd).start(name))
+    said = await aside(
+        lambda: cri(containerd).run(name, "sh", "-c", "echo $CARD; mknod /dev/own c 10 229; (: < /dev/own) 2>&1; true")
+    )
+    assert said.startswith("7\n")
+    assert "not permitted" in said
+
+
+async def test_kubelet_is_told_why_a_container_is_refused(containerd: LonelyContainerd, pod: Pod) -> None:
+    async with plugin(containerd, Cards()) as connection:
+        for name, words in (
+            ("refused", "desc = card 0 is not for tests/train-7"),
+            ("broken", "desc = CreateContainer: ZeroDivisionError: a bug"),
+        ):
+            with pytest.raises(CriError, match=words):
+                await aside(lambda name=name: cri(containerd).create(pod, name, image=IMAGE))  # type: ignore[misc]
+        unstartable = await aside(lambda: cri(containerd).create(pod, "unstartable", image=IMAGE))
+        with pytest.raises(CriError, match="it has no card"):
+            await aside(lambda: cri(containerd).start(unstartable))
+        assert connection.downs == 0
+
+
+async def test_a_plugin_that_is_held_up_refuses_instead_of_letting_through(containerd: LonelyContainerd, pod: Pod) -> None:
+    """The runtime would wait 6 s and then make the container without its card."""
+    stuck = Stuck()
+
+    def create_then_release() -> None:
+        try:
+            cri(containerd).create(pod, "waits", image=IMAGE)
+        finally:
+            stuck.go_on.set()
+
+    async with plugin(containerd, stuck) as connection:
+        with pytest.raises(CriError, match=r"accelshare: CreateContainer: no answer within 4\.\d+ s"):
+            await aside(create_then_release)
+        name = await aside(lambda: cri(containerd).create(pod, "next", image=IMAGE))
+        await aside(lambda: cri(containerd).start(name))
+        assert stuck.started[0].environment["CARD"] == "0"
+        assert connection.downs == 0
+
+
+@pytest.mark.parametrize("size", [20_000, 1_000_000])
+async def test_a_big_answer_arrives(containerd: LonelyContainerd, pod: Pod, size: int) -> None:
+    """The real runtime closes the connection if a message's first frame is more than 4096 bytes."""
+    cards = Cards()
+    async with plugin(containerd, cards) as connection:
+        name = await aside(lambda: cri(containerd).create(pod, f"big-{size}", image=IMAGE))
+        await aside(lambda: cri(containerd).start(name))
+        assert len(cards.started[0].annotations["big"]) == size
+        assert connection.downs == 0
+
+
+async def test_a_runtime_that_crashes_is_found_again(containerd: LonelyContainerd, pod: Pod) -> None:
+    """Its containers go on, and it tells of them with what they were given."""
+    cards = Cards()
+    async with plugin(containerd, cards) as connection:
+        name = await aside(lambda: cri(containerd).create(pod, "stays", image=IMAGE))
+        await aside(lambda: cri(containerd).start(name))
+        await aside(containerd.kill)
+        await aside(containerd.start)
+        await connection.until(ups=2)
+        assert connection.downs == 1
+        pods, containers = cards.seen[-1]
+        assert "train-7" in pods
+        assert "stays" in containers
+        assert (await aside(lambda: cri(containerd).run(name, "sh", "-c", "echo $CARD"))).strip() == "0"
+        later = await aside(lambda: cri(containerd).create(pod, "later", image=IMAGE))
+        await aside(lambda: cri(containerd).start(later))
+        assert cards.started[-1].environment["CARD"] == "0"
+
+
+async def test_a_pod_that_requires_the_plugin_waits_for_it() -> None:
+    """With the validator on, and the annotation that a bind writes."""
+    with LonelyContainerd(validator=True, request_timeout="6s") as containerd:
+        required = {"required-plugins.noderesource.dev": '["accelshare"]'}
+        careful = await aside(lambda: cri(containerd).run_pod("careful", cgroup=containerd.cgroup, annotations=required))
+        with pytest.raises(CriError, match='required plugin "accelshare" not present'):
+            await aside(lambda: cri(containerd).create(careful, "train", image=IMAGE))
+        cards = Cards()
+        async with plugin(containerd, cards):
+            name = await aside(lambda: cri(containerd).create(careful, "train", image=IMAGE))
+            await aside(lambda: cri(containerd).start(name))
+        assert cards.started[0].environment["CARD"] == "0"

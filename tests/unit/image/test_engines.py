@@ -1,0 +1,40 @@
+"""The engine that works here is found, and an engine that does not is refused in words."""
+
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import ClusterError
+from cluster.image.engines import ENGINES, find_engine
+from cluster.image.recipe import Recipe
+
+
+def program(directory: Path, name: str, exit_code: int) -> None:
+    file = directory / name
+    file.write_text(f"#!/bin/sh\nexit {exit_code}\n")
+    file.chmod(0o755)
+
+
+def test_a_docker_without_its_daemon_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "docker", 1)
+    program(tmp_path, "buildah", 0)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    assert find_engine().name == "buildah"
+    with pytest.raises(ClusterError, match="docker does not work here; install one that does"):
+        find_engine("docker")
+
+
+def test_no_engine_is_said_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClusterError, match=r"none of docker, podman, buildah works here.*--from-debian"):
+        find_engine()
+    with pytest.raises(ClusterError, match="no such engine: kaniko; there are docker, podman, buildah"):
+        find_engine("kaniko")
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_an_archive_carries_the_images_own_name(name: str, tmp_path: Path) -> None:
+    words = ENGINES[name].save("accelshare:1", tmp_path / "x.tar")
+    assert words[0] == ENGINES[name].build(Recipe(tmp_path, "1", 0))[0] == name
+    assert any("accelshare:1" in word for word in words)
+    assert any(str(tmp_path / "x.tar") in word for word in words)
