@@ -5,7 +5,7 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down status check format bench cluster protos lock clean
+.PHONY: help demo test up down status check format bench cluster image protos manifests lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,8 +38,8 @@ format: $(READY)  ## let ruff put the code in order
 bench: $(READY)  ## measure on the real control plane, write docs/benchmarks.md
 	@$(PY) -m bench
 
-up: $(READY)  ## a whole Kubernetes of one node on this machine, as kubeadm makes it, with fake cards of four vendors (root)
-	@$(PY) -m cluster up --fake-cards
+up: $(READY)  ## a whole Kubernetes of one node on this machine, as kubeadm makes it, accelshare on it, fake cards of four vendors (root)
+	@$(PY) -m cluster up --fake-cards --accelshare
 
 down: $(READY)  ## end it and remove all it made but the cache of built programs
 	@$(PY) -m cluster down
@@ -50,11 +50,17 @@ status: $(READY)  ## what runs of it
 cluster: $(READY)  ## build the pinned Kubernetes binaries into the cache
 	@$(PY) -m cluster build
 
+image: $(READY)  ## build the container image; IMAGE_FLAGS="--from-debian" where no registry is reached
+	@$(PY) -m cluster image $(IMAGE_FLAGS)
+
 protos: $(READY)  ## generate Python from kubelet's protocol files
 	@$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/accelshare/agent/kubelet_api/*.proto
 
+manifests: $(READY)  ## render the chart into deploy/manifests, one directory for each vendor
+	@$(PY) -m deploy.render
+
 lock: $(READY)  ## compile requirements/*.in to hash-pinned *.txt
-	@for set in runtime dev go; do $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	@for set in runtime dev build go; do $(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 	  --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" requirements/$$set.in -o requirements/$$set.txt; done
 
 clean:  ## remove the virtual environment and caches of tools (the cluster's binaries stay in their cache)

@@ -1,8 +1,8 @@
 """Benchmarks on the real control plane: `python -m bench` measures, says how noisy it was, and writes docs/benchmarks.md.
 
-Belongs here: measuring what users pay for (throughput, CPU, memory, start-up), each as a ratio within one run wherever there
-is something to compare with. Never: pass or fail of a test run (a machine's mood is not a bug), numbers that were not measured.
+Belongs here: measuring what users pay for (throughput, CPU, memory, start-up, waiting), each as a ratio within one run wherever
+there is something to compare with. Never: pass or fail of a test run (a machine's mood is no bug), numbers not measured.
 
 The pure parts (figures, procfs, tables, goals, document, workload) do no I/O; scene puts the cluster up; throughput, calls,
-growth and crowd each measure one thing.
+growth, crowd, first_byte and scrape each measure one thing.
 """

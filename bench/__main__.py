@@ -16,13 +16,13 @@ from typing import Final
 
 from accelshare import __version__
 from accelshare.kube.errors import KubeError
-from bench import calls, crowd, growth, throughput
+from bench import calls, crowd, first_byte, growth, scrape, throughput
 from bench.document import document
 from bench.goals import verdicts
 from bench.noise import NoiseMeter
 from bench.procfs import load, machine
 from bench.progress import Progress
-from bench.results import Call, Crowd, Results, Step, Throughput
+from bench.results import Call, Crowd, FirstByte, Results, Scrape, Step, Throughput
 from bench.scene import ROOT, Scene, open_scene
 from bench.settings import FULL, QUICK, Settings, pods_and_rounds
 from cluster.control_plane import ControlPlane
@@ -30,7 +30,7 @@ from cluster.errors import ClusterError
 from cluster.versions import ETCD_VERSION, KUBERNETES_VERSION
 
 PAGE: Final = ROOT / "docs/benchmarks.md"
-MEASURES: Final = ("throughput", "calls", "growth", "crowd")
+MEASURES: Final = ("startup", "throughput", "calls", "growth", "scrape", "crowd")
 ENDED_BY_SIGNAL: Final = 130
 # With one worker, the API server takes longer to forget a run's pods than the run itself.
 API_SERVER_ARGS: Final = ("--delete-collection-workers=16",)
@@ -80,8 +80,12 @@ async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Resul
     rates: list[Throughput] = []
     called: list[Call] = []
     steps: list[Step] = []
+    first_bytes: tuple[FirstByte, ...] = ()
+    scraped: Scrape | None = None
     crowded: Crowd | None = None
     async with open_scene(plane, progress) as scene, progress.beating():
+        if "startup" in plan.measures:
+            first_bytes = await first_byte.measure(scene, noise, starts=plan.settings.inspects)
         for nodes in _sizes(plan):
             rates += await _throughput(scene, noise, plan, nodes)
             if "calls" in plan.measures and nodes in plan.settings.call_nodes:
@@ -90,11 +94,23 @@ async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Resul
                 steps += await growth.measure(
                     scene, noise, nodes=nodes, steps=plan.settings.growth_steps, step_pods=plan.settings.growth_step_pods
                 )
+        if "scrape" in plan.measures:
+            scraped = await _scrape(scene, noise, plan.settings)
         if "crowd" in plan.measures:
             crowded = await _crowd(scene, noise, plan.settings)
     for _ in range(3):
         noise.listen()
-    return Results(machine(), noise.summary(), _versions(), tuple(rates), tuple(called), tuple(steps), crowded)
+    return Results(
+        machine=machine(),
+        noise=noise.summary(),
+        versions=_versions(),
+        throughput=tuple(rates),
+        calls=tuple(called),
+        steps=tuple(steps),
+        crowd=crowded,
+        first_bytes=first_bytes,
+        scrape=scraped,
+    )
 
 
 async def _throughput(scene: Scene, noise: NoiseMeter, plan: Plan, nodes: int) -> list[Throughput]:
@@ -102,6 +118,12 @@ async def _throughput(scene: Scene, noise: NoiseMeter, plan: Plan, nodes: int) -
         return []
     pods, rounds = pods_and_rounds(plan.settings, nodes)
     return [await throughput.measure(scene, noise, nodes=nodes, pods=pods, rounds=rounds)]
+
+
+async def _scrape(scene: Scene, noise: NoiseMeter, settings: Settings) -> Scrape:
+    return await scrape.measure(
+        scene, noise, nodes=settings.scrape_nodes, calls=settings.scrape_calls, rounds=settings.scrape_rounds
+    )
 
 
 async def _crowd(scene: Scene, noise: NoiseMeter, settings: Settings) -> Crowd:

@@ -3,12 +3,13 @@
 Belongs here: order and words of docs/benchmarks.md. Never: a number that is not in the results.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from statistics import median
 
 from bench.figures import Spread, ratios
 from bench.goals import verdicts
-from bench.results import BARE, VARIANTS, Call, Crowd, Results, Step, Throughput
+from bench.page import goals_section, machine_table
+from bench.results import BARE, VARIANTS, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput, Waits
 from bench.tables import number, spread, table
 from bench.workload import CARD_UNITS, CARDS, FULL_SHARE, SHARE
 
@@ -36,12 +37,13 @@ NOT_MEASURED = """\
 make bench                              # everything, writes this file
 python -m bench --quick                 # small sizes, prints only: to try the code
 python -m bench --only throughput --nodes 1000 --rounds 9
+python -m bench --only startup --only scrape
 ```
 """
 
 
 def document(results: Results) -> str:
-    parts = [HEAD, _machine(results), _goals(results)]
+    parts = [HEAD, machine_table(results.machine, results.noise, results.versions), goals_section(verdicts(results))]
     parts += [_throughput(size) for size in results.throughput]
     if results.calls:
         parts.append(_calls(results.calls))
@@ -50,31 +52,11 @@ def document(results: Results) -> str:
         parts.append(_growth(steps))
     if results.crowd is not None:
         parts.append(_crowd(results.crowd))
+    if results.first_bytes:
+        parts.append(_first_byte(results.first_bytes))
+    if results.scrape is not None:
+        parts.append(_scrape(results.scrape))
     return "\n".join([*parts, NOT_MEASURED])
-
-
-def _machine(results: Results) -> str:
-    machine, noise = results.machine, results.noise
-    rows = [
-        ("CPU", f"{machine.cpu}, {machine.cores} cores"),
-        ("memory", f"{machine.memory_gb:.0f} GB"),
-        ("kernel", machine.kernel),
-        *results.versions.items(),
-        ("load before and after", f"{noise.load_before:.2f} and {noise.load_after:.2f}"),
-        (
-            "noise",
-            f"a fixed loop, timed {noise.samples} times in between: wall {1000 * noise.wall.middle:.0f} ms, "
-            f"spread {noise.wall.percent:.0f} %; CPU {1000 * noise.cpu.middle:.0f} ms, spread {noise.cpu.percent:.0f} %",
-        ),
-    ]
-    lines = "\n".join(f"| {what} | {value} |" for what, value in rows)
-    words = "Spread is from the least to the most, as a part of the median. A ratio that differs from 1 by less proves nothing."
-    return f"| the machine | |\n|---|---|\n{lines}\n\n{words}\n"
-
-
-def _goals(results: Results) -> str:
-    rows = [(verdict.goal, verdict.measured, "met" if verdict.met else "**not met**") for verdict in verdicts(results)]
-    return f"## Goals\n\n{table(('goal', 'measured', ''), rows)}\n" if rows else ""
 
 
 def _throughput(size: Throughput) -> str:
@@ -164,3 +146,42 @@ def _crowd(crowd: Crowd) -> str:
         ("peak RSS, MB", spread(Spread.of([start.memory.peak_mb for start in starts]))),
     ]
     return f"## Memory and start-up\n\n{words}\n\n{table(('', 'measured'), rows)}\n"
+
+
+def _first_byte(starts: tuple[FirstByte, ...]) -> str:
+    words = (
+        f"User and system CPU of `accelshare inspect` against the real API server, over TLS, and of `python -c pass`, started in "
+        f"turn {len(starts)} times. Median (least–most)."
+    )
+    rows = [
+        ("a bare Python, ms", spread(Spread.of([start.bare_ms for start in starts]))),
+        ("inspect to its first byte, ms", spread(Spread.of([start.inspect_ms for start in starts]))),
+        ("… over a bare Python, ms", spread(Spread.of([start.inspect_ms - start.bare_ms for start in starts]))),
+        ("… ÷ a bare Python", spread(Spread.of([start.inspect_ms / start.bare_ms for start in starts]))),
+        ("inspect to its end, ms", spread(Spread.of([start.to_the_end_ms for start in starts]))),
+    ]
+    return f"## inspect\n\n{words}\n\n{table(('', 'CPU'), rows)}\n"
+
+
+def _scrape(scrape: Scrape) -> str:
+    words = (
+        f"filter calls that name {scrape.nodes:,} nodes, in {len(scrape.quiet)} rounds, each once undisturbed and once while "
+        f"another process reads `/metrics` without pause: {scrape.series:,} series, {number(scrape.page_mb)} MB, "
+        f"{number(median(scrape.page_s))} s a page. The caller's wait in ms; median (least–most) of the rounds. All share the "
+        f"cores of this machine; a real Prometheus scrapes for a hundredth of the time."
+    )
+
+    def row(what: str, value: Callable[[Waits], float]) -> tuple[str, ...]:
+        return (
+            what,
+            spread(Spread.of([value(waits) for waits in scrape.quiet])),
+            spread(Spread.of([value(waits) for waits in scrape.scraped])),
+            spread(Spread.of(ratios(scrape.scraped, scrape.quiet, value))),
+        )
+
+    rows = [
+        row("half of the calls within", lambda waits: waits.p50_ms),
+        row("99 % within", lambda waits: waits.p99_ms),
+        row("all within", lambda waits: waits.most_ms),
+    ]
+    return f"## Scrapes\n\n{words}\n\n{table(('filter', 'undisturbed', 'while scraped', 'ratio'), rows)}\n"

@@ -9,12 +9,14 @@ from statistics import median
 from typing import Final
 
 from bench.figures import ratios
-from bench.results import BARE, SHORTLIST_1, Crowd, Results, Throughput
+from bench.results import BARE, SHORTLIST_1, Crowd, Results, Scrape, Throughput
 
 LEAST_RATIO: Final = 1.0
 MOST_GROWTH: Final = 3.0
 MOST_RSS_MB: Final = 150.0
 MOST_START_S: Final = 5.0
+MOST_INSPECT_MS: Final = 150.0
+MOST_STALL_MS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,12 @@ def verdicts(results: Results) -> list[Verdict]:
     found = [*_throughput(results.throughput), *_growth(results.throughput)]
     if results.crowd is not None:
         found += _crowd(results.crowd)
+    if results.first_bytes:
+        over_ms = median(start.inspect_ms - start.bare_ms for start in results.first_bytes)
+        goal = f"CPU of `inspect` to its first byte ≤ {MOST_INSPECT_MS:g} ms over a bare Python's"
+        found.append(Verdict(goal, f"{over_ms:.0f} ms", over_ms <= MOST_INSPECT_MS))
+    if results.scrape is not None:
+        found.append(_scrape(results.scrape))
     return found
 
 
@@ -47,6 +55,13 @@ def _growth(throughput: tuple[Throughput, ...]) -> Iterator[Verdict]:
     growth = costs[1] / costs[0]
     goal = f"extender CPU a pod at {large.nodes:,} nodes ≤ {MOST_GROWTH:g} × that at {small.nodes:,} (shortlist 1)"
     yield Verdict(goal, f"{growth:.2f} × ({costs[0]:.2f} → {costs[1]:.2f} ms)", growth <= MOST_GROWTH)
+
+
+def _scrape(scrape: Scrape) -> Verdict:
+    """Sharing a core is what a caller may notice of a scrape; standing still behind one is not."""
+    stall_ms = median(after.p99_ms - before.p99_ms for before, after in zip(scrape.quiet, scrape.scraped, strict=True))
+    goal = f"{scrape.series:,} series scraped without pause: the slowest 1 % of filter calls wait ≤ {MOST_STALL_MS:g} ms longer"
+    return Verdict(goal, f"{stall_ms:.1f} ms", stall_ms <= MOST_STALL_MS)
 
 
 def _crowd(crowd: Crowd) -> Iterator[Verdict]:

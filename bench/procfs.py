@@ -49,6 +49,11 @@ def memory(pid: int) -> Memory:
     return Memory(rss_mb=kib(status, "VmRSS") / 1e6, pss_mb=kib(rollup, "Pss") / 1e6, peak_mb=kib(status, "VmHWM") / 1e6)
 
 
+def private_mb(pid: int) -> float:
+    """What would be free if this one process ended."""
+    return private_of((PROC / str(pid) / "smaps_rollup").read_text()) / 1e6
+
+
 def machine() -> Machine:
     return Machine(
         cpu=cpu_model((PROC / "cpuinfo").read_text()),
@@ -68,6 +73,11 @@ def kib(text: str, key: str) -> int:
     if found is None:
         raise ValueError(f"no line '{key}: … kB' in {text[:80]!r}…")
     return int(found[1]) * 1024
+
+
+def private_of(rollup: str) -> int:
+    """The bytes of pages that no other process has mapped."""
+    return kib(rollup, "Private_Clean") + kib(rollup, "Private_Dirty")
 
 
 def cpu_model(cpuinfo: str) -> str:

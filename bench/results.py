@@ -78,6 +78,36 @@ class Crowd:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstByte:
+    """CPU of one `inspect`, and of a Python that does nothing, started just before it."""
+
+    bare_ms: float
+    inspect_ms: float
+    to_the_end_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long callers waited for filter in one round."""
+
+    p50_ms: float
+    p99_ms: float
+    most_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """The same calls in turn, without a scrape and while one is always under way."""
+
+    nodes: int
+    series: int
+    page_mb: float
+    page_s: tuple[float, ...]
+    quiet: tuple[Waits, ...]
+    scraped: tuple[Waits, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Results:
     machine: Machine
     noise: Noise
@@ -86,3 +116,5 @@ class Results:
     calls: tuple[Call, ...] = ()
     steps: tuple[Step, ...] = ()
     crowd: Crowd | None = None
+    first_bytes: tuple[FirstByte, ...] = ()
+    scrape: Scrape | None = None

@@ -20,6 +20,10 @@ class Settings:
     crowd_nodes: int
     crowd_pods: int
     starts: int  # how often the extender is started with the crowd there
+    inspects: int  # how often `inspect` is started
+    scrape_nodes: int
+    scrape_calls: int  # of filter, in each round, once without and once with a scrape
+    scrape_rounds: int
 
 
 FULL: Final = Settings(
@@ -34,6 +38,10 @@ FULL: Final = Settings(
     crowd_nodes=5000,
     crowd_pods=50_000,
     starts=3,
+    inspects=41,
+    scrape_nodes=5000,
+    scrape_calls=600,
+    scrape_rounds=5,
 )
 QUICK: Final = Settings(
     nodes=(100, 300),
@@ -47,6 +55,10 @@ QUICK: Final = Settings(
     crowd_nodes=300,
     crowd_pods=1000,
     starts=2,
+    inspects=5,
+    scrape_nodes=300,
+    scrape_calls=100,
+    scrape_rounds=2,
 )
 
 

@@ -1,5 +1,6 @@
 """A real Kubernetes on this machine, pinned and built from source: its control plane without root, or a whole cluster with it.
 
-Belongs here: the pins, the build into a cache outside the repository, starting and stopping programs we did not write.
-Never: anything of accelshare itself. Whoever imports this room talks to the cluster as any user would.
+Belongs here: the pins, the build into a cache outside the repository, starting and stopping programs we did not write; the
+image that a cluster runs us from (`image/`).
+Never: importing anything of accelshare itself. Whoever imports this room talks to the cluster as any user would.
 """

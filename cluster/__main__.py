@@ -1,4 +1,4 @@
-"""The command line: `python -m cluster build`, `control-plane`, and `up`, `down` and `status` of the local cluster."""
+"""The command line: `python -m cluster build`, `image`, `control-plane`, and `up`, `down` and `status` of the local cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from cluster.build import binaries
 from cluster.cache import cache_directory
 from cluster.control_plane import ControlPlane
 from cluster.errors import ClusterError
-from cluster.local import LocalCluster
+from cluster.image import build_with_debian, build_with_engine
+from cluster.local import LocalCluster, accelshare
 from cluster.local.bring_up import provide_libraries
 from cluster.local.layout import NODE_NAME
 from cluster.versions import CONTROL_PLANE_PROGRAMS, ETCD_VERSION, KUBERNETES_VERSION, PROGRAMS
@@ -55,6 +56,17 @@ def build(options: argparse.Namespace) -> None:
         say(str(path))
 
 
+def image(options: argparse.Namespace) -> None:
+    """Build accelshare's image and name it, and the archive it was written to."""
+    if options.from_debian:
+        built = build_with_debian(say, output=options.output)
+    else:
+        built = build_with_engine(say, engine=options.engine, base=options.base, archive=options.output)
+    say(built.reference)
+    if built.archive is not None:
+        say(str(built.archive))
+
+
 def control_plane(options: argparse.Namespace) -> None:
     """Run one in the foreground until Ctrl-C."""
     with (
@@ -71,6 +83,8 @@ def control_plane(options: argparse.Namespace) -> None:
 def up(options: argparse.Namespace) -> None:
     """Bring the local cluster up and say how to use it."""
     local = LocalCluster.up(say, fake_cards=options.fake_cards)
+    if options.accelshare:
+        accelshare.install(local, say)
     say(f"\n  export KUBECONFIG={local.kubeconfig} PATH={local.bin}:$PATH\n  kubectl get pods --all-namespaces\n")
     say(f"an image for pods: {local.test_image}; `make down` removes it all again")
 
@@ -120,6 +134,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     builder.set_defaults(command=build)
 
+    painter = commands.add_parser(
+        "image",
+        help="build accelshare's container image",
+        description="Build accelshare's container image from the Dockerfile, with the engine that works here: docker, podman or "
+        "buildah. pip inside the build reaches its package index as pip does on this machine.",
+    )
+    painter.add_argument("--engine", metavar="NAME", help="docker, podman or buildah (default: the first that works)")
+    painter.add_argument(
+        "--base", metavar="IMAGE", help="a glibc image with Python 3.11 or newer and pip (default: the Dockerfile's)"
+    )
+    painter.add_argument(
+        "--from-debian",
+        action="store_true",
+        help="reach no registry: make the base of this Debian's or Ubuntu's packages, keep the image in the cache (root)",
+    )
+    painter.add_argument("--output", type=Path, metavar="FILE", help="also write it as an archive, for `ctr images import`")
+    painter.set_defaults(command=image)
+
     runner = commands.add_parser(
         "control-plane",
         help="run a fresh control plane in the foreground",
@@ -141,6 +173,9 @@ def _parser() -> argparse.ArgumentParser:
         "the background until `down`, in a mount namespace of its own, and refuses to start beside another kubelet.",
     )
     starter.add_argument("--fake-cards", action="store_true", help="make the device nodes of cards that are not there")
+    starter.add_argument(
+        "--accelshare", action="store_true", help="install accelshare on it, from an image built here; needs --fake-cards"
+    )
     starter.set_defaults(command=up)
     ender = commands.add_parser("down", help="end that cluster, and remove all it made but the cache (root)")
     ender.set_defaults(command=down)

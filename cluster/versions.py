@@ -16,6 +16,7 @@ KUBERNETES_VERSION: Final = "v1.36.4"
 ETCD_VERSION: Final = "v3.7.3"
 CONTAINERD_VERSION: Final = "v2.4.2"
 RUNC_VERSION: Final = "v1.5.2"
+HELM_VERSION: Final = "v3.22.0"
 GO_VERSION: Final = (1, 26, 6)  # the oldest Go that containerd's go.mod accepts, the most demanding of them
 
 # The same stamps that Kubernetes' own release puts in; without them every program says v0.0.0-master.
@@ -92,7 +93,15 @@ RUNC: Final = Source(
     c_libraries=("libseccomp",),
 )
 
-SOURCES: Final = (ETCD, KUBERNETES, CONTAINERD, RUNC)
+# What installs our chart in tests. It is no part of the cluster and runs without root.
+HELM: Final = Source(
+    name="helm",
+    version=HELM_VERSION,
+    packages={"helm": "helm.sh/helm/v3/cmd/helm"},
+    stamps={"helm.sh/helm/v3/internal/version.version": HELM_VERSION},
+)
+
+SOURCES: Final = (ETCD, KUBERNETES, CONTAINERD, RUNC, HELM)
 PROGRAMS: Final = tuple(program for source in SOURCES for program in source.packages)
 
 # What runs without root, and what needs no C compiler to be built.

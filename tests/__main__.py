@@ -48,7 +48,7 @@ def main() -> int:
     if sys.platform == "linux":
         try:
             # A kubelet needs root; kubeadm, which some tests ask for its manifests, does not.
-            provide(_say) if os.geteuid() == 0 else binaries((*CONTROL_PLANE_PROGRAMS, "kubeadm"), _say)
+            provide(_say) if os.geteuid() == 0 else binaries((*CONTROL_PLANE_PROGRAMS, "kubeadm", "helm"), _say)
         except ClusterError as error:
             _say(f"the real control plane cannot be built, and without it nothing is proven:\n{error}")
             return 1

@@ -12,13 +12,13 @@ from typing import Final
 from cluster.errors import ClusterError
 from cluster.local.journal import Journal, Kind
 
-_CARDS: Final = Path(__file__).parents[1] / "fake-cards.toml"
+CARDS_FILE: Final = Path(__file__).parents[1] / "fake-cards.toml"
 _NULL: Final = (1, 3)  # the numbers of /dev/null
 
 
 def fake_cards() -> dict[str, list[str]]:
     """Vendor → the device nodes that its cards would have."""
-    return {vendor: list(entry["nodes"]) for vendor, entry in tomllib.loads(_CARDS.read_text()).items()}
+    return {vendor: list(entry["nodes"]) for vendor, entry in tomllib.loads(CARDS_FILE.read_text()).items()}
 
 
 def make_node(path: Path, journal: Journal) -> None:

@@ -32,7 +32,7 @@ COMMANDS: Final[Mapping[str, SubCommand]] = {
     "extender": SubCommand("accelshare.extender.command:extender", "Serve kube-scheduler: filter, prioritize, preempt and bind."),
     "inspect": SubCommand("accelshare.inspect_cli.command:inspect", "Show every card and who is on it."),
     "node-labels": SubCommand("accelshare.node_labels.command:node_labels", "Label nodes that share their cards, and undo it."),
-    "preflight": SubCommand("accelshare.preflight.command:preflight", "Look whether a cluster is ready for accelshare; read only."),
+    "preflight": SubCommand("accelshare.preflight.command:preflight", "Look whether a cluster is ready for accelshare."),
     "profile": SubCommand("accelshare.vendors.command:profile", "List, show and check vendor profiles."),
     "runtime-config": SubCommand(
         "accelshare.runtime_config.command:runtime_config", "Make the container runtime insist on cards, and undo it."

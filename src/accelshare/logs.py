@@ -37,6 +37,9 @@ class _Json(logging.Formatter):
 
 def set_up(*, level: str, form: str, file: Path | None, file_mib: int, files: int) -> None:
     """Send our own lines, and warnings of others, where the operator wants them."""
+    # What no line of ours says need not be found out for each: the caller's place in the source, its thread, its process.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler: logging.Handler = (
         RotatingFileHandler(file, maxBytes=file_mib * 2**20, backupCount=files, encoding="utf-8")
         if file is not None

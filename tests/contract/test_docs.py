@@ -23,7 +23,8 @@ import yaml
 from accelshare import __version__
 from accelshare.agent.metrics import Metrics as AgentMetrics
 from accelshare.cli import accelshare
-from accelshare.extender.metrics import Metrics
+from accelshare.extender.metrics import OUTCOMES, Metrics
+from accelshare.extender.series import FAMILIES
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors import catalog
 from accelshare.vendors.profile import Profile
@@ -37,8 +38,24 @@ TWINS = [
     ("docs/how-to/extender.md", "docs/zh/how-to/extender.md"),
     ("docs/reference/refusals.md", "docs/zh/reference/refusals.md"),
     ("docs/how-to/scheduler-config.md", "docs/zh/how-to/scheduler-config.md"),
+    ("docs/how-to/tls.md", "docs/zh/how-to/tls.md"),
+    ("docs/how-to/install.md", "docs/zh/how-to/install.md"),
+    ("docs/reference/chart.md", "docs/zh/reference/chart.md"),
+    ("docs/explanation/security.md", "docs/zh/explanation/security.md"),
     ("docs/how-to/inspect.md", "docs/zh/how-to/inspect.md"),
     ("docs/how-to/agent.md", "docs/zh/how-to/agent.md"),
+    ("docs/how-to/monitoring.md", "docs/zh/how-to/monitoring.md"),
+    ("docs/how-to/delivery.md", "docs/zh/how-to/delivery.md"),
+    *(
+        (f"docs/reference/{name}.md", f"docs/zh/reference/{name}.md")
+        for name in ("annotations", "cli", "events", "http", "metrics")
+    ),
+    ("docs/how-to/images.md", "docs/zh/how-to/images.md"),
+    ("docs/how-to/preflight.md", "docs/zh/how-to/preflight.md"),
+    ("docs/migrate-from-gpushare.md", "docs/zh/migrate-from-gpushare.md"),
+    ("docs/migrate-from-xpushare.md", "docs/zh/migrate-from-xpushare.md"),
+    ("docs/migrate-from-gcushare.md", "docs/zh/migrate-from-gcushare.md"),
+    ("docs/migrate-from-stc.md", "docs/zh/migrate-from-stc.md"),
 ]
 SHIPPED = catalog.load([]).profiles
 
@@ -220,6 +237,25 @@ def test_every_command_and_flag_exists(words: tuple[str, ...]) -> None:
     assert [word for word in left if word.startswith("-") and word.partition("=")[0] not in flags(command)] == []
 
 
+PLUGIN_CALLS = sorted({tuple(words) for page in PAGES for words in programs(page, "kubectl") if words[:1] == ["inspect"]})
+
+
+@pytest.mark.parametrize("words", PLUGIN_CALLS, ids=" ".join)
+def test_every_call_of_a_kubectl_plugin_exists(words: tuple[str, ...]) -> None:
+    command, left = command_at(list(words))
+    if left:
+        assert left[0] in {profile.inspect.command for profile in SHIPPED}
+    assert [word for word in left if word.startswith("-") and word.partition("=")[0] not in flags(command)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_file_that_a_command_names_is_there(page: Path) -> None:
+    """Of ours, that is: what lies in these folders."""
+    words = {word for block in blocks(page) if block.language == "console" for word in re.findall(r"[^\s'\"=]+", block.text)}
+    ours = {word for word in words if re.match(r"(\./)?(deploy|examples|bench|requirements)/[\w./-]+$", word)}
+    assert [word for word in sorted(ours) if not (ROOT / word).exists()] == []
+
+
 def harmless(words: tuple[str, ...]) -> bool:
     """It reads what is shipped, prints, and ends."""
     shows = [("profile", "list"), *(("profile", "show", profile.name) for profile in SHIPPED)]
@@ -295,25 +331,54 @@ def test_every_refusal_is_explained_under_the_right_heading(page: Path) -> None:
     ]
 
 
-def test_every_metric_is_explained() -> None:
+def in_two_languages(page: str) -> list[Path]:
+    return [DOCS / page, DOCS / "zh" / page]
+
+
+@pytest.mark.parametrize("page", in_two_languages("reference/metrics.md"), ids=named)
+def test_every_metric_is_explained(page: Path) -> None:
     texts = (Metrics().text() + AgentMetrics().text()).decode()
-    served = dict(re.findall(r"^# TYPE (\w+) (\w+)$", texts, re.MULTILINE))
-    told = {
-        cells[0].strip("`"): cells[1] for cells in rows(prose(DOCS / "reference" / "metrics.md")) if "accelshare_" in cells[0]
-    }
+    served = dict(re.findall(r"^# TYPE (\w+) (\w+)$", texts, re.MULTILINE)) | dict.fromkeys(FAMILIES, "gauge")
+    told = {cells[0].strip("`"): cells[1] for cells in rows(prose(page)) if "accelshare_" in cells[0]}
     assert told == {name: kind for name, kind in served.items() if not name.endswith("_created")}
+
+
+@pytest.mark.parametrize("page", in_two_languages("how-to/monitoring.md"), ids=named)
+def test_every_alert_is_explained(page: Path) -> None:
+    groups = yaml.safe_load((ROOT / "deploy/prometheus/accelshare.rules.yaml").read_text())["groups"]
+    told = [cells[0].strip("`") for cells in rows(prose(page)) if cells[0].startswith("`Accelshare")]
+    assert told == [rule["alert"] for group in groups for rule in group["rules"]]
+
+
+def test_the_outcomes_that_are_counted_are_those_that_are_explained() -> None:
+    table = rows(sections(DOCS / "reference" / "metrics.md")["Outcomes"])[1:]
+    told = {(cells[0], cells[1].strip("`")) for cells in table if cells[0] != "all"}
+    assert told == {(verb, outcome) for verb, outcomes in OUTCOMES.items() for outcome in outcomes}
+
+
+def test_every_flag_is_on_the_chinese_page_too() -> None:
+    """Section by section, with the same default where that is a value."""
+    english, chinese = (list(sections(page).values()) for page in in_two_languages("reference/cli.md"))
+    for ours, theirs in zip(english, chinese, strict=True):
+        assert [flags_of(cells) for cells in rows(ours)] == [flags_of(cells) for cells in rows(theirs)]
+
+
+def flags_of(cells: list[str]) -> tuple[list[str], str]:
+    named = [span for cell in cells for span in _SPAN.findall(cell) if re.match(r"--?[a-z]", span)]
+    return named, cells[-1] if re.fullmatch(r"`[^`]+`", cells[-1]) else ""
 
 
 def test_every_outcome_of_a_bind_is_explained() -> None:
     source = (ROOT / "src/accelshare/extender/binder.py").read_text()
     told = {cells[1].strip("`") for cells in rows(sections(DOCS / "reference" / "metrics.md")["Outcomes"]) if cells[0] == "bind"}
-    assert told - {"not-ready"} == set(re.findall(r"Outcome\(\s*\"([a-z-]+)\"", source))
+    assert told == set(re.findall(r"Outcome\(\s*\"([a-z-]+)\"", source))
 
 
-def test_every_event_is_explained() -> None:
+@pytest.mark.parametrize("page", in_two_languages("reference/events.md"), ids=named)
+def test_every_event_is_explained(page: Path) -> None:
     """A reason is a word in CamelCase that is handed to a voice: `say(…, reason="…")`, or the feed's `_say(pod, "…", …)`."""
     said = {reason for file in (ROOT / "src").rglob("*.py") for reason in reasons_said(ast.parse(file.read_text()))}
-    table = rows(prose(DOCS / "reference" / "events.md"))
+    table = rows(prose(page))
     assert said
     assert {cells[0].strip("`") for cells in table[1:]} == said
 

@@ -2,13 +2,18 @@
 
 import shutil
 import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from accelshare.certificates import making
+from accelshare.certificates.making import Pair
 from cluster.certificates import Authority
 from tests.contract.town import Town
+
+FLAGS = ("tls-cert", "tls-key", "client-ca")
 
 
 class Office:
@@ -73,6 +78,37 @@ async def test_new_files_are_taken_up_without_a_restart(files: tuple[Town, Offic
     with pytest.raises(aiohttp.ClientError):
         await fresh(town, office.client("kube-scheduler"))
     assert process.running
+
+
+@pytest.mark.parametrize("which", ["expired", "a server's", "of another CA", "none"])
+async def test_only_a_valid_client_certificate_of_the_right_ca_is_let_in(town: Town, tmp_path: Path, which: str) -> None:
+    """The certificates that accelshare makes itself: the one for kube-scheduler is let in, and these are not."""
+    now, life = datetime.now(UTC), timedelta(hours=1)
+    ours, theirs = (making.authority(name, now=now, life=2 * life) for name in ("ours", "theirs"))
+    server = making.leaf(ours, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
+    right = making.leaf(ours, "client", "kube-scheduler", now=now, life=life)
+    wrong = {
+        "expired": making.leaf(ours, "client", "kube-scheduler", now=now - 2 * life, life=life),
+        "a server's": server,
+        "of another CA": making.leaf(theirs, "client", "kube-scheduler", now=now, life=life),
+        "none": None,
+    }[which]
+    files = {"tls.crt": server.certificate, "tls.key": server.key, "ca.crt": ours.certificate}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    def shown(pair: Pair | None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=ours.certificate)
+        if pair is not None:
+            (tmp_path / "client.pem").write_text(pair.certificate + pair.key)
+            context.load_cert_chain(tmp_path / "client.pem")
+        return context
+
+    town.scheme, town.tls = "https", shown(right)
+    await town.start_extender(*(f"--{flag}={tmp_path / name}" for flag, name in zip(FLAGS, files, strict=True)))
+    with pytest.raises(aiohttp.ClientError):
+        await fresh(town, shown(wrong))
+    assert await fresh(town, shown(right)) == 200
 
 
 async def fresh(town: Town, context: ssl.SSLContext) -> int:

@@ -45,6 +45,13 @@ class Desk:
         program.chmod(0o755)
         return program
 
+    def completion(self, word: str) -> Path:
+        """The program beside it that kubectl asks for completions."""
+        program = self.directory / f"kubectl_complete-inspect-{word}"
+        program.write_text(f"#!{sys.executable}\nfrom accelshare.inspect_cli.kubectl_completion import main\nmain()\n")
+        program.chmod(0o755)
+        return program
+
     def environ(self, **more: str) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE") if name in os.environ}
         return {**kept, "HOME": str(self.directory), "KUBECONFIG": str(self.kubeconfig), "TERM": "xterm", **more}
@@ -433,3 +440,40 @@ async def test_inspect_sh_prints_what_the_gcushare_guide_shows(town: Town) -> No
     code, _, err = await asyncio.to_thread(run, "--url", "http://127.0.0.1:1/x")
     assert code == 1
     assert "the extender cannot be reached at http://127.0.0.1:1/x" in err
+
+
+async def test_kubectl_completes_a_plugin_by_the_program_beside_it(desk: Desk) -> None:
+    """kubectl hands over the words so far and reads proposals, then a number: 4 is that no files are meant, 0 that they are."""
+    desk.xpu_pods()
+    desk.example_node("nvidia")
+    program = desk.completion("xpushare")
+    assert await desk.run(program, "mini") == (0, "minikube\n:4\n", "")
+    assert await desk.run(program, "-d", "--output", "w") == (0, "wide\n:4\n", "")
+    code, out, _ = await desk.run(program, "--all")
+    assert (code, out) == (0, "--all-vendors\tEvery vendor whose cards this cluster has.\n:4\n")
+    code, out, _ = await desk.run(program, "--kubeconfig", "")
+    assert (code, out) == (0, ":0\n")
+    assert (await desk.run(program))[1].splitlines()[-1] == ":4"
+
+
+async def test_without_a_cluster_nothing_is_proposed_and_nothing_said(desk: Desk) -> None:
+    environ = desk.environ(KUBECONFIG=str(desk.directory / "none"))
+    assert await desk.run(desk.completion("gpushare"), "x", environ=environ) == (0, ":4\n", "")
+
+
+async def test_explain_also_tells_what_keeps_a_pod_away_besides_cards(desk: Desk) -> None:
+    """The card is free: the node is tainted, its CPU is asked for by a pod without cards, and it may have no more pods."""
+    node = yaml.safe_load((ROOT / "examples/nodes/kunlun.yaml").read_text())
+    node["spec"] = {"taints": [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]}
+    node["status"]["allocatable"] = {**node["status"].get("allocatable", {}), "cpu": "4", "memory": "8Gi", "pods": "1"}
+    desk.api.store.create("nodes", node)
+    desk.pod("web", {"cpu": 3}, on="minikube")
+    desk.pod("me", {"baidu.com/xpu-mem": 4500, "cpu": 2})
+    code, out, err = await desk.accelshare("explain", "me")
+    assert (code, err) == (0, "")
+    assert "Node minikube has the cards, but kube-scheduler keeps the pod away: " in out
+    assert [line.strip() for line in out.splitlines() if "keeps it away" in line] == [
+        "keeps it away: the pod does not tolerate its taint dedicated=ml:NoSchedule",
+        "keeps it away: not enough cpu: 2 asked, 1 of 4 not asked for by other pods",
+        "keeps it away: it has all the 1 pods that it may have",
+    ]

@@ -75,6 +75,18 @@ async def test_kubectl_inspect_xpushare_prints_the_guides_table(served: House) -
     assert out.endswith("\n\n\nAllocated/Total XPU Memory In Cluster:  9000/32256 (27%)  \n")
 
 
+async def test_kubectl_itself_completes_the_plugin(house: House) -> None:
+    """The real kubectl finds the program beside the plugin and shows what it proposes."""
+    on_the_path(house.directory, "xpushare")
+    program = house.directory / "kubectl_complete-inspect-xpushare"
+    program.write_text(f"#!{sys.executable}\nfrom accelshare.inspect_cli.kubectl_completion import main\nmain()\n")
+    program.chmod(0o755)
+    await house.example_node("kunlun")
+    kubectl = str(house.plane._programs["kubectl"])
+    code, out, _ = await asyncio.to_thread(typed(house, kubectl, "__complete", "inspect", "xpushare", "-d", "mini"))
+    assert (code, out.splitlines()) == (0, ["minikube", ":4"])
+
+
 async def test_explain_says_what_the_scheduler_says_and_what_would_help(served: House) -> None:
     """The fourth pod of the gcushare guide waits for ever, and is told why."""
     await served.example_node("enflame")

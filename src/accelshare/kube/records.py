@@ -1,6 +1,7 @@
 """Annotations of a pod, written by who is not its owner: a corrected record, a touch that makes kube-scheduler look again.
 
-Belongs here: the patches, and the end of a pod that must be replaced. Each names the pod's uid, so that another pod of the same name is never written on.
+Belongs here: the patches, and the end of a pod that must be replaced. Each names the pod's uid, so that another pod of the same
+name is never written on.
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,7 @@ from accelshare.vendors.command import profiles_option
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command(short_help="Look whether a cluster is ready for accelshare; read only.")
+@click.command(short_help="Look whether a cluster is ready for accelshare.")
 @click.option("-n", "--namespace", default="kube-system", show_default=True, help="Where accelshare would be installed.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to write it.")
 @click.option("--kubeconfig", type=_file, help="How to reach the API server. Default: $KUBECONFIG, ~/.kube/config.")

@@ -41,3 +41,18 @@ def a_verb_that_a_thing_does_not_have_is_refused(api: Api) -> None:
     ):
         reply = api.request(method, path, {})
         assert (reply.code, reply.reason) == (405, "MethodNotAllowed"), (method, path)
+
+
+def an_administrator_may_do_everything(api: Api) -> None:
+    """A review is answered and forgotten."""
+    for attributes in (
+        {"verb": "create", "group": "apps", "resource": "daemonsets", "namespace": "kube-system"},
+        {"verb": "*", "resource": "*"},
+    ):
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        reply = api.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+        assert (reply.code, reply.body["kind"], reply.body["status"]["allowed"]) == (201, "SelfSubjectAccessReview", True)

@@ -120,7 +120,7 @@ class Caretaker:
         except _NotYet as missing:
             await self._tell(board, f"{boards.WAITING}: {missing}")
             return
-        except (SchedulerConfigError, CertificateError) as refused:
+        except (SchedulerConfigError, CertificateError, OSError) as refused:
             await self._tell(board, boards.failed(str(refused)))
             return
         if work is None:
@@ -168,10 +168,7 @@ class Caretaker:
         if self._task.plain_http:
             return None
         material = await self._material()
-        try:
-            await asyncio.to_thread(self._put_files, material)
-        except OSError as error:
-            raise SchedulerConfigError(f"{error.filename or self._site.directory}: {error.strerror or error}") from error
+        await asyncio.to_thread(self._put_files, material)
         return material
 
     async def _material(self) -> Material:

@@ -1,0 +1,31 @@
+"""What the agent takes of a node while nothing happens.
+
+Belongs here: its memory and its CPU. Never: anything that it does.
+"""
+
+import asyncio
+import time
+
+from bench.noise import NoiseMeter
+from bench.node.lodge import open_lodge
+from bench.node.results import Footprint, Footprints
+from bench.node.zpu import Size
+from bench.procfs import cpu_s, memory, private_mb
+from bench.progress import Progress
+
+
+async def measure(
+    noise: NoiseMeter, progress: Progress, *, way: str, size: Size, starts: int, settle_s: float, idle_s: float
+) -> Footprints:
+    found = []
+    for number in range(starts):
+        progress.doing(f"the agent at rest, {way}, {size.units:,} units: start {number + 1} of {starts}, {idle_s:g} s")
+        noise.listen()
+        async with open_lodge(size, way) as lodge:
+            await asyncio.sleep(settle_s)
+            cpu, wall = cpu_s(lodge.pid), time.monotonic()
+            await asyncio.sleep(idle_s)
+            percent = 100 * (cpu_s(lodge.pid) - cpu) / (time.monotonic() - wall)
+            now = memory(lodge.pid)
+            found.append(Footprint(now.rss_mb, private_mb(lodge.pid), now.peak_mb, percent))
+    return Footprints(way, size.units, tuple(found))

@@ -1,0 +1,51 @@
+"""What we hold the node's side to, and whether this run kept it.
+
+Belongs here: goals, and how a result is judged by one. Never: measuring.
+"""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Final
+
+from bench.goals import Verdict
+from bench.node.results import NRI, Footprints, Results, Rush, Starting
+
+MOST_RSS_MB: Final = 60.0
+MOST_IDLE_PERCENT: Final = 0.5
+MOST_ADDED_MS: Final = 3.0
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """One for each goal that this run can speak about."""
+    found = [verdict for footprints in results.footprints for verdict in _footprint(footprints)]
+    if results.starting is not None and results.starting.containers:
+        found.append(_added(results.starting))
+    by_runtime = [rush for rush in results.rushes if rush.way == NRI]
+    if by_runtime:
+        found.append(_rush(by_runtime))
+    return found
+
+
+def added_ms(starting: Starting) -> float:
+    """What all of the runtime's calls to the agent took, for each container that was made."""
+    return 1000 * sum(latency.total_s for latency in starting.latencies) / starting.containers
+
+
+def _footprint(footprints: Footprints) -> Iterator[Verdict]:
+    who = f"{footprints.way}, 8 cards, {footprints.units:,} units"
+    rss_mb = median(start.rss_mb for start in footprints.starts)
+    yield Verdict(f"{who}: agent's RSS ≤ {MOST_RSS_MB:g} MB", f"{rss_mb:.1f} MB", rss_mb <= MOST_RSS_MB)
+    idle = median(start.idle_percent for start in footprints.starts)
+    goal = f"{who}: agent's CPU with nothing to do ≤ {MOST_IDLE_PERCENT:g} % of a core"
+    yield Verdict(goal, f"{idle:.2f} %", idle <= MOST_IDLE_PERCENT)
+
+
+def _added(starting: Starting) -> Verdict:
+    added = added_ms(starting)
+    return Verdict(f"nri: time added to a container ≤ {MOST_ADDED_MS:g} ms", f"{added:.2f} ms", added <= MOST_ADDED_MS)
+
+
+def _rush(rushes: list[Rush]) -> Verdict:
+    pods = sum(rush.pods for rush in rushes)
+    right = sum(rush.right for rush in rushes)
+    return Verdict("nri: no pod wrong, bare or dead after a kill", f"{right} of {pods} right", right == pods)

@@ -1,0 +1,54 @@
+{{/* Names, labels, the image. */}}
+
+{{- define "accelshare.labels" -}}
+app.kubernetes.io/part-of: accelshare
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end }}
+
+{{- define "accelshare.component" -}}
+app.kubernetes.io/name: accelshare
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{/* What a workload is found by: (list root component). It never changes from version to version. */}}
+{{- define "accelshare.selector" -}}
+{{ include "accelshare.component" (index . 1) }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
+{{- end }}
+
+{{- define "accelshare.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- define "accelshare.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What the operator says, or, with auto, what the cluster has. */}}
+{{- define "accelshare.openshift" -}}
+{{- $said := toString .Values.openshift.enabled -}}
+{{- if or (eq $said "true") (and (eq $said "auto") (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}true{{- end -}}
+{{- end }}
+
+{{- define "accelshare.admissionPolicy" -}}
+{{- $said := toString .Values.admissionPolicy.enabled -}}
+{{- if or (eq $said "true") (and (eq $said "auto") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version)) -}}true{{- end -}}
+{{- end }}
+
+{{- define "accelshare.prometheus" -}}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ . | quote }}
+prometheus.io/path: /metrics
+{{- end }}

@@ -1,0 +1,97 @@
+{{/* Parts that pods of ours share: who they are, what they log, what they may. */}}
+
+{{/* The ServiceAccount's token, as kubelet would mount it by itself, but with a life that we choose. */}}
+{{- define "accelshare.tokenVolume" -}}
+- name: token
+  projected:
+    defaultMode: 0444
+    sources:
+    - serviceAccountToken:
+        path: token
+        expirationSeconds: {{ .Values.tokenExpirationSeconds }}
+    - configMap:
+        name: kube-root-ca.crt
+        items:
+        - {key: ca.crt, path: ca.crt}
+    - downwardAPI:
+        items:
+        - path: namespace
+          fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}
+{{- end }}
+
+{{- define "accelshare.tokenMount" -}}
+- name: token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end }}
+
+{{/* No root, no capability, nothing to write on. OpenShift chooses the user itself. */}}
+{{- define "accelshare.restrictedPod" -}}
+runAsNonRoot: true
+{{- if not (include "accelshare.openshift" .) }}
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+{{- end }}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "accelshare.restrictedContainer" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Flags for logs: (list root name). */}}
+{{- define "accelshare.logFlags" -}}
+{{- $logs := (index . 0).Values.logs -}}
+- --log-level={{ $logs.level }}
+- --log-format={{ $logs.format }}
+{{- if $logs.directory }}
+- --log-file={{ trimSuffix "/" $logs.directory }}/{{ index . 1 }}.log
+- --log-file-mib={{ $logs.fileMib }}
+- --log-files={{ $logs.files }}
+{{- end }}
+{{- end }}
+
+{{- define "accelshare.logVolume" -}}
+{{- with .Values.logs.directory }}
+- name: logs
+  hostPath: {path: {{ . | quote }}, type: DirectoryOrCreate}
+{{- end }}
+{{- end }}
+
+{{- define "accelshare.logMount" -}}
+{{- with .Values.logs.directory }}
+- name: logs
+  mountPath: {{ . | quote }}
+{{- end }}
+{{- end }}
+
+{{- define "accelshare.profileFlag" -}}
+{{- if .Values.profiles }}
+- --profiles=/etc/accelshare/profiles
+{{- end }}
+{{- end }}
+
+{{- define "accelshare.profileVolume" -}}
+{{- if .Values.profiles }}
+- name: profiles
+  configMap: {name: accelshare-profiles}
+{{- end }}
+{{- end }}
+
+{{- define "accelshare.profileMount" -}}
+{{- if .Values.profiles }}
+- name: profiles
+  mountPath: /etc/accelshare/profiles
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{/* Pods start anew when their profiles change. */}}
+{{- define "accelshare.profileSum" -}}
+{{- with .Values.profiles }}
+accelshare.io/profiles-sum: {{ toJson . | sha256sum | trunc 16 | quote }}
+{{- end }}
+{{- end }}

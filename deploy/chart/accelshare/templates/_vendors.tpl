@@ -1,0 +1,71 @@
+{{/* The enabled vendors: their names, flags, labels. */}}
+
+{{/* Names of the enabled vendors as a JSON list, in the order of the alphabet. */}}
+{{- define "accelshare.vendors" -}}
+{{- $names := list -}}
+{{- range $name, $vendor := .Values.vendors -}}
+{{- if $vendor.enabled -}}{{- $names = append $names $name -}}{{- end -}}
+{{- end -}}
+{{- $names | sortAlpha | toJson -}}
+{{- end }}
+
+{{- define "accelshare.vendorFlags" -}}
+{{- range include "accelshare.vendors" . | fromJsonArray }}
+- --vendor={{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Every resource that kube-scheduler sends pods to us for, as a JSON list. */}}
+{{- define "accelshare.resources" -}}
+{{- $found := list -}}
+{{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
+{{- $resources := (index $.Values.vendors $name).resources | default dict -}}
+{{- range $resource := list $resources.memory $resources.whole -}}
+{{- if $resource -}}{{- $found = append $found $resource -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $found | toJson -}}
+{{- end }}
+
+{{/* The labels of sharing nodes, each once, as a JSON list. */}}
+{{- define "accelshare.nodeLabels" -}}
+{{- $found := list -}}
+{{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
+{{- with (index $.Values.vendors $name).nodeLabel -}}{{- $found = append $found . -}}{{- end -}}
+{{- end -}}
+{{- $found | uniq | toJson -}}
+{{- end }}
+
+{{/* Where agents run: nodes that have the label of any enabled vendor. A vendor without a label has the named nodes, or all. */}}
+{{- define "accelshare.agentNodes" -}}
+{{- if .Values.nodes.selector }}
+nodeSelector:
+  kubernetes.io/os: linux
+  {{- toYaml .Values.nodes.selector | nindent 2 }}
+{{- else }}
+nodeSelector:
+  kubernetes.io/os: linux
+{{- $everywhere := false }}
+{{- $terms := list }}
+{{- range $name := include "accelshare.vendors" . | fromJsonArray }}
+{{- $label := (index $.Values.vendors $name).nodeLabel }}
+{{- if $label }}
+{{- $parts := splitn "=" 2 $label }}
+{{- $terms = append $terms (dict "matchExpressions" (list (dict "key" $parts._0 "operator" "In" "values" (list $parts._1)))) }}
+{{- else if $.Values.nodes.names }}
+{{- range $.Values.nodes.names }}
+{{- $terms = append $terms (dict "matchFields" (list (dict "key" "metadata.name" "operator" "In" "values" (list .)))) }}
+{{- end }}
+{{- else }}
+{{- $everywhere = true }}
+{{- end }}
+{{- end }}
+{{- if and $terms (not $everywhere) }}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+      {{- toYaml ($terms | uniq) | nindent 6 }}
+{{- end }}
+{{- end }}
+{{- end }}

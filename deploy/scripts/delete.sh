@@ -1,0 +1,47 @@
+#!/bin/sh
+# Uninstall accelshare: kube-scheduler is put back first, then the certificates, the labels that the install gave, and the rest go.
+# Running pods go on with their cards.
+#
+#   delete.sh [--namespace NAME] [--release NAME] [--timeout TIME]
+#
+# Defaults: kube-system, accelshare, 15m. Safe to repeat. HELM and KUBECTL name other programs than those on PATH.
+set -eu
+. "$(dirname "$0")/common.sh"
+
+namespace=kube-system
+release=accelshare
+timeout=15m
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    --namespace | --release | --timeout)
+      [ $# -gt 1 ] || stop "$1 needs a value" ;;
+  esac
+  case $1 in
+    --namespace) namespace=$2; shift 2 ;;
+    --release) release=$2; shift 2 ;;
+    --timeout) timeout=$2; shift 2 ;;
+    -h | --help) usage 0 ;;
+    *) stop "there is no flag $1" "flags: $script --help" ;;
+  esac
+done
+need "$HELM" "$KUBECTL"
+need_cluster
+
+echo "1. helm uninstall $release in namespace $namespace"
+if "$HELM" list --all --namespace "$namespace" --short | grep -Fqx -- "$release"; then
+  "$HELM" uninstall "$release" --namespace "$namespace" --timeout "$timeout" || stop "not everything could be put back, so nothing was deleted" \
+    "why: $KUBECTL logs -n $namespace job/accelshare-uninstall --all-containers --prefix" \
+    "each control-plane node: $KUBECTL get configmap accelshare-scheduler-config -n $namespace -o yaml" \
+    "when the cause is gone, the same command goes on: $script"
+else
+  echo "   there is no release $release in namespace $namespace"
+fi
+
+# A Job that failed keeps its account and rights, so that it can be looked at; with the release they have no use any more.
+echo "2. What failed Jobs left behind"
+ours=app.kubernetes.io/part-of=accelshare,app.kubernetes.io/instance=$release
+"$KUBECTL" delete jobs,rolebindings,roles,serviceaccounts --namespace "$namespace" --selector "$ours" --ignore-not-found
+"$KUBECTL" delete clusterrolebindings,clusterroles --selector "$ours" --ignore-not-found
+
+echo "3. Done"

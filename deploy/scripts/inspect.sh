@@ -1,0 +1,65 @@
+#!/bin/sh
+# Show what the extender's book says of one node or of all, over the cluster's own certificates.
+#
+#   inspect.sh [--preset NAME] [--address HOST:PORT] [NODE]
+#
+#   --preset NAME        gpushare, xpushare or gcushare: whose JSON; default gcushare
+#   --address HOST:PORT  where the extender is; default: its Service's own address, which only the cluster's nodes reach
+#
+# The answer is printed by ../inspect.sh. KUBECTL names another program than kubectl.
+set -eu
+. "$(dirname "$0")/common.sh"
+
+preset=gcushare
+address=""
+node=""
+while [ $# -gt 0 ]; do
+  case $1 in
+    --preset | --address)
+      [ $# -gt 1 ] || stop "$1 needs a value" ;;
+  esac
+  case $1 in
+    --preset) preset=$2; shift 2 ;;
+    --address) address=$2; shift 2 ;;
+    -h | --help) usage 0 ;;
+    -*) stop "there is no flag $1" "flags: $script --help" ;;
+    *) [ -z "$node" ] || usage; node=$1; shift ;;
+  esac
+done
+case $preset in
+  gpushare) noun=GPU ;;
+  xpushare) noun=XPU ;;
+  gcushare) noun=GCU ;;
+  *) stop "there is no inspect of $preset" "there are: gpushare, xpushare, gcushare" ;;
+esac
+need "$KUBECTL" curl
+need_cluster
+
+found=$("$KUBECTL" get services --all-namespaces \
+  --selector app.kubernetes.io/part-of=accelshare,app.kubernetes.io/component=extender \
+  --output=jsonpath='{range .items[*]}{.metadata.namespace} {.spec.clusterIP}:{.spec.ports[0].port}{"\n"}{end}' | head -n 1)
+[ -n "$found" ] || stop "there is no extender in this cluster" "install it with: $here/deploy.sh"
+namespace=${found%% *}
+address=${address:-${found#* }}
+
+# The client certificate is for this call alone: in a directory that only we can read, and that goes at the end.
+umask 077
+home=$(mktemp -d)
+trap 'rm -rf "$home"' EXIT
+scheme=http
+host=$address
+secret() {
+  "$KUBECTL" get secret accelshare-scheduler-tls --namespace "$namespace" --output=jsonpath="{.data.$1}" --ignore-not-found
+}
+if [ -n "$(secret 'tls\.crt')" ]; then
+  scheme=https
+  host=accelshare-extender:${address##*:} # the name that its certificate always has
+  for name in tls.crt tls.key ca.crt; do
+    secret "$(printf '%s' "$name" | sed 's/\./\\./')" | base64 -d >"$home/$name"
+  done
+  {
+    printf 'cacert = "%s"\ncert = "%s"\nkey = "%s"\n' "$home/ca.crt" "$home/tls.crt" "$home/tls.key"
+    printf 'connect-to = "%s:%s"\n' "$host" "$address"
+  } >"$home/.curlrc"
+fi
+CURL_HOME=$home NO_PROXY='*' "$here/../inspect.sh" --noun "$noun" --url "$scheme://$host/$preset-scheduler/inspect" ${node:+"$node"}

@@ -1,0 +1,145 @@
+"""The chart says what the code says, and the plain manifests what the chart says."""
+
+from collections.abc import Iterator
+
+import click
+import pytest
+import yaml
+
+from accelshare.cli import accelshare
+from accelshare.scheduler_config import content
+from accelshare.scheduler_config.release import dialect, parse
+from accelshare.scheduler_config.wish import Settings, Tls, Wish
+from accelshare.vendors import catalog
+from accelshare.vendors.profile import Profile
+from accelshare.wire.pods import AGENT_LABEL
+from deploy.render import CHART, MANIFESTS, PRESETS, ROOT, files
+from tests.contract.chart.words import ALL, MIXTURES, SECOND, containers, objects, one, pods, preset, setting
+
+SHIPPED = {profile.name: profile for profile in catalog.load([])}
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def calls(arguments: list[str]) -> Iterator[tuple[str, list[str]]]:
+    for title, pod in pods(objects(*arguments)):
+        for container in containers(pod):
+            if "args" in container and "command" not in container:
+                yield f"{title}/{container['name']}", [str(argument) for argument in container["args"]]
+
+
+@pytest.mark.parametrize("arguments", MIXTURES, ids=" ".join)
+def test_every_container_calls_a_command_with_flags_that_it_has(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parsed by the program's own parser. Files that exist only in the container are not looked for."""
+    found = list(calls(arguments))
+    assert found
+    for title, args in found:
+        command: click.Command = accelshare
+        left = list(args)
+        while isinstance(command, click.Group):
+            following = command.get_command(click.Context(command), left.pop(0))
+            assert following is not None, f"{title}: {args}"
+            command = following
+        for option in command.params:
+            if isinstance(option.type, click.Path):
+                monkeypatch.setattr(option.type, "exists", False)
+        command.make_context(title, left)
+
+
+@pytest.mark.parametrize("arguments", MIXTURES, ids=" ".join)
+def test_every_argument_is_text(arguments: list[str]) -> None:
+    """`--vendor: x` or a bare number in a list of arguments is refused by the API server, late."""
+    for title, pod in pods(objects(*arguments)):
+        for container in containers(pod):
+            assert all(isinstance(word, str) for word in [*container.get("args", []), *container.get("command", [])]), title
+
+
+def test_the_rights_are_those_of_the_plain_files() -> None:
+    things = objects(*preset("gpushare"))
+    for part, name in (("extender", "gpushare-schd-extender"), ("agent", "gpushare-device-plugin-ds")):
+        (role,) = [
+            document
+            for document in yaml.safe_load_all((ROOT / f"deploy/{part}-rbac.yaml").read_text())
+            if document["kind"] == "ClusterRole"
+        ]
+        assert one(things, "ClusterRole", name)["rules"] == role["rules"]
+
+
+@pytest.mark.parametrize("profile", SHIPPED.values(), ids=lambda profile: profile.name)
+def test_a_vendors_values_are_its_profiles(profile: Profile) -> None:
+    values = VALUES["vendors"][profile.name]
+    assert values["nodeLabel"] == ("=".join(profile.node_label) if profile.node_label else "")
+    resources = {"memory": profile.resources.memory, "whole": profile.resources.whole}
+    assert values["resources"] == {kind: name for kind, name in resources.items() if name}
+    schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["vendors"]["properties"][profile.name]
+    allowed = schema["properties"].get("memoryUnit", {}).get("enum", [])
+    units = set(profile.unit.mib) if profile.resources.memory else set()
+    assert {str(unit) for unit in allowed if unit != ""} == units
+
+
+def test_every_shipped_profile_can_be_switched_on_and_none_is() -> None:
+    assert set(VALUES["vendors"]) == set(SHIPPED) == set(PRESETS)
+    assert not any(vendor["enabled"] for vendor in VALUES["vendors"].values())
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "kunlun"])
+def test_node_ports_are_the_profiles(vendor: str) -> None:
+    assert one(objects(*preset(PRESETS[vendor])), "Service")["spec"]["ports"][0]["nodePort"] == SHIPPED[vendor].http.node_port
+
+
+def test_agents_have_the_label_that_the_extender_watches() -> None:
+    agent = one(objects(*preset("stc")), "DaemonSet", "stc-device-plugin-daemonset")
+    assert agent["spec"]["template"]["metadata"]["labels"][AGENT_LABEL] == "true"
+
+
+def test_the_second_scheduler_is_told_what_scheduler_config_would_tell_it() -> None:
+    chart = one(objects(*preset(*ALL), *SECOND), "ConfigMap", "accelshare-scheduler")["data"]["config.yaml"]
+    resources = [
+        name
+        for vendor in sorted(SHIPPED)
+        for name in (SHIPPED[vendor].resources.memory, SHIPPED[vendor].resources.whole)
+        if name is not None
+    ]
+    tls = Tls("/etc/accelshare/tls/ca.crt", "/etc/accelshare/tls/tls.crt", "/etc/accelshare/tls/tls.key", "accelshare-extender")
+    url = "https://xpushare-scheduler-extender.kube-system.svc:32766/accelshare"
+    wish = Wish(url, tuple(resources), tls, settings=Settings(100, None, None))
+    election = {
+        "leaderElect": True,
+        "resourceLock": "leases",
+        "resourceName": "accelshare-scheduler",
+        "resourceNamespace": "kube-system",
+    }
+    moved = {"leaderElection": election, "profiles": [{"schedulerName": "accelshare-scheduler"}]}
+    ours = yaml.safe_load(content.fresh(dialect(parse("v1.36.4"), "configuration"), wish, moved))
+    theirs = yaml.safe_load(chart)
+    assert theirs["extenders"][0].pop("httpTimeout") == "5000ms"
+    assert ours["extenders"][0].pop("httpTimeout") == "5s"
+    theirs["extenders"][0]["urlPrefix"] = url  # the names of presets are another test's
+    assert theirs == ours
+
+
+@pytest.mark.parametrize("vendor", PRESETS)
+def test_the_manifests_are_the_charts(vendor: str) -> None:
+    """`make manifests` writes them anew."""
+    there = {
+        str(path.relative_to(MANIFESTS / vendor)): path.read_text() for path in (MANIFESTS / vendor).rglob("*") if path.is_file()
+    }
+    assert there == files(vendor)
+
+
+@pytest.mark.parametrize("vendor", PRESETS)
+def test_the_manifests_know_no_helm(vendor: str) -> None:
+    for path in (MANIFESTS / vendor).rglob("*.yaml"):
+        assert "helm.sh/" not in path.read_text()
+    applied = [document for document in yaml.safe_load_all((MANIFESTS / vendor / "accelshare.yaml").read_text()) if document]
+    assert "accelshare-uninstall" not in {document["metadata"]["name"] for document in applied}
+
+
+def test_profiles_reach_every_part_that_reads_them() -> None:
+    things = objects(*preset("gpushare"), *setting(profiles={"mine.toml": 'name = "mine"'}))
+    flag = "--profiles=/etc/accelshare/profiles"
+    told = [title for title, pod in pods(things) for container in containers(pod) if flag in container.get("args", [])]
+    assert sorted(told) == [
+        "DaemonSet/accelshare-scheduler-manager",
+        "DaemonSet/gpushare-device-plugin-ds",
+        "Deployment/gpushare-schd-extender",
+    ]

@@ -1,0 +1,64 @@
+"""What comes before an install and before an uninstall, and what an upgrade leaves alone."""
+
+from tests.contract.chart.words import ALL, EVERYTHING, SECOND, containers, hook, named, objects, one, preset, setting
+
+
+def test_hooks_come_with_their_rights_before_them_and_go_after_them() -> None:
+    things = objects(*EVERYTHING)
+    for job in [thing for thing in things if thing["kind"] == "Job"]:
+        account = job["spec"]["template"]["spec"]["serviceAccountName"]
+        moment, weight = hook(job), int(job["metadata"]["annotations"]["helm.sh/hook-weight"])
+        rights = [t for t in things if t["metadata"]["name"] == account and t["kind"] != "Job"]
+        assert {"ServiceAccount"} < {right["kind"] for right in rights}
+        for right in rights:
+            assert hook(right) == moment
+            assert int(right["metadata"]["annotations"]["helm.sh/hook-weight"]) < weight
+            assert "hook-succeeded" in right["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
+
+
+def test_the_uninstall_puts_schedulers_back_first() -> None:
+    job = one(objects(*preset("gpushare")), "Job", "accelshare-uninstall")
+    assert [c["name"] for c in containers(job["spec"]["template"]["spec"])] == [
+        "restore-schedulers",
+        "remove-certificates",
+        "remove-labels",
+    ]
+
+
+def test_named_nodes_are_labelled_for_each_vendor_once() -> None:
+    things = objects(*preset("gpushare", "xpushare"), *setting(nodes__names=["n1", "n2"]))
+    job = one(things, "Job", "accelshare-node-labels")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["node-labels", "apply", "--label=xpushare=true", "--label=gpushare=true", "n1", "n2"]
+    assert "accelshare-node-labels" not in named(objects(*preset("gpushare")), "Job")
+
+
+def test_an_upgrade_does_not_change_what_workloads_are_found_by() -> None:
+    """A changed selector cannot be applied, and a changed pod template is the only thing that starts pods anew."""
+    old = objects(*preset("gpushare"))
+    new = objects(*preset("gpushare"), *setting(image__tag="9.9.9", vendors__nvidia__memoryUnit="MiB", extender__policy="spread"))
+    for kind, name in (("Deployment", "gpushare-schd-extender"), ("DaemonSet", "gpushare-device-plugin-ds")):
+        assert one(old, kind, name)["spec"]["selector"] == one(new, kind, name)["spec"]["selector"]
+
+
+def test_certificates_are_renewed_without_a_manager_too() -> None:
+    assert named(objects(*preset("gpushare")), "CronJob") == []
+    renewal = one(objects(*preset("gpushare"), *SECOND), "CronJob")
+    job = one(objects(*preset("gpushare"), *SECOND), "Job", "accelshare-certificates")
+    args = renewal["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert args == job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_helm_test_asks_for_one_unit_or_one_card() -> None:
+    things = objects(*preset(*ALL))
+    asked = {
+        pod["metadata"]["name"]: {k: v for k, v in pod["spec"]["containers"][0]["resources"]["limits"].items() if "/" in k}
+        for pod in things
+        if pod["kind"] == "Pod"
+    }
+    assert asked == {
+        "accelshare-test-nvidia": {"aliyun.com/gpu-mem": 1},
+        "accelshare-test-kunlun": {"baidu.com/xpu-mem": 1},
+        "accelshare-test-enflame": {"enflame.com/gcu-memory": 1},
+        "accelshare-test-stream": {"streamcomputing.com/npu": 1},
+    }

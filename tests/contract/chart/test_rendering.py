@@ -1,0 +1,122 @@
+"""The chart renders, for every preset and side by side, what each piece promises."""
+
+import re
+
+import pytest
+import yaml
+
+from accelshare import __version__
+from deploy.render import CHART, PRESETS, helm
+from tests.contract.chart.words import ALL, MIXTURES, SECOND, containers, named, objects, one, pods, preset, setting
+
+
+@pytest.mark.parametrize("arguments", MIXTURES, ids=" ".join)
+def test_the_chart_passes_helms_own_strict_check(arguments: list[str]) -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", CHART, "--kube-version", "1.36.4", *arguments)
+
+
+@pytest.mark.parametrize("arguments", MIXTURES, ids=" ".join)
+def test_no_object_is_made_twice(arguments: list[str]) -> None:
+    things = objects(*arguments)
+    keys = [(thing["kind"], thing["metadata"]["name"], thing["metadata"].get("namespace", "")) for thing in things]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_chart_has_the_version_of_the_program() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+
+
+@pytest.mark.parametrize(
+    ("version", "budget", "policy"),
+    [
+        ("1.18.20", "policy/v1beta1", False),
+        ("1.22.0", "policy/v1", False),
+        ("1.29.3", "policy/v1", False),
+        ("1.30.0", "policy/v1", True),
+    ],
+)
+def test_old_clusters_get_what_they_know(version: str, budget: str, policy: bool) -> None:
+    things = objects(*preset("gpushare"), version=version)
+    assert one(things, "PodDisruptionBudget")["apiVersion"] == budget
+    assert bool(named(things, "ValidatingAdmissionPolicy")) == policy
+
+
+# Vendors side by side.
+
+
+def test_one_agent_serves_every_enabled_vendor_on_the_nodes_of_each() -> None:
+    things = objects(*preset(*ALL), *setting(vendors__stream__nodeLabel="npu=true"))
+    agent = one(things, "DaemonSet", "stc-device-plugin-daemonset")["spec"]["template"]["spec"]
+    args = agent["containers"][0]["args"]
+    assert [arg for arg in args if arg.startswith("--vendor=")] == [f"--vendor={name}" for name in sorted(PRESETS)]
+    assert [arg for arg in args if "unit" in arg] == [
+        "--memory-unit=enflame=1",
+        "--memory-unit=kunlun=MiB",
+        "--memory-unit=nvidia=GiB",
+    ]
+    terms = agent["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [(e["key"], e["values"]) for term in terms for e in term["matchExpressions"]] == [
+        ("enflame.com/gcushare", ["true"]),
+        ("xpushare", ["true"]),
+        ("gpushare", ["true"]),
+        ("npu", ["true"]),
+    ]
+    paths = {volume["hostPath"]["path"] for volume in agent["volumes"] if "hostPath" in volume}
+    assert {"/usr/local/xpu", "/usr/local/hpe"} <= paths
+
+
+def test_a_vendor_without_a_label_runs_everywhere_or_on_the_named_nodes() -> None:
+    everywhere = one(objects(*preset("stc", "gpushare")), "DaemonSet", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]
+    assert "affinity" not in everywhere
+    some = one(objects(*preset("stc"), *setting(nodes__names=["a", "b"])), "DaemonSet", "stc-device-plugin-daemonset")
+    rules = some["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    terms = rules["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert [term["matchFields"][0]["values"] for term in terms] == [["a"], ["b"]]
+
+
+def test_a_selector_takes_the_place_of_the_labels() -> None:
+    things = objects(*preset("gpushare"), *setting(nodes__selector={"pool": "gpu"}))
+    agent = one(things, "DaemonSet", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]
+    assert agent["nodeSelector"] == {"kubernetes.io/os": "linux", "pool": "gpu"}
+    assert "affinity" not in agent
+
+
+def test_a_vendor_of_ones_own_is_one_more_entry() -> None:
+    entry = {"enabled": True, "nodeLabel": "acme=true", "memoryUnit": "GiB", "resources": {"memory": "acme.example/zpu-mem"}}
+    things = objects(*SECOND, *setting(vendors__acme=entry, profiles={"acme.toml": 'name = "acme"\n'}))
+    args = one(things, "DaemonSet")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert {"--vendor=acme", "--memory-unit=acme=GiB", "--profiles=/etc/accelshare/profiles"} <= set(args)
+    assert one(things, "ConfigMap", "accelshare-profiles")["data"] == {"acme.toml": 'name = "acme"\n'}
+    assert "acme.example/zpu-mem" in one(things, "ConfigMap", "accelshare-scheduler")["data"]["config.yaml"]
+    assert named(things, "Pod") == ["accelshare-test-acme"]
+
+
+# Where the seeds' users find their names.
+
+
+@pytest.mark.parametrize(
+    ("name", "extender", "agent", "service"),
+    [
+        ("gpushare", "gpushare-schd-extender", "gpushare-device-plugin-ds", ("NodePort", 12345, 32766)),
+        ("xpushare", "xpushare-scheduler-extender", "xpushare-device-plugin-ds", ("NodePort", 12345, 31868)),
+        ("gcushare", "gcushare-scheduler-extender", "gcushare-device-plugin", ("ClusterIP", 32766, None)),
+        ("stc", "accelshare-extender", "stc-device-plugin-daemonset", ("ClusterIP", 12345, None)),
+    ],
+)
+def test_presets_have_the_names_and_ports_of_the_originals(
+    name: str, extender: str, agent: str, service: tuple[str, int, int | None]
+) -> None:
+    things = objects(*preset(name))
+    assert named(things, "Deployment") == [extender]
+    assert agent in named(things, "DaemonSet")
+    spec = one(things, "Service", extender)["spec"]
+    assert (spec["type"], spec["ports"][0]["port"], spec["ports"][0].get("nodePort")) == service
+
+
+def test_gcushare_users_find_their_log_files() -> None:
+    args = [arg for _, pod in pods(objects(*preset("gcushare"))) for c in containers(pod) for arg in c.get("args", [])]
+    assert {re.sub("^--log-file=", "", arg) for arg in args if arg.startswith("--log-file=")} == {
+        "/var/log/topscloud/gcushare/gcushare-scheduler-extender.log",
+        "/var/log/topscloud/gcushare/gcushare-device-plugin.log",
+    }

@@ -1,0 +1,89 @@
+"""Every pod of the chart has the least it can do with."""
+
+import pytest
+
+from tests.contract.chart.words import (
+    EVERYTHING,
+    MIXTURES,
+    SECOND,
+    containers,
+    named,
+    objects,
+    one,
+    pods,
+    preset,
+    setting,
+)
+
+
+@pytest.mark.parametrize("arguments", MIXTURES, ids=" ".join)
+def test_every_pod_has_bounded_rights_and_resources(arguments: list[str]) -> None:
+    """A token of bounded life, never the one that is mounted by default; memory asked for; no root filesystem to write on."""
+    for title, pod in pods(objects(*arguments)):
+        assert pod["automountServiceAccountToken"] is False, title
+        for volume in pod.get("volumes", []):
+            for source in volume.get("projected", {}).get("sources", []):
+                assert source.get("serviceAccountToken", {}).get("expirationSeconds", 3600) <= 86400, title
+        for container in containers(pod):
+            rights = container["securityContext"]
+            assert rights["readOnlyRootFilesystem"] is True, title
+            assert container["resources"]["requests"]["memory"], title
+            if not rights.get("privileged"):
+                assert rights["allowPrivilegeEscalation"] is False, title
+                assert rights["capabilities"]["drop"] == ["ALL"], title
+
+
+def test_only_agents_and_the_manager_are_root_or_see_the_host() -> None:
+    """And the one step that gives the log directory to the extender, if there is one."""
+    things = objects(*EVERYTHING, *setting(logs__directory=""))
+    allowed = {"DaemonSet/stc-device-plugin-daemonset", "DaemonSet/accelshare-scheduler-manager"}
+    for title, pod in pods(things):
+        rooted = not pod["securityContext"].get("runAsNonRoot", False)
+        host = any("hostPath" in volume for volume in pod.get("volumes", [])) or pod.get("hostNetwork", False)
+        assert (rooted or host) == (title in allowed), title
+
+
+@pytest.mark.parametrize(("vendor", "privileged"), [("gpushare", False), ("gcushare", False), ("xpushare", True), ("stc", True)])
+def test_an_agent_is_privileged_only_for_a_driver_that_opens_device_files(vendor: str, privileged: bool) -> None:
+    (agent,) = [pod for title, pod in pods(objects(*preset(vendor))) if "device-plugin" in title]
+    assert agent["containers"][0]["securityContext"].get("privileged", False) == privileged
+
+
+def test_openshift_chooses_users_and_grants_the_agent_its_constraints() -> None:
+    things = objects(*preset("gpushare"), *setting(openshift__enabled=True))
+    extender = one(things, "Deployment")["spec"]["template"]["spec"]
+    assert "runAsUser" not in extender["securityContext"]
+    binding = one(things, "RoleBinding", "gpushare-device-plugin-ds-scc")
+    assert binding["roleRef"]["name"] == "system:openshift:scc:privileged"
+    agent = one(things, "DaemonSet", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]
+    assert "/etc/crio" in {volume["hostPath"]["path"] for volume in agent["volumes"] if "hostPath" in volume}
+
+
+def test_plain_http_comes_only_by_an_explicit_value() -> None:
+    for arguments, secure in ((preset("gpushare"), True), ([*preset("gpushare"), *setting(tls__enabled=False)], False)):
+        things = objects(*arguments)
+        (extender,) = [pod for title, pod in pods(things) if title == "Deployment/gpushare-schd-extender"]
+        manager = one(things, "DaemonSet", "accelshare-scheduler-manager")["spec"]["template"]["spec"]
+        assert ("--client-ca=/tls/ca.crt" in extender["containers"][0]["args"]) == secure
+        assert ("--plain-http" in manager["containers"][0]["args"]) != secure
+        assert ("accelshare-certificates" in named(things, "Job")) == secure
+        secrets = {rule["resources"][0] for role in things if role["kind"] == "Role" for rule in role["rules"]}
+        assert ("secrets" in secrets) == secure
+
+
+def test_network_policies_open_the_ports_in_use_and_no_other() -> None:
+    things = objects(*preset("gpushare"), *SECOND, *setting(networkPolicy__schedulerCIDRs=["10.0.0.0/24"]))
+    rules = {thing["metadata"]["name"]: thing["spec"].get("ingress", []) for thing in things if thing["kind"] == "NetworkPolicy"}
+    assert {name: [port["port"] for rule in found for port in rule["ports"]] for name, found in rules.items()} == {
+        "gpushare-schd-extender": [12345, 12346],
+        "gpushare-device-plugin-ds": [12347],
+        "accelshare-hooks": [],
+        "accelshare-scheduler": [10259],
+    }
+    assert rules["gpushare-schd-extender"][0]["from"][0] == {"ipBlock": {"cidr": "10.0.0.0/24"}}
+
+
+def test_tls_files_come_as_a_whole_secret_so_that_they_are_renewed() -> None:
+    for title, pod in pods(objects(*preset("gpushare"), *SECOND)):
+        for container in containers(pod):
+            assert [mount for mount in container.get("volumeMounts", []) if "subPath" in mount] == [], title

@@ -1,0 +1,225 @@
+"""The dashboard and the alerts use only what a running extender and a running agent serve, and Prometheus' own tool agrees."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from cluster.errors import ClusterError
+from cluster.promtool import ensure
+from tests.contract import test_docs as docs
+from tests.contract.agent.village import MEMORY, Village, open_village
+from tests.contract.town import Town
+from tests.fakes.build import build
+from tests.fakes.hardware import Hardware
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "deploy/prometheus/accelshare.rules.yaml"
+RULE_TESTS = ROOT / "tests/contract/alerts/rules.test.yaml"
+DASHBOARD = ROOT / "deploy/grafana/accelshare.json"
+# What Prometheus itself puts on a series.
+OF_PROMETHEUS = {"instance", "job", "le"}
+SUFFIXES = ("_bucket", "_sum", "_count")
+
+Served = dict[str, set[str]]  # series → names of its labels
+
+
+def rules() -> Iterator[dict[str, Any]]:
+    for group in yaml.safe_load(RULES.read_text())["groups"]:
+        yield from group["rules"]
+
+
+def panels() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
+    return found
+
+
+def expressions() -> Iterator[tuple[str, str, str]]:
+    """(where, expression, words with labels in them) of every rule, panel and variable."""
+    for rule in rules():
+        yield rule["alert"], rule["expr"], " ".join(rule["annotations"].values())
+    for panel in panels():
+        for target in panel.get("targets", ()):
+            yield f"panel {panel['title']}", target["expr"], target["legendFormat"]
+    for variable in json.loads(DASHBOARD.read_text())["templating"]["list"]:
+        if variable["type"] == "query":
+            asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+            assert asked is not None, variable["query"]
+            yield f"variable {variable['name']}", asked[1], f"{{{{{asked[2]}}}}}"
+
+
+def metrics_of(expression: str) -> set[str]:
+    return set(re.findall(r"\baccelshare_\w+", expression))
+
+
+def labels_of(expression: str, words: str) -> set[str]:
+    """The labels that an expression selects, groups or joins by, and those that its words show."""
+    named = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", expression))
+    for group in re.findall(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)", expression):
+        named |= {label.strip() for label in group.split(",")}
+    return named | set(re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", words))
+
+
+def served(*pages: str) -> Served:
+    found: Served = {}
+    for page in pages:
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+async def page_of_extender(town: Town) -> str:
+    """An extender that has decided, refused and bound, so that every series is there."""
+    town.node("n1", 16, 16)
+    await town.start_extender()
+    pod = town.pod("a", 4)
+    assert (await town.filter(pod, "n1"))["NodeNames"] == ["n1"]
+    assert (await town.filter(town.pod("b", 400), "n1"))["NodeNames"] in ([], None)
+    assert await town.bind(pod, "n1") == ""
+
+    async def complete() -> str:
+        text = (await town.call("GET", "/metrics"))[1]
+        return text if "accelshare_watch_lag_seconds_count 1.0" in text and 'pod="a"' in text else ""
+
+    return str(await town.until(complete, "the bind was seen on the watch"))
+
+
+async def page_of_agent(village: Village, fakes: Path) -> str:
+    """An agent with a card that tells what is in use, and a pod that it has served."""
+    hardware = Hardware.copied(build("nvidia", fakes / "built"), fakes)
+    uuid = "GPU-00000001-1111-2222-3333-0123456789ab"
+    hardware.has({"uuid": uuid, "memory_mib": 16384, "minor": 0, "used_mib": 512})
+    profile = (village.profiles / "acme.toml").read_text().partition("[driver]")[0]
+    driver = f'[driver]\nname = "nvidia"\nevery_s = 0.1\nlibraries = ["{hardware.path("libnvidia-ml.so.1")}"]\n'
+    (village.profiles / "acme.toml").write_text(profile + driver)
+    village.cards(1)
+    async with village.kubelet():
+        await village.start_agent("--delivery=device-plugin")
+        village.pod("a", {MEMORY: 4})
+        village.bind("a", 0, units=4, id=False)
+        await village.settled("a")
+
+        async def complete() -> str:
+            text = (await village.page("/metrics")).partition("\r\n\r\n")[2]
+            return (
+                text
+                if "accelshare_card_used_bytes{" in text and "accelshare_bound_to_allocated_seconds_count 1.0" in text
+                else ""
+            )
+
+        return str(await village.until(complete, "the agent has looked at its card and served the pod"))
+
+
+async def test_every_series_and_label_of_dashboard_and_alerts_is_served(town: Town, tmp_path: Path) -> None:
+    (tmp_path / "village").mkdir()
+    (tmp_path / "fakes").mkdir()
+    async with open_village(tmp_path / "village") as village:
+        found = served(await page_of_extender(town), await page_of_agent(village, tmp_path / "fakes"))
+    wrong = []
+    for where, expression, words in expressions():
+        names = metrics_of(expression)
+        wrong += [f"{where}: nobody serves {name}" for name in sorted(names - found.keys())]
+        known = OF_PROMETHEUS.union(*(found.get(name, set()) for name in names))
+        wrong += [
+            f"{where}: no series of {expression} has a label {label}" for label in sorted(labels_of(expression, words) - known)
+        ]
+    assert wrong == []
+
+
+async def test_what_is_in_use_is_told_where_the_driver_tells_it(tmp_path: Path) -> None:
+    (tmp_path / "village").mkdir()
+    (tmp_path / "fakes").mkdir()
+    async with open_village(tmp_path / "village") as village:
+        page = await page_of_agent(village, tmp_path / "fakes")
+    where = '{card="0",node="n1",vendor="acme"}'
+    assert f"accelshare_card_used_bytes{where} 5.36870912e+08" in page
+    assert f"accelshare_card_memory_bytes{where} 1.7179869184e+10" in page
+    assert f"accelshare_agent_card_healthy{where} 1.0" in page
+
+
+def test_every_panel_has_a_place_of_its_own() -> None:
+    taken: dict[tuple[int, int], str] = {}
+    assert len({panel["id"] for panel in panels()}) == len(panels())
+    for panel in panels():
+        at = panel["gridPos"]
+        for x in range(at["x"], at["x"] + at["w"]):
+            for y in range(at["y"], at["y"] + at["h"]):
+                assert x < 24
+                assert (x, y) not in taken, f"{panel['title']} lies on {taken[x, y]}"
+                taken[x, y] = panel["title"]
+
+
+# Prometheus' own tool.
+
+
+@pytest.fixture(scope="module")
+def promtool() -> Path:
+    try:
+        return ensure(print)
+    except ClusterError as error:
+        pytest.skip(f"no promtool: {error}")
+
+
+def run(promtool: Path, *words: str | Path) -> str:
+    done = subprocess.run([promtool, *words], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_promtool_finds_nothing_wrong_with_the_rules(promtool: Path) -> None:
+    assert f"{len(list(rules()))} rules found" in run(promtool, "check", "rules", RULES)
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/monitoring.md", "docs/zh/how-to/monitoring.md"])
+def test_the_commands_and_questions_of_the_page_work(promtool: Path, tmp_path: Path, page: str) -> None:
+    """Its scrape configuration and its PromQL too, by the tool's own parsers."""
+    commands = [words[len("promtool ") :].split() for words in docs.commands(ROOT / page) if words.startswith("promtool ")]
+    assert commands
+    for words in commands:
+        run(promtool, *words)
+    (configuration,) = [block.text for block in docs.blocks(ROOT / page) if block.language == "yaml"]
+    content = yaml.safe_load(configuration)
+    for job in content["scrape_configs"]:
+        job.pop("kubernetes_sd_configs", None)  # Debian builds it without; all else can be checked
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(content))
+    run(promtool, "check", "config", tmp_path / "prometheus.yml")
+    questions = [block.text for block in docs.blocks(ROOT / page) if block.language == "text"]
+    records = [{"record": f"question:{number}", "expr": text} for number, text in enumerate(questions)]
+    (tmp_path / "questions.yaml").write_text(yaml.safe_dump({"groups": [{"name": "questions", "rules": records}]}))
+    assert f"{len(questions)} rules found" in run(promtool, "check", "rules", tmp_path / "questions.yaml")
+
+
+def test_every_alert_fires_when_it_should_and_not_when_all_is_well(promtool: Path, tmp_path: Path) -> None:
+    tests = tmp_path / "rules.test.yaml"
+    tests.write_text(RULE_TESTS.read_text().replace("RULES", str(RULES)))
+    assert "SUCCESS" in run(promtool, "test", "rules", tests)
+
+
+def test_every_alert_has_a_test_that_it_fires_and_one_that_it_does_not() -> None:
+    healthy, *others = yaml.safe_load(RULE_TESTS.read_text())["tests"]
+    alerts = {rule["alert"] for rule in rules()}
+    assert {test["alertname"] for test in healthy["alert_rule_test"]} == alerts
+    said = json.dumps(others)
+    assert [alert for alert in sorted(alerts) if alert not in said] == []
+
+
+def test_promtool_can_read_every_expression_of_the_dashboard(promtool: Path, tmp_path: Path) -> None:
+    """Grafana puts the variables in; for the parser any value will do."""
+    records = [
+        {
+            "record": f"panel:{number}",
+            "expr": re.sub(r"\$__rate_interval", "5m", expression).replace("$vendor", "x").replace("$node", "y"),
+        }
+        for number, (where, expression, _) in enumerate(expressions())
+        if where.startswith("panel")
+    ]
+    file = tmp_path / "dashboard.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": records}]}))
+    assert f"{len(records)} rules found" in run(promtool, "check", "rules", file)

@@ -1,0 +1,24 @@
+"""A house with a porter and an operator."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.house import House
+from tests.e2e.install.operator import Operator
+from tests.e2e.install.porter import on_duty
+
+
+@pytest.fixture
+async def operator(house: House, tmp_path: Path) -> AsyncIterator[Operator]:
+    async with on_duty(house, tmp_path) as porter:
+        operator = Operator(house, porter)
+        for name in ("n1", "n2", "n3"):
+            await house.node(name, {})
+        house.plane.kubectl("label", "node", "n1", "gpushare=true")
+        yield operator
+        # Whatever a test left: delete.sh takes a release away, and what failed Jobs keep.
+        porter.refuses = ()
+        done = await operator.script("delete.sh")
+        assert done.returncode == 0, done.stderr

@@ -1,0 +1,76 @@
+"""A person with helm, kubectl and our scripts, in a house without a kubelet.
+
+Belongs here: what such a person does and sees. Never: expectations.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+from typing import Any
+
+from cluster.build import binaries
+from deploy.render import CHART, ROOT, helm
+from tests.e2e.house import House
+from tests.e2e.install.porter import NAMESPACE, Porter
+
+KINDS = (
+    "all,configmaps,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,networkpolicies,"
+    "poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings,leases"
+)
+
+
+class Operator:
+    def __init__(self, house: House, porter: Porter) -> None:
+        self.house = house
+        self.porter = porter
+
+    async def helm(self, verb: str, *arguments: str) -> str:
+        where = (f"--namespace={NAMESPACE}", "--timeout=120s")
+        return await asyncio.to_thread(helm, verb, "accelshare", *where, *arguments, kubeconfig=self.house.plane.kubeconfig)
+
+    async def install(self, *arguments: str) -> str:
+        return await self.helm("install", str(CHART), f"--values={CHART}/presets/gpushare.yaml", *arguments)
+
+    async def upgrade(self, *arguments: str) -> str:
+        return await self.helm("upgrade", str(CHART), f"--values={CHART}/presets/gpushare.yaml", *arguments)
+
+    def ours(self) -> list[str]:
+        """Everything of ours in the cluster, by kind and name."""
+        listed = self.house.plane.kubectl(
+            "get", KINDS, "--all-namespaces", "--selector=app.kubernetes.io/part-of=accelshare", "--output=name"
+        )
+        kept = self.house.plane.kubectl("get", "secrets,leases,configmaps", f"--namespace={NAMESPACE}", "--output=name").split()
+        return sorted({*listed.split(), *(name for name in kept if "accelshare" in name)})
+
+    def certificates(self) -> dict[str, str]:
+        """The version of each Secret: unchanged means not written."""
+        names = ("accelshare-ca", "accelshare-extender-tls", "accelshare-scheduler-tls")
+        return {name: self.read("secret", name)["metadata"]["resourceVersion"] for name in names}
+
+    async def labelled(self) -> list[str]:
+        nodes = (await self.house.read("/api/v1/nodes"))["items"]
+        return [node["metadata"]["name"] for node in nodes if (node["metadata"].get("labels") or {}).get("gpushare") == "true"]
+
+    def read(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            self.house.plane.kubectl("get", kind, name, f"--namespace={NAMESPACE}", "--output=json")
+        )
+        return found
+
+    async def script(self, name: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """One of deploy/scripts, with the pinned helm and kubectl."""
+        programs = binaries(["helm", "kubectl"], lambda _words: None)
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(self.porter.directory),
+            "HELM": str(programs["helm"]),
+            "KUBECTL": str(programs["kubectl"]),
+            "KUBECONFIG": str(self.house.plane.kubeconfig),
+        }
+
+        def run() -> subprocess.CompletedProcess[str]:
+            command = ["/bin/sh", str(ROOT / "deploy/scripts" / name), *arguments]
+            return subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=300)
+
+        return await asyncio.to_thread(run)

@@ -1,0 +1,99 @@
+"""A porter for houses without a kubelet: it takes the pods of hook Jobs and runs their commands as processes of this machine.
+
+Each process has the token of its pod's own ServiceAccount, bound to the pod as kubelet would bind it, and nothing else: what the
+chart forgot to grant, it cannot do.
+
+Belongs here: running containers' arguments in their order, and telling the API server how it ended. Never: expectations.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accelshare.kube.errors import KubeError
+from cluster.kubeconfig import Token, write_kubeconfig
+from tests.e2e.house import House
+
+NAMESPACE = "kube-system"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one container did."""
+
+    container: str
+    code: int
+    said: str
+
+
+@dataclass(slots=True)
+class Porter:
+    house: House
+    directory: Path
+    runs: list[Run] = field(default_factory=list)
+    refuses: Collection[str] = ()  # containers that fail without being run
+    _taken: set[str] = field(default_factory=set)
+
+    def said(self, container: str) -> str:
+        """What every run of this container printed, each with its exit code."""
+        return "\n".join(f"{run.code} {run.said}" for run in self.runs if run.container == container)
+
+    async def serve(self) -> None:
+        while True:
+            for pod in (await self.house.pods(NAMESPACE)).values():
+                labels = pod["metadata"].get("labels") or {}
+                if labels.get("app.kubernetes.io/component") == "hook" and pod["metadata"]["uid"] not in self._taken:
+                    self._taken.add(pod["metadata"]["uid"])
+                    await self._carry(pod)
+            await asyncio.sleep(0.1)
+
+    async def _carry(self, pod: dict[str, Any]) -> None:
+        name, spec = pod["metadata"]["name"], pod["spec"]
+        kubeconfig = await asyncio.to_thread(self._kubeconfig, name, spec["serviceAccountName"])
+        phase = "Succeeded"
+        for container in [*spec.get("initContainers", []), *spec["containers"]]:
+            run = await self._run(container, kubeconfig)
+            self.runs.append(run)
+            if run.code != 0:
+                phase = "Failed"
+                break
+        with contextlib.suppress(KubeError):  # a Job that was deleted takes its pod along
+            await self.house.patch(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+
+    def _kubeconfig(self, pod: str, account: str) -> Path:
+        bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}")
+        token = self.house.plane.kubectl("create", "token", account, f"--namespace={NAMESPACE}", *bound).strip()
+        path = self.directory / f"{pod}.kubeconfig"
+        return write_kubeconfig(path, url=self.house.plane.url, ca_file=self.house.plane.ca_file, user=Token(token))
+
+    async def _run(self, container: dict[str, Any], kubeconfig: Path) -> Run:
+        if container["name"] in self.refuses:
+            return Run(container["name"], 1, "refused by the test")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "accelshare",
+            *container["args"],
+            env={"PATH": os.environ.get("PATH", os.defpath), "KUBECONFIG": str(kubeconfig), "PYTHONPATH": "src"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        return Run(container["name"], process.returncode or 0, output.decode())
+
+
+@contextlib.asynccontextmanager
+async def on_duty(house: House, directory: Path) -> AsyncIterator[Porter]:
+    porter = Porter(house, directory)
+    serving = asyncio.create_task(porter.serve())
+    try:
+        yield porter
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)

@@ -1,0 +1,125 @@
+"""An agent writes on its own node and on the pods there, and changes their story, not what they are.
+
+The chart's own rights and admission policy, on a real API server, with tokens as kubelet would give them.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from accelshare.kube import config
+from accelshare.kube.client import Client
+from accelshare.kube.errors import KubeError
+from accelshare.kube.inventory import annotate_node, show_amounts
+from accelshare.kube.records import annotate_pod, delete_pod
+from cluster.errors import KubectlError
+from cluster.kubeconfig import Token, write_kubeconfig
+from deploy.render import documents, template
+from tests.contract.chart.words import preset
+from tests.e2e.house import House, annotations, container
+
+pytestmark = pytest.mark.real
+AGENT = "gpushare-device-plugin-ds"
+KINDS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+
+
+@pytest.fixture
+def rights(house: House) -> Iterator[str]:
+    """The chart's account, role and policy of the agents."""
+    wanted = [
+        document.text
+        for document in documents(template(*preset("gpushare")))
+        if any(f"\nkind: {kind}\n" in f"\n{document.text}" for kind in KINDS) and f"name: {AGENT}\n" in document.text
+    ]
+    assert len(wanted) == len(KINDS)
+    text = "---\n".join(wanted)
+    house.plane.kubectl("apply", "--filename=-", stdin=text)
+    yield text
+    house.plane.kubectl("delete", "--filename=-", stdin=text)
+
+
+@pytest.fixture
+async def agent(house: House, rights: str) -> Path:
+    """A kubeconfig with the token of an agent's pod on n1. The policy is in force: it refuses what RBAC would allow."""
+    for name in ("n1", "n2"):
+        await house.node(name, {})
+        await house.pod(f"on-{name}", {}, nodeName=name)
+    spec = {"nodeName": "n1", "serviceAccountName": AGENT, "containers": [container("agent", {})]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent"}, "spec": spec}
+    await house.create("/api/v1/namespaces/kube-system/pods", pod)
+    mine = with_token(house, "--bound-object-kind=Pod", "--bound-object-name=agent")
+    await house.until(lambda: refusal(house, mine, "annotate", "node", "n2", "x=y", "--dry-run=server"), "the policy is in force")
+    return mine
+
+
+def with_token(house: House, *bound: str) -> Path:
+    token = house.plane.kubectl("create", "token", AGENT, "--namespace=kube-system", *bound).strip()
+    path = house.directory / f"{len(bound)}.kubeconfig"
+    return write_kubeconfig(path, url=house.plane.url, ca_file=house.plane.ca_file, user=Token(token))
+
+
+def refusal(house: House, kubeconfig: Path, *arguments: str) -> str:
+    """The words of the refusal, or none."""
+    try:
+        house.plane.kubectl(*arguments, kubeconfig=kubeconfig)
+    except KubectlError as error:
+        return str(error)
+    return ""
+
+
+async def test_an_agent_tells_the_story_of_its_node_and_its_pods(house: House, agent: Path) -> None:
+    """By the very calls that the agent makes."""
+    pod = await house.one("on-n1")
+    async with Client(config.load(agent), user_agent="test") as client:
+        await annotate_node(client, "n1", {"accelshare.io/inventory": "{}"})
+        await show_amounts(client, "n1", {"aliyun.com/gpu-count": 4})
+        await annotate_pod(client, namespace="default", name="on-n1", uid=pod["metadata"]["uid"], annotations={"a": "b"})
+    node = await house.read("/api/v1/nodes/n1")
+    assert node["metadata"]["annotations"]["accelshare.io/inventory"] == "{}"
+    assert node["status"]["capacity"]["aliyun.com/gpu-count"] == "4"
+    assert annotations(await house.one("on-n1"))["a"] == "b"
+
+
+REFUSED = {
+    "another node": (("annotate", "node", "n2", "x=y"), "the agent of node n1 may not write on node n2"),
+    "a pod elsewhere": (("annotate", "pod", "on-n2", "x=y"), "may not write on pod on-n2, which is not on it"),
+    "its node's labels": (("label", "node", "n1", "x=y"), "an agent may not change labels"),
+    "its node's spec": (("patch", "node", "n1", '--patch={"spec":{"unschedulable":true}}'), "may not change the spec"),
+    "its pod's labels": (("label", "pod", "on-n1", "x=y"), "an agent may not change labels"),
+    "its pod's image": (("set", "image", "pod/on-n1", "main=example.com/evil"), "may not change the spec"),
+    "another pod's life": (("delete", "pod", "on-n2", "--wait=false"), "may not write on pod on-n2, which is not on it"),
+    "a node's life": (("delete", "node", "n2", "--wait=false"), "cannot delete resource"),
+    "a Secret": (("get", "secrets", "--namespace=kube-system"), "cannot list resource"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_an_agent_is_refused_everything_else(house: House, agent: Path, what: str) -> None:
+    arguments, words = REFUSED[what]
+    assert words in refusal(house, agent, *arguments)
+
+
+async def test_an_agent_may_delete_a_pod_of_its_node(house: House, agent: Path) -> None:
+    """One whose container was made without its cards, so that another takes its place."""
+    pod = await house.one("on-n1")
+    async with Client(config.load(agent), user_agent="test") as client:
+        await delete_pod(client, namespace="default", name="on-n1", uid=pod["metadata"]["uid"])
+
+
+async def test_an_agent_is_refused_another_nodes_status(house: House, agent: Path) -> None:
+    async with Client(config.load(agent), user_agent="test") as client:
+        with pytest.raises(KubeError, match="the agent of node n1 may not write on node n2"):
+            await show_amounts(client, "n2", {"aliyun.com/gpu-count": 4})
+
+
+async def test_a_token_that_is_bound_to_no_pod_is_refused_everywhere(house: House, agent: Path) -> None:
+    """A token that somebody made of the account by hand says of no node that it is the agent's."""
+    loose = with_token(house)
+    for node in ("n1", "n2"):
+        assert "bound to no node" in refusal(house, loose, "annotate", "node", node, "x=y")
+
+
+async def test_others_are_left_alone(house: House, agent: Path) -> None:
+    house.plane.kubectl("label", "node", "n2", "x=y")
+    assert (await house.read("/api/v1/nodes/n2"))["metadata"]["labels"]["x"] == "y"

@@ -1,0 +1,90 @@
+"""helm install, upgrade and uninstall by the real helm, on a real API server: what comes, what stays, and that all of it goes.
+
+There is no kubelet here: hook Jobs are run by the porter with their own accounts; other pods stay pending. The whole way with
+containers is tests/e2e/local's.
+"""
+
+import asyncio
+
+import pytest
+
+from deploy.render import CHART, HelmError, helm
+from tests.e2e.install.operator import Operator
+from tests.e2e.install.porter import NAMESPACE
+
+pytestmark = pytest.mark.real
+
+
+async def test_install_upgrade_uninstall(operator: Operator) -> None:
+    """From nothing to everything, changed, and back to nothing; nodes that were labelled before stay so."""
+    assert operator.ours() == []
+    await operator.house.pod("running", {}, nodeName="n1")
+    running = await operator.house.one("running")
+
+    said = await operator.install("--set=nodes.names={n1,n2}")
+    assert "accelshare 0" in said
+    assert operator.porter.said("certificates").startswith("0 ")
+    assert await operator.labelled() == ["n1", "n2"]
+    made = operator.certificates()
+    assert set(operator.read("secret", "accelshare-extender-tls")["data"]) == {"tls.crt", "tls.key", "ca.crt"}
+    assert not [name for name in operator.ours() if name.startswith(("job", "serviceaccount/accelshare-certificates"))]
+
+    await operator.upgrade("--set=nodes.names={n2,n3}", "--set=image.tag=next")
+    assert await operator.labelled() == ["n1", "n2", "n3"]
+    # Before the install there was no Service whose address the extender's certificate could have; now there is.
+    assert {name for name, version in operator.certificates().items() if version != made[name]} == {"accelshare-extender-tls"}
+    made = operator.certificates()
+    (container,) = operator.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "accelshare:next"
+
+    await operator.upgrade("--set=nodes.names={n3}")
+    assert await operator.labelled() == ["n1", "n3"]
+    assert operator.certificates() == made
+
+    await operator.helm("uninstall")
+    assert [run.container for run in operator.porter.runs if run.code != 0] == []
+    assert await operator.labelled() == ["n1"]
+    await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")
+    assert (await operator.house.one("running"))["metadata"] == running["metadata"]
+
+
+async def test_an_uninstall_that_cannot_put_schedulers_back_deletes_nothing(operator: Operator) -> None:
+    """As long as a kube-scheduler asks the extender, the extender stays; when the cause is gone, the same command goes on."""
+    await operator.install()
+    there = operator.ours()
+    operator.porter.refuses = ("restore-schedulers",)
+    with pytest.raises(HelmError, match="accelshare-uninstall"):
+        await operator.helm("uninstall")
+    assert set(there) <= set(operator.ours())
+    operator.porter.refuses = ()
+    await operator.helm("uninstall")
+    await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")
+
+
+async def test_an_install_stops_when_the_certificates_cannot_be_made(operator: Operator) -> None:
+    operator.porter.refuses = ("certificates",)
+    with pytest.raises(HelmError, match="accelshare-certificates"):
+        await operator.install()
+    assert [name for name in operator.ours() if name.startswith(("deployment", "daemonset"))] == []
+
+
+async def test_a_node_that_does_not_exist_stops_the_install_and_is_named(operator: Operator) -> None:
+    with pytest.raises(HelmError):
+        await operator.install("--set=nodes.names={n2,n9}")
+    assert "the cluster has no node n9; there are n1, n2, n3" in operator.porter.said("node-labels")
+    assert await operator.labelled() == ["n1"]
+
+
+async def test_a_second_release_is_refused(operator: Operator) -> None:
+    """Two extenders would sell the same card twice."""
+    await operator.install()
+    with pytest.raises(HelmError, match="exists and cannot be imported"):
+        await asyncio.to_thread(
+            helm,
+            "install",
+            "another",
+            str(CHART),
+            f"--namespace={NAMESPACE}",
+            f"--values={CHART}/presets/gpushare.yaml",
+            kubeconfig=operator.house.plane.kubeconfig,
+        )

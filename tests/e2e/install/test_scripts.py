@@ -1,0 +1,121 @@
+"""The scripts as the Enflame seed's users know them, over the real helm and kubectl, on a real API server."""
+
+import asyncio
+import base64
+import json
+
+import pytest
+
+from tests.e2e.install.operator import Operator
+
+pytestmark = pytest.mark.real
+
+
+async def test_enter_means_all_nodes(operator: Operator) -> None:
+    """It lists the nodes, asks, and labels; a second time changes nothing; delete.sh takes away what it gave."""
+    done = await operator.script("deploy.sh", "--preset", "gpushare", stdin="\n")
+    assert done.returncode == 0, done.stderr
+    assert "1. Nodes\n   n1\n   n2\n   n3\nNodes that share their cards" in done.stdout
+    assert "sharing: n1,n2,n3" in done.stdout
+    assert await operator.labelled() == ["n1", "n2", "n3"]
+
+    again = await operator.script("deploy.sh", "--preset", "gpushare", "--all-nodes")
+    assert again.returncode == 0, again.stderr
+    assert operator.porter.runs[-1].said == "unchanged\n"
+
+    gone = await operator.script("delete.sh")
+    assert gone.returncode == 0, gone.stderr
+    assert await operator.labelled() == ["n1"]
+    await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")
+    once_more = await operator.script("delete.sh")
+    assert once_more.returncode == 0, once_more.stderr
+    assert "there is no release accelshare in namespace kube-system" in once_more.stdout
+
+
+async def test_nodes_are_named_by_an_answer_or_by_a_flag(operator: Operator) -> None:
+    done = await operator.script(
+        "deploy.sh", "--preset", "gpushare", "--image", "registry.example:5000/accelshare:9", stdin="n2\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert await operator.labelled() == ["n1", "n2"]
+    (container,) = operator.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example:5000/accelshare:9"
+    done = await operator.script("deploy.sh", "--preset", "gpushare", "--nodes", "n3", "--", "--set", "extender.policy=spread")
+    assert done.returncode == 0, done.stderr
+    assert await operator.labelled() == ["n1", "n3"]
+    (container,) = operator.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
+    assert "--policy=spread" in container["args"]
+
+
+async def test_presets_side_by_side_are_read_in_their_order(operator: Operator) -> None:
+    """The last one names the parts, as with helm's own --values."""
+    done = await operator.script("deploy.sh", "--preset", "xpushare", "--preset", "gpushare", "--no-labels")
+    assert done.returncode == 0, done.stderr
+    agent = operator.read("daemonset", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]["containers"][0]
+    assert [argument for argument in agent["args"] if "--vendor" in argument] == ["--vendor=kunlun", "--vendor=nvidia"]
+    assert await operator.labelled() == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "words"),
+    [
+        ((), "", ("which cards? give --preset", "there are: gcushare gpushare stc xpushare")),
+        (("--preset", "gpu"), "", ("there is no preset gpu",)),
+        (("--preset",), "", ("--preset needs a value",)),
+        (("--preset", "stc", "--force"), "", ("there is no flag --force",)),
+        (("--preset", "stc"), "", ("nobody answers", '--nodes "A B", --all-nodes or --no-labels')),
+        (("--preset", "stc"), "n2 n4\n", ("the cluster has no node n4", "choose among those above")),
+        (("--preset", "stc", "--all-nodes", "--image", "host:5000/accelshare"), "", ("host:5000/accelshare has no tag",)),
+    ],
+    ids=str,
+)
+async def test_the_first_error_stops_it_with_what_to_do(
+    operator: Operator, arguments: tuple[str, ...], stdin: str, words: tuple[str, ...]
+) -> None:
+    done = await operator.script("deploy.sh", *arguments, stdin=stdin)
+    assert done.returncode == 1
+    assert [word for word in words if word not in done.stderr] == []
+    assert operator.ours() == []
+
+
+async def test_a_refused_uninstall_says_where_to_look(operator: Operator) -> None:
+    done = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+    assert done.returncode == 0, done.stderr
+    operator.porter.refuses = ("restore-schedulers",)
+    refused = await operator.script("delete.sh", "--timeout", "60s")
+    assert refused.returncode == 1
+    assert "nothing was deleted" in refused.stderr
+    assert "job/accelshare-uninstall" in refused.stderr
+    assert any(name.startswith("deployment.apps/") for name in operator.ours())
+
+
+async def test_inspect_asks_the_extender_over_its_own_certificates(operator: Operator) -> None:
+    """The certificates of the install, a real extender that insists on them, and the script that fetches the client's."""
+    house = operator.house
+    await house.example_node("nvidia")
+    done = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+    assert done.returncode == 0, done.stderr
+    secret = operator.read("secret", "accelshare-extender-tls")["data"]
+    files = {name: house.directory / name for name in ("tls.crt", "tls.key", "ca.crt")}
+    for name, path in files.items():
+        path.write_bytes(base64.b64decode(secret[name]))
+    house.plane.kubectl("apply", "-f", "deploy/extender-rbac.yaml")
+    house.begin_extender(f"--tls-cert={files['tls.crt']}", f"--tls-key={files['tls.key']}", f"--client-ca={files['ca.crt']}")
+
+    async def told() -> str:
+        done = await operator.script("inspect.sh", "--preset", "gpushare", "--address", f"127.0.0.1:{house.port}")
+        return done.stdout if "totalGPU" in done.stdout else ""
+
+    head, _, rest = str(await house.until(told, "the extender has seen the node")).partition("\n")
+    assert head == "inspect GPU usage of all nodes from scheduler cache"
+    assert json.loads(rest)["nodes"][0]["totalGPU"] > 0
+    bare = await asyncio.create_subprocess_exec(
+        "curl", "--silent", "--insecure", f"https://127.0.0.1:{house.port}/gpushare-scheduler/inspect", stdout=-1
+    )
+    assert await bare.wait() != 0
+
+
+async def test_inspect_says_that_there_is_no_extender(operator: Operator) -> None:
+    done = await operator.script("inspect.sh")
+    assert done.returncode == 1
+    assert "there is no extender in this cluster" in done.stderr

@@ -1,0 +1,234 @@
+"""`accelshare certificates` against the real API server, with the rights of its job and no more."""
+
+import asyncio
+import base64
+import secrets
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from accelshare.certificates import keeping, reading
+from accelshare.certificates.keeping import Names
+from accelshare.certificates.renewal import Lives
+from accelshare.kube import config
+from accelshare.kube.client import Client
+from accelshare.kube.errors import NotFound
+from accelshare.kube.leases import Lease
+from tests.e2e.house import House, Object
+from tests.e2e.rights import SECRETS, grant
+
+pytestmark = pytest.mark.real
+ROOT = Path(__file__).parents[2]
+USER = "accelshare-certificates"
+
+
+@dataclass(frozen=True)
+class Room:
+    """A namespace of one test's own."""
+
+    house: House
+    namespace: str
+    kubeconfig: Path
+
+    async def run(self, *words: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "accelshare", "certificates", *words]
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            f"--namespace={self.namespace}",
+            f"--kubeconfig={self.kubeconfig}",
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    async def secret(self, name: str) -> Object:
+        return await self.house.read(f"/api/v1/namespaces/{self.namespace}/secrets/{name}")
+
+    async def text(self, name: str, key: str) -> str:
+        return base64.b64decode((await self.secret(name))["data"][key]).decode()
+
+    async def versions(self) -> list[str]:
+        return [(await self.secret(name))["metadata"]["resourceVersion"] for name in SECRETS]
+
+    async def service(self) -> str:
+        content = {"metadata": {"name": "accelshare-extender"}, "spec": {"ports": [{"port": 12345}]}}
+        made = await self.house.create(
+            f"/api/v1/namespaces/{self.namespace}/services", {"apiVersion": "v1", "kind": "Service", **content}
+        )
+        return str(made["spec"]["clusterIP"])
+
+    def client(self) -> Client:
+        return Client(config.load(self.kubeconfig), user_agent="accelshare-tests")
+
+
+@pytest.fixture
+async def room(house: House) -> AsyncIterator[Room]:
+    namespace = f"certificates-{secrets.token_hex(4)}"
+    await house.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    await grant(house, USER, namespace)
+    yield Room(house, namespace, house.plane.kubeconfig_for(USER))
+    await house.delete(f"/api/v1/namespaces/{namespace}")
+
+
+async def test_they_are_made_once(room: Room) -> None:
+    code, out, err = await room.run("ensure")
+    assert (code, err) == (0, "")
+    assert [line.split(":")[0] for line in out.splitlines()] == [f"Secret {room.namespace}/{name}" for name in SECRETS]
+    before = await room.versions()
+    assert await room.run("ensure") == (0, "unchanged\n", "")
+    assert await room.versions() == before
+
+    secret = await room.secret("accelshare-extender-tls")
+    assert (secret["type"], set(secret["data"])) == ("kubernetes.io/tls", {"tls.crt", "tls.key", "ca.crt"})
+    assert await room.text("accelshare-scheduler-tls", "ca.crt") == await room.text("accelshare-ca", "ca.crt")
+    facts = reading.facts(await room.text("accelshare-extender-tls", "tls.crt"))
+    assert {"accelshare-extender", f"accelshare-extender.{room.namespace}.svc"} <= facts.names
+    assert timedelta(days=89) < facts.until - datetime.now(UTC) < timedelta(days=91)
+
+    code, out, err = await room.run("status")
+    assert (code, err) == (0, "")
+    assert "89.9 days left" in out or "90.0 days left" in out
+    assert "PRIVATE" not in out
+
+
+async def test_the_services_address_joins_the_names(room: Room) -> None:
+    """Before the Service is there nobody knows it; the name that is always there is enough until then."""
+    assert (await room.run("ensure", "--also", "192.0.2.7", "--also", "extender.example"))[0] == 0
+    before = reading.facts(await room.text("accelshare-extender-tls", "tls.crt"))
+    assert {"192.0.2.7", "extender.example"} <= before.names
+    address = await room.service()
+    code, out, _ = await room.run("ensure", "--also", "192.0.2.7", "--also", "extender.example")
+    assert (code, len(out.splitlines())) == (0, 1)
+    assert reading.facts(await room.text("accelshare-extender-tls", "tls.crt")).names == before.names | {address}
+
+
+async def test_many_at_once_end_with_one_ca(room: Room) -> None:
+    """A Secret is written only in the version that was read, so that of two writers one wins and the other looks again."""
+    names, lives = Names(room.namespace), Lives()
+
+    async def one(days: float) -> list[str]:
+        async with room.client() as client:
+            return await keeping.ensure(client, names, now=datetime.now(UTC) + timedelta(days=days), lives=lives)
+
+    await asyncio.gather(*(one(0) for _ in range(8)))
+    authority = await room.text("accelshare-ca", "ca.crt")
+    for name in SECRETS[1:]:
+        assert await room.text(name, "ca.crt") == authority
+        assert reading.signed_by(await room.text(name, "tls.crt"), authority)
+    assert await one(0) == []
+
+    await asyncio.gather(*(one(2500) for _ in range(8)))  # each of them would make a CA to follow
+    following = await room.text("accelshare-ca", "next.crt")
+    for name in SECRETS[1:]:
+        assert await room.text(name, "ca.crt") == authority + following
+    assert await one(2500) == []
+
+
+async def test_whoever_was_faster_is_not_overwritten(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between one's reading and writing another one makes the CA to follow: there is one such CA, and it is the other one's."""
+    names, lives, late = Names(room.namespace), Lives(), datetime.now(UTC) + timedelta(days=2500)
+    due, slow = keeping.due, True
+    made = ""
+
+    async def overtaken(client: Client, names: Names, *, now: datetime, lives: Lives) -> list[keeping.Write]:
+        nonlocal slow, made
+        found = await due(client, names, now=now, lives=lives)
+        if slow:
+            slow = False
+            await keeping.ensure(client, names, now=now, lives=lives)
+            made = await room.text("accelshare-ca", "next.crt")
+        return found
+
+    async with room.client() as client:
+        await keeping.ensure(client, names, now=datetime.now(UTC), lives=lives)
+        monkeypatch.setattr(keeping, "due", overtaken)
+        assert await keeping.ensure(client, names, now=late, lives=lives) == []
+    assert made
+    assert await room.text("accelshare-ca", "next.crt") == made
+
+
+async def test_somebody_elses_secret_is_left_alone(room: Room) -> None:
+    content = {"metadata": {"name": "accelshare-extender-tls"}, "stringData": {"tls.crt": "mine", "tls.key": "mine"}}
+    await room.house.create(f"/api/v1/namespaces/{room.namespace}/secrets", {"apiVersion": "v1", "kind": "Secret", **content})
+    code, _, err = await room.run("ensure")
+    assert code == 1
+    assert "accelshare-extender-tls is there and is not of our making" in err
+    assert await room.text("accelshare-extender-tls", "tls.crt") == "mine"
+    with pytest.raises(NotFound):
+        await room.secret("accelshare-ca")  # nothing was written at all
+    assert (await room.run("remove"))[:2] == (0, "nothing to remove\n")
+
+
+async def test_a_broken_ca_is_refused_in_words(room: Room) -> None:
+    assert (await room.run("ensure"))[0] == 0
+    broken = {"data": {"ca.key": base64.b64encode(b"half a key").decode()}}
+    await room.house.patch(f"/api/v1/namespaces/{room.namespace}/secrets/accelshare-ca", broken)
+    code, _, err = await room.run("ensure")
+    assert code == 1
+    assert "the key cannot be read" in err
+    assert "remove it" in err
+
+
+async def test_a_ca_hands_over_to_the_next(room: Room) -> None:
+    """With a clock that is ours: the next CA joins the bundle first, signs later, and the old one leaves last."""
+    names, lives = Names(room.namespace), Lives(ca=timedelta(days=400), leaf=timedelta(days=90))
+    start = datetime.now(UTC)
+
+    async def on_day(number: float) -> tuple[int, str]:
+        async with room.client() as client:
+            await keeping.ensure(client, names, now=start + timedelta(days=number), lives=lives)
+            assert await keeping.ensure(client, names, now=start + timedelta(days=number), lives=lives) == []
+        bundle = await room.text("accelshare-scheduler-tls", "ca.crt")
+        assert bundle == await room.text("accelshare-extender-tls", "ca.crt")
+        return bundle.count("BEGIN"), await room.text("accelshare-ca", "ca.crt")
+
+    first = (await on_day(0))[1]
+    assert await on_day(266) == (1, first)
+    assert await on_day(267) == (2, first)  # announced
+    count, second = await on_day(298)  # signs
+    assert (count, second != first) == (2, True)
+    assert await on_day(359) == (2, second)  # the last leaves of the old one are replaced
+    assert await on_day(390) == (1, second)
+    assert set((await room.secret("accelshare-ca"))["data"]) == {"ca.crt", "ca.key"}
+
+
+async def test_they_can_be_removed(room: Room) -> None:
+    assert (await room.run("ensure"))[0] == 0
+    code, out, _ = await room.run("remove")
+    assert (code, len(out.splitlines())) == (0, 3)
+    code, out, _ = await room.run("status")
+    assert code == 1
+    assert out.count("missing") == 3
+
+
+async def test_a_lease_has_one_holder_and_a_dead_one_is_followed(room: Room) -> None:
+    now = 0.0
+    async with Client(config.load(room.house.plane.kubeconfig), user_agent="accelshare-tests") as client:
+        a, b = (Lease(client, room.namespace, "turn", identity=name, duration_s=30, clock=lambda: now) for name in "ab")
+        assert await a.take()
+        assert not await b.take()
+        assert b.holder == "a"
+        assert await a.take()  # it goes on
+        assert not await b.take()
+        now = 29.0
+        assert not await b.take()
+        now = 30.0
+        assert await b.take()  # a was silent for too long
+        assert not await a.take()
+        await b.give_back()
+        async with a.held() as ours:
+            assert ours
+            async with b.held() as theirs:
+                assert not theirs
+        assert await b.take()
+        again = Lease(client, room.namespace, "turn", identity="b")
+        assert await again.take()  # after a restart
+        await a.give_back()  # not its own any more
+        assert not await a.take()

@@ -1,0 +1,158 @@
+"""A manager killed at every single step, by a real SIGKILL in a process of its own; the cluster's side is real."""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from accelshare.certificates.keeping import Names
+from accelshare.certificates.renewal import Lives
+from accelshare.kube import config
+from accelshare.kube.client import Client
+from accelshare.kube.named_data import Place
+from accelshare.scheduler_config import static_pod
+from accelshare.scheduler_config.disk import Disk
+from accelshare.scheduler_config.managing.caretaker import Caretaker, Task
+from accelshare.scheduler_config.plan import CHECKSUM
+from accelshare.scheduler_config.site import State
+from cluster.control_plane import ControlPlane
+from tests.e2e.caretakers import LEFT, USER, extender_of, intent
+from tests.e2e.house import open_house
+from tests.e2e.rights import STATE, grant
+from tests.unit.scheduler_config.builders import KUBEADM, Host
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(autouse=True)
+def _planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planning is pure, and the same host is killed again and again."""
+    monkeypatch.setattr(static_pod, "plan", cache(static_pod.plan))
+    monkeypatch.setattr(static_pod, "existing_path", cache(static_pod.existing_path))
+
+
+@pytest.fixture
+def steps(control_plane: ControlPlane, tmp_path: Path) -> Iterator["Steps"]:
+    made = Steps(control_plane, tmp_path)
+    yield made
+    made.clear()
+
+
+class Steps:
+    """The same as above without an event loop of its own between two looks, so that a look can be made in a child process."""
+
+    def __init__(self, plane: ControlPlane, root: Path) -> None:
+        self.plane = plane
+        self.root = root
+        self.namespace = ""
+
+        async def prepare() -> None:
+            async with open_house(plane, root) as house:
+                self.namespace = f"killing-{secrets.token_hex(4)}"
+                await house.create(
+                    "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+                )
+                await grant(house, USER, self.namespace)
+
+        asyncio.run(prepare())
+        self.kubeconfig = plane.kubeconfig_for(USER)
+        self.plane.kubectl("-n", self.namespace, "create", "service", "clusterip", "accelshare-extender", "--tcp=12345")
+        self.plane.kubectl("-n", self.namespace, "create", "configmap", STATE, "--from-literal=wanted=applied")
+
+    def clear(self) -> None:
+        self.plane.kubectl("delete", "namespace", self.namespace, "--wait=false")
+
+    def want(self, what: str) -> None:
+        body = json.dumps({"data": {"wanted": what}}).encode()
+        self._asked("PATCH", body=body, content_type="application/merge-patch+json")
+
+    def state(self) -> str:
+        return str(json.loads(self._asked("GET"))["data"].get("node.cp-1", ""))
+
+    def _asked(self, method: str, **more: Any) -> bytes:
+        async def ask() -> bytes:
+            async with Client(config.load(self.plane.kubeconfig), user_agent="accelshare-tests") as client:
+                return await client.request(method, f"/api/v1/namespaces/{self.namespace}/configmaps/{STATE}", **more)
+
+        return asyncio.run(ask())
+
+    def look(self, host: Host, disk: Disk | None = None) -> None:
+        async def once() -> None:
+            async with Client(config.load(self.kubeconfig), user_agent="accelshare-tests") as client:
+                place = Place("ConfigMap", self.namespace, STATE)
+                task = Task("cp-1", Names(self.namespace), Lives(), place, STATE, 12345)
+                await Caretaker(
+                    client,
+                    task,
+                    host.site(disk),
+                    make_intent=intent,
+                    scheduler=lambda _site: host.kubelet,
+                    patience=host.kubelet.patience,
+                ).look()
+
+        asyncio.run(once())
+
+
+def killed_at(step: int, act: Callable[[Disk], object]) -> bool:
+    """Run it in a process of its own that dies at this step; False if it ended before."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def die(_step: str) -> None:
+            nonlocal left
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+
+        code = 1
+        try:
+            act(Disk(die))
+            code = 0
+        finally:
+            os._exit(code)
+    _, how = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(how) or os.waitstatus_to_exitcode(how) == 0
+    return os.WIFSIGNALED(how)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_killed_at_every_step(steps: Steps) -> None:
+    """Of putting in and of taking out: kubelet finds a whole manifest, the next look finishes, and at the end nothing is left."""
+    for step in range(1000):
+        root = steps.root / "cp-1"
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+        host = Host(root)
+        steps.want("applied")
+        applying = killed_at(step, lambda disk, host=host: steps.look(host, disk))  # type: ignore[misc]
+        whole(host)
+        steps.look(host)
+        assert (host.state(), steps.state()) == (State.INSTALLED, "applied"), step
+        steps.want("restored")
+        restoring_ = killed_at(step, lambda disk, host=host: steps.look(host, disk))  # type: ignore[misc]
+        whole(host)
+        steps.look(host)
+        assert (host.places(), steps.state()) == (LEFT, "restored"), step
+        assert host.manifest.read_bytes() == KUBEADM
+        if not applying and not restoring_:
+            assert step > 30
+            return
+    raise AssertionError("it never ends")
+
+
+def whole(host: Host) -> None:
+    content = host.manifest.read_bytes()
+    assert yaml.safe_load(content)["kind"] == "Pod"
+    if CHECKSUM.encode() in content:
+        tls = extender_of(host)["tlsConfig"]
+        assert all(Path(tls[key]).read_text() for key in ("caFile", "certFile", "keyFile"))
