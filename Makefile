@@ -5,10 +5,10 @@ PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down status check format bench cluster image protos manifests lock clean
+.PHONY: help demo test up down status check format bench bench-node cluster image protos manifests lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements/dev.txt pyproject.toml
 	@echo "installing into $(VENV)"
@@ -37,6 +37,9 @@ format: $(READY)  ## let ruff put the code in order
 
 bench: $(READY)  ## measure on the real control plane, write docs/benchmarks.md
 	@$(PY) -m bench
+
+bench-node: $(READY)  ## measure the agent and a real node, write docs/benchmarks-node.md (root)
+	@$(PY) -m bench.node
 
 up: $(READY)  ## a whole Kubernetes of one node on this machine, as kubeadm makes it, accelshare on it, fake cards of four vendors (root)
 	@$(PY) -m cluster up --fake-cards --accelshare

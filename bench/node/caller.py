@@ -1,6 +1,6 @@
 """Kubelet's side of its plugin interfaces, for one who wants to time each call.
 
-Belongs here: taking registrations, watching lists, telling who holds what, and calls whose bytes are made beforehand. Never: pods.
+Belongs here: taking registrations, watching lists, telling who holds what, calls whose bytes are made beforehand. Never: pods.
 """
 
 import asyncio

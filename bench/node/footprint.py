@@ -6,10 +6,10 @@ Belongs here: its memory and its CPU. Never: anything that it does.
 import asyncio
 import time
 
-from bench.noise import NoiseMeter
 from bench.node.lodge import open_lodge
 from bench.node.results import Footprint, Footprints
 from bench.node.zpu import Size
+from bench.noise import NoiseMeter
 from bench.procfs import cpu_s, memory, private_mb
 from bench.progress import Progress
 

@@ -8,7 +8,7 @@ import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -85,6 +85,15 @@ class Lodge:
             return pages.value(pages.text(self._port), "accelshare_waiting_pods") == pods
 
         await self.until(seen, f"{pods} pods wait")
+
+    async def recorded(self, pods: Iterable[str]) -> None:
+        """Until each of these pods' records says that it has its card."""
+
+        def all_are() -> bool:
+            found = [self.api.store.get("pods", pod).object["metadata"]["annotations"] for pod in pods]
+            return all(annotations[zpu.ASSIGNED] == "true" for annotations in found)
+
+        await self.until(all_are, "all records say assigned")
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + LIMIT_S

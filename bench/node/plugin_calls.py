@@ -6,11 +6,11 @@ Belongs here: the calls and their times. Never: how they are made (caller.py).
 from collections.abc import Sequence
 
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
-from bench.noise import NoiseMeter
 from bench.node import zpu
 from bench.node.lodge import Lodge, open_lodge
 from bench.node.results import DEVICE_PLUGIN, PluginCalls, Verb
 from bench.node.zpu import Size
+from bench.noise import NoiseMeter
 from bench.procfs import cpu_s
 from bench.progress import Progress
 
@@ -53,6 +53,7 @@ async def _group(lodge: Lodge, units: int, name: str) -> tuple[Verb, Verb]:
         _, *times = await caller.call(zpu.MEMORY, "Allocate", request, pid=lodge.pid)
         given.append((times[0], times[1]))
         caller.held[pod] = {zpu.MEMORY: ids}
+    await lodge.recorded(pods)
     caller.held.clear()
     for pod in pods:
         lodge.delete(pod)

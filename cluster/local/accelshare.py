@@ -6,24 +6,21 @@ Belongs here: putting image, values and chart together, and waiting until pods c
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.build import binaries
 from cluster.errors import ClusterError
 from cluster.image import build_with_debian
 from cluster.local import fake_tools
 from cluster.local.layout import NODE_NAME
 from cluster.local.local_cluster import LocalCluster
 from cluster.waiting import wait_until
+from deploy import render
+from deploy.render import CHART, NAMESPACE, HelmError
 
-CHART: Final = Path(__file__).parents[2] / "deploy/chart/accelshare"
 RELEASE: Final = "accelshare"
-NAMESPACE: Final = "kube-system"
 STATE: Final = "accelshare-scheduler-config"
 LIMIT_S: Final = 300.0
 
@@ -31,6 +28,15 @@ LIMIT_S: Final = 300.0
 def install(local: LocalCluster, say: Callable[[str], None], *, values: Mapping[str, Any] | None = None) -> None:
     """From nothing, or from an older install, to a cluster that shares its fake cards."""
     begun = time.monotonic()
+    file = provide(local, say)
+    say(f"helm upgrade --install {RELEASE} {CHART.name} --namespace {NAMESPACE} --values {file}")
+    upgrade(local, values or {})
+    settle(local)
+    say(f"accelshare is installed: {time.monotonic() - begun:.1f} s")
+
+
+def provide(local: LocalCluster, say: Callable[[str], None]) -> Path:
+    """The image in the cluster's containerd, the fake tools on its host, and the file with the values that name them."""
     built = build_with_debian(say)
     assert built.archive is not None
     say("loading the image")
@@ -38,37 +44,34 @@ def install(local: LocalCluster, say: Callable[[str], None], *, values: Mapping[
     fakes = local.state / "fakes"
     fake_tools.write(fakes)
     repository, _, tag = built.reference.rpartition(":")
-    wanted = {
-        **fake_tools.values(fakes),
-        "image": {"repository": repository, "tag": tag, "pullPolicy": "Never"},
-        "nodes": {"names": [NODE_NAME]},
-        **(values or {}),
-    }
+    image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
     file = local.state / "values.json"
-    file.write_text(json.dumps(wanted, indent=1))
-    say(f"helm upgrade --install {RELEASE} {CHART.name} --namespace {NAMESPACE} --values {file}")
-    helm(local, "upgrade", "--install", RELEASE, str(CHART), f"--values={file}", "--wait", f"--timeout={LIMIT_S:.0f}s")
+    file.write_text(json.dumps({**fake_tools.values(fakes), "image": image, "nodes": {"names": [NODE_NAME]}}, indent=1))
+    return file
+
+
+def upgrade(local: LocalCluster, values: Mapping[str, Any]) -> None:
+    """helm upgrade --install with these values laid over those of `provide`."""
+    more = local.state / "more-values.json"
+    more.write_text(json.dumps(values))
+    files = (f"--values={local.state / 'values.json'}", f"--values={more}")
+    helm(local, "upgrade", "--install", RELEASE, str(CHART), *files, "--wait", f"--timeout={LIMIT_S:.0f}s")
+
+
+def settle(local: LocalCluster) -> None:
+    """Wait until pods can ask for cards."""
     # helm is content with a DaemonSet of which one pod may be missing, and here there is only one.
     for what in ("daemonset/accelshare-agent", "daemonset/accelshare-scheduler-manager", "deployment/accelshare-extender"):
-        local.kubectl("rollout", "status", what, f"--namespace={NAMESPACE}", "--timeout=60s")
+        local.kubectl("rollout", "status", what, f"--namespace={NAMESPACE}", "--timeout=100s")
     wait_until(lambda: _applied(local), "kube-scheduler asks the extender", limit_s=LIMIT_S, every_s=1.0)
-    say(f"accelshare is installed: {time.monotonic() - begun:.1f} s")
 
 
 def helm(local: LocalCluster, *arguments: str) -> str:
     """What helm prints; raises with its words if it fails."""
-    program = binaries(["helm"])["helm"]
-    surroundings = {
-        "HOME": str(local.state),
-        "KUBECONFIG": str(local.kubeconfig),
-        "PATH": os.environ.get("PATH", os.defpath),
-    }
-    done = subprocess.run(
-        [program, *arguments, f"--namespace={NAMESPACE}"], env=surroundings, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        raise ClusterError(f"helm {arguments[0]} ended with {done.returncode}: {done.stderr.strip()}{_pods(local)}")
-    return done.stdout
+    try:
+        return render.helm(*arguments, f"--namespace={NAMESPACE}", kubeconfig=local.kubeconfig)
+    except HelmError as error:
+        raise ClusterError(f"{error}{_pods(local)}") from error
 
 
 def _applied(local: LocalCluster) -> bool:

@@ -16,6 +16,7 @@ import yaml
 from cluster.local.layout import (
     API_SERVER_PORT,
     CGROUP,
+    CONTAINERD_METRICS_PORT,
     CONTAINERD_SOCKET,
     MAX_PODS,
     NODE_ADDRESS,
@@ -125,6 +126,7 @@ def containerd(*, root: Path, programs: Path, pause_image: str, may_raise_oom_sc
     runtime = "io.containerd.cri.v1.runtime"
     tables: dict[str, Mapping[str, object]] = {
         "grpc": {"address": CONTAINERD_SOCKET},
+        "metrics": {"address": f"127.0.0.1:{CONTAINERD_METRICS_PORT}"},
         f"plugins.'{images}'": {"snapshotter": "overlayfs"},
         f"plugins.'{images}'.pinned_images": {"sandbox": pause_image},
         f"plugins.'{runtime}'": {"restrict_oom_score_adj": not may_raise_oom_score},

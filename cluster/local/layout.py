@@ -19,12 +19,14 @@ API_SERVER_PORT: Final = 6443
 CGROUP: Final = "accelshare-local"
 NFT_TABLE: Final = "kube-proxy"  # the name is kube-proxy's own, in the families ip and ip6
 TEST_IMAGE: Final = "accelshare.local/busybox:1"
+CONTAINERD_METRICS_PORT: Final = 1338
 CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"
 
 # Whoever carries this variable with our state directory as its value was started by us, however it was left behind.
 MARK: Final = "_ACCELSHARE_LOCAL_CLUSTER"
 
 PORTS: Final[Mapping[int, str]] = {
+    CONTAINERD_METRICS_PORT: "containerd's metrics",
     API_SERVER_PORT: "kube-apiserver",
     2379: "etcd",
     2380: "etcd's peers",

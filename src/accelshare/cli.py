@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, SubCommand]] = {
     "extender": SubCommand("accelshare.extender.command:extender", "Serve kube-scheduler: filter, prioritize, preempt and bind."),
     "inspect": SubCommand("accelshare.inspect_cli.command:inspect", "Show every card and who is on it."),
     "node-labels": SubCommand("accelshare.node_labels.command:node_labels", "Label nodes that share their cards, and undo it."),
+    "node-traces": SubCommand("accelshare.node_traces.command:node_traces", "Take away what agents wrote on their nodes."),
     "preflight": SubCommand("accelshare.preflight.command:preflight", "Look whether a cluster is ready for accelshare."),
     "profile": SubCommand("accelshare.vendors.command:profile", "List, show and check vendor profiles."),
     "runtime-config": SubCommand(

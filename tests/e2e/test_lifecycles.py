@@ -229,5 +229,5 @@ async def test_a_pod_with_preferences_goes_where_it_prefers(served: House) -> No
     await served.bound("plain", "choosy")
     assert served.extender is not None
     lines = served.extender.log.read_text().splitlines()
-    assert any(line.find("filter pod=default/plain nodes=2 fit=2 named=tight ") > 0 for line in lines)
-    assert any(line.find("filter pod=default/choosy nodes=2 fit=2 named=tight,wide ") > 0 for line in lines)
+    assert any(line.find("filter pod=default/plain nodes=2 named=tight ") > 0 for line in lines)
+    assert any(line.find("filter pod=default/choosy nodes=2 named=tight,wide ") > 0 for line in lines)

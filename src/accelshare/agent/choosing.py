@@ -13,7 +13,8 @@ def on_cards(available: Collection[str], *, must: Collection[str], size: int, ca
 
     Ids that must be included (kubelet gives a container what the pod's init containers had) count for their card.
     """
-    free = by_card(set(available) - set(must))
+    needed = set(must)
+    free = {card: [i for i in found if i not in needed] for card, found in by_card(available, only=cards).items()}
     kept = by_card(must)
     if any(card not in cards for card in kept) or len(must) > size:
         return None

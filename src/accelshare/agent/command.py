@@ -72,6 +72,13 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
 @click.option("--dev-root", type=_directory, default=Path("/dev"), show_default=True)
 @click.option("--proc-root", type=_directory, default=Path("/proc"), show_default=True)
 @click.option("--sys-root", type=_directory, default=Path("/sys"), show_default=True)
+@click.option(
+    "--host-root",
+    type=_directory,
+    default=Path("/"),
+    show_default=True,
+    help="Where the host's root is seen from here; files and tools that enforce shares are looked for below it.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Serve probes and metrics; 0: do not.")
 @profiles_option
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
@@ -95,6 +102,7 @@ def agent(
     dev_root: Path,
     proc_root: Path,
     sys_root: Path,
+    host_root: Path,
     port: int,
     directories: tuple[Path, ...],
     log_level: str,
@@ -124,6 +132,7 @@ def agent(
         units=units,
         kubelet=kubelet_root,
         roots=roots,
+        host_root=host_root,
         port=port,
         watch_health=health_check,
         delivery=delivery,

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from accelshare.agent import choosing
 from accelshare.agent.giving import given, recorded_cards
-from accelshare.agent.ids import by_card
+from accelshare.agent.ids import by_card, cards_of
 from accelshare.agent.shelf import Kind, Shelf
 from accelshare.ledger.matching import Match, Queue, Want
 from accelshare.vendors.container_edits import ContainerEdits
@@ -148,9 +148,9 @@ class Desk:
         closed: set[int] = set()
         for holding in self._held.values():
             for container in holding.values():
-                closed.update(by_card(container.get((kind, not whole), ())))
+                closed |= cards_of(container.get((kind, not whole), ()))
         for ids in self._given.values():
-            closed.update(by_card(ids.get((kind, not whole), ())))
+            closed |= cards_of(ids.get((kind, not whole), ()))
         return closed
 
     # How.

@@ -5,7 +5,7 @@ read off the id, and kubelet, which never hands an id out twice, cannot hand a u
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 _OURS: Final = re.compile(r"(\d{1,9})(-[0-9a-f]{1,9})?", re.ASCII)
@@ -27,17 +27,26 @@ def card_of(device_id: str) -> int:
     return int(found[1])
 
 
-def by_card(device_ids: Iterable[str]) -> dict[int, list[str]]:
-    """The ids of each card, cards and ids in a fixed order.
+def by_card(device_ids: Iterable[str], only: Collection[int] | None = None) -> dict[int, list[str]]:
+    """The ids of each card, or of these cards only, cards and ids in a fixed order.
 
     Ids of a plugin that served this node before us name no card that we know, and are left out: kubelet remembers them for as
     long as its pods live.
     """
+    if only is not None:
+        # kubelet sends every free id of the node with a question; most are of other cards, and this is the cheapest way to tell.
+        heads = {str(card) for card in only}
+        device_ids = [device_id for device_id in device_ids if device_id.partition("-")[0] in heads]
     cards: dict[int, list[str]] = {}
     for device_id in device_ids:
-        if _OURS.fullmatch(device_id):
-            cards.setdefault(card_of(device_id), []).append(device_id)
+        if found := _OURS.fullmatch(device_id):
+            cards.setdefault(int(found[1]), []).append(device_id)
     return {card: sorted(cards[card], key=_order) for card in sorted(cards)}
+
+
+def cards_of(device_ids: Iterable[str]) -> set[int]:
+    """The cards that these ids are of; ids that are none of ours are left out."""
+    return {int(found[1]) for found in map(_OURS.fullmatch, device_ids) if found}
 
 
 def list_bytes(counts: Iterable[tuple[int, int]]) -> int:

@@ -59,6 +59,7 @@ class Settings:
     units: dict[str, str] = field(default_factory=dict)
     kubelet: Path = Path("/var/lib/kubelet")
     roots: Roots = field(default_factory=Roots)
+    host_root: Path = Path("/")  # for tools and files that enforce shares
     host: str = "0.0.0.0"  # noqa: S104 – probes come from kubelet, on any of the node's addresses
     port: int = 0
     watch_health: bool = True
@@ -265,7 +266,9 @@ class Agent:
         )
 
     async def _enforced(self, profile: Profile) -> Enforcement:
-        return choose(profile.enforcement, await probe(requirements(profile.enforcement), roots=self._settings.roots))
+        settings = self._settings
+        found = await probe(requirements(profile.enforcement), roots=settings.roots, host=settings.host_root)
+        return choose(profile.enforcement, found)
 
     def _refuse_changed_units(self, profiles: Iterable[Profile]) -> None:
         """Amounts of pods that live here were asked in the old unit: in another one they would be something else."""

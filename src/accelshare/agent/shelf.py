@@ -3,7 +3,7 @@
 Belongs here: what there is to give. Never: who gets it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from accelshare.agent import ids
@@ -40,6 +40,18 @@ class Kind:
     unit_mib: float
     cards: Mapping[int, ShelfCard]
     enforcement: Enforcement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One card as kubelet sees it: its size, and whether anything of it may be taken."""
+
+    card: int
+    units: int
+    open: bool
+
+    def device_ids(self, *, whole: bool) -> list[str]:
+        return [ids.whole_id(self.card)] if whole else ids.unit_ids(self.card, self.units)
 
 
 class Shelf:
@@ -105,15 +117,10 @@ class Shelf:
                 told[resources.whole] = len(kind.cards)
         return told
 
-    def device_ids(self, name: str, *, whole: bool, closed: Iterable[int]) -> dict[str, bool]:
-        """The ids that kubelet is shown, and whether each may be taken. Closed cards are in use in the other manner."""
-        kind = self.kinds[name]
-        shut = set(closed)
-        shown: dict[str, bool] = {}
-        for card in kind.cards.values():
-            names = [ids.whole_id(card.index)] if whole else ids.unit_ids(card.index, card.units)
-            shown |= dict.fromkeys(names, card.healthy and card.index not in shut)
-        return shown
+    def shown(self, name: str, *, closed: Collection[int]) -> tuple[Shown, ...]:
+        """What kubelet is shown of each card. Closed cards are in use in the other manner."""
+        cards = self.kinds[name].cards.values()
+        return tuple(Shown(card.index, card.units, card.healthy and card.index not in closed) for card in cards)
 
     def _replace(self, name: str, change: Callable[[ShelfCard], ShelfCard]) -> None:
         kind = self.kinds.get(name)

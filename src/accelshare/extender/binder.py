@@ -47,7 +47,7 @@ class Binder:
         self._reader = PodReader(catalog)
         self._text = text
         self._now_ns = now_ns
-        self._under_way: dict[str, asyncio.Task[Outcome]] = {}
+        self._under_way: dict[str, asyncio.Future[None]] = {}
         self._in_doubt: dict[str, asyncio.Task[None]] = {}
         self._bound: dict[str, str] = {}  # uid → node, at least until the echo
         self._look_at = BOUND_REMEMBERED
@@ -56,11 +56,12 @@ class Binder:
         """Bind the pod. The same call twice, at once or later, binds once and answers the same."""
         while (earlier := self._under_way.get(asked.pod_uid)) is not None:
             await asyncio.wait([earlier])
-        # A task of its own: a scheduler that hangs up must not leave a hold half way.
-        task = asyncio.ensure_future(self._bind(asked))
-        self._under_way[asked.pod_uid] = task
-        task.add_done_callback(lambda _: self._under_way.pop(asked.pod_uid, None))
-        return await asyncio.shield(task)
+        ended = self._under_way[asked.pod_uid] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._bind(asked)
+        finally:
+            del self._under_way[asked.pod_uid]
+            ended.set_result(None)
 
     async def stop(self) -> None:
         """Give up on finding out what became of binds in doubt; the next start reads it from the cluster."""

@@ -21,7 +21,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from accelshare.extender.routes import JSON, Answer
 
 log = logging.getLogger(__name__)
-Handle: TypeAlias = Callable[[str, str, bytes], Awaitable[Answer]]
+Handle: TypeAlias = Callable[[str, str, bytes], Answer | Awaitable[Answer]]
 LONGEST_HEAD_BYTES: Final = 64 << 10
 _STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
@@ -153,40 +153,55 @@ class Caller(asyncio.Protocol):
     def _put(self, asked: _Asked) -> None:
         self._waiting.append(asked)
         self._next()
-        if self._waiting:
+        if self._waiting and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def _next(self) -> None:
-        if self._waiting and self.answering is None and self._can_write and not self._transport.is_closing():
+        """Answer who waits: at once what is known at once, the rest as a task of its own, which nobody's hanging up ends."""
+        while self._waiting and self.answering is None and self._can_write and not self._transport.is_closing():
             asked = self._waiting.popleft()
-            self.answering = asyncio.get_running_loop().create_task(self._answer(asked))
+            try:
+                answer = asked.refusal or self._handle(asked.method, asked.path, asked.body)
+            except Exception:
+                answer = _failed(asked)
+            if isinstance(answer, Answer) and not answer.more:
+                self._write(asked, answer)
+            else:
+                self.answering = asyncio.get_running_loop().create_task(self._answer(asked, answer))
 
-    async def _answer(self, asked: _Asked) -> None:
+    async def _answer(self, asked: _Asked, coming: Answer | Awaitable[Answer]) -> None:
         try:
-            answer = asked.refusal or await self._handle(asked.method, asked.path, asked.body)
+            answer = coming if isinstance(coming, Answer) else await coming
         except Exception:
-            # One bad request must not end the process that every other pod waits for; the log has what is needed to mend it.
-            log.exception("failed path=%s", asked.path)
-            answer = Answer(500, orjson.dumps({"error": "accelshare failed on this request; its log says why"}), JSON)
-        last = asked.last or (self._leaving and not self._waiting)
-        if not self._transport.is_closing():
-            # In one write: the peer is woken once, and has all of it.
-            self._transport.write(_head(answer, last=last) + (b"" if asked.method == "HEAD" else answer.body))
+            answer = _failed(asked)
+        last = self._write(asked, answer, more=bool(answer.more))
         for piece in answer.more if asked.method != "HEAD" else ():
             await asyncio.sleep(0)
             if self._transport.is_closing():
                 break
             self._transport.write(piece)
         self.answering = None
-        self.idle_since = asyncio.get_running_loop().time()
-        if self._transport.is_closing():
-            return
-        if last:
+        if last and answer.more:
             self._transport.close()
-            return
         self._next()
-        if not self._waiting:
+        if not self._waiting and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def _write(self, asked: _Asked, answer: Answer, *, more: bool = False) -> bool:
+        """In one write: the peer is woken once, and has all of it. Says whether the conversation ends with it."""
+        last = asked.last or (self._leaving and not self._waiting)
+        self.idle_since = asyncio.get_running_loop().time()
+        if not self._transport.is_closing():
+            self._transport.write(_head(answer, last=last) + (b"" if asked.method == "HEAD" else answer.body))
+            if last and not more:
+                self._transport.close()
+        return last
+
+
+def _failed(asked: _Asked) -> Answer:
+    """One bad request must not end the process that every other pod waits for; the log has what is needed to mend it."""
+    log.exception("failed path=%s", asked.path)
+    return Answer(500, orjson.dumps({"error": "accelshare failed on this request; its log says why"}), JSON)
 
 
 def _head(answer: Answer, *, last: bool) -> bytes:

@@ -4,7 +4,7 @@ Belongs here: from a question in the scheduler's words to an answer in them. Nev
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from accelshare.ledger.book import Ledger
@@ -24,8 +24,7 @@ class Filtered:
     """The answer, and what there is to say about it in one log line."""
 
     answer: FilterAnswer
-    fitting: int
-    refused: dict[Reason, int]
+    refused: dict[Reason, int] = field(default_factory=dict)
 
 
 class Deciding:
@@ -39,15 +38,20 @@ class Deciding:
     def filter(self, asked: NodesAsked) -> Filtered:
         pod = self._pods.fact(asked.pod)
         if pod is None:
-            return Filtered(FilterAnswer(asked.names), len(asked.names), {})
+            return Filtered(FilterAnswer(asked.names))
         if pod.refusal is not None:
             return self._refuse_everywhere(asked.names, pod.refusal)
-        among = frozenset(asked.names)
         held = self._where_it_may_be(pod)
-        if held in among:
-            return Filtered(FilterAnswer([held]), 1, {})
+        if held and held in asked.nodes:
+            return Filtered(FilterAnswer([held]))
         ranking = self._ledger.ranking(pod.request)
         most = None if not self._shortlist or prefers_some_nodes(asked.pod.spec) else self._shortlist
+        if most is not None and not ranking.refuses_any:
+            # There is no reason to give, so of thousands of names none but the best need be looked for.
+            names = ranking.best(asked.nodes, most)
+            if names:
+                return Filtered(FilterAnswer(names))
+        among = frozenset(asked.names)
         names = ranking.best(among, most)
         curable: dict[str, str] = {}
         incurable: dict[str, str] = {}
@@ -61,7 +65,7 @@ class Deciding:
         if unknown:
             incurable |= dict.fromkeys(unknown, self.text(Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)))
             counts[Reason.UNKNOWN_NODE] = len(unknown)
-        return Filtered(FilterAnswer(names, curable, incurable), len(among) - sum(counts.values()), counts)
+        return Filtered(FilterAnswer(names, curable, incurable), counts)
 
     def prioritize(self, asked: NodesAsked) -> dict[str, int]:
         """One winner, then 9, 8, …; nodes that are not named score 0. Equal scores would be broken at random."""
@@ -97,4 +101,4 @@ class Deciding:
 
     def _refuse_everywhere(self, names: Iterable[str], refusal: Refusal) -> Filtered:
         refused = dict.fromkeys(names, self.text(refusal))
-        return Filtered(FilterAnswer([], incurable=refused), 0, {refusal.reason: len(refused)})
+        return Filtered(FilterAnswer([], incurable=refused), {refusal.reason: len(refused)})

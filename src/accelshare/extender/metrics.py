@@ -25,10 +25,10 @@ _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2
 class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self.decisions = Counter(
+        decisions = Counter(
             "accelshare_decisions", "Answers given to kube-scheduler", ["verb", "outcome"], registry=self._registry
         )
-        self.seconds = Histogram(
+        seconds = Histogram(
             "accelshare_decision_seconds", "Time from a call to its answer", ["verb"], buckets=_SECONDS, registry=self._registry
         )
         self.refusals = Counter(
@@ -67,9 +67,19 @@ class Metrics:
         for what in ("nodes", "pods"):
             self.malformed.labels(what)
             self.interruptions.labels(what)
-        for verb, outcomes in OUTCOMES.items():
-            for outcome in (*outcomes, "not-ready", "unreadable"):
-                self.decisions.labels(verb, outcome)
+        # Found once, because finding a label's counter takes longer than counting.
+        self._decisions = {
+            (verb, outcome): decisions.labels(verb, outcome)
+            for verb, outcomes in OUTCOMES.items()
+            for outcome in (*outcomes, "not-ready", "unreadable")
+        }
+        self._seconds = {verb: seconds.labels(verb) for verb in OUTCOMES}
+
+    def decided(self, verb: str, outcome: str) -> None:
+        self._decisions[verb, outcome].inc()
+
+    def took(self, verb: str, seconds: float) -> None:
+        self._seconds[verb].observe(seconds)
 
     def watches(self, what: str, reflector: Reflector[Any]) -> None:
         """Show how this reflector's watch is doing whenever somebody looks."""

@@ -16,11 +16,11 @@ PAGES: Final = ("/healthz", "/livez", "/readyz", "/metrics")
 class Probes:
     """The same answers as on the first port, for these pages only."""
 
-    def __init__(self, answer: Callable[[str, str, bytes], Awaitable[Answer]]) -> None:
+    def __init__(self, answer: Callable[[str, str, bytes], Answer | Awaitable[Answer]]) -> None:
         self._answer = answer
 
-    async def answer(self, method: str, path: str, body: bytes) -> Answer:
+    def answer(self, method: str, path: str, body: bytes) -> Answer | Awaitable[Answer]:
         if path in PAGES:
-            return await self._answer(method, path, body)
+            return self._answer(method, path, body)
         said = f"there is nothing at {path[:200]!r}; this port has {', '.join(PAGES)}"
         return Answer(404, orjson.dumps({"error": said}))

@@ -66,7 +66,7 @@ class Routes:
         self._scores = scheduler.ScoreWriter()
         self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
         self._dialects |= {profile.http.prefix: profile for profile in catalog.profiles if profile.http.prefix is not None}
-        self._verbs: dict[str, Callable[[bytes], Awaitable[Answer]]] = {
+        self._verbs: dict[str, Callable[[bytes], Answer | Awaitable[Answer]]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
             "preempt": self._preempt,
@@ -79,12 +79,13 @@ class Routes:
             "/readyz": self._readyz,
         }
 
-    async def answer(self, method: str, path: str, body: bytes) -> Answer:
+    def answer(self, method: str, path: str, body: bytes) -> Answer | Awaitable[Answer]:
+        """Most answers are there at once; a bind's has to be waited for."""
         page = self._pages.get(path)
         if page is not None:
             return page() if method in ("GET", "HEAD") else _wrong_method(method, path, "GET")
         if path == "/metrics":
-            return await self._metrics_page() if method in ("GET", "HEAD") else _wrong_method(method, path, "GET")
+            return self._metrics_page() if method in ("GET", "HEAD") else _wrong_method(method, path, "GET")
         prefix, _, rest = path[1:].partition("/")
         word, _, node = rest.partition("/")
         if f"/{prefix}" not in self._dialects:
@@ -98,20 +99,28 @@ class Routes:
             return _error(404, f"there is nothing at {path[:200]!r}; /{prefix} has {verbs}")
         if method != "POST":
             return _wrong_method(method, path, "POST")
-        return await self._timed(rest, verb, body)
+        return self._timed(rest, verb, body)
 
-    async def _timed(self, verb: str, handle: Callable[[bytes], Awaitable[Answer]], body: bytes) -> Answer:
+    def _timed(self, verb: str, handle: Callable[[bytes], Answer | Awaitable[Answer]], body: bytes) -> Answer | Awaitable[Answer]:
         start = time.perf_counter()
         try:
-            return await handle(body)
+            answer = handle(body)
         except scheduler.UnreadableError as error:
             log.warning("%s outcome=unreadable problem=%r", verb, str(error))
-            self._metrics.decisions.labels(verb, "unreadable").inc()
-            return _refusal(verb, str(error))
-        finally:
-            self._metrics.seconds.labels(verb).observe(time.perf_counter() - start)
+            self._metrics.decided(verb, "unreadable")
+            answer = _refusal(verb, str(error))
+        if isinstance(answer, Answer):
+            self._metrics.took(verb, time.perf_counter() - start)
+            return answer
+        return self._waited(verb, answer, start)
 
-    async def _filter(self, body: bytes) -> Answer:
+    async def _waited(self, verb: str, answer: Awaitable[Answer], start: float) -> Answer:
+        try:
+            return await answer
+        finally:
+            self._metrics.took(verb, time.perf_counter() - start)
+
+    def _filter(self, body: bytes) -> Answer:
         start = time.perf_counter()
         asked = scheduler.read_nodes_asked(body)
         if waiting := self._waiting_for():
@@ -119,14 +128,13 @@ class Routes:
         result = self._deciding.filter(asked)
         outcome = "served" if result.answer.names else "refused"
         self._waking.answered(asked.pod.metadata.uid, refused=bool(result.refused) and not result.answer.names)
-        self._metrics.decisions.labels("filter", outcome).inc()
+        self._metrics.decided("filter", outcome)
         for reason, count in result.refused.items():
             self._metrics.refusals.labels(reason.value).inc(count)
         log.info(
-            "filter pod=%s nodes=%d fit=%d named=%s refused=%s took_ms=%s outcome=%s",
+            "filter pod=%s nodes=%d named=%s refused=%s took_ms=%s outcome=%s",
             _pod(asked.pod),
-            len(asked.names),
-            result.fitting,
+            len(asked.nodes),
             ",".join(result.answer.names[:3]) + ("…" if len(result.answer.names) > 3 else ""),
             ",".join(f"{reason.value}:{count}" for reason, count in result.refused.items()),
             _ms(start),
@@ -134,25 +142,25 @@ class Routes:
         )
         return Answer(200, scheduler.write_filter_answer(result.answer, asked))
 
-    async def _prioritize(self, body: bytes) -> Answer:
+    def _prioritize(self, body: bytes) -> Answer:
         start = time.perf_counter()
         asked = scheduler.read_nodes_asked(body)
         if waiting := self._waiting_for():
             return self._not_ready("prioritize", asked.pod, waiting)
         scores = self._deciding.prioritize(asked)
-        self._metrics.decisions.labels("prioritize", "served").inc()
+        self._metrics.decided("prioritize", "served")
         best = next(iter(scores), "")
-        log.info("prioritize pod=%s nodes=%d best=%s took_ms=%s", _pod(asked.pod), len(asked.names), best, _ms(start))
+        log.info("prioritize pod=%s nodes=%d best=%s took_ms=%s", _pod(asked.pod), len(asked.nodes), best, _ms(start))
         return Answer(200, self._scores.write(asked.names, scores))
 
-    async def _preempt(self, body: bytes) -> Answer:
+    def _preempt(self, body: bytes) -> Answer:
         start = time.perf_counter()
         asked = scheduler.read_preemption_asked(body)
         if waiting := self._waiting_for():
             return self._not_ready("preempt", asked.pod, waiting)
         chosen = self._deciding.preempt(asked)
         outcome = "served" if chosen else "refused"
-        self._metrics.decisions.labels("preempt", outcome).inc()
+        self._metrics.decided("preempt", outcome)
         log.info(
             "preempt pod=%s proposed=%s answered=%s took_ms=%s outcome=%s",
             _pod(asked.pod),
@@ -163,16 +171,18 @@ class Routes:
         )
         return Answer(200, scheduler.write_preemption_answer(chosen))
 
-    async def _bind(self, body: bytes) -> Answer:
+    def _bind(self, body: bytes) -> Awaitable[Answer]:
+        return self._bound(scheduler.read_bind(body))
+
+    async def _bound(self, asked: scheduler.BindArguments) -> Answer:
         start = time.perf_counter()
-        asked = scheduler.read_bind(body)
         # Half a book has room where there is none.
         waiting = self._waiting_for()
         self._metrics.echoes.sent(asked.pod_uid)
         outcome = Outcome("not-ready", _not_listed(waiting)) if waiting else await self._binder.bind(asked)
         if outcome.word != "bound":
             self._metrics.echoes.forget(asked.pod_uid)
-        self._metrics.decisions.labels("bind", outcome.word).inc()
+        self._metrics.decided("bind", outcome.word)
         log.log(
             logging.WARNING if outcome.error else logging.INFO,
             "bind pod=%s node=%s cards=%s took_ms=%s outcome=%s error=%r",
@@ -202,7 +212,7 @@ class Routes:
         return _text(503, f"not ready: {' and '.join(waiting)} not listed yet") if waiting else _text(200, "ok")
 
     def _not_ready(self, verb: str, pod: PodToSchedule, waiting: list[str]) -> Answer:
-        self._metrics.decisions.labels(verb, "not-ready").inc()
+        self._metrics.decided(verb, "not-ready")
         log.info("%s pod=%s outcome=not-ready", verb, _pod(pod))
         return _refusal(verb, _not_listed(waiting), status=503)
 

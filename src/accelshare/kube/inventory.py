@@ -1,9 +1,9 @@
 """A node's own story on its object: the inventory annotation and the count of its cards.
 
-Belongs here: two patches. Never: what there is to tell (agent/), or reading it (wire/).
+Belongs here: its patches. Never: what there is to tell (agent/), or reading it (wire/).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -23,4 +23,11 @@ async def show_amounts(client: Client, node: str, amounts: Mapping[str, int]) ->
     """Write these resources into the node's capacity; kubelet copies them to what can be allocated, and keeps them."""
     said = {name: str(amount) for name, amount in amounts.items()}
     body = msgspec.json.encode({"status": {"capacity": said, "allocatable": said}})
+    await client.request("PATCH", f"{paths.node(node)}/status", body=body, content_type=MERGE)
+
+
+async def hide_amounts(client: Client, node: str, names: Iterable[str]) -> None:
+    """Take these resources out of the node's status. kubelet soon writes those again that a device plugin told it of, as 0."""
+    gone = dict.fromkeys(names)
+    body = msgspec.json.encode({"status": {"capacity": gone, "allocatable": gone}})
     await client.request("PATCH", f"{paths.node(node)}/status", body=body, content_type=MERGE)

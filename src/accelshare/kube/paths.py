@@ -27,6 +27,14 @@ def events(namespace: str) -> str:
     return f"/api/v1/namespaces/{_checked('namespace', namespace)}/events"
 
 
+def pods(namespace: str) -> str:
+    return _in_namespace("/api/v1", namespace, "pods", "")
+
+
+def daemon_set(namespace: str, name: str) -> str:
+    return _in_namespace("/apis/apps/v1", namespace, "daemonsets", name)
+
+
 def secret(namespace: str, name: str = "") -> str:
     return _in_namespace("/api/v1", namespace, "secrets", name)
 

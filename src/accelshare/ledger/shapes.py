@@ -51,6 +51,10 @@ class Ranking:
             self.refused.setdefault(refusal, set()).add(node)
         self._order = sorted((rank, node) for node, rank in self._ranks.items())
 
+    @property
+    def refuses_any(self) -> bool:
+        return bool(self._refused)
+
     def __contains__(self, node: object) -> bool:
         return node in self._ranks
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import orjson
 
+from accelshare.wire.node_names import NodeNames
 from accelshare.wire.objects import Metadata, Pod, PodToSchedule
 
 T = TypeVar("T")
@@ -31,13 +32,13 @@ class _NamedObject(msgspec.Struct, frozen=True):
 class _FilterArguments(msgspec.Struct, rename="pascal", frozen=True):
     pod: PodToSchedule | None = None
     nodes: _NodeList | None = None
-    node_names: list[str] | None = None
+    node_names: msgspec.Raw = msgspec.Raw()
 
 
 class _LowerFilterArguments(msgspec.Struct, rename="lower", frozen=True):
     pod: PodToSchedule | None = None
     nodes: _NodeList | None = None
-    nodenames: list[str] | None = None
+    nodenames: msgspec.Raw = msgspec.Raw()
 
 
 class _MetaPod(msgspec.Struct, rename="upper", frozen=True):
@@ -72,8 +73,16 @@ class NodesAsked:
     """A filter or prioritize call: a pod, and the nodes that are left for it, by name or as whole objects."""
 
     pod: PodToSchedule
-    names: list[str]
+    nodes: NodeNames
     objects: Mapping[str, msgspec.Raw] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """All names; UnreadableError if they are none."""
+        try:
+            return self.nodes.listed()
+        except msgspec.DecodeError as error:
+            raise UnreadableError(f"the message cannot be read: NodeNames: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +119,13 @@ def read_nodes_asked(body: bytes) -> NodesAsked:
         pod, nodes, names = lower.pod, lower.nodes, lower.nodenames
     if pod is None:
         raise UnreadableError("the message has no Pod")
-    if names is not None:
-        return NodesAsked(pod, names)
+    raw = bytes(names)
+    if raw.startswith(b"["):
+        return NodesAsked(pod, NodeNames(raw))
+    if raw not in (b"", b"null"):
+        raise UnreadableError(f"the message cannot be read: NodeNames is {raw[:40].decode(errors='replace')}, which is no list")
     objects = {_decode(_named, bytes(raw)).metadata.name: raw for raw in (nodes.items if nodes else None) or ()}
-    return NodesAsked(pod, list(objects), objects)
+    return NodesAsked(pod, NodeNames(orjson.dumps(list(objects))), objects)
 
 
 def read_preemption_asked(body: bytes) -> PreemptionAsked:

@@ -21,6 +21,7 @@ def test_the_uninstall_puts_schedulers_back_first() -> None:
     assert [c["name"] for c in containers(job["spec"]["template"]["spec"])] == [
         "restore-schedulers",
         "remove-certificates",
+        "remove-traces",
         "remove-labels",
     ]
 

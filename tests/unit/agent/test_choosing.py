@@ -19,6 +19,13 @@ def test_ids_are_short_and_tell_their_card() -> None:
         ids.card_of("GPU-x")
 
 
+def test_ids_of_some_cards_only_are_those_that_all_ids_have_of_them() -> None:
+    strange = ["1-_-2", "GPU-1", "1", "10-1"]
+    everything = ids.by_card([*free(c0=20, c1=20, c11=3), *strange])
+    assert ids.by_card([*free(c0=20, c1=20, c11=3), *strange], only=[1, 11]) == {1: everything[1], 11: everything[11]}
+    assert ids.cards_of([*free(c0=2, c11=3), *strange]) == {0, 1, 10, 11}
+
+
 def test_the_size_of_kubelets_list_is_known_exactly() -> None:
     from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
 

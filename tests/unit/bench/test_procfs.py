@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bench.procfs import busy_ticks, cpu_model, cpu_s, kib, load_of
+from bench.procfs import busy_ticks, cpu_model, cpu_s, kib, load_of, private_of
 
 STATUS = "Name:\tpython\nVmPeak:\t  200000 kB\nVmHWM:\t   61440 kB\nVmRSS:\t   51200 kB\nThreads:\t3\n"
 ROLLUP = "5580cf4ea000-7ffc5f1c8000 ---p 00000000 00:00 0      [rollup]\nRss:   13592 kB\nPss:    8394 kB\nPss_Dirty:   6864 kB\n"
@@ -49,3 +49,8 @@ def test_a_process_clock_is_the_kernels_own() -> None:
     before = time.process_time()
     outside = cpu_s(os.getpid())
     assert before <= outside <= time.process_time()
+
+
+def test_private_pages_are_clean_and_dirty_ones() -> None:
+    rollup = "Rss:     900 kB\nShared_Clean:   500 kB\nPrivate_Clean:    3 kB\nPrivate_Dirty:    4 kB\n"
+    assert private_of(rollup) == 7 * 1024

@@ -40,6 +40,7 @@ spec:
 - name: {{ index . 1 }}
   image: {{ include "accelshare.image" $root }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  terminationMessagePolicy: FallbackToLogsOnError
   args:
   {{- range index . 2 }}
   - {{ . }}

@@ -5,7 +5,7 @@ Belongs here: kubelet's messages to the desk and back. An answer that cannot be 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import grpc
 
 from accelshare.agent.desk import Desk, NobodyWaitsError, NoRoomError
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
-from accelshare.agent.shelf import Shelf
+from accelshare.agent.shelf import Shelf, Shown
 from accelshare.vendors.container_edits import ContainerEdits
 from accelshare.vendors.problems import VendorError
 
@@ -88,13 +88,13 @@ class Plugin:
         self._on_stream()
         ended = asyncio.create_task(self._ended.wait())
         try:
-            sent: dict[str, bool] | None = None
+            sent: tuple[Shown, ...] | None = None
             while not self._ended.is_set():
                 self._changed.clear()
-                shown = self._shelf.device_ids(self.kind, whole=self.whole, closed=self._desk.closed(self.kind, whole=self.whole))
+                shown = self._shelf.shown(self.kind, closed=self._desk.closed(self.kind, whole=self.whole))
                 if shown != sent:
                     sent = shown
-                    yield _list(shown)
+                    yield _list(shown, whole=self.whole)
                 changed = asyncio.create_task(self._changed.wait())
                 await asyncio.wait([changed, ended], return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
@@ -142,9 +142,13 @@ class Plugin:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"accelshare: {self.resource}: {error}")
 
 
-def _list(shown: dict[str, bool]) -> api.ListAndWatchResponse:
-    devices = [api.Device(id=name, health="Healthy" if healthy else "Unhealthy") for name, healthy in shown.items()]
-    return api.ListAndWatchResponse(devices=devices)
+def _list(shown: Iterable[Shown], *, whole: bool) -> api.ListAndWatchResponse:
+    answer = api.ListAndWatchResponse()
+    for card in shown:
+        health = "Healthy" if card.open else "Unhealthy"
+        for name in card.device_ids(whole=whole):
+            answer.devices.add(id=name, health=health)
+    return answer
 
 
 def _response(given: ContainerEdits) -> api.ContainerAllocateResponse:

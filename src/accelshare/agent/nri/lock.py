@@ -30,7 +30,7 @@ async def only_one(path: Path) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        os.close(held)
+        _give_back(path, held)
 
 
 def _take(path: Path) -> int | str:
@@ -51,3 +51,10 @@ def _take(path: Path) -> int | str:
         why = f"{path} cannot be locked: {error.strerror}"
     os.close(descriptor)
     return why
+
+
+def _give_back(path: Path, descriptor: int) -> None:
+    # Whoever waits for this very file sees that it is gone, and makes a new one.
+    with contextlib.suppress(OSError):
+        path.unlink()
+    os.close(descriptor)

@@ -1,0 +1,134 @@
+"""The command line: `python -m bench.node` measures everything and writes docs/benchmarks-node.md.
+
+Belongs here: options, the order of the measurements, where the page goes. Never: a measurement.
+"""
+
+import argparse
+import asyncio
+import os
+import platform
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from accelshare import __version__
+from accelshare.kube.errors import KubeError
+from bench.node import footprint, plugin_calls, rush, starting, zpu
+from bench.node.document import document
+from bench.node.goals import verdicts
+from bench.node.real_node import ROOT, open_real_node
+from bench.node.results import DEVICE_PLUGIN, NRI, Footprints, PluginCalls, Results, Rush, Starting
+from bench.node.settings import FULL, QUICK, Settings
+from bench.noise import NoiseMeter
+from bench.procfs import load, machine
+from bench.progress import Progress
+from cluster.errors import ClusterError
+from cluster.versions import CONTAINERD_VERSION, KUBERNETES_VERSION
+
+PAGE: Final = ROOT / "docs/benchmarks-node.md"
+REAL: Final = ("starting", "rush")  # on the local cluster
+MEASURES: Final = ("calls", "footprint", *REAL)
+ENDED_BY_SIGNAL: Final = 130
+# Of each size of card, how much of it pods ask for: the least there is, an eighth, all.
+ASKS: Final = ((zpu.COARSE, (2,)), (zpu.FINE, (1, 504, 4032)))
+RESTS: Final = ((NRI, zpu.COARSE), (NRI, zpu.FINE), (DEVICE_PLUGIN, zpu.COARSE), (DEVICE_PLUGIN, zpu.FINE))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    settings: Settings
+    measures: tuple[str, ...]
+    writes: bool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when it measured, whether goals were met or not; 1 with words when it could not; 130 when it was interrupted."""
+    plan = _plan(arguments)
+    if os.geteuid() != 0 and set(REAL) & set(plan.measures):
+        print("error: a real kubelet needs root; --only calls --only footprint does without", file=sys.stderr)
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # one way to end, which cleans up
+    progress = Progress()
+    try:
+        results = asyncio.run(_measure(plan, progress))
+    except (ClusterError, KubeError, RuntimeError, TimeoutError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        progress.say("stopped")
+        return ENDED_BY_SIGNAL
+    page = document(results)
+    print(f"\n{page}")
+    for verdict in verdicts(results):
+        progress.say(f"{'met' if verdict.met else 'NOT MET'}: {verdict.goal}: {verdict.measured}")
+    if plan.writes:
+        PAGE.write_text(page)
+        progress.say(f"written to {PAGE.relative_to(ROOT)}")
+    return 0
+
+
+async def _measure(plan: Plan, progress: Progress) -> Results:
+    """First what needs the agent alone, then the local cluster."""
+    settings, noise = plan.settings, NoiseMeter(load)
+    for _ in range(3):
+        noise.listen()
+    calls: list[PluginCalls] = []
+    rests: list[Footprints] = []
+    started: Starting | None = None
+    rushes: tuple[Rush, ...] = ()
+    async with progress.beating():
+        for size, asks in ASKS if "calls" in plan.measures else ():
+            calls += await plugin_calls.measure(noise, progress, size=size, asks=asks, groups=settings.groups)
+        for way, size in RESTS if "footprint" in plan.measures else ():
+            rests.append(
+                await footprint.measure(
+                    noise,
+                    progress,
+                    way=way,
+                    size=size,
+                    starts=settings.starts,
+                    settle_s=settings.settle_s,
+                    idle_s=settings.idle_s,
+                )
+            )
+        if set(REAL) & set(plan.measures):
+            async with open_real_node(progress) as node:
+                if "starting" in plan.measures:
+                    started = await starting.measure(node, noise, progress, rounds=settings.rounds, pairs=settings.pairs)
+                if "rush" in plan.measures:
+                    rushes = await rush.measure(node, noise, progress, rushes=settings.rushes, pods=settings.rush_pods)
+    for _ in range(3):
+        noise.listen()
+    return Results(
+        machine=machine(),
+        noise=noise.summary(),
+        versions=_versions(),
+        calls=tuple(calls),
+        footprints=tuple(rests),
+        starting=started,
+        rushes=rushes,
+    )
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "accelshare": __version__,
+        "Python": platform.python_version(),
+        "Kubernetes": KUBERNETES_VERSION,
+        "containerd": CONTAINERD_VERSION,
+    }
+
+
+def _plan(arguments: Sequence[str] | None) -> Plan:
+    parser = argparse.ArgumentParser(prog="python -m bench.node", description="Measure accelshare's side of a node.")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to try the code; prints the page, writes nothing")
+    parser.add_argument("--only", choices=MEASURES, action="append", help="only this, several times for several; writes nothing")
+    options = parser.parse_args(arguments)
+    settings = QUICK if options.quick else FULL
+    return Plan(settings, tuple(options.only or MEASURES), not (options.quick or options.only))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

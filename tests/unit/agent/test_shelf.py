@@ -1,0 +1,35 @@
+"""What kubelet is shown of a node's cards."""
+
+from accelshare.agent.shelf import Kind, Shelf, ShelfCard, Shown
+from accelshare.vendors.catalog import load
+from accelshare.vendors.drivers.driver import FoundCard
+
+
+def shelf(**units: int) -> Shelf:
+    """`c0=4` is card 0 with four units."""
+    cards = {int(name[1:]): count for name, count in units.items()}
+    found = {index: ShelfCard(FoundCard(index, f"id{index}", 1024 * count), count) for index, count in cards.items()}
+    made = Shelf()
+    made.put(Kind(next(iter(load([]))), "GiB", 1024, found))
+    return made
+
+
+def kind(made: Shelf) -> str:
+    return next(iter(made.kinds))
+
+
+def test_a_closed_or_ill_card_is_shown_but_not_open() -> None:
+    """kubelet must go on knowing the ids that pods hold, and take no new ones."""
+    made = shelf(c0=4, c1=2, c2=2)
+    made.set_health(kind(made), "id2", "lost")
+    assert made.shown(kind(made), closed={0}) == (Shown(0, 4, False), Shown(1, 2, True), Shown(2, 2, False))
+
+
+def test_a_card_is_as_many_ids_as_units_or_one_whole() -> None:
+    assert Shown(3, 2, True).device_ids(whole=False) == ["3-0", "3-1"]
+    assert Shown(3, 2, True).device_ids(whole=True) == ["3"]
+
+
+def test_the_same_cards_are_shown_the_same() -> None:
+    """Only what differs is sent to kubelet, however long the list is."""
+    assert shelf(c0=4).shown(kind(shelf(c0=4)), closed=()) == shelf(c0=4).shown(kind(shelf(c0=4)), closed=set())

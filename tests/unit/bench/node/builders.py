@@ -1,0 +1,50 @@
+"""Results of a run that never was."""
+
+from bench.figures import Spread
+from bench.node.results import (
+    DEVICE_PLUGIN,
+    NRI,
+    Footprint,
+    Footprints,
+    Latency,
+    Pair,
+    PluginCalls,
+    Results,
+    Rush,
+    Starting,
+    Verb,
+)
+from bench.noise import Noise
+from bench.procfs import Machine
+
+NOISY = Noise(wall=Spread(0.1, 0.09, 0.13), cpu=Spread(0.1, 0.1, 0.11), samples=12, load_before=0.25, load_after=1.5)
+MACHINE = Machine("a CPU", 2, 8.0, "6.18")
+NOTHING = Results(MACHINE, NOISY, {})
+
+
+def at_rest(*, rss_mb: float = 50.0, idle_percent: float = 0.1) -> Footprints:
+    return Footprints(NRI, 128, (Footprint(rss_mb, 30.0, 60.0, idle_percent),) * 3)
+
+
+def started(*, total_s: float = 0.01) -> Starting:
+    """Four containers; the runtime waited so long for all of them together."""
+    pairs = {NRI: (Pair(500.0, 510.0), Pair(400.0, 440.0)), DEVICE_PLUGIN: (Pair(500.0, 600.0), Pair(500.0, 550.0))}
+    latencies = (Latency("CreateContainer", 4, total_s * 3 / 4), Latency("StartContainer", 4, total_s / 4))
+    return Starting(pairs, latencies, containers=4)
+
+
+def rushed(way: str = NRI, victim: str = "agent", *, dead: int = 0) -> Rush:
+    return Rush(way, victim, pods=60, right=60 - dead, wrong=0, bare=0, dead=dead, waiting=0, corrected=2)
+
+
+def whole() -> Results:
+    verb = Verb(tuple(float(ms) for ms in range(1, 201)), (1.5,) * 200)
+    return Results(
+        MACHINE,
+        NOISY,
+        {"Python": "3.11.7"},
+        calls=(PluginCalls(32_256, 504, verb, verb, 12.5),),
+        footprints=(at_rest(),),
+        starting=started(),
+        rushes=(rushed(), rushed(), rushed(DEVICE_PLUGIN, "kubelet", dead=7)),
+    )

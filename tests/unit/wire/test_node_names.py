@@ -1,0 +1,27 @@
+"""Names that are looked for before they are read."""
+
+import msgspec
+import pytest
+
+from accelshare.wire.node_names import MOST_LOOKS, NodeNames
+
+
+def test_a_name_is_found_whole_or_not_at_all() -> None:
+    names = NodeNames(b'["node-1","node-10"]')
+    assert "node-1" in names
+    assert "node" not in names
+    assert "node-100" not in names
+    assert len(names) == 2
+    assert list(names) == ["node-1", "node-10"]
+
+
+def test_after_some_looks_it_is_read_and_answers_the_same() -> None:
+    names = NodeNames(b'["a", "b"]')
+    assert ["b" in names for _ in range(2 * MOST_LOOKS)] == [True] * 2 * MOST_LOOKS
+    assert ["c" in names for _ in range(3)] == [False] * 3
+
+
+def test_what_is_no_list_of_names_is_refused_when_it_is_read() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        NodeNames(b"[1, 2]").listed()
+    assert NodeNames(b"[]").listed() == []
