@@ -6,6 +6,7 @@ Belongs here: how a line looks and where it goes. Never: what is worth saying.
 import logging
 import sys
 from datetime import UTC, datetime
+from functools import lru_cache
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -52,8 +53,13 @@ def set_up(*, level: str, form: str, file: Path | None, file_mib: int, files: in
     logging.getLogger("accelshare").setLevel(level.upper())
 
 
+@lru_cache(maxsize=2)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 def _when(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
 
 
 def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -3,7 +3,7 @@
 Belongs here: from a question in the scheduler's words to an answer in them. Never: HTTP, waiting, writing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +17,8 @@ from accelshare.wire.pods import PodReader, prefers_some_nodes
 from accelshare.wire.scheduler import FilterAnswer, NodesAsked, PreemptionAsked, Victims
 
 BEST_SCORE: Final = 10  # kube-scheduler's MaxExtenderPriority
+FEW: Final = 12  # nodes that are sooner looked for one by one …
+MANY: Final = 100  # … than so many names are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +48,26 @@ class Deciding:
             return Filtered(FilterAnswer([held]))
         ranking = self._ledger.ranking(pod.request)
         most = None if not self._shortlist or prefers_some_nodes(asked.pod.spec) else self._shortlist
-        if most is not None and not ranking.refuses_any:
-            # There is no reason to give, so of thousands of names none but the best need be looked for.
+        if most is not None and ranking.refused_nodes <= FEW and len(asked.nodes) >= MANY:
+            # Only the best, and the few that have a reason, are looked for; a node we have not heard of stays out like all others.
             names = ranking.best(asked.nodes, most)
             if names:
-                return Filtered(FilterAnswer(names))
+                return self._filtered(
+                    names, {why: {n for n in nodes if n in asked.nodes} for why, nodes in ranking.refused.items()}
+                )
         among = frozenset(asked.names)
-        names = ranking.best(among, most)
+        refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}
+        refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)
+        return self._filtered(ranking.best(among, most), refused)
+
+    def _filtered(self, names: list[str], refused: Mapping[Refusal, Collection[str]]) -> Filtered:
         curable: dict[str, str] = {}
         incurable: dict[str, str] = {}
         counts: dict[Reason, int] = {}
-        for refusal, nodes in ranking.refused.items():
-            refused = nodes & among
-            if refused:
-                (curable if refusal.reason.eviction_could_help else incurable).update(dict.fromkeys(refused, self.text(refusal)))
-                counts[refusal.reason] = counts.get(refusal.reason, 0) + len(refused)
-        unknown = among.difference(self._ledger.known_nodes)
-        if unknown:
-            incurable |= dict.fromkeys(unknown, self.text(Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)))
-            counts[Reason.UNKNOWN_NODE] = len(unknown)
+        for refusal, nodes in refused.items():
+            if nodes:
+                (curable if refusal.reason.eviction_could_help else incurable).update(dict.fromkeys(nodes, self.text(refusal)))
+                counts[refusal.reason] = counts.get(refusal.reason, 0) + len(nodes)
         return Filtered(FilterAnswer(names, curable, incurable), counts)
 
     def prioritize(self, asked: NodesAsked) -> dict[str, int]:

@@ -52,8 +52,8 @@ class Ranking:
         self._order = sorted((rank, node) for node, rank in self._ranks.items())
 
     @property
-    def refuses_any(self) -> bool:
-        return bool(self._refused)
+    def refused_nodes(self) -> int:
+        return len(self._refused)
 
     def __contains__(self, node: object) -> bool:
         return node in self._ranks

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-MOST_LOOKS: Final = 8  # a look goes through all bytes; reading them costs as much as some dozen looks
+MOST_LOOKS: Final = 16  # a look goes through all bytes; reading them costs about as much as so many looks
 _decoder: Final = msgspec.json.Decoder(list[str])
 
 

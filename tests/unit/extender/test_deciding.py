@@ -1,0 +1,45 @@
+"""filter over many names: only a few are looked for, and the answer is the same."""
+
+import msgspec
+
+from accelshare.extender.deciding import FEW, Deciding
+from accelshare.ledger.book import Ledger
+from accelshare.vendors.catalog import load
+from accelshare.wire.scheduler import read_nodes_asked
+from tests.builders import card, node, running, share
+
+KIND = "nvidia"
+
+
+def asked(units: int, names: list[str]) -> bytes:
+    container = {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": str(units)}}}
+    pod = {"metadata": {"name": "a", "namespace": "default", "uid": "a"}, "spec": {"containers": [container]}}
+    return msgspec.json.encode({"Pod": pod, "Nodes": None, "NodeNames": names})
+
+
+def ledger_of(names: list[str], full: int) -> Ledger:
+    ledger = Ledger()
+    for name in names:
+        ledger.apply(node(name, cards=(card(0, 16, kind=KIND),)))
+    for name in names[:full]:
+        ledger.apply(running(f"on-{name}", on=f"{name}/0", request=share(16, kind=KIND)))
+    return ledger
+
+
+def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked_for() -> None:
+    names = [f"n{number:03}" for number in range(300)]
+    for full in (0, FEW - 1, FEW + 1):
+        ledger = ledger_of(names, full)
+        told = [Deciding(ledger, load(), shortlist=length).filter(read_nodes_asked(asked(4, names))) for length in (1, 0)]
+        assert told[0].answer.names == told[1].answer.names[:1] == [names[full]]
+        assert told[0].answer.curable == told[1].answer.curable
+        assert set(told[0].answer.curable) == set(names[:full])
+        assert told[0].refused == told[1].refused
+
+
+def test_a_favourite_that_was_not_asked_about_is_not_named() -> None:
+    names = [f"n{number:03}" for number in range(300)]
+    ledger = ledger_of(names, 2)
+    told = Deciding(ledger, load(), shortlist=1).filter(read_nodes_asked(asked(4, names[40:])))
+    assert told.answer.names == [names[40]]
+    assert told.answer.curable == {}
