@@ -5,6 +5,7 @@ A bridge, because kernels may lack the dummy link type.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import time
 from pathlib import Path
@@ -58,7 +59,12 @@ def remove_network() -> None:
     if _link_exists(BRIDGE):
         run(["ip", "link", "delete", BRIDGE])
     deadline = time.monotonic() + _LINKS_GO_LIMIT_S
-    while links := _pod_links():  # the kernel takes them away with the pods' namespaces, a little later
+    # The kernel takes them away with the pods' namespaces; but connections that a killed pod left open, to a peer that is
+    # gone too, can hold a namespace for minutes.
+    while links := _pod_links():
+        for link in links:
+            with contextlib.suppress(ClusterError):  # the kernel was faster
+                run(["ip", "link", "delete", link])
         if time.monotonic() > deadline:
             raise ClusterError(f"links of pods are still there: {', '.join(links)}; `ip link delete` removes one")
         time.sleep(0.05)

@@ -49,7 +49,7 @@ class Deciding:
         ranking = self._ledger.ranking(pod.request)
         most = None if not self._shortlist or prefers_some_nodes(asked.pod.spec) else self._shortlist
         if most is not None and ranking.refused_nodes <= FEW and len(asked.nodes) >= MANY:
-            # Only the best, and the few that have a reason, are looked for; a node we have not heard of stays out like all others.
+            # Only the best, and the few that have a reason, are looked for; nodes never heard of stay out like all others.
             names = ranking.best(asked.nodes, most)
             if names:
                 return self._filtered(
