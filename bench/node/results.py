@@ -93,7 +93,7 @@ class Rush:
     pods: int
     right: int  # run, and see just the card of their record
     wrong: int  # run, and see another
-    bare: int  # run without a card
+    bare: int  # ran without a card, whether the agent then replaced them or not
     dead: int  # failed for good
     waiting: int  # still not running when the wait ended
     corrected: int  # records that had to follow what kubelet gave

@@ -41,12 +41,12 @@ async def _rush(node: RealNode, victim: str, pods: int) -> Rush:
         corrected += node.drift()
     await node.kill(victim)
     try:
-        await node.until(partial(_settled, node, pods), "every pod runs or has failed")
+        await node.until(partial(_settled, node), "every pod runs or has failed")
     except RuntimeError:
         pass  # those that do not are counted
     corrected += node.drift()
     found = await node.pods()
-    fates = Counter(await asyncio.gather(*(_fate(node, name, found[name]) for name in names)))
+    fates = Counter(await asyncio.gather(*(_fate(node, name, found.get(name)) for name in names)))
     return Rush(
         way=node.way,
         victim=victim,
@@ -65,7 +65,7 @@ async def _some_run(node: RealNode, wanted: int) -> bool:
     return len(begun) >= wanted
 
 
-async def _settled(node: RealNode, pods: int) -> bool:
+async def _settled(node: RealNode) -> bool:
     """All have failed, or run, are marked as served, and have said what they see."""
     found = await node.pods()
     waiting = [
@@ -74,13 +74,15 @@ async def _settled(node: RealNode, pods: int) -> bool:
         if pod["status"]["phase"] == "Pending"
         or (pod["status"]["phase"] == "Running" and pod["metadata"]["annotations"].get(zpu.ASSIGNED) != "true")
     ]
-    if waiting or len(found) < pods:
+    if waiting:
         return False
     running = [name for name, pod in found.items() if pod["status"]["phase"] == "Running"]
     return all(await asyncio.gather(*(_line(node, name) for name in running)))
 
 
-async def _fate(node: RealNode, name: str, pod: Object) -> str:
+async def _fate(node: RealNode, name: str, pod: Object | None) -> str:
+    if pod is None:
+        return "bare"  # the agent found it without its card, and deleted it
     if pod["status"]["phase"] == "Failed":
         return "dead"
     line = await _line(node, name) if pod["status"]["phase"] == "Running" else ""

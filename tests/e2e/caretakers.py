@@ -15,11 +15,11 @@ import yaml
 
 from accelshare.certificates.keeping import Names
 from accelshare.certificates.renewal import Lives
+from accelshare.files.disk import Disk
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.leases import Lease
 from accelshare.kube.named_data import Place
-from accelshare.scheduler_config.disk import Disk
 from accelshare.scheduler_config.managing import restoring
 from accelshare.scheduler_config.managing.caretaker import Caretaker, Task
 from accelshare.scheduler_config.plan import Intent

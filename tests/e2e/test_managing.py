@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from accelshare.files.disk import Disk
 from accelshare.kube.client import Client
 from accelshare.kube.leases import Lease
 from accelshare.kube.named_data import Place
-from accelshare.scheduler_config.disk import Disk
 from accelshare.scheduler_config.managing import board as boards
 from accelshare.scheduler_config.plan import CHECKSUM
 from accelshare.scheduler_config.problems import SchedulerConfigError

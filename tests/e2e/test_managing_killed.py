@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import os
 import secrets
 import shutil
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,11 @@ import yaml
 
 from accelshare.certificates.keeping import Names
 from accelshare.certificates.renewal import Lives
+from accelshare.files.disk import Disk
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.named_data import Place
 from accelshare.scheduler_config import static_pod
-from accelshare.scheduler_config.disk import Disk
 from accelshare.scheduler_config.managing.caretaker import Caretaker, Task
 from accelshare.scheduler_config.plan import CHECKSUM
 from accelshare.scheduler_config.site import State
@@ -28,6 +26,7 @@ from cluster.control_plane import ControlPlane
 from tests.e2e.caretakers import LEFT, USER, extender_of, intent
 from tests.e2e.house import open_house
 from tests.e2e.rights import STATE, grant
+from tests.unit.files.ending import killed_at
 from tests.unit.scheduler_config.builders import KUBEADM, Host
 
 pytestmark = pytest.mark.real
@@ -100,29 +99,6 @@ class Steps:
                 ).look()
 
         asyncio.run(once())
-
-
-def killed_at(step: int, act: Callable[[Disk], object]) -> bool:
-    """Run it in a process of its own that dies at this step; False if it ended before."""
-    child = os.fork()
-    if child == 0:
-        left = step
-
-        def die(_step: str) -> None:
-            nonlocal left
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            left -= 1
-
-        code = 1
-        try:
-            act(Disk(die))
-            code = 0
-        finally:
-            os._exit(code)
-    _, how = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(how) or os.waitstatus_to_exitcode(how) == 0
-    return os.WIFSIGNALED(how)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -47,6 +47,7 @@ log = logging.getLogger(__name__)
 FIRST_LOOK_S: Final = 20.0  # how long registration waits for slow drivers
 FIRST_CONTACT_S: Final = 5.0  # a runtime that is there answers within moments
 LAST_BINDS_S: Final = 2.0  # binds that were under way when we said that we go
+LULL_S: Final = 4.0  # a runtime that makes containers one after the other asks more often than this
 DRAIN_S: Final = 25.0  # kubelet gives a pod 30 s to end
 
 
@@ -118,6 +119,7 @@ class Agent:
         self._shelf.on_change(self._cdi.write)
         self._listed = asyncio.Event()
         self._leaving = False
+        self._last_delivery = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
         profiles = self._enabled()
@@ -181,12 +183,15 @@ class Agent:
             self._shelf.set_delivers(kind, False)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._publisher.flushed(), DRAIN_S / 2)
-        log.info("leaving waiting=%d", self._desk.waiting)
+        log.info("leaving waiting=%d", self._answers.waiting if self._way is self._nri else self._desk.waiting)
         deadline = time.monotonic() + DRAIN_S
         await asyncio.sleep(LAST_BINDS_S)
         self._cdi.leave({ask.kind for pod in self._desk.pods.values() if not pod.seen.ended for ask in pod.seen.request})
         if self._way is self._nri:
-            return  # kubelet asks again until we, or who follows us, answers
+            # Whoever is left, say behind a large image, loses nothing but time: kubelet asks again until our successor answers.
+            while self._answers.waiting and time.monotonic() < min(deadline, self._last_delivery + LULL_S):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            return
         while self._desk.waiting and time.monotonic() < deadline:  # noqa: ASYNC110 – kubelet's pace, looked at rarely
             await asyncio.sleep(0.1)
         await self._reconcile.once()
@@ -243,6 +248,7 @@ class Agent:
         self._way.show()
 
     def _was_delivered(self, pod: NodePod) -> None:
+        self._last_delivery = time.monotonic()
         self._metrics.deliveries.labels("delivered").inc()
         self._metrics.waits.served(pod.uid)
         self._repairs.delivered(pod)

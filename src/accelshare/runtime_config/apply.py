@@ -4,23 +4,22 @@ The journal is written before the first change, and every file is replaced whole
 the next `apply` finishes what was begun and the next `restore` undoes it. Our own file is there before the line that names it,
 and goes after it. Nothing takes effect before the runtime is restarted, which is not done here.
 
-Belongs here: order. Never: what the files say, how one file is replaced (`disk.py`).
+Belongs here: order. Never: what the files say, how one file is replaced or brought back (`files/`).
 """
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from accelshare import __version__
-from accelshare.runtime_config.disk import Found, sha256
-from accelshare.runtime_config.plan import Plan, PlannedFile, unified
+from accelshare.files.difference import unified
+from accelshare.files.disk import Found, sha256
+from accelshare.runtime_config.plan import Plan, PlannedFile
 from accelshare.runtime_config.problems import ChangedByOthers, Rejected, RuntimeConfigError
 from accelshare.runtime_config.program import require_only_the_wished
-from accelshare.runtime_config.record import Original, Record, Tracked
+from accelshare.runtime_config.record import Record, Tracked
 from accelshare.runtime_config.site import Site
 
 Outcome = Literal["applied", "unchanged", "restored", "nothing to restore"]
@@ -29,12 +28,8 @@ Say = Callable[[str], None]
 
 def apply(site: Site, *, force: bool = False, say: Say = lambda _line: None) -> Outcome:
     """Make the files say that the runtime insists, or leave everything as it was and say why."""
-    with _alone(site, make=True):
-        try:
-            return _apply(site, site.propose(), force, say)
-        finally:
-            if site.archive_directory.is_dir() and not any(site.archive_directory.iterdir()):
-                site.archive_directory.rmdir()
+    with site.archive.alone(RuntimeConfigError, make=True):
+        return _apply(site, site.propose(), force, say)
 
 
 def _apply(site: Site, plan: Plan, force: bool, say: Say) -> Outcome:
@@ -42,7 +37,7 @@ def _apply(site: Site, plan: Plan, force: bool, say: Say) -> Outcome:
         say(f"note: {notice}")
     record = site.record()
     _refuse_to_lose_work(site, plan, force, say)
-    changed = [file for file in plan.files if (there := site.disk.find(file.path)) is None or there.content != file.content]
+    changed = [file for file in plan.files if site.disk.read(file.path) != file.content]
     if not changed:
         if record is not None and record.state != "applied":
             site.archive.save(msgspec.structs.replace(record, state="applied"))
@@ -67,7 +62,7 @@ def restore(site: Site, *, force: bool = False, say: Say = lambda _line: None) -
     """Everything as it was before accelshare, to the byte, and no file of ours left."""
     if not site.archive_directory.is_dir():
         return "nothing to restore"
-    with _alone(site, make=False):
+    with site.archive.alone(RuntimeConfigError):
         record = site.record()
         if record is None:
             site.archive.destroy()  # what an apply left that ended before its journal was written
@@ -76,10 +71,10 @@ def restore(site: Site, *, force: bool = False, say: Say = lambda _line: None) -
         back = _to_be_put_back(site, record)
         if record.state != "restoring":
             site.archive.save(msgspec.structs.replace(record, state="restoring"))
-        for file, content in back:
-            _put_back(site, Path(file.path), content, file.original)
-            say(f"{'removed' if content is None else 'restored'} {file.path}")
-        _leave_nothing(site, record)
+        for file in back:
+            site.archive.put_back(file.path, file.original)
+            say(f"{'restored' if file.original.sha256 else 'removed'} {file.path}")
+        site.archive.leave_nothing(record)
     return "restored"
 
 
@@ -95,26 +90,21 @@ def _refuse_to_lose_work(site: Site, plan: Plan, force: bool, say: Say) -> None:
 
 
 def _refuse_to_restore_over_others(site: Site, record: Record, force: bool, say: Say) -> None:
-    foreign = [file for file in record.files if not file.knows(site.disk.find(Path(file.path)))]
+    foreign = [file for file in record.files if not file.knows(site.disk.find(file.path))]
     if not foreign:
         return
-    lost = ""
-    for file in foreign:
-        there = site.disk.find(Path(file.path))
-        lost += unified(Path(file.path), there.content if there is not None else None, site.archive.content(file.original))
+    lost = "".join(unified(file.path, site.disk.read(file.path), site.archive.content(file.original)) for file in foreign)
     words = f"{' and '.join(file.path for file in foreign)} was changed by somebody else since accelshare wrote it"
     if not force:
         raise ChangedByOthers(f"{words}; --force brings the original back all the same, at this price:\n{lost}")
     say(f"overruled: {words}:\n{lost}")
 
 
-def _to_be_put_back(site: Site, record: Record) -> list[tuple[Tracked, bytes | None]]:
+def _to_be_put_back(site: Site, record: Record) -> list[Tracked]:
     """What is not as it was, the line that names our file before our file; all backups are whole, or none is touched."""
-    back = []
-    for file in reversed(record.files):
-        found = site.disk.find(Path(file.path))
-        if (found.sha256 if found is not None else None) != file.original.sha256:
-            back.append((file, site.archive.content(file.original)))
+    back = [file for file in reversed(record.files) if not site.archive.is_back(file.path, file.original)]
+    for file in back:
+        site.archive.content(file.original)
     return back
 
 
@@ -136,7 +126,7 @@ def _begin(site: Site, changed: list[PlannedFile], record: Record | None) -> Rec
         files[tracked.path] = msgspec.structs.replace(tracked, written=[*tracked.written, sha256(planned.content)])
     made = dict.fromkeys(record.made if record is not None else [])
     made |= dict.fromkeys(str(file.path.parent) for file in changed if not file.path.parent.is_dir())
-    journal = Record("applying", str(site.config), list(files.values()), list(made), __version__)
+    journal = Record(str(site.config), state="applying", files=list(files.values()), made=list(made), accelshare=__version__)
     site.archive.save(journal)
     return journal
 
@@ -144,49 +134,16 @@ def _begin(site: Site, changed: list[PlannedFile], record: Record | None) -> Rec
 def _write(site: Site, changed: list[PlannedFile], say: Say) -> None:
     for planned in changed:
         site.disk.make_directory(planned.path.parent, mode=0o755)
-        there = site.disk.find(planned.path)
-        owner = (there.uid, there.gid) if there is not None else None
-        site.disk.put(planned.path, planned.content, mode=there.mode if there is not None else 0o644, owner=owner)
+        site.disk.put_like(planned.path, planned.content, site.disk.find(planned.path))
         say(f"wrote {planned.path}")
 
 
 def _roll_back(site: Site, journal: Record, record: Record | None, former: dict[Path, Found | None]) -> None:
     """The files of before this apply."""
     for path, found in reversed(former.items()):
-        if site.disk.find(path) == found:
-            continue
-        was = Original(found.sha256, found.mode, found.uid, found.gid) if found is not None else Original()
-        _put_back(site, path, found.content if found is not None else None, was)
+        if site.disk.find(path) != found:
+            site.disk.put_back(path, found)
     if record is None:
-        _leave_nothing(site, journal)
+        site.archive.leave_nothing(journal)
     else:
         site.archive.save(record)
-
-
-def _put_back(site: Site, path: Path, content: bytes | None, original: Original) -> None:
-    if content is None:
-        site.disk.remove(path)
-    else:
-        site.disk.put(path, content, mode=original.mode, owner=(original.uid, original.gid))
-
-
-def _leave_nothing(site: Site, record: Record) -> None:
-    for file in record.files:
-        site.disk.sweep(Path(file.path))
-    for directory in reversed(record.made):
-        site.disk.remove_directory(Path(directory))
-    site.archive.destroy()
-
-
-@contextmanager
-def _alone(site: Site, *, make: bool) -> Iterator[None]:
-    """One of us at a time; the disk's own errors leave this room in words."""
-    try:
-        if make:
-            site.disk.make_directory(site.archive_directory, mode=0o700)
-        with site.disk.locked(site.archive_directory):
-            yield
-    except BlockingIOError as error:
-        raise RuntimeConfigError(f"another accelshare is at work in {site.archive_directory}") from error
-    except OSError as error:
-        raise RuntimeConfigError(f"{error.filename or site.archive_directory}: {os.strerror(error.errno or 0)}") from error

@@ -1,9 +1,8 @@
-"""The files that shall be there, and the difference in words that people read.
+"""The files that shall be there.
 
 Belongs here: the plan. Never: the disk, which file says what.
 """
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,13 +22,3 @@ class Plan:
 
     files: tuple[PlannedFile, ...]
     notices: tuple[str, ...] = ()
-
-
-def unified(path: Path, before: bytes | None, after: bytes | None) -> str:
-    """One file's difference, as `diff -u` prints it; nothing if there is none."""
-    if before == after:
-        return ""
-    old, new = ((text or b"").decode(errors="replace").splitlines(keepends=True) for text in (before, after))
-    names = ("/dev/null" if before is None else str(path), "/dev/null" if after is None else str(path))
-    lines = difflib.unified_diff(old, new, *names)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from accelshare.files.archive import Archive
+from accelshare.files.difference import unified
+from accelshare.files.disk import Disk
 from accelshare.runtime_config import containerd, crio
-from accelshare.runtime_config.disk import Disk
-from accelshare.runtime_config.plan import Plan, unified
+from accelshare.runtime_config.plan import Plan
 from accelshare.runtime_config.problems import NotUnderstood
 from accelshare.runtime_config.program import Program
-from accelshare.runtime_config.record import Archive, Record
+from accelshare.runtime_config.record import Record
 from accelshare.runtimes.insistence import Files, Standing, Verdict, judge, judge_version
 from accelshare.runtimes.said import UnreadableError
 from accelshare.runtimes.versions import merges_sections
@@ -32,12 +34,18 @@ class Site:
     disk: Disk = field(default_factory=Disk)
 
     @property
-    def archive(self) -> Archive:
-        return Archive(self.archive_directory, self.disk)
+    def archive(self) -> Archive[Record]:
+        return Archive(self.archive_directory, self.disk, Record, NotUnderstood)
 
     def record(self) -> Record | None:
         """What we have done here, if anything."""
-        return self.archive.load(self.config)
+        record = self.archive.load()
+        if record is not None and record.config != str(self.config):
+            raise NotUnderstood(
+                f"the record in {self.archive_directory} is about {record.config}, not about {self.config}; "
+                "give --config or --backup-directory"
+            )
+        return record
 
     def verdict(self) -> Verdict:
         """What the runtime would do now if a required plugin were away."""
@@ -60,7 +68,7 @@ class Site:
 
     def difference(self, plan: Plan) -> str:
         """The plan as people read it; empty if nothing would change."""
-        return "".join(unified(file.path, self._content(file.path), file.content) for file in plan.files)
+        return "".join(unified(file.path, self.disk.read(file.path), file.content) for file in plan.files)
 
     def foreign(self, plan: Plan) -> list[Path]:
         """Files of ours with a content that is not ours: somebody else's work, not to be lost."""
@@ -78,9 +86,8 @@ class Site:
         record = self.record()
         if record is None:
             return ["nothing here was written by accelshare"]
-        if record.state != "applied":
-            what = "an apply" if record.state == "applying" else "a restore"
-            return [f"{what} ended in the middle: `apply` finishes, `restore` puts all back"]
+        if record.unfinished is not None:
+            return [record.unfinished]
         changed = [file.path for file in record.files if not file.knows(self.disk.find(Path(file.path)))]
         return [f"written by accelshare: {', '.join(file.path for file in record.files)}"] + [
             f"{path} was changed by somebody else since" for path in changed
@@ -89,7 +96,7 @@ class Site:
     @property
     def unfinished(self) -> bool:
         record = self.record()
-        return record is not None and record.state != "applied"
+        return record is not None and record.unfinished is not None
 
     @property
     def _files(self) -> Files:
@@ -106,10 +113,6 @@ class Site:
             return []
         since = {"containerd": "2.2", "cri-o": "1.34"}[self.runtime]
         return [f"the version of {self.runtime} is not known; only {since} and newer have the validator"]
-
-    def _content(self, path: Path) -> bytes | None:
-        found = self.disk.find(path)
-        return found.content if found is not None else None
 
 
 EXIT_CODES = {

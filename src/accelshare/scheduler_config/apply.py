@@ -4,23 +4,23 @@ The journal is written before each change, and every file is replaced whole. So 
 `apply` finishes what was begun and the next `restore` undoes it. The order is always: our file, then the trigger that makes
 kube-scheduler read it; and the other way round on the way back, so that no scheduler is ever told of a file that is not there.
 
-Belongs here: order. Never: what the files say (`plan.py`), how one file is replaced (`disk.py`).
+Belongs here: order. Never: what the files say (`plan.py`), how one file is replaced or brought back (`files/`).
 """
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from accelshare import __version__
-from accelshare.scheduler_config.disk import Found, sha256
+from accelshare.files.difference import unified
+from accelshare.files.disk import Found, sha256
+from accelshare.files.journal import Before
 from accelshare.scheduler_config.health import Look, Patience, Scheduler, wait_for_new
-from accelshare.scheduler_config.plan import Intent, Plan, PlannedFile, unified
+from accelshare.scheduler_config.plan import Intent, Plan, PlannedFile
 from accelshare.scheduler_config.problems import ChangedByOthers, NotUnderstood, RolledBack, SchedulerConfigError
-from accelshare.scheduler_config.record import Before, Record, Source, Tracked
+from accelshare.scheduler_config.record import Record, Source, Tracked
 from accelshare.scheduler_config.site import Proposal, Site
 
 Outcome = Literal["applied", "unchanged", "restored", "nothing to restore"]
@@ -38,12 +38,8 @@ def apply(
     say: Say = lambda _line: None,
 ) -> Outcome:
     """Make kube-scheduler ask the extender, or leave everything as it was and say why."""
-    with _alone(site, make=True):
-        try:
-            return _Applying(site, scheduler, patience, say).run(site.propose(intent), force, check)
-        finally:
-            if site.archive_directory.is_dir() and not any(site.archive_directory.iterdir()):
-                site.archive_directory.rmdir()
+    with site.archive.alone(SchedulerConfigError, make=True):
+        return _Applying(site, scheduler, patience, say).run(site.propose(intent), force, check)
 
 
 def refuse_to_lose_work(site: Site, proposal: Proposal) -> None:
@@ -122,7 +118,14 @@ class _Applying:
                     files.append(msgspec.structs.replace(tracked, before=before, after=None))
             made = dict.fromkeys(record.made if record is not None else [])
             made |= dict.fromkeys(str(place) for place in _directories(proposal) if not place.is_dir())
-            journal = Record("applying", files, site.target.trigger, self._sources(proposal), list(made), __version__)
+            journal = Record(
+                site.target.trigger,
+                self._sources(proposal),
+                state="applying",
+                files=files,
+                made=list(made),
+                accelshare=__version__,
+            )
             site.archive.save(journal)
         except OSError:
             if record is None:
@@ -161,9 +164,7 @@ class _Applying:
                 disk.sweep(planned.path)
                 continue
             # Nothing in a new file of ours is secret; one that was made from another is guarded as that one is.
-            like = disk.find(planned.like) if planned.like is not None else None
-            owner = (like.uid, like.gid) if like is not None else None
-            disk.put(planned.path, planned.content, mode=like.mode if like is not None else 0o644, owner=owner)
+            disk.put_like(planned.path, planned.content, disk.find(planned.like) if planned.like is not None else None)
             self._say(f"wrote {planned.path}")
 
     def _wait(self, before: Look, changed: list[PlannedFile]) -> str | None:
@@ -188,7 +189,7 @@ class _Applying:
         if back[journal.trigger] or not site.target.restarts_itself:
             ending += self._after_roll_back()
         if all(file.before == file.original for file in journal.files):
-            _leave_nothing(site, journal)
+            site.archive.leave_nothing(journal)
         else:
             there = [(file, file.before) for file in journal.files if file.before is not None and file.before.sha256 is not None]
             files = [Tracked(file.path, file.original, written=before.sha256) for file, before in there]
@@ -208,7 +209,7 @@ class _Applying:
 
     def _settle(self, record: Record) -> None:
         self._site.archive.save(record)
-        self._site.archive.forget_unneeded(record)
+        self._site.archive.forget_all_but(record.needed)
 
 
 def restore(
@@ -218,7 +219,7 @@ def restore(
     if not site.archive_directory.is_dir():
         _refuse_without_record(site)
         return "nothing to restore"
-    with _alone(site, make=False):
+    with site.archive.alone(SchedulerConfigError):
         record = site.record()
         if record is None:
             _refuse_without_record(site)
@@ -234,7 +235,7 @@ def restore(
         for file in record.files:
             if file.path != record.trigger and site.archive.put_back(file.path, file.original):
                 say(f"{'restored' if file.original.sha256 else 'removed'} {file.path}")
-        _leave_nothing(site, record)
+        site.archive.leave_nothing(record)
     if why is not None:
         words = scheduler.last_words()
         raise SchedulerConfigError(
@@ -251,7 +252,7 @@ def _refuse_to_restore_over_others(site: Site, record: Record, force: bool, say:
     ]
     if not foreign:
         return
-    originals = {file.path: site.archive.content(file.original) if file.original.sha256 else None for file in foreign}
+    originals = {file.path: site.archive.content(file.original) for file in foreign}
     lost = "".join(unified(path, site.disk.read(path), original) for path, original in originals.items())
     if not force:
         raise ChangedByOthers(
@@ -305,25 +306,3 @@ def _refuse_without_record(site: Site) -> None:
 
 def _directories(proposal: Proposal) -> list[Path]:
     return list(dict.fromkeys(Path(file.path).parent for file in proposal.plan.files))
-
-
-def _leave_nothing(site: Site, record: Record) -> None:
-    for file in record.files:
-        site.disk.sweep(file.path)
-    for directory in reversed(record.made):
-        site.disk.remove_directory(Path(directory))
-    site.archive.destroy()
-
-
-@contextmanager
-def _alone(site: Site, *, make: bool) -> Iterator[None]:
-    """One of us at a time; the disk's own errors leave this room in words."""
-    try:
-        if make:
-            site.disk.make_directory(site.archive_directory, mode=0o700)
-        with site.disk.locked(site.archive_directory):
-            yield
-    except BlockingIOError as error:
-        raise SchedulerConfigError(f"another accelshare is at work in {site.archive_directory}") from error
-    except OSError as error:
-        raise SchedulerConfigError(f"{error.filename or site.archive_directory}: {os.strerror(error.errno or 0)}") from error

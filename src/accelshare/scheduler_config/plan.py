@@ -4,13 +4,13 @@ Belongs here: which file kube-scheduler reads its extenders from, what our file 
 read. Never: the disk, the clock, a process.
 """
 
-import difflib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
+from accelshare.files.difference import unified
 from accelshare.scheduler_config import content
 from accelshare.scheduler_config.arguments import moved_into_file, refuse_untranslatable
 from accelshare.scheduler_config.problems import Clash, NotUnderstood
@@ -146,17 +146,3 @@ def checksum(text: bytes) -> str:
 def difference(plan: Plan, read: Callable[[str], bytes | None]) -> str:
     """The plan as a unified diff against what is there; empty if nothing would change."""
     return "".join(unified(file.path, read(file.path), file.content) for file in plan.files)
-
-
-def unified(path: str, before: bytes | None, after: bytes | None) -> str:
-    """One file's difference, as `diff -u` prints it."""
-    if before == after:
-        return ""
-    old, new = (_lines(text) for text in (before, after))
-    names = ("/dev/null" if before is None else path, "/dev/null" if after is None else path)
-    lines = list(difflib.unified_diff(old, new, *names))
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _lines(text: bytes | None) -> list[str]:
-    return (text or b"").decode("utf-8", errors="replace").splitlines(keepends=True)

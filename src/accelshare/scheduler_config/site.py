@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from accelshare.files.archive import Archive
+from accelshare.files.disk import Disk, sha256
 from accelshare.scheduler_config import plan as planning
-from accelshare.scheduler_config.disk import Disk, sha256
 from accelshare.scheduler_config.plan import Intent, Plan, PlannedFile
 from accelshare.scheduler_config.problems import NotUnderstood
-from accelshare.scheduler_config.record import Archive, Record
+from accelshare.scheduler_config.record import Record
 from accelshare.scheduler_config.targets import Made, Target
 
 
@@ -60,8 +61,8 @@ class Site:
     disk: Disk = field(default_factory=Disk)
 
     @property
-    def archive(self) -> Archive:
-        return Archive(self.archive_directory, self.disk)
+    def archive(self) -> Archive[Record]:
+        return Archive(self.archive_directory, self.disk, Record, NotUnderstood)
 
     def record(self) -> Record | None:
         """What we have done here, if anything."""
@@ -83,9 +84,8 @@ class Site:
                 return Standing(State.DRIFTED, (says,), (self.target.trigger,))
             return Standing(State.NOT_INSTALLED, (f"{self.target.trigger} does not name accelshare's configuration",))
         files = tuple(file.path for file in record.files)
-        if record.state != "applied":
-            what = "an apply" if record.state == "applying" else "a restore"
-            return Standing(State.UNFINISHED, (f"{what} ended in the middle: `apply` finishes, `restore` puts all back",), files)
+        if record.unfinished is not None:
+            return Standing(State.UNFINISHED, (record.unfinished,), files)
         if not ours:
             what = "is gone" if trigger is None else "was written anew without accelshare, as kubeadm upgrade does"
             return Standing(State.OVERWRITTEN, (f"{record.trigger} {what}: `apply` puts it in again",), files)
@@ -118,9 +118,7 @@ class Site:
         if content is None or not self.target.is_ours(content) or record is None:
             return content
         tracked = record.file(self.target.trigger)
-        if tracked is None or tracked.original.sha256 is None:
-            return None
-        return self.archive.content(tracked.original)
+        return self.archive.content(tracked.original) if tracked is not None else None
 
     def foreign(self, record: Record | None, files: Iterable[PlannedFile]) -> list[str]:
         """Files with a content that is neither ours nor the original: somebody else's work, not to be lost."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from accelshare.files.disk import Disk
 from accelshare.scheduler_config import static_pod, systemd
 from accelshare.scheduler_config.arguments import asked_at
-from accelshare.scheduler_config.disk import Disk
 from accelshare.scheduler_config.plan import Existing, Intent, Plan
 from accelshare.scheduler_config.problems import NotUnderstood, SchedulerConfigError
 from accelshare.scheduler_config.release import Release

@@ -1,17 +1,14 @@
 """A real SIGKILL at every step of a real process: what is then on the disk is enough to finish or to undo."""
 
-import os
 import shutil
-import signal
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from accelshare.scheduler_config import static_pod
-from accelshare.scheduler_config.disk import Disk
 from accelshare.scheduler_config.site import State
+from tests.unit.files.ending import killed_at
 from tests.unit.scheduler_config.builders import KUBEADM, Host
 
 
@@ -19,29 +16,6 @@ from tests.unit.scheduler_config.builders import KUBEADM, Host
 def _planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static_pod, "plan", cache(static_pod.plan))
     monkeypatch.setattr(static_pod, "existing_path", cache(static_pod.existing_path))
-
-
-def killed_at(step: int, act: Callable[[Disk], object]) -> bool:
-    """Run it in a process of its own that dies at this step; False if it ended before."""
-    child = os.fork()
-    if child == 0:
-        left = step
-
-        def die(_step: str) -> None:
-            nonlocal left
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            left -= 1
-
-        code = 1
-        try:
-            act(Disk(die))
-            code = 0
-        finally:
-            os._exit(code)
-    _, how = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(how) or os.waitstatus_to_exitcode(how) == 0
-    return os.WIFSIGNALED(how)
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -130,17 +130,21 @@ class Estate:
         self.until(lambda: len(self._at_work(group)) >= count // 10, f"the first of {group} run")
         during()
         self.until(lambda: len(self._at_work(group)) + len(self._dead(group)) == count, f"all {count} of {group} run or are dead")
-        seen = self.seen(f"group={group}")
-        running = self._at_work(group)
-        wrong = {
-            name: f"{seen.get(name)}, recorded {cards(pod)}" for name, pod in running.items() if seen.get(name) != cards(pod)
-        }
+        running = self._at_work(group).values()
+        wrong = {pod["metadata"]["name"]: sight for pod in running if (sight := self.sees(pod)) != cards(pod)}
         outcome = Outcome(self._dead(group), wrong)
         self.delete(f"group={group}")
         return outcome
 
     def delete(self, selector: str) -> None:
-        self.local.kubectl("delete", "pods", f"--selector={selector}", "--wait=true", "--timeout=100s")
+        """They go while others come already."""
+        self.local.kubectl("delete", "pods", f"--selector={selector}", "--wait=false")
+
+    def clear(self) -> None:
+        """No workload is left."""
+        self.local.kubectl("delete", "deployments,statefulsets,pods", "--all", "--timeout=100s")
+        names = [name for name in self.pods("", NAMESPACE) if name.startswith("gcushare-pod")]
+        self.local.kubectl("delete", "pods", *names, f"--namespace={NAMESPACE}", "--timeout=100s")
 
     # What can be seen.
 
@@ -176,14 +180,16 @@ class Estate:
     def secret(self, name: str) -> dict[str, bytes]:
         return {key: base64.b64decode(value) for key, value in self.read("secret", name)["data"].items()}
 
-    def seen(self, selector: str) -> dict[str, str]:
-        """The accelerator nodes that each pod's container listed when it started."""
-        words = (f"--selector={selector}", "--prefix", "--tail=-1", "--max-log-requests=100")
-        found: dict[str, str] = {}
-        for line in self.local.kubectl("logs", *words).splitlines():
-            source, _, words_of_it = line.partition("] ")
-            found.setdefault(source.split("/")[1], words_of_it.strip())
-        return found
+    def sees(self, pod: Object) -> str:
+        """The accelerator nodes that its container listed when it started last, by the file that the runtime writes."""
+        name = "_".join(pod["metadata"][part] for part in ("namespace", "name", "uid"))
+
+        def printed() -> str:
+            logs = sorted((self.local.path("/var/log/pods") / name / "main").iterdir(), key=lambda file: file.stat().st_mtime)
+            line, end, _ = logs[-1].read_text().partition("\n")
+            return line if end else ""
+
+        return str(self.until(printed, f"{name} has printed what it sees")).partition(" F ")[2].strip()
 
     def agent_pods(self) -> list[Object]:
         return list(self.pods("accelshare.io/agent=true", NAMESPACE).values())

@@ -48,6 +48,22 @@ async def test_install_upgrade_uninstall(operator: Operator) -> None:
     assert (await operator.house.one("running"))["metadata"] == running["metadata"]
 
 
+async def test_the_uninstall_takes_what_agents_wrote_on_their_nodes(operator: Operator) -> None:
+    """Inventory and amounts; what is somebody else's stays, also under the same name on a node that had no agent."""
+    house = operator.house
+    amounts = {"aliyun.com/gpu-count": 2, "aliyun.com/gpu-mem": 30, "nvidia.com/gpu": 2, "example.com/other": 1}
+    await house.node("n4", amounts, inventory={"nvidia": {"cards": [{"index": 0, "size": 15}]}})
+    await house.node("n5", {"nvidia.com/gpu": 8})
+    await operator.install()
+    await operator.helm("uninstall")
+    assert [run for run in operator.porter.runs if run.code != 0] == []
+    found = {name: await house.read(f"/api/v1/nodes/{name}") for name in ("n4", "n5")}
+    assert "accelshare.io/inventory" not in found["n4"]["metadata"].get("annotations", {})
+    for part in ("capacity", "allocatable"):
+        shown = {name: {key for key in node["status"][part] if "/" in key} for name, node in found.items()}
+        assert shown == {"n4": {"example.com/other"}, "n5": {"nvidia.com/gpu"}}
+
+
 async def test_an_uninstall_that_cannot_put_schedulers_back_deletes_nothing(operator: Operator) -> None:
     """As long as a kube-scheduler asks the extender, the extender stays; when the cause is gone, the same command goes on."""
     await operator.install()

@@ -28,6 +28,6 @@ async def test_apply_and_delete(operator: Operator) -> None:
 
     kubectl("apply", "--filename", str(here / "uninstall"))
     await complete("accelshare-uninstall")
-    kubectl("delete", "--filename", str(here / "uninstall"), "--filename", str(here))
+    kubectl("delete", "--ignore-not-found", "--filename", str(here / "uninstall"), "--filename", str(here))
     assert [run.container for run in operator.porter.runs if run.code != 0] == []
     await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")

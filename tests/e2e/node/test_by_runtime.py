@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 from accelshare.wire.quantity import whole_number
-from tests.e2e.node.farm import Farm, annotations, names, recorded
+from tests.e2e.node.farm import Farm, names, recorded
+from tests.e2e.node.seed_workloads import gcushare_pods_see_their_cards, the_other_seeds_pods_see_their_cards
 
 pytestmark = pytest.mark.real
 
@@ -44,34 +45,8 @@ async def test_the_runtime_is_chosen_and_the_node_shows_all_amounts(by_runtime: 
 
 
 async def test_every_seeds_own_workload_sees_its_card_by_name(by_runtime: Farm) -> None:
-    farm = by_runtime
-    for number in (1, 2, 3):
-        farm.apply(f"examples/enflame/gcushare-pod-{number}.json", namespace="kube-system")
-        await farm.running(f"gcushare-pod-{number}", namespace="kube-system")
-    where = [await farm.sees(f"gcushare-pod-{number}", "pod-gcu-example", "kube-system") for number in (1, 2, 3)]
-    assert where == [["gcu0"], ["gcu0"], ["gcu1"]]
-    for file in ("kunlun/xpu_pod", "nvidia/app", "nvidia/downward-api", "stream/example", "kunlun/xpu_pod_two_cards"):
-        farm.apply(f"examples/{file}.yaml")
-
-    async def all_there() -> list[str] | None:
-        pods = list(await farm.pods())
-        return pods if len(pods) == 8 else None
-
-    pods = await farm.until(all_there, "eight pods are created")
-    found = await farm.running(*pods)
-    xpus = [name for name in pods if name.startswith("xpu-pod-")]
-    assert sorted([await farm.sees(name, "xpu-pod") for name in xpus]) == [["xpu0"], ["xpu1"]]
-    assert await farm.sees("xpu-two-cards", "xpu-two-cards") == ["xpu2", "xpu3"]
-    assert await farm.sees("stc-example-pod", "stc-example-ctr") == ["stc0"]
-    for name in names("binpack-1-", range(3)):
-        env = await farm.env(name, "binpack-1")
-        assert (env["NVIDIA_VISIBLE_DEVICES"], env["ALIYUN_COM_GPU_MEM_IDX"]) == ("GPU-0", "0")
-        assert (env["ALIYUN_COM_GPU_MEM_POD"], env["ALIYUN_COM_GPU_MEM_CONTAINER"], env["ALIYUN_COM_GPU_MEM_DEV"]) == (
-            "3",
-            "3",
-            "15",
-        )
-        assert annotations(found[name])["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+    await gcushare_pods_see_their_cards(by_runtime)
+    await the_other_seeds_pods_see_their_cards(by_runtime)
 
 
 async def test_containers_inits_sidecars_several_and_whole_cards_by_name(by_runtime: Farm) -> None:

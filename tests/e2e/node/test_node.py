@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from tests.e2e.node.farm import Farm, annotations, names, recorded
+from tests.e2e.node.seed_workloads import gcushare_pods_see_their_cards, the_other_seeds_pods_see_their_cards
 
 pytestmark = pytest.mark.real
 
@@ -40,41 +41,11 @@ async def test_the_node_shows_what_the_gcushare_guide_shows(farm: Farm) -> None:
 
 
 async def test_every_seeds_own_workload_sees_its_card(farm: Farm) -> None:
-    for number in (1, 2, 3):
-        farm.apply(f"examples/enflame/gcushare-pod-{number}.json", namespace="kube-system")
-        await farm.running(f"gcushare-pod-{number}", namespace="kube-system")
-    where = [await farm.sees(f"gcushare-pod-{number}", "pod-gcu-example", "kube-system") for number in (1, 2, 3)]
-    assert where == [["gcu0"], ["gcu0"], ["gcu1"]]
+    await gcushare_pods_see_their_cards(farm)
     listed = await asyncio.to_thread(farm.local.exec, "gcushare-pod-3", "ls", "/dev", namespace="kube-system")
     assert "gcu1" in listed.split()
     assert "gcu0" not in listed.split()
-
-    farm.apply("examples/kunlun/xpu_pod.yaml")
-    farm.apply("examples/nvidia/app.yaml")
-    farm.apply("examples/nvidia/downward-api.yaml")
-    farm.apply("examples/stream/example.yaml")
-    farm.apply("examples/kunlun/xpu_pod_two_cards.yaml")
-
-    async def all_there() -> list[str] | None:
-        pods = list(await farm.pods())
-        return pods if len(pods) == 8 else None
-
-    pods = await farm.until(all_there, "eight pods are created")
-    found = await farm.running(*pods)
-    xpus = [name for name in pods if name.startswith("xpu-pod-")]
-    assert sorted([await farm.sees(name, "xpu-pod") for name in xpus]) == [["xpu0"], ["xpu1"]]
-    assert await farm.sees("xpu-two-cards", "xpu-two-cards") == ["xpu2", "xpu3"]
-    assert await farm.sees("stc-example-pod", "stc-example-ctr") == ["stc0"]
-    for name in names("binpack-1-", range(3)):
-        env = await farm.env(name, "binpack-1")
-        assert env["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"
-        assert (env["ALIYUN_COM_GPU_MEM_IDX"], env["ALIYUN_COM_GPU_MEM_POD"], env["ALIYUN_COM_GPU_MEM_CONTAINER"]) == (
-            "0",
-            "3",
-            "3",
-        )
-        assert env["ALIYUN_COM_GPU_MEM_DEV"] == "15"
-        assert annotations(found[name])["ALIYUN_COM_GPU_MEM_ASSIGNED"] == "true"
+    pods = await the_other_seeds_pods_see_their_cards(farm)
     (demo,) = [name for name in pods if name.startswith("demo1-")]
     assert (await farm.env(demo, "demo1"))["NVIDIA_VISIBLE_DEVICES"] == "0"
     assert await farm.drift() == 0  # equal pods here are all on one card

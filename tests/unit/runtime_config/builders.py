@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
+from accelshare.files.disk import Disk
 from accelshare.runtime_config import apply as applying
-from accelshare.runtime_config.disk import Disk
 from accelshare.runtime_config.site import Site
 from accelshare.runtimes.insistence import Standing
 

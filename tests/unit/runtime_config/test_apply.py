@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from accelshare.files.disk import Disk
 from accelshare.runtime_config import apply as applying
-from accelshare.runtime_config.disk import Disk
 from accelshare.runtime_config.problems import ChangedByOthers, NotUnderstood, RuntimeConfigError
 from accelshare.runtimes.insistence import Standing
 from tests.unit.runtime_config.builders import MAIN, NRI, Host

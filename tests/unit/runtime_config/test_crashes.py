@@ -6,50 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.runtime_config.disk import Disk
+from accelshare.files.disk import Disk
 from accelshare.runtimes.containerd import layers
 from accelshare.runtimes.insistence import Standing
 from accelshare.runtimes.tree import Tree
+from tests.unit.files.ending import ended_at_each_step
 from tests.unit.runtime_config.builders import MAIN, Host
 
 Prepare = Callable[[Host], object]
 CLEAN = {"etc", "etc/config.toml"}
 
 
-class Killed(BaseException):
-    """Not an Exception: nothing in the product may catch it, as nothing catches a SIGKILL."""
-
-
-class Executioner:
-    """Lets so many steps pass."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def __call__(self, step: str) -> None:
-        if self.left == 0:
-            raise Killed(step)
-        self.left -= 1
-
-
 def crashes(tmp_path: Path, main: str | None, prepare: Prepare, act: Callable[[Host, Disk], object]) -> Iterator[Host]:
     """A host for each step at which `act` can be ended, ended there."""
-    for step in range(1000):
-        root = tmp_path / "host"
-        shutil.rmtree(root, ignore_errors=True)
-        host = Host(root, main)
+
+    def fresh() -> Host:
+        shutil.rmtree(tmp_path / "host", ignore_errors=True)
+        host = Host(tmp_path / "host", main)
         prepare(host)
-        try:
-            act(host, Disk(Executioner(step)))
-        except Killed:
-            layers(host.config, Tree())  # whatever is there can be read
-            named = host.config.exists() and b"accelshare" in host.config.read_bytes()
-            assert host.drop_in.exists() or not named
-            yield host
-        else:
-            assert step > 5
-            return
-    raise AssertionError("it never ends")
+        return host
+
+    for host in ended_at_each_step(fresh, act, least=5):
+        layers(host.config, Tree())  # whatever is there can be read
+        named = host.config.exists() and b"accelshare" in host.config.read_bytes()
+        assert host.drop_in.exists() or not named
+        yield host
 
 
 def nothing(_host: Host) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+from accelshare.files.disk import Disk, sha256
 from accelshare.scheduler_config import apply as applying
-from accelshare.scheduler_config.disk import Disk, sha256
 from accelshare.scheduler_config.health import Look, Patience
 from accelshare.scheduler_config.plan import Intent
 from accelshare.scheduler_config.release import Kind, parse

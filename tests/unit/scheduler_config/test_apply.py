@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from accelshare.scheduler_config.disk import Disk
+from accelshare.files.disk import Disk
 from accelshare.scheduler_config.plan import CHECKSUM, Plan
 from accelshare.scheduler_config.problems import ChangedByOthers, NotUnderstood, Rejected, RolledBack, SchedulerConfigError
 from accelshare.scheduler_config.site import State

@@ -1,35 +1,21 @@
 """kube-scheduler's client certificate on the host: always one whole pair, readable by kube-scheduler alone."""
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from accelshare.files.disk import Disk
 from accelshare.scheduler_config import static_pod
-from accelshare.scheduler_config.disk import Disk
 from accelshare.scheduler_config.managing.client_files import ClientFiles, Material
+from tests.unit.files.ending import ended_at_each_step
 from tests.unit.scheduler_config.builders import KUBEADM
 
 ROOT = (os.geteuid(), os.getegid())
 OLD = Material("ca 1", "certificate 1", "key 1")
 NEW = Material("ca 1", "certificate 2", "key 2")
 NEW_CA = Material("ca 2", "certificate 2", "key 2")
-
-
-class Killed(BaseException):
-    """Not an Exception: nothing in the product may catch it."""
-
-
-class Executioner:
-    """Lets so many steps pass."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def __call__(self, step: str) -> None:
-        if self.left == 0:
-            raise Killed(step)
-        self.left -= 1
 
 
 def read_pair(directory: Path) -> tuple[str, str]:
@@ -84,42 +70,37 @@ def test_what_is_not_used_any_more_is_forgotten_and_no_more(tmp_path: Path) -> N
     assert not tmp_path.exists()
 
 
-def test_killed_at_every_step_there_is_the_old_pair_or_the_new_one(tmp_path: Path) -> None:
-    for step in range(1000):
-        directory = tmp_path / str(step)
+def killed_at_each_step(directory: Path, act: Callable[[ClientFiles], object], *, least: int) -> Iterator[ClientFiles]:
+    """The directory with the old pair in it, after an act that was ended at one step."""
+
+    def old() -> None:
         ClientFiles(directory, Disk()).put(OLD, ROOT)
-        try:
-            files = ClientFiles(directory, Disk(Executioner(step)))
-            files.put(NEW_CA, ROOT)
-            files.forget_unused(NEW_CA)
-        except Killed:
-            assert read_pair(directory) in {("certificate 1", "key 1"), ("certificate 2", "key 2")}
-            whole = ClientFiles(directory, Disk())
-            whole.put(NEW_CA, ROOT)
-            whole.forget_unused(NEW_CA)
-            assert whole.are(NEW_CA)
-            assert len(everything(directory)) == 5
-            whole.remove()
-            assert not directory.exists()
-        else:
-            assert step > 20
-            return
-    raise AssertionError("it never ends")
+
+    for _ in ended_at_each_step(old, lambda _, disk: act(ClientFiles(directory, disk)), least=least):
+        yield ClientFiles(directory, Disk())
+
+
+def test_killed_at_every_step_there_is_the_old_pair_or_the_new_one(tmp_path: Path) -> None:
+    directory = tmp_path / "ours"
+
+    def renew(files: ClientFiles) -> None:
+        files.put(NEW_CA, ROOT)
+        files.forget_unused(NEW_CA)
+
+    for files in killed_at_each_step(directory, renew, least=20):
+        assert read_pair(directory) in {("certificate 1", "key 1"), ("certificate 2", "key 2")}
+        renew(files)
+        assert files.are(NEW_CA)
+        assert len(everything(directory)) == 5
+        files.remove()
+        assert not directory.exists()
 
 
 def test_killed_at_every_step_of_removing_the_next_one_removes_all(tmp_path: Path) -> None:
-    for step in range(1000):
-        directory = tmp_path / str(step)
-        ClientFiles(directory, Disk()).put(OLD, ROOT)
-        try:
-            ClientFiles(directory, Disk(Executioner(step))).remove()
-        except Killed:
-            ClientFiles(directory, Disk()).remove()
-            assert not directory.exists()
-        else:
-            assert step > 5
-            return
-    raise AssertionError("it never ends")
+    directory = tmp_path / "ours"
+    for files in killed_at_each_step(directory, ClientFiles.remove, least=5):
+        files.remove()
+        assert not directory.exists()
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from accelshare.files.disk import Disk
 from accelshare.scheduler_config import static_pod
-from accelshare.scheduler_config.disk import Disk
 from accelshare.scheduler_config.plan import CHECKSUM
 from accelshare.scheduler_config.problems import RolledBack
 from accelshare.scheduler_config.site import State
+from tests.unit.files.ending import ended_at_each_step
 from tests.unit.scheduler_config.builders import KUBEADM, Host, wish
 
 ORIGINAL = {"manifests/kube-scheduler.yaml": KUBEADM}
@@ -26,39 +27,20 @@ def _planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static_pod, "existing_path", cache(static_pod.existing_path))
 
 
-class Killed(BaseException):
-    """Not an Exception: nothing in the product may catch it, as nothing catches a SIGKILL."""
-
-
-class Executioner:
-    """Lets so many steps pass."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def __call__(self, step: str) -> None:
-        if self.left == 0:
-            raise Killed(step)
-        self.left -= 1
-
-
 def crashes(tmp_path: Path, prepare: Callable[[Host], object], act: Callable[[Host, Disk], object]) -> Iterator[Host]:
     """A host for each step at which `act` can be ended, ended there."""
-    for step in range(1000):
+
+    def fresh() -> Host:
         root = tmp_path / "host"
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir()
         host = Host(root)
         prepare(host)
-        try:
-            act(host, Disk(Executioner(step)))
-        except Killed:
-            whole_manifest(host)
-            yield host
-        else:
-            assert step > 5
-            return
-    raise AssertionError("it never ends")
+        return host
+
+    for host in ended_at_each_step(fresh, act, least=5):
+        whole_manifest(host)
+        yield host
 
 
 def whole_manifest(host: Host) -> None:

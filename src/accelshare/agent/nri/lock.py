@@ -54,7 +54,8 @@ def _take(path: Path) -> int | str:
 
 
 def _give_back(path: Path, descriptor: int) -> None:
-    # Whoever waits for this very file sees that it is gone, and makes a new one.
+    # Removed while it is still held: whoever opened this very file sees that it is gone, and makes a new one.
     with contextlib.suppress(OSError):
-        path.unlink()
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            path.unlink()
     os.close(descriptor)

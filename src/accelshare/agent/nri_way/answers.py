@@ -89,6 +89,15 @@ class Answers:
 
     # What else there is to ask.
 
+    @property
+    def waiting(self) -> int:
+        """Pods that were promised cards and have not been given any yet."""
+        return sum(
+            1
+            for pod in self._pods.values()
+            if pod.phase == "Pending" and pod.seen.slices and pod.uid not in self._in and not (pod.by_hand or pod.terminating)
+        )
+
     def bare(self) -> list[Bare]:
         """Containers that run without their card, of all that ran when the runtime was connected."""
         found = []

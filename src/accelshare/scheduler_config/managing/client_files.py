@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from accelshare.scheduler_config.disk import Disk, sha256
+from accelshare.files.disk import Disk, sha256
 from accelshare.scheduler_config.wish import Tls
 
 _LINK: Final = "client"

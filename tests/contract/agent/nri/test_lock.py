@@ -72,11 +72,28 @@ async def test_it_waits_for_a_directory_that_is_not_there_yet(tmp_path: Path, ca
         await task
 
 
-async def test_whoever_leaves_frees_it(tmp_path: Path) -> None:
+async def test_whoever_leaves_frees_it_and_leaves_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "accelshare.lock"
     for _ in range(3):
+        held = asyncio.Event()
         async with only_one(path):
             assert isinstance(lock._take(path), str)
+            task = asyncio.create_task(take(path, held))
+            await until("another instance", caplog)
+            caplog.clear()
+        await asyncio.wait_for(held.wait(), WAIT_S)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert not path.exists()
+
+
+async def test_a_file_that_somebody_put_in_its_place_stays(tmp_path: Path) -> None:
+    path = tmp_path / "accelshare.lock"
+    async with only_one(path):
+        path.unlink()
+        path.touch()
+    assert path.exists()
 
 
 async def test_a_file_that_was_replaced_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# Hidden, because kubelet reads every other entry of its manifests directory; beside the file, so that a rename is atomic.
+# Hidden and with an ending of its own, because kubelet reads every other entry of its manifests directory and a runtime its
+# drop-ins; beside the file, so that a rename is atomic.
 _FRESH: Final = ".{name}.accelshare"
 
 
@@ -55,8 +56,7 @@ class Disk:
 
     def put(self, path: str | Path, content: bytes, *, mode: int, owner: tuple[int, int] | None = None) -> None:
         """Replace the file, or make it. It is on the disk when this returns."""
-        path = Path(path)
-        fresh = path.with_name(_FRESH.format(name=path.name))
+        path, fresh = Path(path), _fresh(path)
         try:
             self._on_step(f"create {fresh}")
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -79,10 +79,24 @@ class Disk:
         _flush(path.parent)
         self._on_step(f"renamed to {path}")
 
+    def put_like(self, path: str | Path, content: bytes, like: Found | None) -> None:
+        """Replace the file, or make it, guarded as the other one is; without one, nothing in it is secret."""
+        if like is None:
+            self.put(path, content, mode=0o644)
+        else:
+            self.put(path, content, mode=like.mode, owner=(like.uid, like.gid))
+
+    def put_back(self, path: str | Path, found: Found | None) -> None:
+        """The file as it was found, or none where there was none."""
+        if found is None:
+            self.remove(path)
+        else:
+            self.put_like(path, found.content, found)
+
     def remove(self, path: str | Path) -> None:
         """The file, and a half-written one beside it."""
         path = Path(path)
-        for victim in (path.with_name(_FRESH.format(name=path.name)), path):
+        for victim in (_fresh(path), path):
             if victim.exists() or victim.is_symlink():
                 self._on_step(f"remove {victim}")
                 victim.unlink()
@@ -91,7 +105,7 @@ class Disk:
 
     def link(self, path: Path, target: str) -> None:
         """Let the path lead to the target from now on; whoever opens it finds the one or the other, never nothing."""
-        fresh = path.with_name(_FRESH.format(name=path.name))
+        fresh = _fresh(path)
         fresh.unlink(missing_ok=True)
         self._on_step(f"link {fresh}")
         fresh.symlink_to(target)
@@ -107,8 +121,7 @@ class Disk:
 
     def sweep(self, path: str | Path) -> None:
         """Only the half-written file that a crash has left beside this one."""
-        path = Path(path)
-        path.with_name(_FRESH.format(name=path.name)).unlink(missing_ok=True)
+        _fresh(path).unlink(missing_ok=True)
 
     def make_directory(self, path: Path, *, mode: int) -> None:
         """One level: a whole path of directories would be too much to take away again."""
@@ -134,6 +147,11 @@ class Disk:
             yield
         finally:
             os.close(descriptor)
+
+
+def _fresh(path: str | Path) -> Path:
+    path = Path(path)
+    return path.with_name(_FRESH.format(name=path.name))
 
 
 def _flush(directory: Path) -> None:
