@@ -131,10 +131,10 @@ def _added(starting: Starting) -> str:
 
 def _rushes(rushes: tuple[Rush, ...]) -> str:
     words = (
-        f"{rushes[0].pods} equal pods are created at once, and when a third of them runs, one process is killed with SIGKILL and "
-        f"started again. Right: the container sees just the card of its record. Wrong: another one. Bare: none. Dead: failed for "
-        f"good at kubelet's admission. Corrected: records that followed what kubelet had given. A pod stands for the agent, and "
-        f"is ready while the agent answers, asked each second; that is how the extender learns of its death."
+        f"{rushes[0].pods} equal pods are created at once, and when a third of them is bound, one process is killed with SIGKILL "
+        f"and started again. Right: the container sees just the card of its record. Wrong: another one. Bare: none. Dead: failed "
+        f"for good at kubelet's admission. Corrected: records that followed what kubelet had given. A pod stands for the agent, "
+        f"and is ready while the agent answers, asked each second; that is how the extender learns of its death."
     )
     head = ("delivery", "killed", "pods", "right", "wrong", "bare", "dead", "still waiting", "corrected")
     rows = []

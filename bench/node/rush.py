@@ -16,7 +16,7 @@ from bench.noise import NoiseMeter
 from bench.progress import Progress
 
 UNITS = 2  # so that 64 pods fill the node
-PART = 3  # the kill comes when one of so many pods runs
+PART = 3  # the kill comes when one of so many pods is bound: kubelet takes them in within moments of that
 
 
 async def measure(node: RealNode, noise: NoiseMeter, progress: Progress, *, rushes: int, pods: int) -> tuple[Rush, ...]:
@@ -35,11 +35,12 @@ async def measure(node: RealNode, noise: NoiseMeter, progress: Progress, *, rush
 async def _rush(node: RealNode, victim: str, pods: int) -> Rush:
     names = [f"p{number}" for number in range(pods)]
     corrected = -node.drift()
-    await asyncio.gather(*(node.pod(name, UNITS) for name in names))
-    await node.until(partial(_some_run, node, pods // PART), f"{pods // PART} pods run")
+    coming = asyncio.gather(*(node.pod(name, UNITS) for name in names))
+    await node.until(partial(_some_bound, node, pods // PART), f"{pods // PART} pods are bound")
     if victim == "agent":
         corrected += node.drift()
     await node.kill(victim)
+    await coming
     try:
         await node.until(partial(_settled, node), "every pod runs or has failed")
     except RuntimeError:
@@ -60,9 +61,9 @@ async def _rush(node: RealNode, victim: str, pods: int) -> Rush:
     )
 
 
-async def _some_run(node: RealNode, wanted: int) -> bool:
-    begun = [name for name, pod in (await node.pods()).items() if pod["status"]["phase"] != "Pending"]
-    return len(begun) >= wanted
+async def _some_bound(node: RealNode, wanted: int) -> bool:
+    bound = [name for name, pod in (await node.pods()).items() if pod["spec"].get("nodeName")]
+    return len(bound) >= wanted
 
 
 async def _settled(node: RealNode) -> bool:
