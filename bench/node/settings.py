@@ -19,5 +19,5 @@ class Settings:
     rush_pods: int
 
 
-FULL: Final = Settings(groups=25, starts=3, settle_s=5, idle_s=40, rounds=3, pairs=10, rushes=3, rush_pods=60)
+FULL: Final = Settings(groups=10, starts=1, settle_s=5, idle_s=30, rounds=2, pairs=10, rushes=1, rush_pods=60)
 QUICK: Final = Settings(groups=2, starts=1, settle_s=1, idle_s=5, rounds=1, pairs=2, rushes=1, rush_pods=16)
