@@ -95,7 +95,8 @@ def test_pods_survive_a_killed_kubelet_and_a_killed_containerd(local: LocalClust
 
 def test_the_machine_s_own_directories_stay_empty(local: LocalCluster) -> None:
     """The cluster's files are where they belong for those inside, and nowhere for those outside."""
-    assert [path for path in COVERED if any(Path(path).iterdir())] == []
+    # Packages such as buildah leave empty directories there.
+    assert [found for path in COVERED for found in Path(path).rglob("*") if not found.is_dir()] == []
     assert "kubelet.sock" in local.call_inside("ls", "/var/lib/kubelet/device-plugins")
     assert "nri.sock" in local.call_inside("ls", "/var/run/nri")
     assert local.path("/var/lib/kubelet/device-plugins/kubelet.sock").is_socket()
