@@ -1,7 +1,7 @@
 """helm install, upgrade and uninstall by the real helm, on a real API server: what comes, what stays, and that all of it goes.
 
 There is no kubelet here: hook Jobs are run by the porter with their own accounts; other pods stay pending. The whole way with
-containers is tests/e2e/local's.
+containers is test_on_cluster.py.
 """
 
 import asyncio
