@@ -223,12 +223,12 @@ def test_the_scripts_and_the_same_rush_by_device_plugins(estate: Estate) -> None
     assert estate.inventory("enflame")["delivery"] == "device-plugin"
     before = _lives(estate)
     dead = {}
-    for turn, happens in enumerate((_restart_agents, _restart_kubelet) * 2):
+    for turn, happens in enumerate((_restart_agents, _restart_kubelet)):
         outcome = estate.rush(f"plugin-{turn}", ROUND, {GCU: 1}, partial(happens, estate))
         assert outcome.wrong == {}, happens.__name__
         print(f"device plugins, {happens.__name__}: {len(outcome.dead)} of {ROUND} dead {set(outcome.dead.values())}")
         dead[turn] = len(outcome.dead)
-    assert (dead[0], dead[2]) == (0, 0)
+    assert dead[0] == 0
     assert _lives(estate) == before
     assert "totalGCU" in estate.script("inspect.sh", estate.local.node_name)
     estate.script("delete.sh")
