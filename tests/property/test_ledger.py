@@ -48,6 +48,8 @@ asks = st.one_of(
 )
 requests = st.one_of(asks.map(lambda ask: (ask,)), st.tuples(st.just(Ask("gpu", share=4)), st.just(Ask("npu", whole=True))))
 
+PROBES: tuple[Request, ...] = (*((Ask("gpu", share=units),) for units in (1, 4, 8, 16)), (Ask("npu", whole=True),))
+
 
 class AnyOrder(RuleBasedStateMachine):
     def __init__(self) -> None:
@@ -87,9 +89,18 @@ class AnyOrder(RuleBasedStateMachine):
         """Any facts, not the oldest first; sometimes they will come again."""
         for _ in range(data.draw(st.integers(1, len(self.post)))):
             place = data.draw(st.integers(0, len(self.post) - 1))
-            self.ledger.apply(self.post[place])
+            self._told(self.post[place])
             if not keep:
                 del self.post[place]
+
+    def _told(self, fact: Fact) -> None:
+        """Whoever fits on a node since this fact, and did not before: the ledger has named that node."""
+        before = self._fitting()
+        freed = self.ledger.apply(fact)
+        assert {node for node, _ in self._fitting() - before} <= {freed}
+
+    def _fitting(self) -> set[tuple[str, Request]]:
+        return {(node, ask) for node in NODES for ask in PROBES if isinstance(self.ledger.offer(node, ask), Assignment)}
 
     @rule(data=st.data(), node=st.sampled_from(NODES), answer=st.sampled_from(["bound", "failed"]))
     def a_pod_is_tried_again(self, data: st.DataObject, node: str, answer: str) -> None:

@@ -14,7 +14,7 @@ from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.watch import Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
 from accelshare.ledger.book import Ledger
-from accelshare.ledger.facts import AgentSeen, NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.nodes import NodeReader
@@ -100,36 +100,31 @@ class Feed:
     def _node_changed(self, change: Change[NodeSeen]) -> None:
         match change:
             case Seen(node):
-                self._ledger.apply(node)
-                self._room(node.name)
+                self._take_in(node)
                 for problem in node.problems:
                     log.warning("unreadable what=nodes name=%s problem=%r", node.name, problem)
             case Gone(name, version):
-                self._ledger.apply(NodeGone(name, version))
+                self._take_in(NodeGone(name, version))
 
     def _pod_changed(self, change: Change[PodSeen | AgentSeen]) -> None:
         match change:
             case Seen(AgentSeen() as agent):
-                self._ledger.apply(agent)
-                self._room(agent.node)
+                self._take_in(agent)
             case Seen(PodSeen() as pod):
-                if pod.ended:
-                    self._gives_back(pod.uid)
                 if pod.node:
                     self._metrics.echoes.seen(pod.uid)
-                self._ledger.apply(pod)
+                self._take_in(pod)
                 if pod.refusal is not None and not pod.node:
                     self._say(pod, "BadAcceleratorRequest", self._text(pod.refusal))
                 elif pod.problems and not pod.ended:
                     self._say(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
             case Gone(uid, version):
-                self._gives_back(uid)
-                self._ledger.apply(PodGone(uid, version))
+                self._take_in(PodGone(uid, version))
 
-    def _gives_back(self, uid: str) -> None:
-        pod = self._ledger.pod(uid)
-        if pod is not None and pod.place is not None:
-            self._room(pod.place[0])
+    def _take_in(self, fact: Fact) -> None:
+        freed = self._ledger.apply(fact)
+        if freed:
+            self._room(freed)
 
     def _say(self, pod: PodSeen, reason: str, message: str) -> None:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)

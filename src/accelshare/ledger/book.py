@@ -57,70 +57,75 @@ class Ledger:
 
     # Facts.
 
-    def apply(self, fact: Fact) -> None:
-        """Take a fact in. An old one, or one seen before, changes nothing."""
+    def apply(self, fact: Fact) -> str:
+        """Take a fact in. An old one, or one seen before, changes nothing.
+
+        Returns the node on which there may now be more room than before, or nothing.
+        """
         match fact:
             case PodSeen():
-                self._pod_seen(fact)
+                return self._pod_seen(fact)
             case AgentSeen():
-                self._agent_seen(fact)
+                return self._agent_seen(fact)
             case PodGone():
-                self._pod_ended(fact.uid)
-                self._agent_gone(fact.uid)
+                return self._pod_ended(fact.uid) or self._agent_gone(fact.uid)
             case NodeSeen():
-                self._node_seen(fact)
+                return self._node_seen(fact)
             case NodeGone():
-                self._node_gone(fact)
+                return self._node_gone(fact)
 
-    def _pod_seen(self, fact: PodSeen) -> None:
+    def _pod_seen(self, fact: PodSeen) -> str:
         pod = self._pods.get(fact.uid)
         if fact.uid in self._ended or (pod is not None and fact.version < pod.seen.version):
-            return
+            return ""
         if fact.ended:
-            self._pod_ended(fact.uid)
-            return
+            return self._pod_ended(fact.uid)
         if pod is None:
             pod = self._pods[fact.uid] = Pod(fact)
             self._book(pod)
-            return
+            return ""
         before, asked = pod.place, pod.seen.request
         pod.seen = fact
         # A fact without a node may be older than our own bind, so it never ends a hold; one with a node is the bind's echo.
         if pod.hold and fact.node and (fact.slices or fact.node != pod.hold.node):
             pod.hold = None
-        if pod.place != before or fact.request != asked:
-            self._strike(fact.uid, before)
-            self._book(pod)
+        if pod.place == before and fact.request == asked:
+            return ""
+        freed = self._strike(fact.uid, before)
+        self._book(pod)
+        return freed
 
-    def _pod_ended(self, uid: str) -> None:
+    def _pod_ended(self, uid: str) -> str:
         pod = self._pods.pop(uid, None)
-        if pod is not None:
-            self._strike(uid, pod.place)
         self._ended[uid] = None
         if len(self._ended) > ENDED_REMEMBERED:
             del self._ended[next(iter(self._ended))]
+        return self._strike(uid, pod.place) if pod is not None else ""
 
-    def _agent_seen(self, fact: AgentSeen) -> None:
+    def _agent_seen(self, fact: AgentSeen) -> str:
         before = self._agents.get(fact.uid)
         if fact.uid in self._ended or (before is not None and fact.version < before.version):
-            return
+            return ""
         self._agents[fact.uid] = fact
         self._agents_on.setdefault(fact.node, set()).add(fact.uid)
-        self._agents_changed(fact.node)
+        return self._agents_changed(fact.node)
 
-    def _agent_gone(self, uid: str) -> None:
+    def _agent_gone(self, uid: str) -> str:
         agent = self._agents.pop(uid, None)
-        if agent is not None:
-            self._agents_on[agent.node].discard(uid)
-            if not self._agents_on[agent.node]:
-                del self._agents_on[agent.node]
-            self._agents_changed(agent.node)
+        if agent is None:
+            return ""
+        self._agents_on[agent.node].discard(uid)
+        if not self._agents_on[agent.node]:
+            del self._agents_on[agent.node]
+        return self._agents_changed(agent.node)
 
-    def _agents_changed(self, name: str) -> None:
+    def _agents_changed(self, name: str) -> str:
         node = self._nodes.get(name)
-        if node is not None and node.away != self._agent_is_away(name):
-            node.away = not node.away
-            self._shapes.touch(name)
+        if node is None or node.away == self._agent_is_away(name):
+            return ""
+        node.away = not node.away
+        self._shapes.touch(name)
+        return name
 
     def _agent_is_away(self, node: str) -> bool:
         """A node whose agent we have never seen, or that has none any more, is not judged by it: its inventory tells."""
@@ -131,34 +136,38 @@ class Ledger:
         node.away = self._agent_is_away(name)
         return node
 
-    def _node_seen(self, fact: NodeSeen) -> None:
+    def _node_seen(self, fact: NodeSeen) -> str:
         node = self._nodes.get(fact.name)
         latest = node.fact.version if node and node.fact else self._gone_nodes.get(fact.name, -1)
         if fact.version < latest:
-            return
+            return ""
         self._gone_nodes.pop(fact.name, None)
         if node is None:
             node = self._new_node(fact.name)
         if node.fact and node.fact.cards == fact.cards:
-            if node.fact.paused != fact.paused:
-                self._shapes.touch(fact.name)
+            turned = node.fact.paused != fact.paused
             node.fact = fact
-            return
+            if not turned:
+                return ""
+            self._shapes.touch(fact.name)
+            return fact.name
         self._lay_out(node, fact)
         self._known[fact.name] = None
+        return fact.name
 
-    def _node_gone(self, fact: NodeGone) -> None:
+    def _node_gone(self, fact: NodeGone) -> str:
         node = self._nodes.get(fact.name)
         if node and node.fact and fact.version < node.fact.version:
-            return
+            return ""
         self._gone_nodes[fact.name] = max(fact.version, self._gone_nodes.get(fact.name, -1))
         self._known.pop(fact.name, None)
         if node is None:
-            return
+            return ""
         # Its pods are forgotten when they themselves are gone: the node may come back with them.
         self._lay_out(node, None)
         if not node.pods:
             del self._nodes[fact.name]
+        return ""
 
     def _lay_out(self, node: NodeBook, fact: NodeSeen | None) -> None:
         uids = list(node.pods)
@@ -178,14 +187,15 @@ class Ledger:
         node.book(pod.seen.uid, pod.seen.request, slices)
         self._shapes.touch(name)
 
-    def _strike(self, uid: str, place: tuple[str, tuple[Slice, ...]] | None) -> None:
+    def _strike(self, uid: str, place: tuple[str, tuple[Slice, ...]] | None) -> str:
         if place is None:
-            return
+            return ""
         node = self._nodes[place[0]]
         node.strike(uid)
         if node.fact is None and not node.pods:
             del self._nodes[node.name]
         self._shapes.touch(node.name)
+        return node.name
 
     # Offers and holds.
 

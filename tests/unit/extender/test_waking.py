@@ -44,6 +44,15 @@ def test_a_pod_that_was_refused_before_room_was_seen_is_woken_once(scene: Scene)
     assert scene.woken() == []
 
 
+def test_a_pod_whose_card_is_told_makes_room_on_the_others() -> None:
+    """Until then it counts against its node as a whole."""
+    ledger = Ledger()
+    ledger.apply(node("n1", 16, 16))
+    assert ledger.apply(running("stranger", on="n1", request=share(10))) == ""
+    assert ledger.apply(running("stranger", on="n1/0", request=share(10))) == "n1"
+    assert ledger.apply(running("stranger", on="n1/0", request=share(10))) == ""
+
+
 @pytest.mark.parametrize("refused", [True, False])
 def test_a_pod_that_was_asked_for_since_is_left_alone(scene: Scene, refused: bool) -> None:
     scene.waking.answered("waits", refused=True)
