@@ -20,6 +20,7 @@ from bench.progress import Progress
 from bench.workload import Object
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
+from cluster.kubeconfig import Token, write_kubeconfig
 from cluster.process import Process
 
 ROOT: Final = Path(__file__).parents[1]
@@ -63,9 +64,10 @@ class Extender:
 
 
 class Scene:
-    def __init__(self, plane: ControlPlane, client: Client, progress: Progress) -> None:
+    def __init__(self, plane: ControlPlane, client: Client, progress: Progress, *, extender_kubeconfig: Path) -> None:
         self.plane = plane
         self.client = client
+        self._extender_kubeconfig = extender_kubeconfig
         self.progress = progress
         self.nodes = 0
         self._starts = 0
@@ -126,7 +128,7 @@ class Scene:
         self._starts += 1
         port = free_port()
         command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{port}", f"--shortlist={shortlist}"]
-        command.append(f"--kubeconfig={await asyncio.to_thread(self.plane.kubeconfig_for, 'accelshare-extender')}")
+        command.append(f"--kubeconfig={self._extender_kubeconfig}")
         extender = Extender(Process("extender", command, self.plane.directory / f"extender-{self._starts}.log"), port)
         try:
             if wait_ready:
@@ -167,5 +169,14 @@ class Scene:
 async def open_scene(plane: ControlPlane, progress: Progress) -> AsyncIterator[Scene]:
     """An empty cluster in which the extender may do what its role says."""
     await asyncio.to_thread(plane.kubectl, "apply", "-f", str(ROOT / "deploy/extender-rbac.yaml"))
+    kubeconfig = await asyncio.to_thread(_as_service_account, plane)
     async with Client(config.load(plane.kubeconfig), user_agent="accelshare-bench") as client:
-        yield Scene(plane, client, progress)
+        yield Scene(plane, client, progress, extender_kubeconfig=kubeconfig)
+
+
+def _as_service_account(plane: ControlPlane) -> Path:
+    """The extender proves who it is as it does in a cluster: by its service account's token."""
+    account = ("accelshare-extender", "--namespace=kube-system")
+    plane.kubectl("create", "serviceaccount", *account)
+    token = plane.kubectl("create", "token", *account, "--duration=8h").strip()
+    return write_kubeconfig(plane.directory / "extender.kubeconfig", url=plane.url, ca_file=plane.ca_file, user=Token(token))

@@ -6,8 +6,9 @@ Belongs here: one pod's way from the scheduler's word to the API server's. Never
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from accelshare.kube import binding, paths
 from accelshare.kube.client import Client
@@ -28,8 +29,7 @@ SETTLED_S: Final = 75.0
 BOUND_REMEMBERED: Final = 1024  # binds that are kept in mind before those are forgotten whose echo has come
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What became of a bind: one word for logs and metrics, the error for the scheduler (empty: bound), and the cards."""
 
     word: str

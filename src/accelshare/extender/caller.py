@@ -9,12 +9,12 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 import orjson
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
@@ -26,8 +26,7 @@ LONGEST_HEAD_BYTES: Final = 64 << 10
 _STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     """A request that is complete, or one that was refused before it was."""
 
     method: str

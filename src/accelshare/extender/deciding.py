@@ -4,8 +4,9 @@ Belongs here: from a question in the scheduler's words to an answer in them. Nev
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import PodSeen
@@ -17,16 +18,15 @@ from accelshare.wire.pods import PodReader, prefers_some_nodes
 from accelshare.wire.scheduler import FilterAnswer, NodesAsked, PreemptionAsked, Victims
 
 BEST_SCORE: Final = 10  # kube-scheduler's MaxExtenderPriority
-FEW: Final = 12  # nodes that are sooner looked for one by one …
+FEW: Final = 12  # refused nodes are sooner told unasked …
 MANY: Final = 100  # … than so many names are read
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
+class Filtered(msgspec.Struct, frozen=True):
     """The answer, and what there is to say about it in one log line."""
 
     answer: FilterAnswer
-    refused: dict[Reason, int] = field(default_factory=dict)
+    refused: dict[Reason, int] = {}
 
 
 class Deciding:
@@ -49,12 +49,11 @@ class Deciding:
         ranking = self._ledger.ranking(pod.request)
         most = None if not self._shortlist or prefers_some_nodes(asked.pod.spec) else self._shortlist
         if most is not None and ranking.refused_nodes <= FEW and len(asked.nodes) >= MANY:
-            # Only the best, and the few that have a reason, are looked for; nodes never heard of stay out like all others.
+            # Only the best is looked for. Of the few that have a reason all are told: whom kube-scheduler had refused before
+            # us, it does not miss; and nodes never heard of stay out like all others.
             names = ranking.best(asked.nodes, most)
             if names:
-                return self._filtered(
-                    names, {why: {n for n in nodes if n in asked.nodes} for why, nodes in ranking.refused.items()}
-                )
+                return self._filtered(names, ranking.refused)
         among = frozenset(asked.names)
         refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}
         refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)

@@ -9,10 +9,10 @@ reaches the pod's event.
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
+import msgspec
 import orjson
 
 from accelshare import __version__
@@ -35,8 +35,7 @@ JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """`more` is the rest of a large body: its pieces are sent one by one, and others are answered in between."""
 
     status: int

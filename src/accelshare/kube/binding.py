@@ -138,7 +138,7 @@ async def bind(
     Raises ValueError, before anything is sent, for names and annotations that the API server would take and should not.
     """
     _check(uid, node, annotations)
-    what = _Wanted(namespace, name, uid, node, dict(annotations))
+    what = _Wanted(namespace, name, uid, node, annotations)
     attempt = _Attempt(client, what, deadline_s=deadline_s, sleep=sleep)
     try:
         async with asyncio.timeout(deadline_s):
@@ -147,8 +147,7 @@ async def bind(
         return attempt.out_of_time()
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     uid: str
@@ -288,10 +287,11 @@ def _check(uid: str, node: str, annotations: Mapping[str, str]) -> None:
     """All problems at once, because the API server checks none of this in a Binding."""
     problems = [f"{what} is empty" for what, value in (("uid", uid), ("node", node)) if not value]
     problems += [_bad_key(key) for key in annotations if not _is_key(key)]
-    size = sum(len(part.encode("utf-8", "surrogatepass")) for pair in annotations.items() for part in pair)
+    text = "".join([part for pair in annotations.items() for part in pair])
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     if size > LARGEST_ANNOTATIONS_BYTES:
         problems.append(f"annotations have {size} bytes; they must have at most {LARGEST_ANNOTATIONS_BYTES}")
-    for key, value in annotations.items():
+    for key, value in annotations.items() if not text.isascii() else ():
         try:
             value.encode()
         except UnicodeEncodeError:

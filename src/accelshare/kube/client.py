@@ -10,7 +10,6 @@ import random as _random
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self
 from urllib.parse import quote, urlencode
@@ -332,8 +331,7 @@ def _event(line: bytes, what: str) -> WatchEvent:
 _PATH_SAFE: Final = "/:@!$&'()*+,;=~%"
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(msgspec.Struct, frozen=True):
     """A request, but for the proof of who asks."""
 
     method: str

@@ -6,8 +6,9 @@ what a request or an answer means (`client`).
 
 import asyncio
 import ssl
-from dataclasses import dataclass
 from typing import Final, cast
+
+import msgspec
 
 from accelshare.kube.answer import Answer
 from accelshare.kube.route import NotConnectedError, Route
@@ -16,8 +17,7 @@ from accelshare.kube.route import NotConnectedError, Route
 KEEP_ALIVE_S: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """How long a request may take: all of it, and its connection if one must be made."""
 
     total_s: float

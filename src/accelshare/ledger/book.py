@@ -54,6 +54,9 @@ class Ledger:
         self._ended: dict[str, None] = {}
         self._gone_nodes: dict[str, int] = {}
         self._shapes = Shapes(self._answer, most=shapes)
+        # What was answered last: filter, bind and hold ask one after the other for the same pod.
+        self._asked: tuple[str, Request] | None = None
+        self._answered: Fit | Refusal | None = None
 
     # Facts.
 
@@ -124,7 +127,7 @@ class Ledger:
         if node is None or node.away == self._agent_is_away(name):
             return ""
         node.away = not node.away
-        self._shapes.touch(name)
+        self._touch(name)
         return name
 
     def _agent_is_away(self, node: str) -> bool:
@@ -149,7 +152,7 @@ class Ledger:
             node.fact = fact
             if not turned:
                 return ""
-            self._shapes.touch(fact.name)
+            self._touch(fact.name)
             return fact.name
         self._lay_out(node, fact)
         self._known[fact.name] = None
@@ -175,7 +178,7 @@ class Ledger:
         for uid in uids:
             pod = self._pods[uid]
             node.book(uid, pod.seen.request, pod.place[1] if pod.place else ())
-        self._shapes.touch(node.name)
+        self._touch(node.name)
 
     def _book(self, pod: Pod) -> None:
         if pod.place is None:
@@ -185,7 +188,7 @@ class Ledger:
         if node is None:
             node = self._new_node(name)
         node.book(pod.seen.uid, pod.seen.request, slices)
-        self._shapes.touch(name)
+        self._touch(name)
 
     def _strike(self, uid: str, place: tuple[str, tuple[Slice, ...]] | None) -> str:
         if place is None:
@@ -194,7 +197,7 @@ class Ledger:
         node.strike(uid)
         if node.fact is None and not node.pods:
             del self._nodes[node.name]
-        self._shapes.touch(node.name)
+        self._touch(node.name)
         return node.name
 
     # Offers and holds.
@@ -236,10 +239,19 @@ class Ledger:
         self._strike(uid, place)
 
     def _answer(self, node: str, request: Request) -> Fit | Refusal | None:
+        if self._asked == (node, request):
+            return self._answered
         book = self._nodes.get(node)
         if book is None or book.fact is None:
             return None
-        return fit(book, request, self.policy)
+        self._asked, self._answered = (node, request), fit(book, request, self.policy)
+        return self._answered
+
+    def _touch(self, node: str) -> None:
+        """This node answers differently from now on."""
+        self._shapes.touch(node)
+        if self._asked is not None and self._asked[0] == node:
+            self._asked = None
 
     # Reading.
 

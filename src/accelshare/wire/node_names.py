@@ -15,10 +15,11 @@ _decoder: Final = msgspec.json.Decoder(list[str])
 class NodeNames:
     """A list of names in JSON. A name with escapes in it is not found by looking, only by reading."""
 
-    __slots__ = ("_looks", "_raw", "_read", "_set")
+    __slots__ = ("_count", "_looks", "_raw", "_read", "_set")
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
+        self._count: int | None = None
         self._looks = 0
         self._read: list[str] | None = None
         self._set: frozenset[str] | None = None
@@ -35,7 +36,9 @@ class NodeNames:
         return iter(self.listed())
 
     def __len__(self) -> int:
-        return len(self._read) if self._read is not None else self._raw.count(b'"') // 2
+        if self._count is None:
+            self._count = self._raw.count(b",") + (b'"' in self._raw)  # no name has a comma in it
+        return self._count
 
     def listed(self) -> list[str]:
         """All of them; msgspec.DecodeError if they are no names."""

@@ -5,7 +5,7 @@ absent is null. Go reads any casing, so a client that writes lower case is read 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -68,8 +68,7 @@ class BindArguments(msgspec.Struct, rename="pascal", frozen=True):
     pod_uid: str = msgspec.field(name="PodUID")
 
 
-@dataclass(frozen=True, slots=True)
-class NodesAsked:
+class NodesAsked(msgspec.Struct, frozen=True):
     """A filter or prioritize call: a pod, and the nodes that are left for it, by name or as whole objects."""
 
     pod: PodToSchedule
@@ -97,11 +96,10 @@ class PreemptionAsked:
     proposals: dict[str, Victims]
 
 
-@dataclass(frozen=True, slots=True)
-class FilterAnswer:
+class FilterAnswer(msgspec.Struct, frozen=True):
     names: Sequence[str]
-    curable: Mapping[str, str] = field(default_factory=dict)
-    incurable: Mapping[str, str] = field(default_factory=dict)
+    curable: Mapping[str, str] = msgspec.field(default_factory=dict)
+    incurable: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 _filter: Final = msgspec.json.Decoder(_FilterArguments)

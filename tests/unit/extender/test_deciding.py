@@ -42,4 +42,3 @@ def test_a_favourite_that_was_not_asked_about_is_not_named() -> None:
     ledger = ledger_of(names, 2)
     told = Deciding(ledger, load(), shortlist=1).filter(read_nodes_asked(asked(4, names[40:])))
     assert told.answer.names == [names[40]]
-    assert told.answer.curable == {}
