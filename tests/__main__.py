@@ -25,16 +25,20 @@ STAGES = (
     ("end to end, on the real control plane", ["-v", "tests/e2e"]),
 )
 
+LONGEST = 12  # files whose time is told at the end
+
 
 @dataclass(slots=True)
 class Sum:
     counts: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    seconds: Counter[str] = field(default_factory=Counter)  # by file
 
     def add(self, report: Path) -> None:
         for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 – pytest wrote it a moment ago
             skipped = case.find("skipped")
             broken = case.find("failure") is not None or case.find("error") is not None
+            self.seconds[case.get("classname", "").replace(".", "/")] += round(float(case.get("time", "0")))
             self.counts["failed" if broken else "skipped" if skipped is not None else "passed"] += 1
             if skipped is not None:
                 self.left_out[skipped.get("message", "no reason given")] += 1
@@ -64,7 +68,9 @@ def main() -> int:
             codes.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
             if report.exists():
                 total.add(report)
-    _say(f"\nall stages took {time.monotonic() - began:.0f} s")
+    _say(f"\nall stages took {time.monotonic() - began:.0f} s; most of it, in seconds:")
+    for file, seconds in total.seconds.most_common(LONGEST):
+        _say(f"  {seconds:4} {file}")
     if total.left_out:
         _say("could not run here:")
         for reason, times in total.left_out.items():

@@ -48,10 +48,10 @@ class Caller(asyncio.Protocol):
         self._refused = False  # what the caller still sends is not looked at
         self._can_write = True
         self._begin()
-        loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self.answering: asyncio.Task[None] | None = None
-        self.idle_since = loop.time()
-        self.closed: asyncio.Future[None] = loop.create_future()
+        self.idle_since = self._loop.time()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def leave(self) -> None:
         """Answer what has been asked, then close."""
@@ -166,7 +166,7 @@ class Caller(asyncio.Protocol):
             if isinstance(answer, Answer) and not answer.more:
                 self._write(asked, answer)
             else:
-                self.answering = asyncio.get_running_loop().create_task(self._answer(asked, answer))
+                self.answering = self._loop.create_task(self._answer(asked, answer))
 
     async def _answer(self, asked: _Asked, coming: Answer | Awaitable[Answer]) -> None:
         try:
@@ -189,7 +189,7 @@ class Caller(asyncio.Protocol):
     def _write(self, asked: _Asked, answer: Answer, *, more: bool = False) -> bool:
         """In one write: the peer is woken once, and has all of it. Says whether the conversation ends with it."""
         last = asked.last or (self._leaving and not self._waiting)
-        self.idle_since = asyncio.get_running_loop().time()
+        self.idle_since = self._loop.time()
         if not self._transport.is_closing():
             self._transport.write(_head(answer, last=last) + (b"" if asked.method == "HEAD" else answer.body))
             if last and not more:
