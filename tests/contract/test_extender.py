@@ -328,6 +328,12 @@ async def test_metrics_count_what_was_decided(town: Town) -> None:
     assert 'accelshare_decision_seconds_count{verb="filter"} 1.0' in text
 
 
+async def test_requests_sent_again_are_counted(town: Town) -> None:
+    town.api.faults.answer(503, method="GET", path="/api/v1/pods", times=2)
+    await town.start_extender()
+    assert "accelshare_api_retries_total 2.0" in (await town.call("GET", "/metrics"))[1]
+
+
 async def test_sigterm_finishes_what_is_in_flight(town: Town) -> None:
     town.node("n1", 16)
     pod = town.pod("a", 4)
