@@ -166,6 +166,13 @@ def test_a_page_in_two_languages_is_one_page(english: str, chinese: str) -> None
         )
 
 
+def test_every_page_for_people_is_there_in_two_languages() -> None:
+    """How-to, moving from another system, and the reference of what is typed and seen."""
+    seen = ("annotations", "cli", "events", "http", "metrics", "refusals")
+    pages = [*DOCS.glob("how-to/*.md"), *DOCS.glob("migrate-*.md"), *(DOCS / "reference" / f"{name}.md" for name in seen)]
+    assert sorted(named(page) for page in pages) == sorted({english for english, _ in TWINS} & {named(page) for page in pages})
+
+
 def test_the_changelog_knows_this_version() -> None:
     titles = [title for level, title in headings(ROOT / "CHANGELOG.md") if level == 2]
     assert any(title.split()[0] == __version__ for title in titles), titles

@@ -20,7 +20,6 @@ from cluster.kubeconfig import Token, write_kubeconfig
 from tests.e2e.house import House
 
 NAMESPACE = "kube-system"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,7 @@ class Run:
 class Porter:
     house: House
     directory: Path
+    namespace: str = NAMESPACE
     runs: list[Run] = field(default_factory=list)
     refuses: Collection[str] = ()  # containers that fail without being run
     _taken: set[str] = field(default_factory=set)
@@ -46,7 +46,7 @@ class Porter:
 
     async def serve(self) -> None:
         while True:
-            for pod in (await self.house.pods(NAMESPACE)).values():
+            for pod in (await self.house.pods(self.namespace)).values():
                 labels = pod["metadata"].get("labels") or {}
                 if labels.get("app.kubernetes.io/component") == "hook" and pod["metadata"]["uid"] not in self._taken:
                     self._taken.add(pod["metadata"]["uid"])
@@ -64,11 +64,11 @@ class Porter:
                 phase = "Failed"
                 break
         with contextlib.suppress(KubeError):  # a Job that was deleted takes its pod along
-            await self.house.patch(f"{PODS}/{name}/status", {"status": {"phase": phase}})
+            await self.house.patch(f"/api/v1/namespaces/{self.namespace}/pods/{name}/status", {"status": {"phase": phase}})
 
     def _kubeconfig(self, pod: str, account: str) -> Path:
         bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}")
-        token = self.house.plane.kubectl("create", "token", account, f"--namespace={NAMESPACE}", *bound).strip()
+        token = self.house.plane.kubectl("create", "token", account, f"--namespace={self.namespace}", *bound).strip()
         path = self.directory / f"{pod}.kubeconfig"
         return write_kubeconfig(path, url=self.house.plane.url, ca_file=self.house.plane.ca_file, user=Token(token))
 
@@ -89,8 +89,8 @@ class Porter:
 
 
 @contextlib.asynccontextmanager
-async def on_duty(house: House, directory: Path) -> AsyncIterator[Porter]:
-    porter = Porter(house, directory)
+async def on_duty(house: House, directory: Path, namespace: str = NAMESPACE) -> AsyncIterator[Porter]:
+    porter = Porter(house, directory, namespace)
     serving = asyncio.create_task(porter.serve())
     try:
         yield porter

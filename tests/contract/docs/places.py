@@ -1,0 +1,136 @@
+"""Where each command of the docs runs: tables, and nothing else decides.
+
+A command is typed by the scene of its page, unless it is in one of two lists here: what another test does on a real cluster, and
+what no machine of ours can do. Belongs here: rows. Never: running.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.contract.docs.pages import Command
+
+# The test file whose scene types the commands of a page.
+SCENES: Mapping[str, str] = {
+    "CONTRIBUTING.md": "test_without_cluster.py",
+    "README.md": "test_install.py",
+    "docs/how-to/agent.md": "test_node.py",
+    "docs/how-to/delivery.md": "test_node.py",
+    "docs/how-to/extender.md": "test_extender.py",
+    "docs/how-to/images.md": "test_without_cluster.py",
+    "docs/how-to/inspect.md": "test_inspect.py",
+    "docs/how-to/install.md": "test_install.py",
+    "docs/how-to/monitoring.md": "test_without_cluster.py",
+    "docs/how-to/preflight.md": "test_inspect.py",
+    "docs/how-to/scheduler-config.md": "test_scheduler_config.py",
+    "docs/how-to/tls.md": "test_extender.py",
+    "docs/migrate-from-gcushare.md": "test_migration.py",
+    "docs/migrate-from-gpushare.md": "test_migration.py",
+    "docs/migrate-from-stc.md": "test_migration.py",
+    "docs/migrate-from-xpushare.md": "test_migration.py",
+    "docs/reference/cli.md": "test_reference.py",
+    "docs/reference/profiles.md": "test_without_cluster.py",
+}
+
+# What may be typed at all: a program that is not here might do anything.
+PROGRAMS = frozenset(
+    {"accelshare", "chmod", "curl", "for", "helm", "inspect.sh", "kubeadm", "kubectl", "mkdir"}
+    | {"openssl", "pip", "printf", "python3", "systemctl"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Another test does just this, on a real cluster; `words` are its own for it."""
+
+    pattern: str
+    file: str
+    words: tuple[str, ...]
+    page: str = ""  # on this page only
+
+
+ELSEWHERE: tuple[Elsewhere, ...] = (
+    Elsewhere(r"make demo", "tests/contract/test_demo.py", ('COMMAND = [sys.executable, "-m", "demo"]',)),
+    Elsewhere(r"make up", "tests/e2e/docs/test_tour.py", ('UP = ("up", "--fake-cards", "--accelshare")', "command(*UP)")),
+    Elsewhere(
+        r"export KUBECONFIG=/var/lib/accelshare-local/.*|kubectl apply -f examples/tour\.yaml|kubectl get pods"
+        r"|kubectl exec gcushare-pod-3 .*|kubectl inspect gcushare -d|accelshare explain gcushare-pod-4",
+        "tests/e2e/docs/test_tour.py",
+        ('sections("README.md")["Five minutes on a real cluster"]',),
+        page="README.md",
+    ),
+    Elsewhere(r"helm test accelshare .*", "tests/e2e/install/test_on_cluster.py", ('estate.helm("test", accelshare.RELEASE',)),
+    Elsewhere(
+        r"kubectl rollout status daemonset/accelshare-agent .*",
+        "tests/e2e/install/estate.py",
+        ('"rollout", "status", f"daemonset/{self.agent}"', 'self.agent = "accelshare-agent"'),
+    ),
+    Elsewhere(
+        r"kubectl exec POD -- sh -c 'ls /dev/stc\*'",
+        "tests/e2e/install/test_on_cluster.py",
+        ('estate.local.exec(pod, "ls", "/dev"', '("gcu", "xpu", "stc")'),
+    ),
+    Elsewhere(
+        r"kubectl logs --namespace kube-system job/accelshare-uninstall --all-containers --prefix",
+        "tests/e2e/docs/test_tour.py",
+        ('JOB = "accelshare-uninstall"', "play.type_all(logs_of(JOB))"),
+    ),
+    Elsewhere(
+        r"deploy/scripts/deploy\.sh .*", "tests/e2e/install/test_scripts.py", ('"deploy.sh", "--preset", "gpushare", stdin=',)
+    ),
+    Elsewhere(r"deploy/scripts/inspect\.sh", "tests/e2e/install/test_on_cluster.py", ('estate.script("inspect.sh"',)),
+    Elsewhere(r"deploy/scripts/delete\.sh", "tests/e2e/install/test_scripts.py", ('operator.script("delete.sh")',)),
+    Elsewhere(
+        r"systemctl (stop|start) kubelet|rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",
+        "tests/e2e/node/test_by_runtime.py",
+        ("kill_kubelet()", 'device-plugins/kubelet_internal_checkpoint").unlink()', "local.start_kubelet)"),
+    ),
+    Elsewhere(r"promtool check rules .*", "tests/contract/test_monitoring.py", ('if words.startswith("promtool ")',)),
+    Elsewhere(r'make image IMAGE_FLAGS="--from-debian .*', "tests/e2e/image/conftest.py", ("build_with_debian(print)",)),
+    Elsewhere(r"ctr -n k8s\.io images import .*", "cluster/local/bring_up.py", ('"--namespace", "k8s.io"', '"images", "import"')),
+)
+
+# What cannot run where accelshare is tested, and why. Keep it short: each row is a sentence of the docs that nobody has tried.
+NOT_HERE: Mapping[str, str] = {
+    r"make (check|test|format)": "it checks, tests or rewrites the very checkout that this test is part of",
+    r"(docker|podman) .*": "there is no docker daemon and no podman",
+    r"make image( IMAGE_FLAGS=\"--engine .*)?|deploy/scripts/build-image\.sh": "there is no registry to take a base image from",
+}
+
+# Commands that serve until they are told to end, and a pattern of the words by which each says that it does.
+SERVERS: Mapping[str, str] = {
+    r"accelshare extender ": r" ready\n",
+    r"accelshare agent ": r" agent node=worker-0 ",
+    r"accelshare scheduler-config manage --node-name": r"apply node=cp-1 outcome=applied",
+}
+WATCHES: Mapping[str, str] = {r".* --watch": r"Allocated/Total"}
+
+# Exit codes that the pages explain; all others are 0.
+CODES: Mapping[str, int] = {r"accelshare inspect minikub": 1}
+
+
+def elsewhere(command: Command) -> Elsewhere | None:
+    rows = (row for row in ELSEWHERE if row.page in ("", command.page))
+    return next((row for row in rows if re.fullmatch(row.pattern, bare(command))), None)
+
+
+def not_here(command: Command) -> str:
+    return next((why for pattern, why in NOT_HERE.items() if re.fullmatch(pattern, bare(command))), "")
+
+
+def typed(command: Command) -> bool:
+    """The scene of its page types it."""
+    return elsewhere(command) is None and not not_here(command)
+
+
+def sign(table: Mapping[str, str], command: Command) -> str:
+    return next((sign for pattern, sign in table.items() if re.match(pattern, command.words)), "")
+
+
+def code(command: Command) -> int:
+    return next((code for pattern, code in CODES.items() if re.fullmatch(pattern, bare(command))), 0)
+
+
+def bare(command: Command) -> str:
+    """Without the reader's comment."""
+    return re.sub(r" +#.*", "", command.words)

@@ -1,0 +1,88 @@
+"""A page, typed from top to bottom as a reader would.
+
+Belongs here: typing what a page says, and comparing what comes with what the page shows. Never: the scene in which that happens.
+"""
+
+import asyncio
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+
+from tests.contract.docs import places
+from tests.contract.docs.machine import Done, Job, Machine
+from tests.contract.docs.pages import Command
+
+WHAT_TO_DO = (
+    "mend the page if the command is wrong; else set the scene that it needs in tests/contract/docs/{scene}, "
+    "or give it a row in tests/contract/docs/places.py"
+)
+CUT = "…"  # a line of the page that stands for any number of lines
+
+
+class Play:
+    """One machine, and what stands in this scene for names and ports that a reader would choose."""
+
+    def __init__(self, machine: Machine, values: Mapping[str, str] | None = None) -> None:
+        self.machine = machine
+        self._values = dict(values or {})
+        self._serving: dict[str, Job] = {}
+        self.played: list[tuple[Command, Done]] = []
+
+    async def go(self, commands: Iterable[Command]) -> None:
+        """All but what other tests do, and what cannot be done here."""
+        await self.type_all(command for command in commands if places.typed(command))
+
+    async def type_all(self, commands: Iterable[Command]) -> None:
+        """In a thread, so that whoever serves the commands from this process can go on."""
+        for command in commands:
+            await asyncio.to_thread(self._type, command)
+
+    async def end(self) -> None:
+        """Whoever still serves is told to end, and ends well."""
+        for job in (self._serving.pop(program) for program in list(self._serving)):
+            code = await asyncio.to_thread(job.end, "TERM")
+            assert code == 0, f"{job.line}: ended with {code}\n{''.join(job.printed())}"
+
+    def out(self, words: str) -> str:
+        """What the last command that begins so has printed."""
+        return next(done.out for command, done in reversed(self.played) if command.words.startswith(words))
+
+    def _type(self, command: Command) -> None:
+        words = self._in_this_scene(command.words)
+        todo = WHAT_TO_DO.format(scene=places.SCENES[command.page])
+        if ready := places.sign(places.SERVERS, command):
+            program = " ".join(words.split()[:2])
+            if program in self._serving:  # the page shows another way to start the same
+                assert self._serving.pop(program).end("TERM") == 0
+            self._serving[program] = self.machine.begin(words)
+            self._serving[program].until(ready, f"{command}; {todo}")
+        elif first := places.sign(places.WATCHES, command):
+            job = self.machine.begin(words)
+            job.until(first, f"{command}; {todo}")
+            assert job.end("INT") in (0, 130), command
+        else:
+            done = self.machine.type(words)
+            expected = places.code(command)
+            assert done.code == expected, f"{command}\nended with {done.code}, not {expected}; {todo}\n{done.out}{done.err}"
+            if command.shown:
+                self._compare(command, done)
+            self.played.append((command, done))
+
+    def _compare(self, command: Command, done: Done) -> None:
+        shown, printed = _lines(command.shown), _lines((done.err + done.out).splitlines())
+        pattern = "".join("(?:.*\n)*" if line == CUT else f"{re.escape(line)}\n" for line in shown)
+        difference = "\n".join(difflib.unified_diff(shown, printed, "the page shows", "it prints", lineterm=""))
+        assert re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)), f"{command}\n{difference}"
+
+    def _in_this_scene(self, words: str) -> str:
+        for name, value in self._values.items():
+            words = re.sub(name, lambda _found, value=value: value, words)  # type: ignore[misc]
+        return words
+
+
+def _lines(lines: Iterable[str]) -> list[str]:
+    """As a page can hold them: without blanks at their ends. How old a pod is, and which of equal cards it got, may differ."""
+    kept = [re.sub(r"\b\d+s$", "AGE", re.sub(r"^gcu\d$", "gcuN", line.rstrip())) for line in lines]
+    while kept and not kept[-1]:
+        kept.pop()
+    return kept

@@ -1,0 +1,77 @@
+"""Run the extender, and TLS: from nothing to one that answers, as the pages say it."""
+
+import os
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from cluster.https import free_port
+from tests.contract.docs.machine import Machine
+from tests.contract.docs.pages import sections
+from tests.contract.docs.play import Play
+from tests.e2e.house import House
+
+pytestmark = pytest.mark.real
+
+
+async def test_extender(house: House, operators_machine: Machine) -> None:
+    page = "docs/how-to/extender.md"
+    machine = operators_machine
+    # Where kubeadm keeps the cluster's CA.
+    key = house.plane._authority._key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    machine.write("/etc/kubernetes/pki/ca.crt", house.plane.ca_file.read_bytes())
+    machine.write("/etc/kubernetes/pki/ca.key", key)
+    # How pip reaches its index is the machine's business.
+    for name in os.environ:
+        if name.startswith("PIP_"):
+            machine.must(f"export {name}='{os.environ[name]}'")
+    machine.must("export PIP_NO_COMPILE=1")  # it is run once
+    play = Play(machine, ports())
+    told = sections(page)
+    await play.go(told.pop("Before you start"))
+    assert play.out("/opt/accelshare/bin/accelshare --version").startswith("accelshare ")
+    await play.go(told.pop("Rights"))
+    # kubeadm believes that the API server is on port 6443 of this machine.
+    machine.must(f"sed -i 's#server: .*#server: {house.plane.url}#' /etc/kubernetes/accelshare.conf && unset KUBECONFIG")
+    await play.go(told.pop("Start it"))
+    assert play.out("curl") == "ok"
+    machine.must("export KUBECONFIG=/etc/kubernetes/accelshare.conf")
+    for part in told.values():
+        await play.go(part)
+    assert play.out("curl -s --cacert") == "ok"
+    await play.end()
+    house.plane.kubectl("delete", "serviceaccount", "accelshare-extender", "--namespace=kube-system")
+
+
+async def test_tls(house: House, operators_machine: Machine) -> None:
+    page = "docs/how-to/tls.md"
+    machine = operators_machine
+    play = Play(machine, ports())
+    told = sections(page)
+    end = told.pop("At the end")
+    await play.go(told.pop("What there is"))
+    assert "accelshare-scheduler-tls" in play.out("accelshare certificates status")
+    await play.go(told.pop("When a key is lost to somebody"))
+    machine.must("accelshare certificates ensure --namespace kube-system")
+    # What kubelet mounts for the extender's pod.
+    machine.must("mkdir /tls")
+    for key in ("tls.crt", "tls.key", "ca.crt"):
+        value = f"go-template='{{{{index .data \"{key}\" | base64decode}}}}'"
+        machine.must(f"kubectl get secret accelshare-extender-tls --namespace kube-system --output {value} > /tls/{key}")
+    for part in told.values():
+        await play.go(part)
+    assert play.out("curl") == "ok"
+    await play.go(end)
+    assert house.plane.kubectl("get", "secrets", "--namespace=kube-system", "--output=name") == ""
+    await play.end()
+
+
+def ports() -> dict[str, str]:
+    """The pages' ports may be taken on this machine."""
+    own, probes = free_port(), free_port()
+    return {
+        r"127\.0\.0\.1:12345": f"127.0.0.1:{own}",
+        r"127\.0\.0\.1:12346": f"127.0.0.1:{probes}",
+        r"--probe-port 12346": f"--probe-port {probes}",
+        r"accelshare extender --tls": f"accelshare extender --listen 127.0.0.1:{own} --tls",
+    }

@@ -1,0 +1,75 @@
+"""What is typed on a node: the agent beside a kubelet, and the container runtime's configuration beside a real containerd."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from accelshare.agent.memory_kubelet import MemoryKubelet
+from accelshare.wire import inventory
+from cluster.build import binaries
+from cluster.https import free_port
+from tests.contract.docs.machine import Machine, possible
+from tests.contract.docs.pages import block, commands
+from tests.contract.docs.play import Play
+from tests.e2e.house import House, annotations
+from tests.fakes.build import build
+from tests.fakes.hardware import Hardware
+
+pytestmark = pytest.mark.real
+CONTAINERD = """[Service]
+Type=notify
+ExecStart={program}
+"""
+# The page's node has a file of its own.
+CONFIG = 'version = 3\nroot = "/var/lib/containerd"\n'
+
+
+@pytest.fixture
+def kubelets_directory() -> Iterator[Path]:
+    """With a short name: a socket's path has at most 107 characters."""
+    directory = Path(tempfile.mkdtemp(prefix="k-"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+async def test_agent(house: House, kubelets_directory: Path, tmp_path: Path) -> None:
+    """A kubelet in memory, and a card that NVIDIA's library tells of: the cluster hears of it."""
+    if why := possible():
+        pytest.skip(why)
+    hardware = Hardware(build("nvidia", tmp_path / "hardware"))
+    hardware.has({"index": 0, "uuid": "GPU-1", "memory_mib": 16384, "minor": 0})
+    await house.node("worker-0", {})
+    port = free_port()
+    environment = {"KUBECONFIG": str(house.plane.kubeconfig), "LD_LIBRARY_PATH": str(hardware.folder)}
+    seen = [house.plane.directory, kubelets_directory, hardware.folder]
+    with Machine(tmp_path / "docs", seen=seen, environment=environment) as machine:
+        machine.must(f"rm -rf /var/lib/kubelet; ln -s {kubelets_directory} /var/lib/kubelet")
+        async with MemoryKubelet(house.client, "worker-0", kubelets_directory):
+            play = Play(machine, {r"--port 12346": f"--port {port}"})
+            await play.go(commands("docs/how-to/agent.md"))
+
+            async def told() -> bool:
+                said = annotations(await house.read("/api/v1/nodes/worker-0")).get(inventory.KEY, "{}")
+                found = inventory.entries_of(said).get("nvidia")
+                return found is not None and found.delivers
+
+            await house.until(told, "the node says that it delivers")
+            assert machine.must(f"curl -s http://127.0.0.1:{port}/readyz") == "ok"
+            await play.end()
+
+
+async def test_delivery(machine: Machine) -> None:
+    """The plan is the one that the page shows; after the restart the runtime insists; put back, every file is as it was."""
+    page = "docs/how-to/delivery.md"
+    machine.write("/etc/containerd/config.toml", CONFIG)
+    unit = CONTAINERD.format(program=binaries(["containerd"], lambda _words: None)["containerd"])
+    machine.write("/etc/systemd/system/containerd.service", unit)
+    play = Play(machine)
+    await play.go(commands(page))
+    assert play.out("accelshare runtime-config plan") == block(page, "diff")
+    assert play.out("accelshare runtime-config status").startswith("insisting\n")
+    assert machine.read("/etc/containerd/config.toml") == CONFIG
+    machine.must("systemctl stop containerd")
