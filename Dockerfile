@@ -8,20 +8,21 @@ ARG BUILDER=${BASE}
 
 FROM ${BUILDER} AS build
 ARG SOURCE_DATE_EPOCH=0
-# No cache to carry along, and no .pyc that knows the time of its source: the last step compiles them, by content alone.
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_COMPILE=1 PIP_ROOT_USER_ACTION=ignore \
+# No cache to carry along. pip compiles nothing: the last step does, by content alone. Were a file compiled before, in the same size,
+# an engine that tells layers apart by size and time (podman on vfs) would keep the first one.
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore \
     PYTHONDONTWRITEBYTECODE=1 PYTHONHASHSEED=0
 WORKDIR /build
 COPY requirements/build.txt requirements/runtime.txt requirements/
 # How pip reaches its index is the business of the machine that builds, and never part of the image: two secrets, both optional.
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
     python3 -m venv --without-pip tools && python3 -m venv --without-pip /opt/accelshare \
- && python3 -m pip --python tools/bin/python install --only-binary :all: --require-hashes -r requirements/build.txt \
- && python3 -m pip --python /opt/accelshare/bin/python install --only-binary :all: --require-hashes -r requirements/runtime.txt
+ && python3 -m pip --python tools/bin/python install --no-compile --only-binary :all: --require-hashes -r requirements/build.txt \
+ && python3 -m pip --python /opt/accelshare/bin/python install --no-compile --only-binary :all: --require-hashes -r requirements/runtime.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN tools/bin/python -m hatchling build --target wheel \
- && python3 -m pip --python /opt/accelshare/bin/python install --no-deps --no-index dist/*.whl \
+ && python3 -m pip --python /opt/accelshare/bin/python install --no-compile --no-deps --no-index dist/*.whl \
  && rm /opt/accelshare/bin/[Aa]ctivate* \
  && /opt/accelshare/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/accelshare/lib \
  && find /opt/accelshare -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +

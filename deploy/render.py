@@ -4,6 +4,7 @@ Belongs here: calling helm, and telling what it prints apart: what is applied, w
 is the chart's.
 
     deploy/manifests/<vendor>/accelshare.yaml            kubectl apply -f deploy/manifests/<vendor>
+    deploy/manifests/<vendor>/upgrade/check.yaml         to be applied and waited for before another memory unit is
     deploy/manifests/<vendor>/uninstall/restore.yaml     to be applied and waited for before the deletion
     deploy/manifests/<vendor>/test/card.yaml             a pod that asks for a card and looks for it
     deploy/manifests/<vendor>/samples/                   the original guides' workloads
@@ -37,6 +38,7 @@ _HEAD: Final = "# Made from deploy/chart/accelshare with presets/{preset}.yaml b
 _FILES: Final[Mapping[str, str]] = {
     "": "accelshare.yaml",
     "pre-install,pre-upgrade": "accelshare.yaml",
+    "pre-upgrade,pre-rollback": "upgrade/check.yaml",
     "pre-delete": "uninstall/restore.yaml",
     "test": "test/card.yaml",
 }

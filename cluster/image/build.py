@@ -41,7 +41,8 @@ def build_with_engine(say: Say, *, engine: str | None = None, base: str | None =
     with tempfile.TemporaryDirectory(prefix="accelshare-image-") as directory:
         choice = ["--build-arg", f"BASE={base}"] if base else []
         common = _common(made, pip_settings.secrets(Path(directory)))
-        run(f"{tool.name} build", [*tool.build(made), *choice, *common, "--tag", made.reference, str(made.root)], log, say)
+        command = [*tool.build(made), *choice, *common, "--tag", made.reference, str(made.root)]
+        run(f"{tool.name} build", command, log, say, environment=tool.environment)
     if archive is not None:
         archive.unlink(missing_ok=True)
         run(f"{tool.name} save", tool.save(made.reference, archive.absolute()), log, say)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ class Engine:
     works: Sequence[str]
     build: Callable[[Recipe], Words]
     save: Callable[[str, Path], Words]
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 ENGINES: Final[Mapping[str, Engine]] = {
@@ -32,19 +33,15 @@ ENGINES: Final[Mapping[str, Engine]] = {
         works=["docker", "info"],
         build=lambda recipe: ["docker", "build"],
         save=lambda reference, archive: ["docker", "save", "--output", str(archive), reference],
+        # A docker before 23 builds without BuildKit unless told, and then knows no secrets.
+        environment={"DOCKER_BUILDKIT": "1"},
     ),
     "podman": Engine(
         "podman",
         works=["podman", "--version"],
         build=lambda recipe: ["podman", "build", "--timestamp", str(recipe.time_s)],
-        save=lambda reference, archive: [
-            "podman",
-            "save",
-            "--format=docker-archive",
-            "--output",
-            str(archive),
-            reference,
-        ],
+        # Not `podman save`, which names it localhost/…: a node that imports it would look in vain for accelshare:….
+        save=lambda reference, archive: ["podman", "push", reference, f"docker-archive:{archive}:{reference}"],
     ),
     "buildah": Engine(
         "buildah",

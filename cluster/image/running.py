@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cluster.errors import BuildError
 from cluster.process import Process
 
 
-def run(name: str, command: Sequence[str], log: Path, say: Callable[[str], None]) -> None:
+def run(
+    name: str, command: Sequence[str], log: Path, say: Callable[[str], None], *, environment: Mapping[str, str] | None = None
+) -> None:
     """Return once it has ended well; raises in words if it is not there or fails."""
     program = shutil.which(command[0])
     if program is None:
         raise BuildError(f"{name}: there is no program {command[0]} on PATH")
-    process = Process(name, [program, *command[1:]], log)
+    process = Process(name, [program, *command[1:]], log, environment={**os.environ, **(environment or {})})
     if process.wait_ended(say, str) != 0:
         raise BuildError(f"{name} failed with exit code {process.exit_code}; the end of {log}:\n{process.last_lines()}")

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from cluster.debian_programs import PROMTOOL, ensure
 from cluster.errors import ClusterError
-from cluster.promtool import ensure
 from tests.contract import test_docs as docs
 from tests.contract.agent.village import MEMORY, Village, open_village
 from tests.contract.town import Town
@@ -162,7 +162,7 @@ def test_every_panel_has_a_place_of_its_own() -> None:
 @pytest.fixture(scope="module")
 def promtool() -> Path:
     try:
-        return ensure(print)
+        return ensure(PROMTOOL, print)
     except ClusterError as error:
         pytest.skip(f"no promtool: {error}")
 

@@ -92,6 +92,41 @@ async def test_a_cluster_with_an_original_in_memory(tmp_path: Path) -> None:
         assert "\nready for accelshare (" in text.out
 
 
+async def test_a_wanted_memory_unit_is_refused_while_pods_of_another_one_live(tmp_path: Path) -> None:
+    """Exit code 1 and the pods' names; with --only nothing else is asked or said."""
+    told = {"accelshare.io/inventory": json.dumps({"nvidia": {"unit": "GiB", "cards": []}})}
+    limits = {"limits": {"aliyun.com/gpu-mem": "3"}}
+    spec = {"nodeName": "preflight-node", "containers": [{"name": "main", "image": "none", "resources": limits}]}
+    async with MemoryApiServer() as api:
+        kubeconfig = api.write_kubeconfig(tmp_path / "kubeconfig")
+        api.store.create("nodes", {**SEED_NODE, "metadata": {"name": "preflight-node", "annotations": told}})
+        api.store.create("pods", {"metadata": {"name": "trains"}, "spec": spec}, namespace="default")
+        refused = await asyncio.to_thread(run, kubeconfig, "-o", "json", "--only", "memory-units", "--memory-unit", "nvidia=MiB")
+        kept = await asyncio.to_thread(run, kubeconfig, "-o", "json", "--only", "memory-units", "--memory-unit", "nvidia=")
+    assert (refused.code, {each["check"] for each in refused.findings}) == (1, {"memory-units"})
+    assert "problem nvidia: the memory unit of preflight-node is 'GiB' and cannot become 'MiB'" in refused.says("memory-units")
+    (finding,) = refused.findings
+    assert finding["says"].endswith("are there: default/trains")
+    assert finding["do"] == ["end them first, or keep 'GiB' (in the chart vendors.nvidia.memoryUnit)"]
+    assert (kept.code, kept.says("memory-units")[:4]) == (0, "fine")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--memory-unit", "MiB"), "'MiB' is not VENDOR=UNIT"),
+        (("--only", "memory-units"), "has nothing to look for without --memory-unit VENDOR=UNIT"),
+        (("--only", "everything"), "'everything' is not one of 'unread', 'versions'"),
+    ],
+    ids=str,
+)
+def test_a_flag_that_makes_no_sense_is_refused_in_words(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    (tmp_path / "kubeconfig").touch()
+    refused = run(tmp_path / "kubeconfig", *words)
+    assert refused.code == 2
+    assert told in refused.err
+
+
 async def test_nothing_is_written(tmp_path: Path) -> None:
     async with MemoryApiServer() as api:
         before = api.store.revision

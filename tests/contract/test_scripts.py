@@ -1,10 +1,12 @@
 """The shell scripts: clean by the shell and by shellcheck, and each tells what it can do."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from cluster.debian_programs import SHELLCHECK, ensure
+from cluster.errors import ClusterError
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted([*(ROOT / "deploy").glob("*.sh"), *(ROOT / "deploy/scripts").glob("*.sh")])
@@ -25,11 +27,17 @@ def test_a_script_is_one(script: Path) -> None:
         assert script.stat().st_mode & 0o111 == 0o111
 
 
+@pytest.fixture(scope="module")
+def shellcheck() -> Path:
+    try:
+        return ensure(SHELLCHECK, print)
+    except ClusterError as error:
+        pytest.skip(f"no shellcheck: {error}")
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_shellcheck_finds_nothing(script: Path) -> None:
-    if shutil.which("shellcheck") is None:
-        pytest.skip("shellcheck is not installed (Debian: apt-get install shellcheck)")
-    done = run("shellcheck", "--external-sources", "--source-path=SCRIPTDIR", script)
+def test_shellcheck_finds_nothing(shellcheck: Path, script: Path) -> None:
+    done = run(shellcheck, "--external-sources", "--source-path=SCRIPTDIR", script)
     assert done.returncode == 0, done.stdout
 
 

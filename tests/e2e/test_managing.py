@@ -94,6 +94,25 @@ async def test_a_manifest_that_kubeadm_wrote_anew_is_healed(cluster: Cluster) ->
     assert host.files() == {"manifests/kube-scheduler.yaml": UPGRADED}
 
 
+async def test_an_upgrade_that_kubeadm_takes_back_needs_nobody(cluster: Cluster) -> None:
+    """kubeadm puts back the manifest that it found: ours of before. That is taken over, and the way back is its original."""
+    host = cluster.host("cp-1")
+    await cluster.service()
+    caretaker = cluster.caretaker("cp-1", host)
+    await caretaker.look()
+    ours = host.manifest.read_bytes()
+    host.manifest.write_bytes(UPGRADED)
+    await caretaker.look()
+    host.manifest.write_bytes(ours)
+    await caretaker.look()
+    assert host.state() is State.INSTALLED
+    assert host.manifest.read_bytes() == ours
+    assert await cluster.states() == {"cp-1": "applied"}
+    await cluster.write(wanted="restored")
+    await caretaker.look()
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+
+
 async def test_another_address_is_put_in(cluster: Cluster) -> None:
     host, first = cluster.host("cp-1"), await cluster.service()
     caretaker = cluster.caretaker("cp-1", host)

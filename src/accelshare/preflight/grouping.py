@@ -8,7 +8,7 @@ from typing import Final
 
 from accelshare.preflight.objects import Node
 
-_NAMED: Final = 3  # more names than this are a number
+_NAMED: Final = 3  # more names than this are a number, unless somebody needs them
 
 
 def nodes_by(nodes: Iterable[Node], key: Callable[[Node], str]) -> Iterator[tuple[str, str]]:
@@ -20,7 +20,7 @@ def nodes_by(nodes: Iterable[Node], key: Callable[[Node], str]) -> Iterator[tupl
         yield value, named(groups[value])
 
 
-def named(names: Sequence[str]) -> str:
+def named(names: Sequence[str], most: int = _NAMED) -> str:
     """`n1, n2` or `n1, n2, n3 and 97 more`."""
-    first = ", ".join(sorted(names)[:_NAMED])
-    return first if len(names) <= _NAMED else f"{first} and {len(names) - _NAMED} more"
+    first = ", ".join(sorted(names)[:most])
+    return first if len(names) <= most else f"{first} and {len(names) - most} more"

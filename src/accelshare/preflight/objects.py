@@ -99,6 +99,13 @@ class Pod(msgspec.Struct, frozen=True):
     metadata: Metadata
     spec: PodSpec = PodSpec()
 
+    @property
+    def asked(self) -> set[str]:
+        """The resources that its containers ask for, by name; none of a resource is no question."""
+        containers = (*self.spec.containers, *self.spec.init_containers)
+        said = [amounts or {} for each in containers for amounts in (each.resources.limits, each.resources.requests)]
+        return {name for amounts in said for name, amount in amounts.items() if str(amount) != "0"}
+
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
     holder_identity: str | None = None

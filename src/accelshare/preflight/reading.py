@@ -3,7 +3,7 @@
 Belongs here: which questions are asked; what is refused becomes a word in the snapshot. Never: judging, writing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, TypeVar
 
 import msgspec
@@ -13,7 +13,7 @@ from accelshare.kube.access import Right, may
 from accelshare.kube.client import Client
 from accelshare.kube.errors import BadAnswer, Forbidden, NotFound
 from accelshare.preflight.objects import Lease, Node, Pod, Service, Workload
-from accelshare.preflight.snapshot import Snapshot
+from accelshare.preflight.snapshot import Part, Snapshot
 
 T = TypeVar("T")
 
@@ -24,16 +24,16 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
-async def read(client: Client, rights: Iterable[Right]) -> Snapshot:
-    """The cluster as it is now. Unreachable and Unauthorized are raised: then there is nothing to say at all."""
-    asking = _Asking(client)
+async def read(client: Client, parts: Collection[Part], rights: Iterable[Right]) -> Snapshot:
+    """These parts of the cluster as they are now. Unreachable and Unauthorized are raised: then there is nothing to say."""
+    asking = _Asking(client, parts)
     return Snapshot(
         version=await asking.version(),
-        nodes=await asking.all("nodes", "/api/v1/nodes", Node),
-        pods=await asking.all("pods", "/api/v1/pods", Pod, NOT_ENDED),
-        services=await asking.all("services", "/api/v1/services", Service),
-        deployments=await asking.all("deployments", "/apis/apps/v1/deployments", Workload),
-        daemon_sets=await asking.all("daemonsets", "/apis/apps/v1/daemonsets", Workload),
+        nodes=await asking.all(Part.NODES, "/api/v1/nodes", Node),
+        pods=await asking.all(Part.PODS, "/api/v1/pods", Pod, NOT_ENDED),
+        services=await asking.all(Part.SERVICES, "/api/v1/services", Service),
+        deployments=await asking.all(Part.DEPLOYMENTS, "/apis/apps/v1/deployments", Workload),
+        daemon_sets=await asking.all(Part.DAEMON_SETS, "/apis/apps/v1/daemonsets", Workload),
         scheduler_holder=await asking.holder(),
         rights=await asking.rights(rights),
         unread=asking.unread,
@@ -41,21 +41,26 @@ async def read(client: Client, rights: Iterable[Right]) -> Snapshot:
 
 
 class _Asking:
-    """One question after the other; `unread` says which of them the API server did not answer."""
+    """One question after the other, none that nobody wants; `unread` says which of them the API server did not answer."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, parts: Collection[Part]) -> None:
         self._client = client
+        self._parts = parts
         self.unread: dict[str, str] = {}
 
     async def version(self) -> str:
+        if Part.VERSION not in self._parts:
+            return ""
         answer = await self._client.request("GET", "/version")
         try:
             return msgspec.json.decode(answer, type=_Version).git_version
         except ValueError as error:
             raise BadAnswer(f"GET /version: not a version: {error}") from error
 
-    async def all(self, what: str, path: str, kind: type[T], params: dict[str, str] | None = None) -> tuple[T, ...]:
+    async def all(self, part: Part, path: str, kind: type[T], params: dict[str, str] | None = None) -> tuple[T, ...]:
         """Every object that can be read; none, and a word, if the API server shows none."""
+        if part not in self._parts:
+            return ()
         decoder = msgspec.json.Decoder(kind)
         found: list[T] = []
         try:
@@ -64,13 +69,15 @@ class _Asking:
                     try:
                         found.append(decoder.decode(item))
                     except msgspec.DecodeError as error:
-                        self.unread[f"one of the {what}"] = str(error)
+                        self.unread[f"one of the {part.value}"] = str(error)
         except (Forbidden, NotFound) as error:
-            self.unread[what] = str(error)
+            self.unread[part.value] = str(error)
         return tuple(found)
 
     async def holder(self) -> str:
         """Who holds kube-scheduler's Lease. A cluster that keeps it elsewhere (before 1.20), or hides it, is no fault."""
+        if Part.LEASE not in self._parts:
+            return ""
         try:
             answer = await self._client.request("GET", paths.lease("kube-system", "kube-scheduler"))
             return msgspec.json.decode(answer, type=Lease).spec.holder_identity or ""
@@ -78,8 +85,10 @@ class _Asking:
             return ""
 
     async def rights(self, rights: Iterable[Right]) -> dict[Right, bool]:
+        if Part.RIGHTS not in self._parts:
+            return {}
         try:
             return {right: await may(self._client, right) for right in rights}
         except (Forbidden, NotFound) as error:
-            self.unread["your rights"] = str(error)
+            self.unread[Part.RIGHTS.value] = str(error)
             return {}

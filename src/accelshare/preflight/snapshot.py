@@ -5,6 +5,7 @@ Belongs here: what was read, and what could not be. Never: reading it, judging i
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from accelshare.kube.access import Right
@@ -14,11 +15,24 @@ PART_OF: Final = "app.kubernetes.io/part-of"
 OURS: Final = "accelshare"
 
 
+class Part(Enum):
+    """What can be read of a cluster, each with a right of its own."""
+
+    VERSION = "version"
+    NODES = "nodes"
+    PODS = "pods"
+    SERVICES = "services"
+    DEPLOYMENTS = "deployments"
+    DAEMON_SETS = "daemonsets"
+    LEASE = "lease"
+    RIGHTS = "your rights"
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that the checks know. `unread` says in words what the API server did not show, by what it is."""
 
-    version: str
+    version: str = ""
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     services: tuple[Service, ...] = ()

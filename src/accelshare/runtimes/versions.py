@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 Release: TypeAlias = tuple[int, int, int]
 
-# From these versions on the runtimes have the validator, and take CDI names from plugins.
+# From these versions on the runtimes have the validator and ask plugins that wish it to validate (NRI 0.10), and take CDI names.
 VALIDATOR_SINCE: Final[Mapping[str, Release]] = {"containerd": (2, 2, 0), "cri-o": (1, 34, 0)}
 _CDI_SINCE: Final[Mapping[str, Release]] = {"containerd": (2, 1, 0), "cri-o": (1, 34, 0)}
 _CDI_BACKPORT: Final = ((1, 7, 30), (1, 8, 0))  # containerd 1.7 learned it late
@@ -21,6 +21,12 @@ def release(version: str) -> Release:
     """The three numbers of a version such as `v2.4.2` or `2.4.2-rc.1`; zeros if there are none."""
     found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version)
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
+
+
+def asks_validators(name: str, version: str) -> bool:
+    """Whether plugins may wish to be asked at the end of making a container; runtimes hang up on a wish that they do not know."""
+    since = VALIDATOR_SINCE.get(name.lower())
+    return since is not None and release(version) >= since
 
 
 def takes_cdi(name: str, version: str) -> bool:

@@ -20,7 +20,7 @@ from accelshare.files.journal import Before
 from accelshare.scheduler_config.health import Look, Patience, Scheduler, wait_for_new
 from accelshare.scheduler_config.plan import Intent, Plan, PlannedFile
 from accelshare.scheduler_config.problems import ChangedByOthers, NotUnderstood, RolledBack, SchedulerConfigError
-from accelshare.scheduler_config.record import Record, Source, Tracked
+from accelshare.scheduler_config.record import Earlier, Record, Source, Tracked
 from accelshare.scheduler_config.site import Proposal, Site
 
 Outcome = Literal["applied", "unchanged", "restored", "nothing to restore"]
@@ -103,8 +103,9 @@ class _Applying:
         written = {file.path: file.written for file in record.files}
         if record.state != "applied" or written != {file.path: sha256(file.content) for file in proposal.plan.files}:
             return False
-        if record.sources != (sources := self._sources(proposal)):
-            self._site.archive.save(msgspec.structs.replace(record, sources=sources))
+        fresh = msgspec.structs.replace(record, sources=self._sources(proposal))
+        if fresh != self._site.archive.load():
+            self._settle(fresh)
         return True
 
     def _begin(self, proposal: Proposal) -> Record:
@@ -125,6 +126,7 @@ class _Applying:
                 files=files,
                 made=list(made),
                 accelshare=__version__,
+                earlier=self._earlier(record),
             )
             site.archive.save(journal)
         except OSError:
@@ -137,11 +139,18 @@ class _Applying:
         site = self._site
         found = site.disk.find(planned.path)
         tracked = record.file(planned.path) if record is not None else None
-        overwritten = planned.path == site.target.trigger and found is not None and not site.target.is_ours(found.content)
-        if tracked is None or overwritten:
+        if tracked is None or (planned.path == site.target.trigger and self._overwritten(found)):
             kept = site.archive.keep(found)
             return Tracked(planned.path, original=kept, before=kept, after=sha256(planned.content))
         return msgspec.structs.replace(tracked, before=self._before(tracked, found, record), after=sha256(planned.content))
+
+    def _overwritten(self, trigger: Found | None) -> bool:
+        return trigger is not None and not self._site.target.is_ours(trigger.content)
+
+    def _earlier(self, record: Record | None) -> list[Earlier]:
+        if record is None:
+            return []
+        return record.overwritten() if self._overwritten(self._site.disk.find(record.trigger)) else record.earlier
 
     def _before(self, tracked: Tracked, found: Found | None, record: Record | None) -> Before:
         """What a roll-back brings back: not what an apply that ended in the middle has left, but what was there before it."""

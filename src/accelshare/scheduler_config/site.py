@@ -65,13 +65,13 @@ class Site:
         return Archive(self.archive_directory, self.disk, Record, NotUnderstood)
 
     def record(self) -> Record | None:
-        """What we have done here, if anything."""
+        """What we have done here, if anything; about the trigger that is there, should an earlier one of ours be back."""
         record = self.archive.load()
         if record is not None and record.trigger != self.target.trigger:
             raise NotUnderstood(
                 f"the record in {self.archive_directory} is about {record.trigger}, not about {self.target.trigger}"
             )
-        return record
+        return record.as_found(self.sha256(record.trigger)) if record is not None else None
 
     def status(self) -> Standing:
         """How things stand, in words."""
@@ -99,6 +99,9 @@ class Site:
             for source in record.sources
             if self.sha256(source.path) != source.sha256
         ]
+        if record != self.archive.load():
+            says = f"{record.trigger} is an earlier one of ours again, as kubeadm leaves it if its upgrade fails"
+            says_all.append(f"{says}: `apply` makes all agree with it")
         if says_all:
             return Standing(State.DRIFTED, tuple(says_all), files)
         return Standing(State.INSTALLED, (f"{record.trigger} tells kube-scheduler of the extender",), files)

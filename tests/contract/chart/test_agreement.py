@@ -142,5 +142,6 @@ def test_profiles_reach_every_part_that_reads_them() -> None:
         "DaemonSet/accelshare-scheduler-manager",
         "DaemonSet/gpushare-device-plugin-ds",
         "Deployment/gpushare-schd-extender",
+        "Job/accelshare-memory-units",
         "Job/accelshare-uninstall",
     ]

@@ -26,6 +26,47 @@ def test_the_uninstall_puts_schedulers_back_first() -> None:
     ]
 
 
+def test_memory_units_are_looked_at_before_an_upgrade_does_anything() -> None:
+    """Also before a rollback, which may bring an old unit back; with the units that the agents will be told."""
+    things = objects(*EVERYTHING, *setting(vendors__enflame__memoryUnit="0.1", vendors__nvidia__memoryUnit=""))
+    job = one(things, "Job", "accelshare-memory-units")
+    assert hook(job) == "pre-upgrade,pre-rollback"
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == [
+        "preflight",
+        "--only=memory-units",
+        "--memory-unit=enflame=0.1",
+        "--memory-unit=kunlun=MiB",
+        "--memory-unit=nvidia=",
+    ]
+    others = [t for t in things if "pre-upgrade" in hook(t) and t["metadata"]["name"] != "accelshare-memory-units"]
+    assert others
+    weight = "helm.sh/hook-weight"
+    assert all(int(job["metadata"]["annotations"][weight]) < int(t["metadata"]["annotations"][weight]) for t in others)
+    assert one(things, "ClusterRole", "accelshare-memory-units")["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}
+    ]
+
+
+def test_where_no_card_is_sliced_there_is_no_unit_to_look_at() -> None:
+    assert "accelshare-memory-units" not in named(objects(*preset("stc")), "Job")
+
+
+def test_units_are_judged_by_the_profiles_that_are_to_come() -> None:
+    """The ConfigMap of the release before is still in place, or none is, when the hook runs."""
+    things = objects(*preset("gpushare"), *setting(profiles={"mine.toml": 'name = "mine"'}))
+    pod = one(things, "Job", "accelshare-memory-units")["spec"]["template"]["spec"]
+    assert {"name": "profiles", "configMap": {"name": "accelshare-memory-units"}} in pod["volumes"]
+    theirs, ours = (one(things, "ConfigMap", f"accelshare-{name}") for name in ("profiles", "memory-units"))
+    assert ours["data"] == theirs["data"]
+    assert hook(ours) == "pre-upgrade,pre-rollback"
+
+
+def test_a_job_that_fails_lets_helm_print_its_words() -> None:
+    for job in [thing for thing in objects(*EVERYTHING) if thing["kind"] == "Job"]:
+        assert job["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-failed"
+
+
 def test_named_nodes_are_labelled_for_each_vendor_once() -> None:
     things = objects(*preset("gpushare", "xpushare"), *setting(nodes__names=["n1", "n2"]))
     job = one(things, "Job", "accelshare-node-labels")

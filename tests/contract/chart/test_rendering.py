@@ -120,3 +120,19 @@ def test_gcushare_users_find_their_log_files() -> None:
         "/var/log/topscloud/gcushare/gcushare-scheduler-extender.log",
         "/var/log/topscloud/gcushare/gcushare-device-plugin.log",
     }
+
+
+def test_the_agent_looks_into_directories_of_the_host_that_a_site_names() -> None:
+    """Below /host, where --host-root says that the host is; nothing may be written there."""
+    things = objects(*preset("gpushare"), *setting(agent__lookInto=["/tmp/nvidia-mps", "/opt/acme", "/opt/acme"]))
+    pod = next(thing for thing in things if thing["kind"] == "DaemonSet" and "agent" in str(thing["spec"]["selector"]))
+    spec = pod["spec"]["template"]["spec"]
+    (agent,) = spec["containers"]
+    assert "--host-root=/host" in agent["args"]
+    mounts = {mount["name"]: mount for mount in agent["volumeMounts"]}
+    seen = [
+        (volume["hostPath"]["path"], mounts[volume["name"]]["mountPath"], mounts[volume["name"]]["readOnly"])
+        for volume in spec["volumes"]
+        if volume["name"].startswith("look-")
+    ]
+    assert seen == [("/tmp/nvidia-mps", "/host/tmp/nvidia-mps", True), ("/opt/acme", "/host/opt/acme", True)]

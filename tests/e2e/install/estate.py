@@ -104,6 +104,19 @@ class Estate:
             volume["hostPath"] = {"path": str(self.local.state / "hpe"), "type": "DirectoryOrCreate"}
         self.local.kubectl("apply", f"--namespace={namespace}", "-f", "-", stdin=json.dumps(content))
 
+    def run(self, file: str, pod: str) -> None:
+        """A workload of one pod in our own namespace, as one of the seeds has it, until it runs."""
+        self.apply(file, NAMESPACE)
+        self.until(lambda: self.read("pod", pod)["status"]["phase"] == "Running", f"{pod} runs")
+
+    def run_seeds_workloads(self) -> None:
+        """All of them, ten pods of four vendors; those of one vendor one after the other, so that their cards are known."""
+        for number in (1, 2, 3):
+            self.run(f"enflame/gcushare-pod-{number}.json", f"gcushare-pod-{number}")
+        for file in ("kunlun/xpu_pod", "nvidia/app", "stream/example", "kunlun/xpu_pod_two_cards"):
+            self.apply(f"{file}.yaml")
+        self.running("!group", 7)
+
     def create(self, group: str, count: int, limits: Mapping[str, int]) -> None:
         """So many equal pods at once, found by the label `group`."""
         container = {
@@ -191,8 +204,12 @@ class Estate:
 
         return str(self.until(printed, f"{name} has printed what it sees")).partition(" F ")[2].strip()
 
-    def agent_pods(self) -> list[Object]:
-        return list(self.pods("accelshare.io/agent=true", NAMESPACE).values())
+    def words_of(self, job: str) -> str:
+        """Why the Job's pod ended, as `kubectl describe` shows it."""
+        statuses = [
+            status for pod in self.pods(f"job-name={job}", NAMESPACE).values() for status in pod["status"]["containerStatuses"]
+        ]
+        return " ".join(str(status["state"].get("terminated", {}).get("message", "")) for status in statuses)
 
     def inventory(self, kind: str) -> Object:
         annotations = self.read("node", self.local.node_name)["metadata"]["annotations"]

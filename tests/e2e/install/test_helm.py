@@ -5,6 +5,7 @@ containers is test_on_cluster.py.
 """
 
 import asyncio
+import json
 
 import pytest
 
@@ -75,6 +76,43 @@ async def test_an_uninstall_that_cannot_put_schedulers_back_deletes_nothing(oper
     operator.porter.refuses = ()
     await operator.helm("uninstall")
     await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")
+
+
+async def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_live(operator: Operator) -> None:
+    """helm ends with an error before it changes anything, and the Job's words name the pods; a rollback is looked at too."""
+    house = operator.house
+    await operator.install()
+    await house.node("n4", {}, inventory={"nvidia": {"unit": "GiB", "cards": [{"index": 0, "size": 15}]}})
+    await house.pod("old", {"aliyun.com/gpu-mem": 3}, nodeName="n4")
+    made = operator.certificates()
+    agents = operator.read("daemonset", "gpushare-device-plugin-ds")
+
+    with pytest.raises(HelmError, match=r"(?s)UPGRADE FAILED: pre-upgrade hooks failed.*accelshare-memory-units"):
+        await operator.upgrade("--set=vendors.nvidia.memoryUnit=MiB", "--set=nodes.names={n2}")
+    words = "nvidia: the memory unit of n4 is 'GiB' and cannot become 'MiB' while pods that asked in the old one are there: "
+    assert f"{words}default/old" in operator.porter.said("memory-units")
+    # The Job stays for an hour with its words; its rights are gone already.
+    left = [name.partition("/")[0] for name in operator.ours() if "memory-units" in name]
+    assert left == ["job.batch", "pod"]
+    assert operator.read("daemonset", "gpushare-device-plugin-ds") == agents
+    assert operator.certificates() == made
+    assert await operator.labelled() == ["n1"]
+
+    await house.delete("/api/v1/namespaces/default/pods/old")
+    await operator.upgrade("--set=vendors.nvidia.memoryUnit=MiB")
+    assert "memory unit of n4 is 'GiB' and may become 'MiB'" in operator.porter.said("memory-units")
+    args = operator.read("daemonset", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--memory-unit=nvidia=MiB" in args
+
+    await house.patch("/api/v1/nodes/n4", {"metadata": {"annotations": {"accelshare.io/inventory": told("MiB")}}})
+    await house.pod("new", {"aliyun.com/gpu-mem": 3072}, nodeName="n4")
+    with pytest.raises(HelmError, match=r"accelshare-memory-units failed"):
+        await operator.helm("rollback", "1")
+    assert "is 'MiB' and cannot become 'GiB'" in operator.porter.said("memory-units")
+
+
+def told(unit: str) -> str:
+    return json.dumps({"nvidia": {"unit": unit, "cards": [{"index": 0, "size": 15}]}})
 
 
 async def test_an_install_stops_when_the_certificates_cannot_be_made(operator: Operator) -> None:

@@ -1,6 +1,7 @@
 """The whole way on a real kubelet: image, helm install, seeds' workloads, everything that may go wrong meanwhile, helm uninstall.
 
-One installation for the file: each test leaves it as it found it, and the last two take it away and put it in by script.
+One installation for the file, with the seeds' workloads on it: whatever happens to us, they must not notice. Each test leaves it
+as it found it and can be called alone; the last two take it away and put it in by script.
 """
 
 import shutil
@@ -12,6 +13,7 @@ from functools import partial
 import pytest
 
 from accelshare.certificates import making
+from cluster.errors import ClusterError
 from cluster.local import LocalCluster, accelshare
 from deploy.render import NAMESPACE
 from tests.e2e.install.estate import CLIENT_FILE, MANIFEST, Estate, Outcome, cards
@@ -28,27 +30,24 @@ def estate(root: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Est
     LocalCluster.take_down()  # whatever another test left: the uninstall is compared with a new cluster
     estate = Estate(LocalCluster.up(fake_cards=True), tmp_path_factory.mktemp("estate"))
     estate.install()
+    estate.run_seeds_workloads()
     yield estate
     # kubelet remembers device plugins for five minutes, which would keep the next test waiting.
     LocalCluster.take_down()
 
 
 def test_helm_test_sees_a_card_of_every_vendor(estate: Estate) -> None:
+    estate.local.kubectl("delete", "pod", "stc-example-pod")  # which has the only card of its kind
     said = estate.helm("test", accelshare.RELEASE, "--timeout=200s")
     assert said.count("Succeeded") == 4, said
+    estate.apply("stream/example.yaml")
+    estate.running("!group", 7)
     configuration = estate.local.path("/etc/kubernetes/accelshare").rglob("*.yaml")
     assert any("enableHTTPS: true" in file.read_text() for file in configuration)
 
 
 def test_the_seeds_own_workloads_see_their_cards(estate: Estate) -> None:
-    """They stay for the tests that follow: whatever happens to us, they must not notice."""
-    for number in (1, 2, 3):
-        estate.apply(f"enflame/gcushare-pod-{number}.json", NAMESPACE)
-        pod = f"gcushare-pod-{number}"
-        estate.until(partial(_runs, estate, pod), f"{pod} runs")
-    for file in ("kunlun/xpu_pod", "nvidia/app", "stream/example", "kunlun/xpu_pod_two_cards"):
-        estate.apply(f"{file}.yaml")
-    pods = estate.running("!group", 7)
+    pods = estate.pods("!group")
 
     def devices(pod: str, namespace: str = "default") -> list[str]:
         listed = estate.local.exec(pod, "ls", "/dev", namespace=namespace).split()
@@ -61,10 +60,6 @@ def test_the_seeds_own_workloads_see_their_cards(estate: Estate) -> None:
     variables = estate.local.exec("binpack-1-0", "env").splitlines()
     assert {"ALIYUN_COM_GPU_MEM_IDX=0", "ALIYUN_COM_GPU_MEM_POD=3", "ALIYUN_COM_GPU_MEM_DEV=15"} <= set(variables)
     assert estate.inventory("enflame")["delivery"] == "nri"
-
-
-def _runs(estate: Estate, pod: str) -> bool:
-    return bool(estate.read("pod", pod)["status"]["phase"] == "Running")
 
 
 def test_the_extender_speaks_only_with_kube_scheduler(estate: Estate) -> None:
@@ -80,38 +75,34 @@ def test_the_extender_speaks_only_with_kube_scheduler(estate: Estate) -> None:
             estate.extender_says(path, pair)
 
 
-def test_a_new_memory_unit_is_refused_while_pods_of_the_old_one_live(estate: Estate) -> None:
-    """The agent says why where `kubectl describe` shows it, the node keeps its unit, pods wait; put back, all goes on."""
-    estate.upgrade({"vendors": {"enflame": {"memoryUnit": "0.1"}}})
-
-    def words() -> str:
-        statuses = [status for pod in estate.agent_pods() for status in pod["status"].get("containerStatuses", [])]
-        ended = [status[when].get("terminated") or {} for status in statuses for when in ("state", "lastState")]
-        return " ".join(str(end.get("message", "")) for end in ended)
-
-    estate.until(lambda: "cannot become '0.1' while pods" in words(), "the agent refuses in words")
-    assert f"{', '.join(f'{NAMESPACE}/gcushare-pod-{number}' for number in (1, 2, 3))}; end them first, or keep '1'" in words()
+def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_live(estate: Estate) -> None:
+    """helm fails, prints which pods are in the way, and has changed nothing. In the old unit an upgrade goes through, and who
+    runs does not notice."""
+    before = _lives(estate)
+    agents = estate.read("daemonset", estate.agent)["metadata"]["generation"]
+    with pytest.raises(ClusterError) as refused:
+        estate.upgrade({"vendors": {"enflame": {"memoryUnit": "0.1"}}})
+    said = str(refused.value)
+    assert "UPGRADE FAILED: pre-upgrade hooks failed" in said
+    pods = ", ".join(f"{NAMESPACE}/gcushare-pod-{number}" for number in (1, 2, 3))
+    words = f"the memory unit of {estate.local.node_name} is '1' and cannot become '0.1' while pods that asked in the old one are"
+    assert f"enflame: {words} there: {pods}" in said
+    assert words in estate.words_of("accelshare-memory-units")
+    assert estate.read("daemonset", estate.agent)["metadata"]["generation"] == agents
     assert estate.inventory("enflame")["unit"] == "1"
-    assert estate.read("node", estate.local.node_name)["status"]["capacity"][GCU] == "128"
-    estate.create("patient", 1, {GCU: 1})
-    estate.until(lambda: _why_it_waits(estate, "patient-0"), "kube-scheduler says why it waits")
 
-    estate.upgrade({})
+    estate.upgrade({"agent": {"podAnnotations": {"of": "the next release"}}})
     estate.settle()
-    _runs_with_its_card(estate, "patient")
+    assert estate.read("daemonset", estate.agent)["metadata"]["generation"] == agents + 1
+    estate.create("upgraded", 1, {GCU: 1})
+    _runs_with_its_card(estate, "upgraded")
+    assert _lives(estate) == before
 
 
 def _runs_with_its_card(estate: Estate, group: str) -> None:
     (pod,) = estate.running(f"group={group}", 1).values()
     assert estate.sees(pod) == cards(pod) != ""
     estate.delete(f"group={group}")
-
-
-def _why_it_waits(estate: Estate, pod: str) -> bool:
-    found = estate.read("pod", pod, "default")
-    assert found["status"]["phase"] == "Pending"
-    told = " ".join(condition.get("message", "") for condition in found["status"].get("conditions", []))
-    return "node cannot hand out GCUs at the moment" in told
 
 
 def test_certificates_are_renewed_under_load(estate: Estate) -> None:
@@ -201,13 +192,16 @@ def _kubelet_takes_them_back(estate: Estate, group: str) -> None:
     estate.delete(f"group={group}")
 
 
-def test_the_scripts_and_the_same_rush_by_device_plugins(estate: Estate) -> None:
+def test_the_scripts_and_a_rush_by_device_plugins(estate: Estate) -> None:
     """deploy.sh as the Enflame seed's users know it; kubelet's device plugins deliver; delete.sh.
 
-    kubelet asks its plugins once, when it takes a pod, and never again: whoever is bound while nobody answers is dead. For the
+    kubelet asks its plugins once, when it takes a pod, and never again: whoever is bound while nobody answers is dead. An agent
+    that is replaced leaves nobody like that behind; where agents are killed, tests/e2e/node/test_kills.py counts them. For the
     same reason pods of the container runtime's time are ended first: a kubelet that starts anew would not know their devices.
     """
     estate.clear()
+    if estate.helm("list", "--short"):
+        estate.helm("uninstall", accelshare.RELEASE, "--timeout=300s")
     accelshare.provide(estate.local, print)
     estate.agent = "gcushare-device-plugin"
     values = ("--values", str(estate.local.state / "values.json"), "--set", "agent.delivery=device-plugin")
@@ -216,19 +210,12 @@ def test_the_scripts_and_the_same_rush_by_device_plugins(estate: Estate) -> None
     assert f"sharing: {estate.local.node_name}" in said
     estate.agents_ready()
     estate.until(lambda: estate.local.path(MANIFEST).read_bytes() != estate.before.manifest, "the manager has put us in")
-    estate.apply("enflame/gcushare-pod-1.json", NAMESPACE)
-    estate.until(partial(_runs, estate, "gcushare-pod-1"), "gcushare-pod-1 runs")
+    estate.run("enflame/gcushare-pod-1.json", "gcushare-pod-1")
     estate.apply("kunlun/xpu_pod.yaml")
     estate.running("!group", 2)
     assert estate.inventory("enflame")["delivery"] == "device-plugin"
     before = _lives(estate)
-    dead = {}
-    for turn, happens in enumerate((_restart_agents, _restart_kubelet)):
-        outcome = estate.rush(f"plugin-{turn}", ROUND, {GCU: 1}, partial(happens, estate))
-        assert outcome.wrong == {}, happens.__name__
-        print(f"device plugins, {happens.__name__}: {len(outcome.dead)} of {ROUND} dead {set(outcome.dead.values())}")
-        dead[turn] = len(outcome.dead)
-    assert dead[0] == 0
+    assert estate.rush("plugin", ROUND, {GCU: 1}, partial(_restart_agents, estate)) == Outcome({}, {})
     assert _lives(estate) == before
     assert "totalGCU" in estate.script("inspect.sh", estate.local.node_name)
     estate.script("delete.sh")

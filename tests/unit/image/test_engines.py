@@ -1,10 +1,12 @@
 """The engine that works here is found, and an engine that does not is refused in words."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from cluster.errors import ClusterError
+from cluster.image import build_with_engine
 from cluster.image.engines import ENGINES, find_engine
 from cluster.image.recipe import Recipe
 
@@ -30,6 +32,19 @@ def test_no_engine_is_said_with_the_way_out(tmp_path: Path, monkeypatch: pytest.
         find_engine()
     with pytest.raises(ClusterError, match="no such engine: kaniko; there are docker, podman, buildah"):
         find_engine("kaniko")
+
+
+def test_an_old_docker_is_told_to_build_as_the_new_ones_do() -> None:
+    """Debian 12's docker is one that knows no secrets otherwise."""
+    assert ENGINES["docker"].environment == {"DOCKER_BUILDKIT": "1"}
+
+
+def test_an_engines_settings_reach_its_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docker").write_text('#!/bin/sh\n[ "$1" = build ] && [ "$DOCKER_BUILDKIT" != 1 ] && exit 1\nexit 0\n')
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("ACCELSHARE_CACHE", str(tmp_path / "cache"))
+    assert build_with_engine(print, engine="docker").archive is None
 
 
 @pytest.mark.parametrize("name", ENGINES)

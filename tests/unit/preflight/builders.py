@@ -17,6 +17,8 @@ from accelshare.preflight.objects import (
     Workload,
     WorkloadSpec,
 )
+from accelshare.wire import inventory
+from accelshare.wire.inventory import KindEntry
 
 
 def node(
@@ -26,8 +28,11 @@ def node(
     runtime: str = "containerd://2.4.2",
     labels: dict[str, str] | None = None,
     gives: dict[str, str] | None = None,
+    tells: dict[str, KindEntry] | None = None,
 ) -> Node:
-    return Node(Metadata(name, labels=labels), NodeStatus(NodeInfo(kubelet, runtime), gives or {}))
+    """`tells` is what its agent has written there."""
+    annotations = {inventory.KEY: inventory.write(tells)} if tells is not None else None
+    return Node(Metadata(name, labels=labels, annotations=annotations), NodeStatus(NodeInfo(kubelet, runtime), gives or {}))
 
 
 def pod(name: str, limits: dict[str, str | int], *, on: str = "n1", annotations: dict[str, str] | None = None) -> Pod:

@@ -1,17 +1,33 @@
 """Each check says what it sees, and what to do about it."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from accelshare.preflight import checks
-from accelshare.preflight.checks import cards_in_use, labels, originals, permissions, ports, runtimes, scheduler, unread, versions
+from accelshare.preflight.checks import (
+    cards_in_use,
+    labels,
+    memory_units,
+    originals,
+    permissions,
+    ports,
+    runtimes,
+    scheduler,
+    unread,
+    versions,
+)
 from accelshare.preflight.findings import Finding, Grade
-from accelshare.preflight.snapshot import Snapshot
+from accelshare.preflight.objects import Metadata, Pod
+from accelshare.preflight.snapshot import Part, Snapshot
 from accelshare.vendors import catalog
 from accelshare.vendors import originals as known_originals
 from accelshare.vendors.catalog import Catalog
+from accelshare.wire import inventory
+from accelshare.wire.inventory import KindEntry
 from tests.unit.preflight.builders import node, pod, scheduler_pod, service, workload
 
 ROOT = Path(__file__).parents[3]
@@ -72,6 +88,95 @@ def test_each_runtime_delivers_as_its_version_can(runtime: str, words: str, step
     assert finding.grade in (Grade.FINE, Grade.NOTE)
     assert step in " ".join(finding.do)
     assert bool(step) == bool(finding.do)
+
+
+@pytest.mark.parametrize(
+    ("delivery", "insists", "grade", "words", "step"),
+    [
+        ("nri", True, Grade.FINE, "containerd 2.4.2 on n1 delivers by pod identity, exactly: it insists on the agent", ""),
+        ("nri", False, Grade.WARNING, "does not insist on the agent: containers made while it is away have no card", "validator"),
+        ("device-plugin+nri", False, Grade.NOTE, "the device plugin interface delivers, and NRI corrects it", "validator"),
+        ("device-plugin", False, Grade.NOTE, "does not insist on the agent: the device plugin interface delivers", "validator"),
+    ],
+)
+def test_what_an_agent_has_found_out_counts_more_than_the_runtimes_version(
+    delivery: str, insists: bool, grade: Grade, words: str, step: str
+) -> None:
+    entry = KindEntry([], delivery=delivery, insists=insists)
+    nodes = (node("n1", tells={"nvidia": entry}), node("n2"), node("n3", tells={}))
+    without, finding = runtimes.check(Snapshot("v1.36.4", nodes=nodes), SHIPPED)
+    assert "containerd 2.4.2 on n2, n3 can deliver by pod identity, exactly, once" in without.says
+    assert finding.grade is grade
+    assert words in finding.says
+    assert step in " ".join(finding.do)
+    assert bool(step) == bool(finding.do)
+
+
+def test_an_inventory_that_cannot_be_read_is_none() -> None:
+    broken = msgspec.structs.replace(node("n1"), metadata=Metadata("n1", annotations={inventory.KEY: "x"}))
+    (finding,) = runtimes.check(Snapshot("v1.36.4", nodes=(broken,)), SHIPPED)
+    assert "once it insists" in finding.says
+
+
+# Memory units: what an upgrade wants, against the pods that live.
+
+GPU_MEM = "aliyun.com/gpu-mem"
+
+
+def units(wanted: dict[str, str], *pods: Pod, **nodes: str) -> list[tuple[Grade, str]]:
+    """What is said of these wishes, with nodes that count in these units now."""
+    told = tuple(node(name, tells={"nvidia": KindEntry([], unit=unit)}) for name, unit in nodes.items())
+    return said(partial(memory_units.check, units=wanted), Snapshot(nodes=told, pods=pods))
+
+
+def test_a_unit_cannot_change_under_living_pods_who_are_named() -> None:
+    pods = (
+        pod("b", {GPU_MEM: 3}),
+        pod("a", {GPU_MEM: "3"}),
+        pod("elsewhere", {GPU_MEM: 3}, on="n2"),
+        pod("waits", {GPU_MEM: 3}, on=""),
+    )
+    assert units({"nvidia": "MiB"}, *pods, n1="GiB", n2="MiB") == [
+        (
+            Grade.PROBLEM,
+            "nvidia: the memory unit of n1 is 'GiB' and cannot become 'MiB' while pods that asked in the old one are there: "
+            "default/a, default/b",
+        )
+    ]
+
+
+def test_an_empty_unit_is_the_profiles_own() -> None:
+    ((grade, says),) = units({"nvidia": ""}, pod("a", {GPU_MEM: 3}), n1="MiB")
+    assert grade is Grade.PROBLEM
+    assert "is 'MiB' and cannot become 'GiB'" in says
+    assert units({"nvidia": ""}, pod("a", {GPU_MEM: 3}), n1="GiB") == [
+        (Grade.FINE, "nvidia: no node counts memory in another unit than 'GiB'")
+    ]
+
+
+@pytest.mark.parametrize("limits", [{"nvidia.com/gpu": 1}, {GPU_MEM: "0"}, {"baidu.com/xpu-mem": 8}, {}], ids=str)
+def test_pods_that_asked_for_no_amount_of_memory_are_in_nobodys_way(limits: dict[str, str | int]) -> None:
+    ((grade, says),) = units({"nvidia": "MiB"}, pod("a", limits), n1="GiB")
+    assert (grade, "may become 'MiB'" in says) == (Grade.NOTE, True)
+
+
+def test_a_unit_that_the_vendor_has_not_is_told_with_those_it_has() -> None:
+    ((grade, says),) = units({"nvidia": "TiB"}, n1="GiB")
+    assert (grade, says) == (Grade.PROBLEM, "nvidia: memory unit 'TiB' is not known; it must be one of GiB, MiB")
+
+
+def test_what_was_not_seen_is_not_allowed() -> None:
+    """Where nodes or pods could not be read, a wish is refused; where nothing is wished, nothing is said."""
+    hidden = Snapshot(unread={"pods": "forbidden"})
+    ((grade, says),) = said(partial(memory_units.check, units={"nvidia": "MiB"}), hidden)
+    assert (grade, "pods could not be read" in says) == (Grade.PROBLEM, True)
+    assert said(partial(memory_units.check, units={}), hidden) == []
+
+
+def test_a_single_check_reads_no_more_than_it_needs() -> None:
+    """The hook of `helm upgrade` may list nodes and pods, and nothing else."""
+    assert checks.parts(checks.chosen(["memory-units"])) == {Part.NODES, Part.PODS}
+    assert checks.parts(checks.chosen()) == set(Part)
 
 
 def test_a_missing_right_is_a_problem_and_named() -> None:
@@ -243,6 +348,6 @@ def test_running_pods_are_counted_and_those_without_a_record_are_named() -> None
 
 def test_what_could_not_be_read_is_said_and_not_judged() -> None:
     hidden = dict.fromkeys(("nodes", "pods", "services", "deployments", "daemonsets"), "forbidden")
-    found = checks.findings(Snapshot("v1.36.4", unread=hidden), SHIPPED)
+    found = checks.findings(checks.chosen(), Snapshot("v1.36.4", unread=hidden), SHIPPED)
     assert [finding.check for finding in found] == ["unread"] * 5 + ["versions"]
     assert {finding.grade for finding in unread.check(Snapshot("v1.36.4", unread=hidden), SHIPPED)} == {Grade.WARNING}

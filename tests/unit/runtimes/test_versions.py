@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelshare.runtimes.versions import merges_sections, release, takes_cdi
+from accelshare.runtimes.versions import asks_validators, merges_sections, release, takes_cdi
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,19 @@ def test_who_takes_cdi_names_from_plugins(name: str, version: str, takes: bool) 
 def test_who_joins_sections() -> None:
     assert merges_sections("2.0.0")
     assert not merges_sections("1.7.35")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "asks"),
+    [
+        ("containerd", "v2.1.9", False),
+        ("containerd", "v2.2.0", True),
+        ("containerd", "2.4.2", True),
+        ("cri-o", "1.33.4", False),
+        ("CRI-O", "1.34.0", True),
+        ("memory", "v9.0.0", False),
+    ],
+)
+def test_who_asks_plugins_for_the_last_word(name: str, version: str, asks: bool) -> None:
+    """Another runtime would hang up, so nobody is thought to do it who is not known to."""
+    assert asks_validators(name, version) is asks

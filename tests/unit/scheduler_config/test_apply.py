@@ -248,6 +248,63 @@ def test_an_upgrade_across_the_end_of_policies_changes_the_kind(tmp_path: Path) 
     assert host.files() == {"manifests/kube-scheduler.yaml": with_words(version="v1.23.1")}
 
 
+def test_an_upgrade_that_kubeadm_takes_back_is_noticed_and_taken_over(host: Host) -> None:
+    """kubeadm puts back the manifest it found, which is an earlier one of ours; the way back is that manifest's again."""
+    host.apply()
+    ours = host.manifest.read_bytes()
+    for _ in range(2):  # an upgrade that fails is tried again
+        host.manifest.write_bytes(KUBEADM.replace(b"v1.36.4", b"v1.36.9"))
+        assert host.apply() == "applied"
+        host.manifest.write_bytes(ours)
+        assert host.state() is State.DRIFTED
+        assert "as kubeadm leaves it if its upgrade fails" in " ".join(host.site().status().says)
+        assert host.apply() == "unchanged"
+        assert host.state() is State.INSTALLED
+    assert host.manifest.read_bytes() == ours
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+
+
+def test_an_upgrade_that_kubeadm_takes_back_can_be_restored_at_once(host: Host) -> None:
+    host.apply()
+    ours = host.manifest.read_bytes()
+    host.manifest.write_bytes(KUBEADM.replace(b"v1.36.4", b"v1.36.9"))
+    host.apply()
+    host.manifest.write_bytes(ours)
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+
+
+def test_an_upgrade_taken_back_after_its_scheduler_did_not_come_up(host: Host) -> None:
+    """Our roll-back leaves kubeadm's new manifest, and kubeadm's leaves our old one."""
+    host.apply()
+    ours = host.manifest.read_bytes()
+    host.manifest.write_bytes(KUBEADM.replace(b"v1.36.4", b"v1.36.9"))
+    host.kubelet.breaks = lambda content: is_new(content) and content != ours
+    with pytest.raises(RolledBack):
+        host.apply()
+    host.manifest.write_bytes(ours)
+    assert host.apply() == "unchanged"
+    assert host.state() is State.INSTALLED
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+
+
+def test_an_upgrade_across_the_end_of_policies_that_is_taken_back(tmp_path: Path) -> None:
+    """The manifest of before names a file that is gone: it is written again, and the newer one goes."""
+    host = Host(tmp_path, with_words(version="v1.22.4"))
+    host.apply(version="v1.22.4")
+    ours = host.manifest.read_bytes()
+    host.manifest.write_bytes(with_words(version="v1.23.1"))
+    host.apply(version="v1.23.1")
+    host.manifest.write_bytes(ours)
+    assert host.apply(version="v1.22.4") == "applied"
+    assert [file.name for file in host.directory.iterdir()] == ["scheduler-policy.json"]
+    assert host.manifest.read_bytes() == ours
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": with_words(version="v1.22.4")}
+
+
 def test_restoring_after_an_upgrade_does_not_bring_the_old_version_back(host: Host) -> None:
     host.apply()
     upgraded = KUBEADM.replace(b"v1.36.4", b"v1.36.9")

@@ -1,9 +1,15 @@
-{{/* A Job of ours around an install or uninstall: its account and rights come before it and go after it. */}}
+{{/* A Job of ours around an install, upgrade or uninstall: its account and rights come before it and go after it. */}}
 
 {{- define "accelshare.hook" -}}
 helm.sh/hook: {{ index . 0 }}
 helm.sh/hook-weight: {{ index . 1 | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{/* The same for the Job itself. If it fails, a helm that knows how prints its words; else kubectl logs shows them. */}}
+{{- define "accelshare.hookJob" -}}
+{{ include "accelshare.hook" . }}
+helm.sh/hook-output-log-policy: hook-failed
 {{- end }}
 
 {{/* (dict "root" . "name" N "hook" H): the parts of a pod template but its containers. */}}

@@ -68,6 +68,13 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
+{{- define "accelshare.profileData" -}}
+{{- range $name, $text := .Values.profiles }}
+{{ $name | quote }}: |
+  {{- $text | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- define "accelshare.profileFlag" -}}
 {{- if .Values.profiles }}
 - --profiles=/etc/accelshare/profiles

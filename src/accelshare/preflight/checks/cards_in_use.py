@@ -24,8 +24,8 @@ def check(snapshot: Snapshot, catalog: Catalog) -> Iterator[Finding]:
 
 def _of(profile: Profile, pods: list[Pod]) -> Iterator[Finding]:
     memory, whole = profile.resources.memory, profile.resources.whole
-    sharing = [pod for pod in pods if memory is not None and memory in _asked(pod)]
-    holding = [pod for pod in pods if whole is not None and whole in _asked(pod)]
+    sharing = [pod for pod in pods if memory is not None and memory in pod.asked]
+    holding = [pod for pod in pods if whole is not None and whole in pod.asked]
     silent = [pod for pod in sharing if not _recorded(pod, profile)]
     if sharing:
         says = f"{profile.title}: {len(sharing)} pods hold slices; they go on running, and their records are read as they are"
@@ -37,11 +37,6 @@ def _of(profile: Profile, pods: list[Pod]) -> Iterator[Finding]:
     if holding:
         says = f"{profile.title}: {len(holding)} pods hold whole cards; which ones is known once the node agent has asked kubelet"
         yield Finding("cards-in-use", Grade.NOTE, says)
-
-
-def _asked(pod: Pod) -> set[str]:
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
-    return {name for each in containers for amounts in (each.resources.limits, each.resources.requests) for name in amounts or {}}
 
 
 def _recorded(pod: Pod, profile: Profile) -> bool:

@@ -22,6 +22,7 @@ IN_NAMESPACE: Final = (
     ("deployments", "apps"),
     ("cronjobs", "batch"),
     ("jobs", "batch"),
+    ("leases", "coordination.k8s.io"),
     ("networkpolicies", "networking.k8s.io"),
     ("poddisruptionbudgets", "policy"),
     ("roles", "rbac.authorization.k8s.io"),
