@@ -113,8 +113,10 @@ def agent(
 ) -> None:
     """Hand out this node's cards: find them, tell the cluster, give each container its own."""
     from accelshare import logs
+    from accelshare.agent.choice import RuntimeChangedError
     from accelshare.agent.identity import UnknownNodeError
-    from accelshare.agent.serving import RuntimeChangedError, Settings, serve
+    from accelshare.agent.serving import serve
+    from accelshare.agent.settings import Settings
     from accelshare.agent.units import UnitError
     from accelshare.kube.errors import KubeError
     from accelshare.runtimes.insistence import Files

@@ -4,7 +4,8 @@ Belongs here: putting together the queue of waiting pods (ledger/matching), the 
 gRPC (device_plugin/), the API server (reconcile.py).
 
 What kubelet holds is the truth about cards; a pod's record says which card it should be. Ids of as many cards as the pod asks
-for: those cards are its cards, whatever its record says. Ids strewn over more, from a kubelet that takes no advice: the record.
+for: those cards are its cards, whatever its record says. A kubelet that asks for no advice takes ids at random, and they name
+nothing: then the record is the truth for all pods alike, or two truths could oversell a card.
 """
 
 import asyncio
@@ -56,8 +57,10 @@ class Desk:
         self._queue = Queue()
         self._arrived = asyncio.Event()
         self._advice: dict[tuple[str, bool], _Advice] = {}
-        self._given: dict[str, dict[tuple[str, bool], set[str]]] = {}  # uid → ids given since kubelet last told
+        self._given: dict[str, dict[str, dict[tuple[str, bool], set[str]]]] = {}  # uid → what was given since kubelet last told
         self._held: dict[str, Holding] = {}  # pod name → what kubelet told
+        self._kubelet_tells = True
+        self._done: set[str] = set()  # pods that have been given all they ask; kubelet may not have told yet
         self.pods: dict[str, NodePod] = {}
         # Kinds of which somebody after us makes what a container has equal to its record: ids need not name the right card.
         self.by_record: frozenset[str] = frozenset()
@@ -72,30 +75,43 @@ class Desk:
         if before is not None and before.by_hand != pod.by_hand:
             pod = replace(pod, by_hand=before.by_hand)  # what was seen first is right
         self.pods[pod.uid] = pod
-        if pod.terminating or pod.phase not in ("", "Pending") or self._is_served(pod):
-            self._queue.leave(pod.uid)
-        else:
-            self._queue.arrive(pod.uid, pod.parts)
-            self._arrived.set()
+        self._wait_or_leave(pod)
         if pod.seen.ended:
             self._given.pop(pod.uid, None)
 
     def pod_gone(self, uid: str) -> None:
         self.pods.pop(uid, None)
         self._given.pop(uid, None)
+        self._done.discard(uid)
         self._queue.leave(uid)
 
     def kubelet_says(self, held: Mapping[str, Holding]) -> None:
         """Everything kubelet holds now, by pod name. What we gave and kubelet confirms is kubelet's to tell from now on."""
+        self._kubelet_tells = True
         self._held = dict(held)
         for uid in [uid for uid, pod in self._items(self._given) if pod is None or pod.name in held]:
             del self._given[uid]
-        for pod in self.pods.values():
-            if self._is_served(pod):
-                self._queue.leave(pod.uid)
+        self._dismiss_served()
+
+    def kubelet_is_mute(self) -> None:
+        """It has no way to tell. Then, as in the originals, what we gave is held, and a record that says assigned is right."""
+        self._kubelet_tells = False
+        self._dismiss_served()
+
+    def kubelet_began(self) -> None:
+        """A kubelet that starts takes the pods that it finds by age; within a second of creation nobody knows its order.
+
+        What we gave in the old one's last moments it may not have kept: such pods wait again, until the new one's books are read.
+        """
+        self._done.difference_update(self._given)
+        by_age = sorted(self.pods.values(), key=lambda pod: pod.seen.created)
+        for pod in by_age:
+            self._wait_or_leave(pod)
+        self._queue.reorder(pod.uid for pod in by_age)
+        self.changed()
 
     def holding(self, pod: NodePod) -> Holding:
-        return self._held.get(pod.name, {})
+        return self._held.get(pod.name, {}) if self._kubelet_tells else self._given.get(pod.uid, {})
 
     @property
     def waiting(self) -> int:
@@ -119,7 +135,9 @@ class Desk:
         match = advice.match if advice and advice.ids == set(device_ids) else await self._match((kind, whole, len(device_ids)))
         pod = self.pods[match.uid]
         here = self._shelf.kinds[kind]
-        cards = self._cards(pod, here, whole=whole, device_ids=device_ids)
+        # Ids that the pod's init containers had come again without a question.
+        named = device_ids if advice is not None or self._has(pod, kind, whole=whole).issuperset(device_ids) else ()
+        cards = self._cards(pod, here, whole=whole, named=named, amount=len(device_ids))
         shut = self.closed(kind, whole=whole)
         for card in cards if kind not in self.by_record else ():
             if card in shut and not self._has_both(pod, kind):
@@ -135,23 +153,24 @@ class Desk:
             node_labels=self._node_labels(),
         )
         self._queue.serve(match)
-        self._given.setdefault(match.uid, {}).setdefault((kind, whole), set()).update(device_ids)
+        if match.uid not in self._queue:
+            self._done.add(match.uid)
+        containers = self._given.setdefault(match.uid, {})
+        containers.setdefault(match.container, {}).setdefault((kind, whole), set()).update(named)
         self.served(match.uid)
         self.changed()
         return result
 
     def closed(self, kind: str, *, whole: bool) -> set[int]:
         """The cards that are held in the other manner: whole, if slices are asked for; in slices, if whole cards are."""
-        if kind in self.by_record:
+        by_record: set[int] = set()
+        if kind in self.by_record or not self._kubelet_tells:
             live = (pod for pod in self.pods.values() if not pod.seen.ended)
-            return {s.index for pod in live for s in pod.seen.slices if s.kind == kind and s.whole != whole}
-        closed: set[int] = set()
-        for holding in self._held.values():
-            for container in holding.values():
-                closed |= cards_of(container.get((kind, not whole), ()))
-        for ids in self._given.values():
-            closed |= cards_of(ids.get((kind, not whole), ()))
-        return closed
+            by_record = {s.index for pod in live for s in pod.seen.slices if s.kind == kind and s.whole != whole}
+        if kind in self.by_record:
+            return by_record
+        held = [container for holding in (*self._held.values(), *self._given.values()) for container in holding.values()]
+        return by_record.union(*(cards_of(container.get((kind, not whole), ())) for container in held))
 
     # How.
 
@@ -203,24 +222,52 @@ class Desk:
                     promised[slice_.index] = promised.get(slice_.index, 0) + (10**9 if slice_.whole or whole else slice_.units)
         return [i for card, free in by_card(available).items() for i in free[: max(0, len(free) - promised.get(card, 0))]]
 
-    def _cards(self, pod: NodePod, here: Kind, *, whole: bool, device_ids: Collection[str]) -> dict[int, int]:
-        """The container's cards, and how many units of each."""
+    def _cards(self, pod: NodePod, here: Kind, *, whole: bool, named: Collection[str], amount: int) -> dict[int, int]:
+        """The container's cards, and how many units of each: those that its ids name, if they name any, else its record's."""
         kind = here.profile.name
-        cards = {card: len(taken) for card, taken in by_card(device_ids).items()}
+        cards = {card: len(taken) for card, taken in by_card(named).items()}
         asked = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
-        if len(cards) > asked:
+        if not 0 < len(cards) <= asked:
             recorded = recorded_cards(pod, here, whole=whole)
             if not recorded:
-                raise NoRoomError(f"pod {pod.name} was handed ids of {len(cards)} cards of {kind}, and its record names none")
-            cards = {card: len(device_ids) // len(recorded) for card in recorded}
+                raise NoRoomError(
+                    f"pod {pod.name} was handed ids that kubelet took at random, and its record names no card of {kind}"
+                )
+            cards = {card: amount // len(recorded) for card in recorded}
         unknown = [card for card in cards if card not in here.cards]
         if unknown:
             raise NoRoomError(f"pod {pod.name} was handed ids of card {unknown[0]} of {kind}, which this node does not have")
         return cards
 
+    def _wait_or_leave(self, pod: NodePod) -> None:
+        if pod.terminating or pod.phase not in ("", "Pending") or self._is_served(pod):
+            self._queue.leave(pod.uid)
+        else:
+            self._queue.arrive(pod.uid, pod.parts)
+            self._arrived.set()
+
+    def _has(self, pod: NodePod, kind: str, *, whole: bool) -> set[str]:
+        """The ids that its containers have so far."""
+        containers = [*self._given.get(pod.uid, {}).values(), *self._held.get(pod.name, {}).values()]
+        return {i for container in containers for i in container.get((kind, whole), ())}
+
     def _is_served(self, pod: NodePod) -> bool:
         """kubelet admits a pod's containers in one go, so one that holds what its last container asks has been served."""
-        return bool(pod.parts) and pod.parts[-1].container in self.holding(pod)
+        if not pod.parts:
+            return False
+        holds = pod.parts[-1].container in self.holding(pod)
+        return holds or pod.uid in self._done or (not self._kubelet_tells and self._marked(pod))
+
+    def _marked(self, pod: NodePod) -> bool:
+        """Does its record say that it has been assigned?"""
+        kinds = [self._shelf.kinds.get(ask.kind) for ask in pod.seen.request if not ask.whole]
+        keys = [here.profile.annotations.assigned for here in kinds if here is not None]
+        return any(keys) and all(pod.annotations.get(key) == "true" for key in keys if key is not None)
+
+    def _dismiss_served(self) -> None:
+        for pod in self.pods.values():
+            if self._is_served(pod):
+                self._queue.leave(pod.uid)
 
     def _has_both(self, pod: NodePod, kind: str) -> bool:
         return len({ask.whole for ask in pod.seen.request if ask.kind == kind}) > 1

@@ -18,6 +18,7 @@ from accelshare.vendors.profile import Profile
 
 log = logging.getLogger(__name__)
 AGAIN_S: Final = 10.0
+ENFORCED_S: Final = 60.0  # how often it is asked who enforces shares: tools are upgraded, daemons come and go
 
 
 class Keeper:
@@ -32,6 +33,7 @@ class Keeper:
         listed: bool = True,
         watch_health: bool = True,
         again_s: float = AGAIN_S,
+        enforced_s: float = ENFORCED_S,
     ) -> None:
         self._profile = profile
         self._driver = driver
@@ -41,6 +43,7 @@ class Keeper:
         self._listed = listed
         self._watch_health = watch_health
         self._again_s = again_s
+        self._enforced_s = enforced_s
         self._said: tuple[str, ...] | None = None
         self.asked = asyncio.Event()  # the first answer, or the first failure, is there
 
@@ -63,6 +66,12 @@ class Keeper:
                     state = "healthy" if health.healthy else "ill"
                     log.warning("card kind=%s id=%s state=%s problem=%r", self._profile.name, health.id, state, health.problem)
                     self._shelf.set_health(self._profile.name, health.id, _ill(health.healthy, health.problem))
+
+    async def watch_enforcement(self) -> None:
+        """For ever: what the shelf says of enforcement stays true."""
+        while True:
+            await asyncio.sleep(self._enforced_s)
+            self._shelf.set_enforcement(self._profile.name, await self._enforcement())
 
     async def _discover(self) -> list[FoundCard]:
         try:

@@ -64,12 +64,16 @@ class Admitted:
 class MemoryKubelet:
     """`async with MemoryKubelet(client, "n1", directory) as kubelet:` is a node that admits pods."""
 
-    def __init__(self, client: Client, node: str, directory: Path, *, advice: bool = True, seed: int = 0) -> None:
+    def __init__(
+        self, client: Client, node: str, directory: Path, *, advice: bool = True, tells: bool = True, seed: int = 0
+    ) -> None:
+        """`advice` and `tells` off: a kubelet from before 1.20, which takes ids at random and tells nobody what it gave."""
         self._client = client
         self._node = node
         self._plugins = directory / "device-plugins"
         self._pod_resources = directory / "pod-resources"
         self._advice = advice
+        self._tells = "v1" if tells else "v1alpha1"
         self._random = random.Random(seed)  # noqa: S311 – only to be unpredictable to the plugin
         self._servers: list[grpc.aio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,7 +88,9 @@ class MemoryKubelet:
         for socket in self._plugins.glob("*.sock"):
             socket.unlink()
         await self._serve(self._plugins, "v1beta1.Registration", "Register", self._register, plugin_api.RegisterRequest)
-        await self._serve(self._pod_resources, "v1.PodResourcesLister", "List", self._list, resources_api.ListPodResourcesRequest)
+        await self._serve(
+            self._pod_resources, f"{self._tells}.PodResourcesLister", "List", self._list, resources_api.ListPodResourcesRequest
+        )
         self._tasks.append(asyncio.create_task(self._follow_pods()))
         return self
 

@@ -18,7 +18,11 @@ LARGEST_ANSWER: Final = 256 * 2**20
 
 
 class NotToldError(Exception):
-    """kubelet did not say who holds what: it is away, or too old to know this interface."""
+    """kubelet did not say who holds what: it is away, or it has trouble."""
+
+
+class NoSuchInterfaceError(NotToldError):
+    """kubelet cannot say it at all: before 1.20 it has no such interface, or an older version of it."""
 
 
 async def held(kubelet: Path, catalog: Catalog) -> dict[str, dict[str, dict[tuple[str, bool], set[str]]]]:
@@ -33,8 +37,14 @@ async def held(kubelet: Path, catalog: Catalog) -> dict[str, dict[str, dict[tupl
         try:
             answer = await call(api.ListPodResourcesRequest(), timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
-            raise NotToldError(f"kubelet did not list its devices: {error.code().name} {error.details()}") from error
+            missing = error.code() is grpc.StatusCode.UNIMPLEMENTED or _is_there_without(kubelet)
+            kind = NoSuchInterfaceError if missing else NotToldError
+            raise kind(f"kubelet did not list its devices: {error.code().name} {error.details()}") from error
     return read(answer, _roles(catalog))
+
+
+def _is_there_without(kubelet: Path) -> bool:
+    return (kubelet / "device-plugins/kubelet.sock").exists() and not (kubelet / SOCKET).exists()
 
 
 def read(

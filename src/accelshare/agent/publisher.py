@@ -34,7 +34,8 @@ class Publisher:
 
     @property
     def labels(self) -> dict[str, str]:
-        return (self._node.metadata.labels or {}) if self._node is not None else {}
+        node = self._node  # read once: the thread that answers a container runtime asks, too
+        return (node.metadata.labels or {}) if node is not None else {}
 
     @property
     def published_units(self) -> dict[str, str]:

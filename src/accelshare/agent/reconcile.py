@@ -76,9 +76,12 @@ class Reconcile:
             if str(error) != self._silent:
                 log.warning("reconcile outcome=not-told error=%r", str(error))
             self._silent = str(error)
-            return
-        self._silent = ""
-        self._desk.kubelet_says(told)
+            if not isinstance(error, pod_resources.NoSuchInterfaceError):
+                return
+            self._desk.kubelet_is_mute()
+        else:
+            self._silent = ""
+            self._desk.kubelet_says(told)
         self.heard()
         for pod in list(self._desk.pods.values()):
             if not pod.terminating:

@@ -62,12 +62,17 @@ class Shelf:
         self.delivers: dict[str, bool] = {}
         self.delivery = ""  # the way that cards reach containers here
         self.insists = False  # no container is made without its card, even while the agent is away
+        self._told: dict[str, tuple[frozenset[int], str]] = {}  # cards that people have marked ill, and the words for it
         self._listeners: list[Callable[[], None]] = []
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
     def put(self, kind: Kind) -> None:
+        """What a driver found. What people have said of these cards still holds, and is not a driver's to know."""
+        marked, words = self._told.get(kind.profile.name, (frozenset(), ""))
+        cards = {index: replace(card, told_ill=words if index in marked else "") for index, card in kind.cards.items()}
+        kind = replace(kind, cards=cards)
         if self.kinds.get(kind.profile.name) != kind:
             self.kinds[kind.profile.name] = kind
             self._changed()
@@ -78,8 +83,13 @@ class Shelf:
 
     def set_told(self, name: str, indexes: Iterable[int], words: str) -> None:
         """The cards that people have marked ill; all others of the kind are not marked any more."""
-        marked = set(indexes)
-        self._replace(name, lambda card: replace(card, told_ill=words if card.index in marked else ""))
+        self._told[name] = frozenset(indexes), words
+        self._replace(name, lambda card: card)
+
+    def set_enforcement(self, name: str, enforcement: Enforcement) -> None:
+        """Who holds containers to their share from now on."""
+        if (kind := self.kinds.get(name)) is not None:
+            self.put(replace(kind, enforcement=enforcement))
 
     def set_delivers(self, name: str, delivers: bool) -> None:
         if self.delivers.get(name) != delivers:

@@ -8,7 +8,7 @@ their arrival here, which is the order in which the asker heard of them too; one
 containers in their order. An amount that nobody waits for has no match, and guessing is left to nobody.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -51,6 +51,11 @@ class Queue:
         self._waiting.pop(uid, None)
         if self._begun == uid:
             self._begun = None
+
+    def reorder(self, uids: Iterable[str]) -> None:
+        """The asker has begun anew and takes those who wait in this order; whoever it does not name comes after them."""
+        named = {uid: self._waiting[uid] for uid in uids if uid in self._waiting}
+        self._waiting = named | {uid: left for uid, left in self._waiting.items() if uid not in named}
 
     def match(self, want: Want) -> Match | None:
         """Whom this request serves: the pod that was begun if it fits, else the first to come whose next container asks this."""

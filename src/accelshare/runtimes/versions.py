@@ -9,8 +9,10 @@ from typing import Final, TypeAlias
 
 Release: TypeAlias = tuple[int, int, int]
 
-# From these versions on the runtimes have the validator and ask plugins that wish it to validate (NRI 0.10), and take CDI names.
+# From these versions on the runtimes have the validator (NRI 0.10), and take CDI names.
 VALIDATOR_SINCE: Final[Mapping[str, Release]] = {"containerd": (2, 2, 0), "cri-o": (1, 34, 0)}
+# And ask plugins that wish it to validate. A release of CRI-O later, because its 1.34.0 came with an NRI from before that.
+_ASKS_SINCE: Final[Mapping[str, Release]] = {"containerd": (2, 2, 0), "cri-o": (1, 35, 0)}
 _CDI_SINCE: Final[Mapping[str, Release]] = {"containerd": (2, 1, 0), "cri-o": (1, 34, 0)}
 _CDI_BACKPORT: Final = ((1, 7, 30), (1, 8, 0))  # containerd 1.7 learned it late
 # Older ones let an imported file's section of a plugin take the place of the whole section, not of its keys.
@@ -25,7 +27,7 @@ def release(version: str) -> Release:
 
 def asks_validators(name: str, version: str) -> bool:
     """Whether plugins may wish to be asked at the end of making a container; runtimes hang up on a wish that they do not know."""
-    since = VALIDATOR_SINCE.get(name.lower())
+    since = _ASKS_SINCE.get(name.lower())
     return since is not None and release(version) >= since
 
 

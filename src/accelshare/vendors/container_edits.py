@@ -104,12 +104,14 @@ def edits(
         templates = {**by_strategy[strategy], **templates}
     env = {name: _joined(name, template, fills) for name, template in templates.items()}
     env |= _label_env(rules.node_label_env, node_labels or {})
+    mounts = _mounts(profile, fills) if "volume-mounts" in strategies else ()
     if enforcement is not None and not any(card.whole for card in cards):
         env |= {name: _joined(name, template, fills) for name, template in enforcement.env.items()}
+        mounts += tuple(Mount(path, path, read_only=False) for path in enforcement.mounts)
     return ContainerEdits(
         env=env,
         device_nodes=device_nodes(profile, cards, exists) if "device-nodes" in strategies else (),
-        mounts=_mounts(profile, fills) if "volume-mounts" in strategies else (),
+        mounts=mounts,
         cdi_devices=tuple(cdi_name(profile, card) for card in cards) if "cdi" in strategies else (),
         annotations={name: _joined(name, template, fills) for name, template in rules.annotations.items()},
     )

@@ -20,12 +20,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """The way that holds on this node, the variables it adds (as templates), and why better ones did not do."""
+    """The way that holds on this node, the variables (as templates) and mounts it adds, and why better ones did not do."""
 
     name: str
     kind: WayKind
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     passed_over: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
 
     @property
     def limits(self) -> bool:
@@ -44,7 +45,7 @@ def choose(rules: EnforcementRules, findings: Mapping[Requirement, Finding]) -> 
     for way in rules.in_order:
         lacking = list(_lacking(way, findings))
         if not lacking:
-            return Enforcement(way.name, way.kind, way.env, tuple(passed_over))
+            return Enforcement(way.name, way.kind, way.env, tuple(passed_over), way.mounts)
         passed_over.append(f"{way.name}: {'; '.join(lacking)}")
     raise AssertionError("watching needs nothing, so one way always holds")
 

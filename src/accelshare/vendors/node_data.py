@@ -65,7 +65,9 @@ def thawed(value: object) -> object:
 
 def _way(name: str, data: Mapping[str, Any]) -> Way:
     requires = tuple(Requirement(**{**each, "command": tuple(each.get("command", ()))}) for each in data.get("requires", ()))
-    return Way(name, data.get("kind", "env"), MappingProxyType(dict(data.get("env", {}))), requires)
+    return Way(
+        name, data.get("kind", "env"), MappingProxyType(dict(data.get("env", {}))), requires, tuple(data.get("mounts", ()))
+    )
 
 
 def _is_its_name(value: object, field: str) -> bool:

@@ -114,6 +114,7 @@ class Way(Struct, frozen=True):
     kind: WayKind = "env"
     env: Mapping[str, str] = field(default_factory=_nothing)
     requires: tuple[Requirement, ...] = ()
+    mounts: tuple[str, ...] = ()  # directories of the host, given at the same path, in which the container meets who holds it
 
 
 # The last resort of every profile: nothing stops a container, but what it uses can be seen and told.

@@ -15,6 +15,7 @@ from accelshare.vendors.drivers.asking import CannotAsk, shown
 from accelshare.vendors.drivers.driver import Roots
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.enforcement import Finding
+from accelshare.vendors.host_root import seen_from_here
 from accelshare.vendors.node_rules import Requirement
 
 # Where hosts keep tools; a vendor's operator puts them beside its driver.
@@ -69,14 +70,20 @@ def _on_host(file: str, roots: Roots, host: Path) -> Path:
     for tree, root in (("/dev", roots.dev), ("/proc", roots.proc), ("/sys", roots.sys)):
         if file.startswith(f"{tree}/"):
             return root / file.removeprefix(f"{tree}/")
-    return host / file.removeprefix("/")
+    return seen_from_here(file, host)
 
 
 def _tool(name: str, host: Path) -> str:
+    """The host's own tool where its root is seen elsewhere: what this container's image has says nothing about the node."""
     if name.startswith("/"):
-        return str(host / name.removeprefix("/"))
-    places = [str(host / folder / name) for folder in _TOOL_FOLDERS]
-    return shutil.which(name) or next((place for place in places if shutil.which(place)), name)
+        return str(seen_from_here(name, host))
+    places = [str(seen_from_here(f"{folder}/{name}", host)) for folder in _TOOL_FOLDERS]
+    on_host = next((place for place in places if shutil.which(place)), None)
+    if host == Path("/"):
+        return shutil.which(name) or on_host or name
+    if on_host is None:
+        raise CannotAsk(f"not found in {', '.join(f'/{folder}' for folder in _TOOL_FOLDERS)} of the host")
+    return on_host
 
 
 def _read(path: Path, *, content: bool) -> str:

@@ -61,6 +61,7 @@ _WAY_FIELDS: Final[Mapping[str, Key]] = {
     "kind": Key(kinds.one_of("env")),  # those of the driver and the kernel will be kinds of their own
     "env": Key(kinds.CONTAINER_TEXT, shape=Shape.TABLE, names=kinds.ENV_NAME),
     "requires": Key(kinds.TABLE, shape=Shape.LIST, fields=_REQUIREMENT_FIELDS),
+    "mounts": Key(kinds.ABSOLUTE_PATH, shape=Shape.LIST),
 }
 _ENV: Final = Key(kinds.CONTAINER_TEXT, default={}, shape=Shape.TABLE, names=kinds.ENV_NAME)
 

@@ -152,16 +152,20 @@ async def test_a_request_that_nobody_waits_for_fails_and_names_who_waits(village
 
 
 async def test_a_kubelet_that_takes_no_advice_is_served_as_the_record_says(village: Village) -> None:
+    """One from before 1.19: ids are taken at random, so they name no card, even if all of them are of one."""
     village.cards(4)
-    async with village.kubelet(advice=False) as kubelet:
+    async with village.kubelet(advice=False, tells=False) as kubelet:
         await village.start_agent()
-        for number in range(8):
-            village.pod(f"p{number}", {MEMORY: 8})
-            village.bind(f"p{number}", number % 4, units=8)
-        names = [f"p{number}" for number in range(8)]
-        await village.settled(*names)
+        wanted = {f"p{number}": number % 4 for number in range(24)}
+        for number, (name, card) in enumerate(wanted.items()):
+            units = 1 if number < 16 else 5
+            village.pod(name, {MEMORY: units})
+            village.bind(name, card, units=units)
+        await village.settled(*wanted)
         assert kubelet.rejected == {}
-        assert [seen(kubelet, village, name) for name in names] == [[f"/dev/zpu{number % 4}"] for number in range(8)]
+        assert {name: seen(kubelet, village, name) for name in wanted} == {n: [f"/dev/zpu{card}"] for n, card in wanted.items()}
+        assert {name: village.recorded(name) for name in wanted} == {name: [card] for name, card in wanted.items()}
+        assert await village.metric("accelshare_drift_total") == 0
 
 
 async def test_a_card_that_is_already_full_is_not_given_again_and_the_move_is_told(village: Village) -> None:
@@ -324,3 +328,31 @@ async def test_many_pods_come_and_go_and_nothing_leaks(village: Village) -> None
             await village.until(lambda gone=uids: not (gone & set(kubelet.admitted)), "they are gone")  # type: ignore[misc]
         assert await village.metric("accelshare_drift_total") == 0
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("advice", [False, True])
+async def test_a_kubelet_that_cannot_tell_what_it_gave_is_served_as_the_originals_did(village: Village, advice: bool) -> None:
+    """Without PodResources v1: what was given is taken for held, records become assigned, and a new agent believes them."""
+    village.cards(4)
+    async with village.kubelet(advice=advice, tells=False) as kubelet:
+        process = await village.start_agent()
+        village.pod("two", {MEMORY: 3}, {MEMORY: 5})
+        village.bind("two", 2, units=8)
+        village.pod("whole", {WHOLE: 3})
+        village.bind("whole", 0, 1, 3, whole=True)
+        await village.settled("two", "whole")
+        assert kubelet.rejected == {}
+        assert village.read("two")["metadata"]["annotations"]["acme.example/assigned"] == "true"
+        process.kill()
+        await village.start_agent()
+        await village.until(lambda: village.capacity().get(MEMORY) == "16", "slices of one card are left, as records say")
+        village.pod("late", {MEMORY: 8})
+        village.bind("late", 2, units=8)
+        village.pod("hand", {WHOLE: 1})
+        village.bind("hand")
+        await village.settled("late", "hand")
+        assert [seen(kubelet, village, "two", container) for container in ("c0", "c1")] == [["/dev/zpu2"]] * 2
+        assert seen(kubelet, village, "late") == ["/dev/zpu2"]
+        assert village.phase("hand") == "Failed"
+        assert [village.recorded(name) for name in ("two", "late")] == [[2], [2]]
+        assert await village.metric("accelshare_drift_total") == 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from accelshare.agent.nri.memory_runtime import Habits, Made, MemoryRuntime, RuntimeRefusalError
-from accelshare.agent.nri.messages import Container, PodSandbox
+from accelshare.agent.nri.messages import Container, Event, PodSandbox
 from accelshare.wire import assignment
 from tests.contract.agent.village import COUNT, MEMORY, NODE, WHOLE, Village
 
@@ -168,7 +168,11 @@ async def test_forged_records_are_refused(village: Village, runtime: Runtime) ->
     await village.until(lambda: _says(runtime, "alone", "cannot be shared"), "not alone")
     bind(village, "far", {MEMORY: 4}, 9, units=4)
     await village.until(lambda: _says(runtime, "far", "names no card that this node has"), "no such card")
-    assert await village.metric('accelshare_deliveries_total{outcome="refused"}') >= 4
+    await village.until(lambda: _counted(village, "refused", 4), "four refusals are counted")
+
+
+async def _counted(village: Village, outcome: str, least: int) -> bool:
+    return await village.metric(f'accelshare_deliveries_total{{outcome="{outcome}"}}') >= least
 
 
 async def _says(runtime: Runtime, name: str, words: str) -> bool:
@@ -184,6 +188,23 @@ async def test_while_the_agent_is_away_nothing_is_made_and_afterwards_everything
     assert 'required plugin "accelshare" not present' in await runtime.refused("a")
     await runtime.start_agent()
     assert devices(await runtime.created("a")) == ["/dev/zpu3"]
+
+
+async def test_a_pod_whose_agent_died_before_it_could_say_so_is_marked_as_assigned(village: Village, runtime: Runtime) -> None:
+    """Its container has its card; the next agent sees that, and writes it down."""
+    await runtime.start_agent()
+    bind(village, "a", {MEMORY: 4}, 2, units=4)
+    await runtime.created("a")
+    flag = "acme.example/assigned"
+    await village.until(lambda: village.read("a")["metadata"]["annotations"][flag] == "true", "the pod is marked as assigned")
+    assert village.agent is not None
+    village.agent.kill()
+    await runtime.real.until_plugins(0)
+    village.api.store.patch("pods", "a", {"metadata": {"annotations": {flag: "false"}}})  # as if it had died a moment sooner
+    bind(village, "b", {MEMORY: 4}, 2, units=4)  # and this one had no container yet
+    await runtime.start_agent()
+    await village.until(lambda: village.read("a")["metadata"]["annotations"][flag] == "true", "it is marked again")
+    assert village.read("b")["metadata"]["annotations"][flag] == "false"
 
 
 async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(village: Village) -> None:
@@ -202,10 +223,35 @@ async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(v
             return all("deletionTimestamp" in village.read(name)["metadata"] for name in ("made", "runs"))
 
         await village.until(replaced, "the pods are on their way out")
-        assert await village.metric('accelshare_deliveries_total{outcome="replaced"}') == 2
+        await village.until(lambda: _counted(village, "replaced", 2), "two replacements are counted")
         told = village.told()
         assert told is not None
         assert not told.insists
+
+
+@pytest.mark.parametrize(
+    ("habits", "wanted"),
+    [
+        (CONTAINERD, {Event.CREATE_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT}),
+        (
+            Habits(name="containerd", version="v2.4.2"),
+            {Event.CREATE_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT, Event.START_CONTAINER},
+        ),
+        (
+            Habits(name="containerd", version="v2.1.5", asks_validators=False),
+            {Event.CREATE_CONTAINER, Event.START_CONTAINER},
+        ),
+    ],
+    ids=["insists", "does-not-insist", "too-old"],
+)
+async def test_what_the_agent_wants_to_be_asked_depends_on_the_runtime(
+    village: Village, habits: Habits, wanted: set[Event]
+) -> None:
+    """The last word of making a container wherever there is one; starts only where one may have been made without us."""
+    village.cards(1)
+    async with open_runtime(village, habits) as runtime:
+        await runtime.start_agent()
+        assert runtime.real.wanted == (wanted,)
 
 
 async def test_where_the_runtime_does_not_insist_kubelet_delivers_and_nri_corrects(village: Village) -> None:
@@ -223,7 +269,7 @@ async def test_where_the_runtime_does_not_insist_kubelet_delivers_and_nri_correc
         # kubelet is made to have given the other card.
         made = await runtime.create("a", env=("ZPU_VISIBLE=0", "ZPU_UNITS=4"))
         assert made.container.environment == {"ZPU_VISIBLE": "1", "ZPU_UNITS": "4"}
-        assert await village.metric('accelshare_deliveries_total{outcome="corrected"}') == 1
+        await village.until(lambda: _counted(village, "corrected", 1), "one correction is counted")
 
 
 async def test_any_unit_on_any_card(village: Village, runtime: Runtime) -> None:

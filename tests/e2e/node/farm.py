@@ -21,7 +21,7 @@ from accelshare.agent import pod_resources
 from accelshare.agent.ids import by_card
 from accelshare.kube import config
 from accelshare.kube.client import Client
-from accelshare.kube.errors import NotFound
+from accelshare.kube.errors import Conflict, NotFound
 from accelshare.vendors.catalog import load
 from accelshare.wire import inventory
 from cluster.https import free_port
@@ -33,16 +33,19 @@ from tests.fakes.hardware import Hardware
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 240.0
 Object = dict[str, Any]
+GCU = "enflame.com/gcu-memory"
 RESOURCES = (
     "aliyun.com/gpu-mem",
     "nvidia.com/gpu",
     "baidu.com/xpu-mem",
     "baidu.com/xpu",
-    "enflame.com/gcu-memory",
+    GCU,
     "enflame.com/gcu",
     "streamcomputing.com/npu",
     "acme.example/zpu-mem",
 )
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+AGENT = {"accelshare.io/agent": "true"}
 # What a container prints about itself: the accelerator nodes that it sees, and the variables that name cards.
 LOOK = "ls /dev | grep -E '^(gcu|xpu|nvidia|stc|zpu)[0-9]+$' | sort | tr '\\n' ' '; echo; env | sort; exec sleep 100000"
 
@@ -59,6 +62,7 @@ class Farm:
         self.agent: Process | None = None
         self.extender: Process | None = None
         self._starts = 0
+        self._priorities: list[str] = []
 
     # Hardware.
 
@@ -140,6 +144,12 @@ class Farm:
         self.begin_extender()
         await self.until(lambda: self.is_up(self.extender, self.port), "the extender is ready")
 
+    async def show_agent(self) -> None:
+        """A pod that stands for the agent, as the DaemonSet's would: kubelet asks the real agent whether it is ready, often."""
+        asks = {"httpGet": {"path": "/readyz", "port": self.agent_port}, "periodSeconds": 1, "failureThreshold": 1}
+        await self.pod("agent", containers=[self.container("c0", {}, readinessProbe=asks)], hostNetwork=True, labels=AGENT)
+        await self.running("agent")
+
     async def is_up(self, process: Process | None, port: int) -> bool:
         assert process is not None
         assert process.running, process.last_lines()
@@ -175,6 +185,14 @@ class Farm:
         spec = {"terminationGracePeriodSeconds": 1, "containers": containers, **spec}
         return await self.create("/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
 
+    async def priority(self, name: str, value: int) -> str:
+        """A PriorityClass of this name, whose pods end nobody."""
+        content = {"metadata": {"name": name}, "value": value, "preemptionPolicy": "Never"}
+        with contextlib.suppress(Conflict):
+            await self.create(PRIORITIES, content)
+        self._priorities.append(name)
+        return name
+
     def container(self, name: str, limits: Mapping[str, int], **more: object) -> Object:
         base = {"name": name, "image": self.local.test_image, "imagePullPolicy": "Never", "command": ["sh", "-c", LOOK]}
         return {**base, "resources": {"limits": {key: str(value) for key, value in limits.items()}}, **more}
@@ -194,6 +212,12 @@ class Farm:
     async def pods(self, namespace: str = "default") -> dict[str, Object]:
         listed = await self.read(f"/api/v1/namespaces/{namespace}/pods")
         return {pod["metadata"]["name"]: pod for pod in listed["items"]}
+
+    async def events(self, reason: str) -> list[str]:
+        """The names of pods of which this was said."""
+        params = {"fieldSelector": f"reason={reason}"}
+        listed = await self.client.request("GET", "/api/v1/namespaces/default/events", params=params)
+        return [event["involvedObject"]["name"] for event in msgspec.json.decode(listed, type=Object)["items"]]
 
     async def delete(self, name: str, namespace: str = "default") -> None:
         with contextlib.suppress(NotFound):
@@ -259,7 +283,7 @@ class Farm:
             if answer:
                 return answer
             assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}{self.evidence()}"
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)
 
     def evidence(self) -> str:
         parts = [process for process in (self.agent, self.extender) if process is not None]
@@ -276,10 +300,13 @@ class Farm:
                 **await self.pods(),
                 **{n: p for n, p in (await self.pods("kube-system")).items() if n.startswith("gcushare-pod")},
             }
-            await asyncio.gather(*(self.delete(name, pod["metadata"]["namespace"]) for name, pod in left.items()))
+            staying = [pod["metadata"] for pod in left.values() if "deletionTimestamp" not in pod["metadata"]]
+            await asyncio.gather(*(self.delete(meta["name"], meta["namespace"]) for meta in staying))
             return not left
 
         await self.until(gone, "all pods are gone")
+        while self._priorities:
+            await self.client.request("DELETE", f"{PRIORITIES}/{self._priorities.pop()}")
 
 
 @contextlib.asynccontextmanager
@@ -297,6 +324,17 @@ async def open_farm(local: LocalCluster, directory: Path, port: int, *flags: str
             for process in (farm.agent, farm.extender):
                 if process is not None:
                     process.stop(40)
+
+
+async def all_agree(farm: Farm, pods: list[str]) -> None:
+    """Record, kubelet's books and the device node inside are the same card for every container of these pods."""
+    found = await farm.running(*pods)
+    books = await farm.kubelet_books()
+    sights = await asyncio.gather(*(farm.sees(name) for name in pods))
+    for name, sight in zip(pods, sights, strict=True):
+        card = recorded(found[name], "enflame")
+        assert books[f"default/{name}"]["c0"]["enflame"] == card, name
+        assert sight == [f"gcu{index}" for index in card], name
 
 
 def annotations(pod: Object) -> dict[str, str]:

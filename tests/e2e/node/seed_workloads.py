@@ -12,6 +12,14 @@ async def gcushare_pods_see_their_cards(farm: Farm) -> None:
         await farm.running(f"gcushare-pod-{number}", namespace="kube-system")
     where = [await farm.sees(f"gcushare-pod-{number}", "pod-gcu-example", "kube-system") for number in (1, 2, 3)]
     assert where == [["gcu0"], ["gcu0"], ["gcu1"]]
+    farm.apply("examples/enflame/gcushare-pod-4.json", namespace="kube-system")
+    await farm.until(lambda: _waits(farm), "the fourth asks more than a card has, waits and is told why")
+
+
+async def _waits(farm: Farm) -> bool:
+    status = (await farm.pods("kube-system"))["gcushare-pod-4"]["status"]
+    told = [condition.get("message", "") for condition in status.get("conditions", [])]
+    return status["phase"] == "Pending" and any("insufficient GCU" in message for message in told)
 
 
 async def the_other_seeds_pods_see_their_cards(farm: Farm) -> list[str]:

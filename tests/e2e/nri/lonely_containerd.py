@@ -1,6 +1,8 @@
 """A real containerd without a kubelet: its files in one directory, its processes in namespaces that end with the test.
 
 Belongs here: starting, killing and asking it. Never: what plugins do.
+
+It is the cluster's own version; with ACCELSHARE_CONTAINERD=DIRECTORY the one that is there instead, beside its shim and ctr.
 """
 
 import contextlib
@@ -15,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from accelshare.runtimes.versions import release
 from cluster.build import Binaries, binaries
 from cluster.local.cgroups import hierarchies
 from cluster.local.images import busybox_files, make_image
@@ -24,6 +27,7 @@ from tests.e2e.nri.cri import Cri
 PROGRAMS: Final = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 IMAGE: Final = "accelshare.local/busybox:1"
 PAUSE: Final = "accelshare.local/pause:1"
+OTHER: Final = os.environ.get("ACCELSHARE_CONTAINERD", "")
 
 
 class LonelyContainerd:
@@ -40,6 +44,11 @@ class LonelyContainerd:
         self._holder: subprocess.Popen[bytes] | None = None
         self._daemon: subprocess.Popen[bytes] | None = None
         self.cri: Cri | None = None
+        self.version = ""
+
+    @property
+    def _is_old(self) -> bool:
+        return release(self.version) < (2, 0, 0)
 
     @property
     def socket(self) -> Path:
@@ -101,16 +110,31 @@ class LonelyContainerd:
     def _lay_out(self, programs: Binaries) -> None:
         self._programs.mkdir()
         for name in PROGRAMS:
-            (self._programs / name).symlink_to(programs[name])
+            other = Path(OTHER).resolve() / name
+            (self._programs / name).symlink_to(other if OTHER and other.exists() else programs[name])
+        said = subprocess.run([self._programs / "containerd", "--version"], check=True, capture_output=True, text=True).stdout
+        self.version = said.split()[2]
         (self.directory / "config.toml").write_text(self._configuration())
 
     def _configuration(self) -> str:
-        runtime, images, nri = "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images", "io.containerd.nri.v1.nri"
+        nri = "io.containerd.nri.v1.nri"
+        cri: dict[str, dict[str, object]]
+        if self._is_old:
+            runtime = "io.containerd.grpc.v1.cri"
+            cri = {
+                f"plugins.'{runtime}'": {"restrict_oom_score_adj": True, "sandbox_image": PAUSE},
+                f"plugins.'{runtime}'.containerd": {"snapshotter": "overlayfs"},
+            }
+        else:
+            runtime, images = "io.containerd.cri.v1.runtime", "io.containerd.cri.v1.images"
+            cri = {
+                f"plugins.'{runtime}'": {"restrict_oom_score_adj": True},
+                f"plugins.'{images}'": {"snapshotter": "overlayfs"},
+                f"plugins.'{images}'.pinned_images": {"sandbox": PAUSE},
+            }
         tables: dict[str, dict[str, object]] = {
             "grpc": {"address": str(self.socket)},
-            f"plugins.'{images}'": {"snapshotter": "overlayfs"},
-            f"plugins.'{images}'.pinned_images": {"sandbox": PAUSE},
-            f"plugins.'{runtime}'": {"restrict_oom_score_adj": True},
+            **cri,
             f"plugins.'{runtime}'.containerd.runtimes.runc": {"runtime_type": "io.containerd.runc.v2"},
             f"plugins.'{runtime}'.containerd.runtimes.runc.options": {"BinaryName": str(self._programs / "runc")},
             "plugins.'io.containerd.internal.v1.opt'": {"path": str(self.directory / "opt")},
@@ -124,7 +148,7 @@ class LonelyContainerd:
             f"plugins.'{nri}'.default_validator": {"enable": self._validator},
         }
         lines = [
-            "version = 3",
+            f"version = {2 if self._is_old else 3}",
             f"root = {json.dumps(str(self.directory / 'root'))}",
             f"state = {json.dumps(str(self.directory / 'state'))}",
         ]
@@ -164,6 +188,7 @@ class LonelyContainerd:
                 "k8s.io",
                 "images",
                 "import",
+                *(["--local"] if self._is_old else []),  # else its CRI does not see them
                 tar,
             ]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -6,14 +6,16 @@ import tempfile
 from pathlib import Path
 
 from accelshare.agent.nri.connection import serve
+from accelshare.agent.nri.plugin import Wants, creation_and_start
 from cluster.versions import CONTAINERD_VERSION
 from tests.contract.agent.nri import recording
 from tests.contract.agent.nri.cards import Cards
+from tests.contract.agent.nri.plugins import creation_and_validation
 from tests.e2e.nri.cri import Cri, CriError
 from tests.e2e.nri.lonely_containerd import IMAGE, LonelyContainerd
 
 
-async def record(containerd: LonelyContainerd, proxy: Path) -> list[tuple[str, bytes]]:
+async def record(containerd: LonelyContainerd, proxy: Path, wants: Wants) -> list[tuple[str, bytes]]:
     """Two containers are there already; one is made and started, one refused, one runs into a bug."""
     turns: list[tuple[str, bytes]] = []
     connected = asyncio.Event()
@@ -30,7 +32,9 @@ async def record(containerd: LonelyContainerd, proxy: Path) -> list[tuple[str, b
             await asyncio.gather(copy(recording.PLUGIN, reader, runtime_writer), copy(recording.RUNTIME, runtime_reader, writer))
 
     async with await asyncio.start_unix_server(between, str(proxy)):
-        plugin = asyncio.create_task(serve(proxy, "accelshare", 10, Cards(), on_connected=lambda *_: connected.set()))
+        plugin = asyncio.create_task(
+            serve(proxy, "accelshare", 10, Cards(), wants=wants, on_connected=lambda *_: connected.set())
+        )
         await connected.wait()
         assert containerd.cri is not None
         await asyncio.to_thread(_use, containerd.cri, containerd.cgroup)
@@ -48,13 +52,17 @@ def _use(cri: Cri, cgroup: str) -> None:
 
 
 def main() -> None:
+    for wants, name in ((creation_and_start, ""), (creation_and_validation, recording.VALIDATED)):
+        recording.write(recording.RECORDED / f"containerd-{CONTAINERD_VERSION}{name}.txt", recorded(wants))
+
+
+def recorded(wants: Wants) -> list[tuple[str, bytes]]:
     with LonelyContainerd() as containerd, tempfile.TemporaryDirectory() as directory:
         assert containerd.cri is not None
         pod = containerd.cri.run_pod("before", cgroup=containerd.cgroup)
         for name in ("one", "two"):
             containerd.cri.start(containerd.cri.create(pod, name, image=IMAGE))
-        turns = asyncio.run(record(containerd, Path(directory) / "proxy.sock"))
-    recording.write(recording.RECORDED / f"containerd-{CONTAINERD_VERSION}.txt", turns)
+        return asyncio.run(record(containerd, Path(directory) / "proxy.sock", wants))
 
 
 if __name__ == "__main__":

@@ -3,15 +3,20 @@
 import asyncio
 import contextlib
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from accelshare.agent.nri.connection import serve
 from accelshare.agent.nri.handler import Handler
+from accelshare.agent.nri.plugin import Wants, creation_and_start
+from accelshare.runtimes.versions import asks_validators
 from tests.contract.agent.nri.cards import Cards, Stuck
+from tests.contract.agent.nri.plugins import creation_and_validation
 from tests.e2e.nri.cri import Cri, CriError, Pod
 from tests.e2e.nri.lonely_containerd import IMAGE, LonelyContainerd
 
@@ -19,6 +24,7 @@ pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="a real container runtime needs root on Linux"
 )
 WAIT_S = 120.0
+ROOT = Path(__file__).parents[3]
 Value = TypeVar("Value")
 
 
@@ -44,6 +50,11 @@ async def aside(act: Callable[[], Value]) -> Value:
     return await asyncio.wait_for(asyncio.to_thread(act), WAIT_S)
 
 
+def need_validators(containerd: LonelyContainerd) -> None:
+    if not asks_validators("containerd", containerd.version):
+        pytest.skip(f"containerd {containerd.version} asks no plugin to validate")
+
+
 class Connection:
     """How often the plugin was connected and disconnected."""
 
@@ -64,9 +75,17 @@ class Connection:
 
 
 @contextlib.asynccontextmanager
-async def plugin(containerd: LonelyContainerd, handler: Handler) -> AsyncIterator[Connection]:
+async def plugin(containerd: LonelyContainerd, handler: Handler, wants: Wants = creation_and_start) -> AsyncIterator[Connection]:
     connection = Connection()
-    work = serve(containerd.nri_socket, "accelshare", 10, handler, on_connected=connection.up, on_disconnected=connection.down)
+    work = serve(
+        containerd.nri_socket,
+        "accelshare",
+        10,
+        handler,
+        wants=wants,
+        on_connected=connection.up,
+        on_disconnected=connection.down,
+    )
     task = asyncio.create_task(work)
     try:
         await connection.until(ups=1)
@@ -121,22 +140,27 @@ async def test_kubelet_is_told_why_a_container_is_refused(containerd: LonelyCont
         assert connection.downs == 0
 
 
-async def test_a_plugin_that_is_held_up_refuses_instead_of_letting_through(containerd: LonelyContainerd, pod: Pod) -> None:
+@pytest.mark.parametrize("wants", [creation_and_start, creation_and_validation])
+async def test_a_plugin_that_is_held_up_refuses_instead_of_letting_through(
+    containerd: LonelyContainerd, pod: Pod, wants: Wants
+) -> None:
     """The runtime would wait 6 s and then make the container without its card."""
+    if wants is creation_and_validation:
+        need_validators(containerd)
     stuck = Stuck()
 
     def create_then_release() -> None:
         try:
-            cri(containerd).create(pod, "waits", image=IMAGE)
+            cri(containerd).create(pod, f"waits-{wants.__name__}", image=IMAGE)
         finally:
             stuck.go_on.set()
 
-    async with plugin(containerd, stuck) as connection:
+    async with plugin(containerd, stuck, wants) as connection:
         with pytest.raises(CriError, match=r"accelshare: CreateContainer: no answer within 4\.\d+ s"):
             await aside(create_then_release)
-        name = await aside(lambda: cri(containerd).create(pod, "next", image=IMAGE))
+        name = await aside(lambda: cri(containerd).create(pod, f"next-{wants.__name__}", image=IMAGE))
         await aside(lambda: cri(containerd).start(name))
-        assert stuck.started[0].environment["CARD"] == "0"
+        assert (await aside(lambda: cri(containerd).run(name, "sh", "-c", "echo $CARD"))).strip() == "0"
         assert connection.downs == 0
 
 
@@ -170,9 +194,52 @@ async def test_a_runtime_that_crashes_is_found_again(containerd: LonelyContainer
         assert cards.started[-1].environment["CARD"] == "0"
 
 
+@contextlib.asynccontextmanager
+async def mortal(containerd: LonelyContainerd, when: str) -> AsyncIterator["subprocess.Popen[bytes]"]:
+    """A plugin as a process of its own, connected; it dies when its time has come."""
+    command = [sys.executable, "-m", "tests.e2e.nri.mortal", str(containerd.nri_socket), when]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        assert await aside(process.stdout.readline), "the plugin has ended"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("when", ["create", "validate", "stop-create"])
+async def test_no_container_is_made_when_the_plugin_dies_or_stops_while_it_is_made(
+    containerd: LonelyContainerd, pod: Pod, when: str
+) -> None:
+    """The runtime would go on without it, if it did not ask it a last time. Others are made when it is gone, as ever."""
+    need_validators(containerd)
+    async with mortal(containerd, when):
+        with pytest.raises(CriError, match="validator plugin 10-accelshare failed"):
+            await aside(lambda: cri(containerd).create(pod, f"dies-{when}", image=IMAGE))
+        assert await aside(lambda: cri(containerd).create(pod, f"after-{when}", image=IMAGE))
+    async with mortal(containerd, "never"):
+        name = await aside(lambda: cri(containerd).create(pod, f"dies-{when}", image=IMAGE))
+        await aside(lambda: cri(containerd).start(name))
+        assert (await aside(lambda: cri(containerd).run(name, "sh", "-c", "echo $CARD"))).strip() == "0"
+
+
+async def test_a_plugin_that_died_before_a_container_is_made_holds_up_one_at_most(containerd: LonelyContainerd, pod: Pod) -> None:
+    """The runtime may notice only when it asks; then it has forgotten it."""
+    need_validators(containerd)
+    async with mortal(containerd, "never") as process:
+        process.kill()
+        await aside(process.wait)
+        with contextlib.suppress(CriError):
+            await aside(lambda: cri(containerd).create(pod, "first-after", image=IMAGE))
+        assert await aside(lambda: cri(containerd).create(pod, "second-after", image=IMAGE))
+
+
 async def test_a_pod_that_requires_the_plugin_waits_for_it() -> None:
     """With the validator on, and the annotation that a bind writes."""
     with LonelyContainerd(validator=True, request_timeout="6s") as containerd:
+        need_validators(containerd)
         required = {"required-plugins.noderesource.dev": '["accelshare"]'}
         careful = await aside(lambda: cri(containerd).run_pod("careful", cgroup=containerd.cgroup, annotations=required))
         with pytest.raises(CriError, match='required plugin "accelshare" not present'):

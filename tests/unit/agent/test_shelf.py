@@ -33,3 +33,14 @@ def test_a_card_is_as_many_ids_as_units_or_one_whole() -> None:
 def test_the_same_cards_are_shown_the_same() -> None:
     """Only what differs is sent to kubelet, however long the list is."""
     assert shelf(c0=4).shown(kind(shelf(c0=4)), closed=()) == shelf(c0=4).shown(kind(shelf(c0=4)), closed=set())
+
+
+def test_a_card_that_people_marked_stays_marked_when_it_is_found_again() -> None:
+    """A driver that looks again knows nothing of what people said."""
+    made = Shelf()
+    made.set_told(next(iter(load([]))).name, [1], "marked")  # before the first look
+    for _ in range(2):
+        made.put(shelf(c0=4, c1=4).kinds[kind(shelf(c0=4))])
+        assert [card.told_ill for card in made.kinds[kind(made)].cards.values()] == ["", "marked"]
+    made.set_told(kind(made), [], "")
+    assert all(card.healthy for card in made.kinds[kind(made)].cards.values())

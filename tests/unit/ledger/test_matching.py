@@ -83,3 +83,14 @@ def test_a_pod_that_asks_for_nothing_does_not_wait() -> None:
     queue = Queue()
     queue.arrive("a", [Part("main", ())])
     assert "a" not in queue
+
+
+def test_an_asker_that_begins_anew_may_have_another_order() -> None:
+    """What a pod was given already stays given; who is not named comes last."""
+    queue = Queue()
+    queue.arrive("a", [part("main", 2)])
+    queue.arrive("b", [part("one", 3), part("two", 2)])
+    queue.arrive("c", [part("main", 2)])
+    assert serve(queue, 3) == "b/one"
+    queue.reorder(["gone", "c", "b"])
+    assert [serve(queue, 2) for _ in range(3)] == ["b/two", "c/main", "a/main"]

@@ -42,7 +42,8 @@ def test_who_joins_sections() -> None:
         ("containerd", "v2.2.0", True),
         ("containerd", "2.4.2", True),
         ("cri-o", "1.33.4", False),
-        ("CRI-O", "1.34.0", True),
+        ("cri-o", "1.34.0", False),
+        ("CRI-O", "1.35.0", True),
         ("memory", "v9.0.0", False),
     ],
 )

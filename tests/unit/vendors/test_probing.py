@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from accelshare.vendors.catalog import load
+from accelshare.vendors.container_edits import CardShare, Mount, edits
 from accelshare.vendors.drivers.driver import Roots
 from accelshare.vendors.enforcement import Finding, choose, requirements
-from accelshare.vendors.node_rules import Requirement
+from accelshare.vendors.node_rules import EnforcementRules, Requirement
 from accelshare.vendors.probing import probe, version_at_least
 
 
@@ -87,8 +88,43 @@ async def test_a_tool_that_does_not_say_so_does_not_meet_it(host: Host, script: 
 
 
 async def test_a_missing_tool_is_told(host: Host) -> None:
-    assert await host.says(CTK) == Finding(holds=False, says="acme-ctk --version: not found on PATH")
+    places = "/usr/local/sbin, /usr/local/bin, /usr/sbin, /usr/bin, /usr/local/nvidia/toolkit"
+    assert await host.says(CTK) == Finding(holds=False, says=f"acme-ctk --version: not found in {places} of the host")
     assert (await host.says(Requirement(command=("/opt/ctk",)))).says == "/opt/ctk: no such file"
+
+
+async def test_the_hosts_tool_is_asked_and_not_the_images_own(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container both are there, and only the host's one says what is on the node."""
+    image = Host(tmp_path / "image")
+    image.tool("/bin/acme-ctk", "echo version 1.20.1")
+    monkeypatch.setenv("PATH", str(image.root / "bin"), prepend=":")
+    host.tool("/usr/bin/acme-ctk", "echo version 1.17.8")
+    assert not (await host.says(CTK)).holds
+    (host.root / "usr/bin/acme-ctk").unlink()
+    assert not (await host.says(CTK)).holds
+    on_the_host_itself = await probe([CTK], timeout_s=5)
+    assert on_the_host_itself[CTK].holds
+
+
+@pytest.mark.parametrize(
+    "target", ["/opt/acme/bin/acme-ctk", "../../opt/acme/bin/acme-ctk", "../../../../../opt/acme/bin/acme-ctk"]
+)
+async def test_a_link_of_the_host_is_followed_as_the_host_would(host: Host, target: str) -> None:
+    """An absolute one starts at the host's root, and none leads out of it."""
+    host.tool("/opt/acme/1.20/ctk", "echo version 1.20.1")
+    for link, to in (("usr/bin/acme-ctk", target), ("opt/acme/bin", "/opt/acme/1.20"), ("opt/acme/1.20/acme-ctk", "ctk")):
+        (host.root / link).parent.mkdir(parents=True, exist_ok=True)
+        (host.root / link).symlink_to(to)
+    assert await host.says(CTK) == Finding(holds=True, says="acme-ctk --version says 1.20.1")
+
+
+async def test_links_in_a_circle_are_no_tool(host: Host) -> None:
+    (host.root / "opt").mkdir()
+    (host.root / "opt/ctk").symlink_to("/opt/ctk")
+    assert not (await host.says(Requirement(command=("/opt/ctk",)))).holds
+    assert not (await host.says(Requirement(file="/opt/ctk"))).holds
 
 
 async def test_a_tool_may_be_asked_only_to_be_there(host: Host) -> None:
@@ -133,3 +169,18 @@ async def test_the_whole_way_on_a_node_that_has_it_and_on_one_that_has_not(host:
 
     host.has("/sys/module/nvidia/version", "615.71.09\n")
     assert choose(rules, await host.all(*requirements(rules))).name == "toolkit"
+
+
+async def test_an_mps_daemon_of_the_host_is_seen_by_its_pipe(host: Host) -> None:
+    """An option: a site whose cards all run under MPS names the way. The container then gets the pipes with the limit."""
+    shipped = load()["nvidia"]
+    rules = EnforcementRules(("toolkit", "mps", "watch"), shipped.enforcement.ways)
+    assert choose(rules, await host.all(*requirements(rules))).name == "watch"
+    host.has("/tmp/nvidia-mps/control")
+    chosen = choose(rules, await host.all(*requirements(rules)))
+    assert (chosen.name, chosen.mounts, chosen.limits) == ("mps", ("/tmp/nvidia-mps",), True)
+    cards = [CardShare(index, index, f"GPU-{index}", 3, 15, 1024) for index in (2, 5)]
+    given = edits(shipped, cards=cards, container_units=6, pod_units=6, exists=lambda _: True, enforcement=chosen)
+    assert given.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M,1=3072M"
+    assert given.env["CUDA_MPS_PIPE_DIRECTORY"] == "/tmp/nvidia-mps"
+    assert Mount("/tmp/nvidia-mps", "/tmp/nvidia-mps", read_only=False) in given.mounts

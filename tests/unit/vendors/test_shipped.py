@@ -183,7 +183,11 @@ def test_a_card_of_16_gb_has_the_units_its_vendor_counts() -> None:
     ("name", "way", "env"),
     [
         ("nvidia", "toolkit", {"NVIDIA_GPU_MEMORY_REQUEST": "{share_mib}", "NVIDIA_GPU_MEMORY_LIMIT": "{share_mib}"}),
-        ("nvidia", "mps", {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "{ordinal}={share_mib}M"}),
+        (
+            "nvidia",
+            "mps",
+            {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "{ordinal}={share_mib}M", "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"},
+        ),
         ("kunlun", "runtime", {"CXPU_CONTAINER_MEMORY_LIMIT": "{bytes}"}),
     ],
 )

@@ -42,9 +42,13 @@ class DevicePluginWay:
 
     async def run(self, on_state: Callable[[str, bool], None]) -> None:
         self._on_state = on_state
+        served: tuple[int, int] | None = None
         try:
             while True:
                 kubelet = await self._kubelet_socket()
+                if served not in (None, kubelet):
+                    self._desk.kubelet_began()
+                served = kubelet
                 if not self._shelf.kinds:
                     await asyncio.sleep(LOOK_S)
                     continue

@@ -5,7 +5,7 @@ Belongs here: container + adjustment → container, and the conflict of two plug
 
 from dataclasses import replace
 
-from accelshare.agent.nri.messages import Adjustment, Container, LinuxContainer
+from accelshare.agent.nri.messages import Adjustment, Container, LinuxContainer, Mount
 
 Claims = dict[tuple[str, str], str]  # (what, its name) → the plugin that set it
 
@@ -29,11 +29,8 @@ def adjusted(container: Container, adjustment: Adjustment, plugin: str, claims: 
         else:
             env[pair.key] = pair.value
     gone_devices = {device.path.removeprefix("-") for device in adjustment.devices}
-    gone_mounts = {mount.destination.removeprefix("-") for mount in adjustment.mounts}
     devices = [device for device in container.devices if device.path not in gone_devices]
     devices += [device for device in adjustment.devices if not device.path.startswith("-")]
-    mounts = [mount for mount in container.mounts if mount.destination not in gone_mounts]
-    mounts += [mount for mount in adjustment.mounts if not mount.destination.startswith("-")]
     annotations = {**container.annotations, **adjustment.annotations}
     return replace(
         container,
@@ -41,9 +38,15 @@ def adjusted(container: Container, adjustment: Adjustment, plugin: str, claims: 
             key: value for key, value in annotations.items() if not key.startswith("-") and f"-{key}" not in annotations
         },
         env=tuple(f"{key}={value}" for key, value in env.items()),
-        mounts=tuple(mounts),
         linux=LinuxContainer(tuple(devices)) if devices else None,
     )
+
+
+def mounted(mounts: tuple[Mount, ...], adjustment: Adjustment) -> tuple[Mount, ...]:
+    """A container's mounts as the adjustment makes them."""
+    gone = {mount.destination.removeprefix("-") for mount in adjustment.mounts}
+    kept = [mount for mount in mounts if mount.destination not in gone]
+    return (*kept, *(mount for mount in adjustment.mounts if not mount.destination.startswith("-")))
 
 
 def _claimed(adjustment: Adjustment) -> list[tuple[str, str]]:

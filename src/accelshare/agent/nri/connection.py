@@ -16,8 +16,8 @@ from accelshare.agent.nri.errors import NriError
 from accelshare.agent.nri.handler import Handler
 from accelshare.agent.nri.link import Link
 from accelshare.agent.nri.messages import RUNTIME_SERVICE, RegisterPluginRequest
-from accelshare.agent.nri.own_loop import ask_on, own_loop, run_on
-from accelshare.agent.nri.plugin import Ask, Plugin
+from accelshare.agent.nri.own_loop import own_loop, run_on
+from accelshare.agent.nri.plugin import Plugin, Wants, creation_and_start
 from accelshare.agent.nri.protobuf import encode
 
 log = logging.getLogger(__name__)
@@ -25,6 +25,9 @@ RETRY_S: Final = 0.2  # while we are away containers may be made without us, so 
 # A runtime takes new plugins one after the other, and gives a silent one 5 s; who hangs up loses its place.
 REGISTER_S: Final = 60.0
 LONGEST_SOCKET_PATH: Final = 107  # the kernel's
+# What follows from an answer has to wait until the runtime has asked whether the container is right, which it does within a
+# millisecond: two threads that work at the same time hold each other up.
+NEWS_S: Final = 0.02
 _NAME: Final = re.compile(r"[a-zA-Z0-9_.+-]+")
 
 OnConnected = Callable[[str, str], None]
@@ -37,13 +40,15 @@ async def serve(
     index: int,
     handler: Handler,
     *,
+    wants: Wants = creation_and_start,
     on_connected: OnConnected = lambda _runtime_name, _runtime_version: None,
     on_disconnected: OnDisconnected = lambda: None,
 ) -> None:
     """Be the plugin `name` of the runtime behind this socket, until cancelled.
 
-    The handler and the callbacks are called on this loop, while bytes and deadlines are minded on another: if this loop does
-    not come to answer in time, the runtime gets an error, and the container is refused instead of made without its cards.
+    The runtime is answered on a thread of its own, however busy this loop is: `wants` and the handler are asked there. Should
+    they not come to an answer in time, the runtime gets an error, and the container is refused instead of made without its
+    cards. The other callbacks are called on this loop.
     """
     home = asyncio.get_running_loop()
     connection = NriConnection(
@@ -51,16 +56,16 @@ async def serve(
         name,
         index,
         handler,
-        ask=lambda act: ask_on(home, act),
-        on_connected=lambda *runtime: _tell(home, on_connected, *runtime),
-        on_disconnected=lambda: _tell(home, on_disconnected),
+        wants=wants,
+        on_connected=lambda *runtime: tell(home, on_connected, *runtime),
+        on_disconnected=lambda: tell(home, on_disconnected),
     )
     async with own_loop("nri") as loop:
         await run_on(loop, connection.keep())
 
 
 class NriConnection:
-    """The plugin's connection, dialled again and again. All of it lives on one loop; `ask` may call the handler on another."""
+    """The plugin's connection, dialled again and again. All of it lives on one loop."""
 
     def __init__(
         self,
@@ -69,7 +74,7 @@ class NriConnection:
         index: int,
         handler: Handler,
         *,
-        ask: Ask,
+        wants: Wants,
         on_connected: OnConnected,
         on_disconnected: OnDisconnected,
     ) -> None:
@@ -83,7 +88,7 @@ class NriConnection:
         self._name = name
         self._index = index
         self._handler = handler
-        self._ask = ask
+        self._wants = wants
         self._on_connected = on_connected
         self._on_disconnected = on_disconnected
         self._said = ""
@@ -99,9 +104,9 @@ class NriConnection:
 
     async def once(self) -> None:
         """One connection from its first to its last byte."""
-        reader, writer = await asyncio.open_unix_connection(str(self._socket_path))
-        plugin = Plugin(self._name, self._handler, self._ask)
-        link = Link(reader, writer, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=plugin.answer)
+        plugin = Plugin(self._name, self._handler, self._wants)
+        link = Link(serves=mux.PLUGIN, calls=mux.RUNTIME, answer=plugin.answer, patience=plugin.patience)
+        await asyncio.get_running_loop().create_unix_connection(lambda: link, str(self._socket_path))
         running = asyncio.create_task(link.run())
         try:
             await self._join(link, plugin, running)
@@ -147,7 +152,12 @@ class NriConnection:
             log.warning("nri outcome=disconnected path=%s error=%r", self._socket_path, problem)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *words: Any) -> None:
-    """Called there, in the order of telling. At the very end nobody may listen any more."""
+def tell_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *words: Any) -> None:
+    """For handlers: what happened, told when the runtime has all of its answer."""
+    asyncio.get_running_loop().call_later(NEWS_S, tell, loop, callback, *words)
+
+
+def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *words: Any) -> None:
+    """Called there, in the order of telling, and not waited for. At the very end nobody may listen any more."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback, *words)

@@ -1,7 +1,7 @@
 """What a plugin decides: the seam between NRI's transport and whoever knows which container gets what.
 
-Belongs here: three questions, and how to refuse. All are asked on the event loop that called `serve`, and answered from memory:
-while one is open, no container of the node can be made.
+Belongs here: three questions, and how to refuse. All are asked on the connection's own thread, one after the other, and answered
+from memory: while one is open, no container of the node can be made. What others may change meanwhile is read in one go.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """An in-memory container runtime for demos and tests: it speaks NRI as containerd does, and runs nothing.
 
 Belongs here: the runtime's side of NRI with its habits: plugins taken one after the other, all calls one after the other, a
-container made without the plugin that is absent, dead or late, and the validator that closes a part of that hole. Never:
-containers; what each would have been is kept instead.
+container made without the plugin that is absent, dead or late, and the validators that close that hole. Never: containers;
+what each would have been is kept instead.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 
 from accelshare.agent.nri import mux
-from accelshare.agent.nri.adjusting import Claims, ConflictError, adjusted
+from accelshare.agent.nri.adjusting import Claims, ConflictError, adjusted, mounted
 from accelshare.agent.nri.errors import Code, NriError, StatusError
 from accelshare.agent.nri.link import Link
 from accelshare.agent.nri.messages import (
@@ -30,6 +30,7 @@ from accelshare.agent.nri.messages import (
     CreateContainerResponse,
     Event,
     FailurePolicy,
+    Mount,
     PodSandbox,
     RegisterPluginRequest,
     State,
@@ -46,6 +47,7 @@ REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
 REGISTRATION_S: Final = 5.0
 CREATE_FAILED: Final = "failed to get NRI adjustment for container"
 START_FAILED: Final = "NRI container start failed"
+VALIDATE: Final = Event.VALIDATE_CONTAINER_ADJUSTMENT
 
 
 class RuntimeRefusalError(Exception):
@@ -60,6 +62,7 @@ class Habits:
     version: str = "v0.0.0"
     request_timeout_s: float = 2.0
     validator: bool = False  # refuses a container whose pod requires a plugin that is not there
+    asks_validators: bool = True  # NRI 0.10; before it, a plugin that wishes to be asked is hung up
     call_per_event: bool = True  # NRI 0.12; before it, most events were a StateChange
     reads_failure_policy: bool = False  # NRI 0.12.4
     part: int = 0  # how many containers one part of the first list has; 0: all in one
@@ -71,6 +74,7 @@ class Made:
 
     pod: PodSandbox
     container: Container
+    mounts: tuple[Mount, ...] = ()
     cdi_devices: tuple[str, ...] = ()
     adjusted_by: tuple[str, ...] = ()
 
@@ -111,7 +115,7 @@ class MemoryRuntime:
     async def __aenter__(self) -> "MemoryRuntime":
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         self._socket.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(self._accept, str(self._socket))
+        self._server = await asyncio.get_running_loop().create_unix_server(self._accept, str(self._socket))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -130,6 +134,11 @@ class MemoryRuntime:
         """Those that are connected, in the order in which they are called, as `10-name`."""
         return tuple(plugin.shown for plugin in self._plugins)
 
+    @property
+    def wanted(self) -> tuple[set[Event], ...]:
+        """Of which events each of them wants to be told."""
+        return tuple({event for event in Event if plugin.wants(event)} for plugin in self._plugins)
+
     async def until_plugins(self, count: int = 1) -> None:
         """So many plugins are connected."""
         async with self._changed:
@@ -140,22 +149,10 @@ class MemoryRuntime:
         for plugin in self._plugins:
             plugin.link.close()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._serving.add(task)
-        try:
-            await self._serve(reader, writer)
-        except asyncio.CancelledError:
-            pass  # this runtime ends
-        finally:
-            self._serving.discard(task)
-            writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self) -> Link:
         registered: asyncio.Future[RegisterPluginRequest] = asyncio.get_running_loop().create_future()
 
-        async def answer(request: Request) -> bytes:
+        def answer(request: Request) -> bytes:
             if (request.service, request.method) != (RUNTIME_SERVICE, "RegisterPlugin"):
                 raise StatusError(Code.UNIMPLEMENTED, f"{request.method} is not known here")
             registration = decode(RegisterPluginRequest, request.payload)
@@ -165,7 +162,13 @@ class MemoryRuntime:
                 registered.set_result(registration)
             return b""
 
-        link = Link(reader, writer, serves=mux.RUNTIME, calls=mux.PLUGIN, answer=answer)
+        link = Link(serves=mux.RUNTIME, calls=mux.PLUGIN, answer=answer)
+        task = asyncio.create_task(self._serve(link, registered))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        return link
+
+    async def _serve(self, link: Link, registered: "asyncio.Future[RegisterPluginRequest]") -> None:
         running = asyncio.create_task(link.run())
         plugin = _Connected(link)
         try:
@@ -195,6 +198,9 @@ class MemoryRuntime:
             request_timeout_ms=int(habits.request_timeout_s * 1000),
         )
         answer = decode(ConfigureResponse, await self._call(plugin, "Configure", request))
+        unknown = answer.events & ~mask(event for event in Event if habits.asks_validators or event is not VALIDATE)
+        if unknown:
+            raise NriError(f"invalid plugin events: {unknown:#x}")
         plugin.events = answer.events
         plugin.policy = answer.failure_policy if habits.reads_failure_policy else None
 
@@ -238,7 +244,8 @@ class MemoryRuntime:
             pod = self.pods[pod_id]
             made = Made(pod, replace(container, pod_sandbox_id=pod_id, state=State.CREATED))
             claims: Claims = {}
-            # A plugin that dies in the call counts as present: the real validator looks at the list, too.
+            # A plugin that dies in the call counts as present, for the real runtime's own validator and for who is asked to
+            # validate: what is looked at is the list of the beginning.
             present = list(self._plugins)
             for plugin in present:
                 if plugin.wants(Event.CREATE_CONTAINER):
@@ -246,6 +253,7 @@ class MemoryRuntime:
                     if answer is not None:
                         made = _applied(made, answer, plugin, claims)
             self._validate(made, present)
+            await asyncio.gather(*(self._ask_validator(plugin, made) for plugin in present if plugin.wants(VALIDATE)))
             self.containers[container.id] = made
             return made
 
@@ -299,6 +307,16 @@ class MemoryRuntime:
             log.warning("%s plugin=%s outcome=without-it error=%r", method, plugin.shown, str(error))
             return None
 
+    async def _ask_validator(self, plugin: _Connected, made: Made) -> None:
+        """Whoever cannot answer has not agreed."""
+        try:
+            await self._call(plugin, "ValidateContainerAdjustment", ContainerRequest(made.pod, made.container))
+        except NriError as error:
+            if not isinstance(error, StatusError):
+                plugin.link.close()
+                await self._drop(plugin)
+            raise RuntimeRefusalError(f"{CREATE_FAILED}: validator plugin {plugin.shown} failed: {error}") from error
+
     def _validate(self, made: Made, present: list[_Connected]) -> None:
         if not self._habits.validator:
             return
@@ -336,7 +354,13 @@ def _applied(made: Made, answer: bytes, plugin: _Connected, claims: Claims) -> M
         raise RuntimeRefusalError(f"{CREATE_FAILED}: {error}") from error
     named = tuple(device.name for device in adjustment.cdi_devices)
     by = () if adjustment == Adjustment() else (plugin.shown,)
-    return replace(made, container=container, cdi_devices=made.cdi_devices + named, adjusted_by=made.adjusted_by + by)
+    return replace(
+        made,
+        container=container,
+        mounts=mounted(made.mounts, adjustment),
+        cdi_devices=made.cdi_devices + named,
+        adjusted_by=made.adjusted_by + by,
+    )
 
 
 def _required(made: Made) -> list[str]:

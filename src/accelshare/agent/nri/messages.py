@@ -1,6 +1,7 @@
 """NRI's messages, as far as a plugin that hands out devices needs them. The numbers are those of v1alpha1.
 
-Belongs here: names, numbers, and the shortest way to read or build a message. Never: bytes (protobuf.py), what to answer.
+Belongs here: names, numbers, and the shortest way to read or build a message. Never: bytes (protobuf.py), what to answer, fields
+that nobody here reads: a container waits for each that is decoded.
 """
 
 from collections.abc import Iterable, Mapping
@@ -96,19 +97,7 @@ class PodSandbox:
     name: Annotated[str, 2] = ""
     uid: Annotated[str, 3] = ""
     namespace: Annotated[str, 4] = ""
-    labels: Annotated[Mapping[str, str], 5] = field(default_factory=dict)
     annotations: Annotated[Mapping[str, str], 6] = field(default_factory=dict)
-    runtime_handler: Annotated[str, 7] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A mount in the container. A destination that begins with `-` takes one away."""
-
-    destination: Annotated[str, 1] = ""
-    type: Annotated[str, 2] = ""
-    source: Annotated[str, 3] = ""
-    options: Annotated[tuple[str, ...], 4] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +135,8 @@ class Container:
     pod_sandbox_id: Annotated[str, 2] = ""
     name: Annotated[str, 3] = ""
     state: Annotated[int, 4] = State.UNKNOWN
-    labels: Annotated[Mapping[str, str], 5] = field(default_factory=dict)
     annotations: Annotated[Mapping[str, str], 6] = field(default_factory=dict)
-    args: Annotated[tuple[str, ...], 7] = ()
     env: Annotated[tuple[str, ...], 8] = ()  # NAME=value
-    mounts: Annotated[tuple[Mount, ...], 9] = ()
     linux: Annotated[LinuxContainer | None, 11] = None
 
     @property
@@ -164,6 +150,16 @@ class Container:
 
 
 # What a plugin adds to a container.
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mount in the container. A destination that begins with `-` takes one away."""
+
+    destination: Annotated[str, 1] = ""
+    type: Annotated[str, 2] = ""
+    source: Annotated[str, 3] = ""
+    options: Annotated[tuple[str, ...], 4] = ()
 
 
 @dataclass(frozen=True, slots=True)

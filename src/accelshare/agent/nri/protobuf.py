@@ -8,7 +8,7 @@ WireError. Never: what a message means.
 """
 
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Final, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -47,11 +47,6 @@ class _Budget:
     def __init__(self) -> None:
         self.left = MOST_FIELDS
 
-    def spend(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise WireError(f"a message has more than {MOST_FIELDS} fields")
-
 
 def encode(message: Any) -> bytes:
     """The message's bytes, fields in the order of their numbers; what is at its default is left out."""
@@ -87,9 +82,36 @@ def decode(kind: type[Message], data: bytes) -> Message:
 
 
 def _decode(kind: Any, data: bytes, budget: _Budget) -> Any:
+    return kind(**_found(kind, data, budget))
+
+
+def _found(kind: Any, data: bytes, budget: _Budget) -> dict[str, Any]:
+    """The fields that are there, by name. Every container of a node waits for this, so it is one loop with few calls in it."""
     table = _table(kind)
     found: dict[str, Any] = {}
-    for number, wire, content in _fields(data, budget):
+    position, end = 0, len(data)
+    while position < end:
+        budget.left -= 1
+        if budget.left < 0:
+            raise WireError(f"a message has more than {MOST_FIELDS} fields")
+        key = data[position]
+        position += 1
+        if key >= 0x80:
+            key, position = _read_varint(data, position - 1)
+        number, wire = key >> 3, key & 7
+        if not 0 < number < 2**29:
+            raise WireError(f"a field has the number {number}; it must be 1 to 536870911")
+        content: int | bytes
+        if wire == LENGTH or wire in _FIXED:
+            length, position = _read_varint(data, position) if wire == LENGTH else (_FIXED[wire], position)
+            if length > end - position:
+                raise WireError(f"field {number} says {length} bytes, but only {end - position} are left")
+            content = data[position : position + length]
+            position += length
+        elif wire == VARINT:
+            content, position = _read_varint(data, position)
+        else:
+            raise WireError(f"field {number} has the unknown wire type {wire}")
         row = table.get(number)
         if row is None:
             continue
@@ -97,42 +119,20 @@ def _decode(kind: Any, data: bytes, budget: _Budget) -> Any:
             raise WireError(f"{kind.__name__}.{row.name} (field {number}) has wire type {wire}; it must be {row.wire}")
         value = row.read(content, budget)
         if row.is_map:
-            key, text = value
-            found.setdefault(row.name, {})[key] = text
+            found.setdefault(row.name, {})[value[0]] = value[1]
         elif row.many:
             found.setdefault(row.name, []).append(value)
         else:
             found[row.name] = value
     for name, value in found.items():
-        if isinstance(value, list):
+        if value.__class__ is list:
             found[name] = tuple(value)
-    return kind(**found)
-
-
-def _fields(data: bytes, budget: _Budget) -> Iterator[tuple[int, int, Any]]:
-    """Each field's number, wire type, and content: an int, or bytes."""
-    position, end = 0, len(data)
-    while position < end:
-        budget.spend()
-        key, position = _read_varint(data, position)
-        number, wire = key >> 3, key & 7
-        if not 0 < number < 2**29:
-            raise WireError(f"a field has the number {number}; it must be 1 to 536870911")
-        content: int | bytes
-        if wire == VARINT:
-            content, position = _read_varint(data, position)
-        elif wire == LENGTH or wire in _FIXED:
-            length, position = _read_varint(data, position) if wire == LENGTH else (_FIXED[wire], position)
-            if length > end - position:
-                raise WireError(f"field {number} says {length} bytes, but only {end - position} are left")
-            content = data[position : position + length]
-            position += length
-        else:
-            raise WireError(f"field {number} has the unknown wire type {wire}")
-        yield number, wire, content
+    return found
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    if position < len(data) and data[position] < 0x80:  # most are one byte
+        return data[position], position + 1
     value = shift = 0
     while True:
         if position >= len(data):
@@ -196,8 +196,8 @@ class _Entry:
 
 
 def _read_entry(content: bytes, budget: _Budget) -> tuple[str, str]:
-    entry = _decode(_Entry, content, budget)
-    return entry.key, entry.value
+    entry = _found(_Entry, content, budget)
+    return entry.get("key", ""), entry.get("value", "")
 
 
 # Tables.

@@ -7,7 +7,7 @@ what is called (messages.py).
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Final
@@ -92,26 +92,32 @@ class Packets:
             yield Packet(call, kind, content)
 
 
-Answer = Callable[[Request], Awaitable[bytes]]
+Answer = Callable[[Request], bytes]
 
 
-async def answered(call: int, data: bytes, answer: Answer) -> bytes:
+def answered(call: int, data: bytes, answer: Answer) -> bytes:
     """The packet that answers this request. Whatever goes wrong is told to the caller: silence would be taken for consent."""
     method = "?"
     try:
         request = decode(Request, data)
         method = request.method
-        response = Response(payload=await answer(request))
+        response = Response(payload=answer(request))
         return packet(call, Kind.RESPONSE, encode(response))
     except StatusError as error:
-        status = Status(error.code, error.text)
+        return refused(call, error)
     except WireError as error:
         log.warning("call method=%s outcome=failed error=%r", method, str(error))
-        status = Status(Code.INVALID_ARGUMENT, f"{method}: {error}")
+        return refused(call, StatusError(Code.INVALID_ARGUMENT, f"{method}: {error}"))
     except Exception as error:
         log.exception("call method=%s outcome=failed", method)
-        status = Status(Code.INTERNAL, f"{method}: {type(error).__name__}: {error}")
-    return packet(call, Kind.RESPONSE, encode(Response(status=_sendable(status))))
+        return refused(call, StatusError(Code.INTERNAL, f"{method}: {type(error).__name__}: {error}"))
+
+
+def refused(call: int, error: StatusError) -> bytes:
+    """The packet that answers a call with an error."""
+    # A text for people of any length and content is cut to one that fits, and what is no character is shown as such.
+    text = error.text[:LONGEST_TEXT].encode(errors="backslashreplace").decode()
+    return packet(call, Kind.RESPONSE, encode(Response(status=Status(error.code, text))))
 
 
 class Calls:
@@ -153,9 +159,3 @@ class Calls:
         for future in waiting.values():
             if not future.done():
                 future.set_exception(error)
-
-
-def _sendable(status: Status) -> Status:
-    """A text for people of any length and content is cut to one that fits, and what is no character is shown as such."""
-    text = status.text[:LONGEST_TEXT].encode(errors="backslashreplace").decode()
-    return Status(status.code, text)

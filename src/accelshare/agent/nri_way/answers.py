@@ -6,6 +6,10 @@ pod's own request and record are read from the API server's watch, never from wh
 Three manners. `starting`: nobody knows yet what this runtime promises, so containers with cards wait. `delivers`: we alone
 hand out cards, and a container that cannot be given its own is refused; kubelet tries again. `corrects`: kubelet's device plugin
 has delivered, and variables that name cards are made equal to the record; device files stay, and the record follows them.
+
+The runtime asks on a thread of its own, while the agent's loop goes on changing pods and cards. So: what is shared is dicts of
+frozen values and one set that only grows; they are looked up, added to, or copied whole by `tuple` before a walk, each of which
+is one step of the interpreter; and what happened is told to others on their loop (`tell`), a moment later, without waiting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,6 +61,7 @@ class Answers:
         self._there: list[tuple[PodSandbox, Container]] = []
         self.manner: Manner = "starting"
         self.takes_cdi = False
+        self.tell: Callable[..., object] = lambda what, *words: what(*words)  # how the three below are called
         self.delivered: Callable[[NodePod], None] = lambda _pod: None
         self.refused: Callable[[], None] = lambda: None
         self.corrected: Callable[[NodePod], None] = lambda _pod: None
@@ -71,10 +76,10 @@ class Answers:
         try:
             return self._create(pod, container)
         except Refuse:
-            self.refused()
+            self.tell(self.refused)
             raise
         except VendorError as error:
-            self.refused()
+            self.tell(self.refused)
             raise Refuse(str(error)) from error
 
     def start_container(self, pod: PodSandbox, container: Container) -> None:
@@ -83,8 +88,8 @@ class Answers:
         if known is None or self.manner != "delivers" or not _promised(pod):
             return
         part = _part(known, container.name)
-        if part is not None and self._lacks(known, part, container):
-            self.refused()
+        if part is not None and self._has(known, part, container) is False:
+            self.tell(self.refused)
             raise Refuse(f"container {container.name} of pod {known.name} was made without its card; it is made anew")
 
     # What else there is to ask.
@@ -106,9 +111,20 @@ class Answers:
             part = _part(known, container.name) if known is not None and not known.terminating else None
             if known is None or part is None or container.state not in (State.CREATED, State.RUNNING) or not _promised(pod):
                 continue
-            if self._lacks(known, part, container):
+            if self._has(known, part, container) is False:
                 found.append(Bare(known, container.name))
         return found
+
+    def given_before(self) -> list[NodePod]:
+        """Pods that have their cards from whoever was here before us, of all that were there when the runtime was connected."""
+        found = {}
+        for pod, container in self._there:
+            known = self._known(pod)
+            part = _part(known, container.name) if known is not None else None
+            if known is not None and part is not None and self._has(known, part, container):
+                found[known.uid] = known
+        self._in.update(found)
+        return list(found.values())
 
     def _create(self, pod: PodSandbox, container: Container) -> Adjustment:
         known = self._known(pod)
@@ -128,7 +144,7 @@ class Answers:
         edits = [self._given(known, want) for want in part.wants]
         result = adjusted(edits, on_host=self._on_host)
         self._in.add(known.uid)
-        self.delivered(known)
+        self.tell(self.delivered, known)
         return result
 
     def _correct(self, pod: NodePod, part: Part, container: Container) -> Adjustment:
@@ -142,7 +158,7 @@ class Answers:
         except Refuse:
             return Adjustment()  # kubelet gave it something; we know nothing better
         if any(container.environment.get(one.key, one.value) != one.value for one in result.env):
-            self.corrected(pod)
+            self.tell(self.corrected, pod)
         return result
 
     # How.
@@ -152,7 +168,7 @@ class Answers:
         if known is None and pod.annotations.get(_SOURCE, "api") != "api":
             # A pod of a file on this node: kubelet names it by a hash, the API server by a uid of its own.
             name = f"{pod.namespace}/{pod.name}"
-            known = next((found for found in self._pods.values() if found.name == name), None)
+            known = next((found for found in tuple(self._pods.values()) if found.name == name), None)
         return known
 
     def _given(self, pod: NodePod, want: Want) -> ContainerEdits:
@@ -191,7 +207,7 @@ class Answers:
         kind = here.profile.name
         others = [
             (other, slice_)
-            for other in self._pods.values()
+            for other in tuple(self._pods.values())
             if other.uid != pod.uid and not other.seen.ended and (other.uid in self._in or other.phase == "Running")
             for slice_ in other.seen.slices
             if slice_.kind == kind and slice_.index == card
@@ -209,15 +225,16 @@ class Answers:
                 f"which has {here.cards[card].units - taken} of {here.cards[card].units} left"
             )
 
-    def _lacks(self, pod: NodePod, part: Part, container: Container) -> bool:
+    def _has(self, pod: NodePod, part: Part, container: Container) -> bool | None:
+        """Whether the container has its cards; None if that cannot be judged now."""
         try:
             wanted = [self._given(pod, want) for want in part.wants]
         except (Refuse, VendorError):
-            return False  # not to be judged now
+            return None
         env = {name: value for one in wanted for name, value in one.env.items()}
         paths = {node.container_path for one in wanted for node in one.device_nodes}
         has = container.environment
-        return any(has.get(name) != value for name, value in env.items()) or not paths <= {d.path for d in container.devices}
+        return all(has.get(name) == value for name, value in env.items()) and paths <= {d.path for d in container.devices}
 
 
 def correctable(profile: Profile) -> bool:

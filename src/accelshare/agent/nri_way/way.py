@@ -1,22 +1,25 @@
 """Connected to the container runtime, and what that makes of this node's deliveries.
 
-Belongs here: the connection's life, and judging what the runtime promises each time that it comes. Never: answers.
+Belongs here: the connection's life, judging what the runtime promises each time that it comes, and what we wish to be asked by
+such a runtime. Never: answers.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from accelshare.agent import kubelet_checkpoint
 from accelshare.agent.nri import connection
 from accelshare.agent.nri.lock import only_one
+from accelshare.agent.nri.messages import Event
 from accelshare.agent.nri_way.answers import Answers
 from accelshare.agent.nri_way.repairs import Repairs
 from accelshare.agent.shelf import Shelf
 from accelshare.runtimes.insistence import Files, Standing, Verdict, judge
-from accelshare.runtimes.versions import takes_cdi
+from accelshare.runtimes.versions import asks_validators, takes_cdi
 from accelshare.wire.assignment import PLUGIN
 
 log = logging.getLogger(__name__)
@@ -51,16 +54,18 @@ class NriWay:
         self._on_state: Callable[[str, bool], None] = lambda _kind, _delivers: None
         self._said: set[str] = set()
         self.connected = asyncio.Event()
-        self.verdict = Verdict(Standing.UNKNOWN, f"no container runtime has answered at {socket}")
+        self.verdict = self._judged = Verdict(Standing.UNKNOWN, f"no container runtime has answered at {socket}")
 
     async def connect(self) -> None:
         """Be there for the runtime, until cancelled: as whatever `answers.manner` says."""
+        self._answers.tell = partial(connection.tell_soon, asyncio.get_running_loop())
         async with only_one(self._socket.parent / LOCK):
             await connection.serve(
                 self._socket,
                 PLUGIN,
                 INDEX,
                 self._answers,
+                wants=self._wants,
                 on_connected=self._is_connected,
                 on_disconnected=self._is_away,
             )
@@ -89,19 +94,32 @@ class NriWay:
                 log.info("moved kind=%s", name)
             self._on_state(name, self.connected.is_set() and not still)
 
-    def look_for_bare(self) -> None:
-        """Containers that were started while we were away, and without their cards."""
+    def look_back(self) -> None:
+        """What there was before us: pods whose cards nobody has written down as given, and containers without theirs."""
+        for pod in self._answers.given_before():
+            self._repairs.delivered(pod)
         for found in self._answers.bare():
             self._repairs.bare(found)
 
-    def _is_connected(self, runtime: str, version: str) -> None:
-        self.verdict = judge(runtime, version, files=self._files, socket=self._socket)
+    def _wants(self, runtime: str, version: str) -> list[Event]:
+        """The runtime's first word, on the thread that answers it: no container is asked about before this has returned."""
         self._answers.takes_cdi = takes_cdi(runtime, version)
+        self._judged = judge(runtime, version, files=self._files, socket=self._socket)
+        wanted = [Event.CREATE_CONTAINER]
+        if asks_validators(runtime, version):
+            # Whoever dies or is late while a container is made cannot be asked at the end of it, and so it is not made.
+            wanted.append(Event.VALIDATE_CONTAINER_ADJUSTMENT)
+        if not self._judged.insists:
+            wanted.append(Event.START_CONTAINER)  # it may have been made while we were away
+        return wanted
+
+    def _is_connected(self, runtime: str, version: str) -> None:
+        self.verdict = self._judged
         log.info("nri runtime=%s version=%s insists=%s why=%r", runtime, version, self.verdict.insists, self.verdict.why)
         self.connected.set()
         self._on_verdict(self.verdict)
         if self._answers.manner == "delivers":
-            self.look_for_bare()
+            self.look_back()
         self.show()
 
     def _is_away(self) -> None:

@@ -41,7 +41,7 @@ class Cards:
 
 
 class Stuck(Cards):
-    """Comes to no answer until the test says so, and holds up the whole event loop meanwhile."""
+    """Comes to no answer until the test says so, and holds up the whole thread meanwhile."""
 
     def __init__(self) -> None:
         super().__init__()

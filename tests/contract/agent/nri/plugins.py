@@ -6,8 +6,15 @@ from pathlib import Path
 
 from accelshare.agent.nri.connection import serve
 from accelshare.agent.nri.handler import Handler
+from accelshare.agent.nri.messages import Event
+from accelshare.agent.nri.plugin import Wants, creation_and_start
 
 WAIT_S = 60.0
+
+
+def creation_and_validation(_runtime: str, _version: str) -> tuple[Event, ...]:
+    """What the agent wants of a runtime that insists on it."""
+    return (Event.CREATE_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT)
 
 
 @dataclass(slots=True)
@@ -36,13 +43,14 @@ class Plugins:
         self._socket = socket
         self.tasks: list[asyncio.Task[None]] = []
 
-    def start(self, handler: Handler, *, name: str = "accelshare", index: int = 10) -> Told:
+    def start(self, handler: Handler, *, name: str = "accelshare", index: int = 10, wants: Wants = creation_and_start) -> Told:
         told = Told()
         work = serve(
             self._socket,
             name,
             index,
             handler,
+            wants=wants,
             on_connected=lambda runtime, version: told.say("connected", runtime, version),
             on_disconnected=lambda: told.say("disconnected"),
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 RECORDED = Path(__file__).parent / "recorded"
 RUNTIME, PLUGIN = ">", "<"
+VALIDATED = "-validated"  # a plugin that wished to be asked at the end of making a container, not at its start
 _WIDTH = 64  # bytes of one line
 
 

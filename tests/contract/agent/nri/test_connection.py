@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.agent.nri import connection
+from accelshare.agent.nri import connection, plugin
 from accelshare.agent.nri.connection import serve
 from accelshare.agent.nri.lock import only_one
 from accelshare.agent.nri.memory_runtime import Habits, Made, MemoryRuntime, RuntimeRefusalError
 from accelshare.agent.nri.messages import Adjustment, Container, PodSandbox, State
 from accelshare.agent.nri.own_loop import own_loop, run_on
+from accelshare.agent.nri.plugin import Wants, creation_and_start
 from tests.contract.agent.nri.cards import CARD, LIBRARY, Cards, Stuck
-from tests.contract.agent.nri.plugins import WAIT_S, Plugins
+from tests.contract.agent.nri.plugins import WAIT_S, Plugins, creation_and_validation
 
 POD = PodSandbox("p1", "train-7", "uid-7", "ml", annotations={"accelshare.io/card": "0"})
 CAREFUL = PodSandbox("p2", "train-8", "uid-8", "ml", annotations={"required-plugins.noderesource.dev": '["accelshare"]'})
@@ -45,7 +46,7 @@ async def test_a_container_gets_what_the_handler_gives(socket: Path, plugins: Pl
         made = await one.create_container("p1", container("train"))
         assert made.container.environment == {"CARD": "0", "MODE": "fast"}
         assert made.container.devices == (CARD,)
-        assert made.container.mounts == (LIBRARY,)
+        assert made.mounts == (LIBRARY,)
         assert made.container.annotations == {"accelshare.io/given": "yes"}
         assert made.adjusted_by == ("10-accelshare",)
 
@@ -75,47 +76,41 @@ async def test_a_bug_of_the_handler_refuses_the_container_and_the_connection_sta
         await told.until("connected memory v0.0.0")
 
 
-async def test_a_loop_that_is_held_up_refuses_the_container_in_time(socket: Path, plugins: Plugins) -> None:
+@pytest.mark.parametrize("wants", [creation_and_start, creation_and_validation])
+async def test_a_handler_that_is_held_up_refuses_the_container_in_time(socket: Path, plugins: Plugins, wants: Wants) -> None:
     """Made without its card would be worse, and cutting us off would take others with it."""
     stuck = Stuck()
-    told = plugins.start(stuck)
-    async with own_loop("runtime") as loop:
-
-        async def elsewhere() -> Made:
-            async with runtime(socket, request_timeout_s=6.0) as one:
-                await connected(one)
-                try:
-                    with pytest.raises(RuntimeRefusalError, match="accelshare: CreateContainer: no answer within"):
-                        await one.create_container("p1", container("train"))
-                finally:
-                    stuck.go_on.set()
-                return await one.create_container("p1", container("next"))
-
-        made = await run_on(loop, elsewhere())
-    assert made.container.devices == (CARD,)
-    await told.until("connected memory v0.0.0", "disconnected")
+    told = plugins.start(stuck, wants=wants)
+    async with runtime(socket, request_timeout_s=6.0) as one:
+        await connected(one)
+        try:
+            with pytest.raises(RuntimeRefusalError, match="accelshare: CreateContainer: no answer within"):
+                await one.create_container("p1", container("train"))
+        finally:
+            stuck.go_on.set()
+        made = await one.create_container("p1", container("next"))
+        assert made.container.devices == (CARD,)
+        assert told.words == ["connected memory v0.0.0"]
 
 
-async def test_a_question_that_came_too_late_is_not_asked(socket: Path, plugins: Plugins) -> None:
-    """The runtime was told no; what the handler would note about that container were wrong."""
-    cards = Cards()
-    plugins.start(cards)
+async def test_a_loop_that_is_held_up_holds_up_no_container(socket: Path, plugins: Plugins) -> None:
+    """The agent may be busy with whatever else: a runtime is answered on another thread."""
+    plugins.start(Cards())
     held_up = threading.Event()
     async with own_loop("runtime") as loop:
 
-        async def elsewhere(hold_up: Callable[[], object]) -> None:
-            async with runtime(socket, request_timeout_s=6.0) as one:
+        async def elsewhere(hold_up: Callable[[], object]) -> Made:
+            async with runtime(socket) as one:
                 await connected(one)
                 hold_up()
                 try:
-                    with pytest.raises(RuntimeRefusalError, match="no answer within"):
-                        await one.create_container("p1", container("train"))
+                    return await one.create_container("p1", container("train"))
                 finally:
                     held_up.set()
 
         home = asyncio.get_running_loop()
-        await run_on(loop, elsewhere(lambda: home.call_soon_threadsafe(held_up.wait, WAIT_S)))
-    assert cards.created == []
+        made = await run_on(loop, elsewhere(lambda: home.call_soon_threadsafe(held_up.wait, WAIT_S)))
+    assert made.container.devices == (CARD,)
 
 
 async def test_a_list_in_parts_is_told_as_one(socket: Path, plugins: Plugins) -> None:
@@ -153,11 +148,19 @@ class Cutting(Cards):
     def __init__(self, one: MemoryRuntime) -> None:
         super().__init__()
         self.one = one
+        self.home = asyncio.get_running_loop()
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
         if container.name == "cut":
-            self.one.cut()
+            self.cut()
         return super().create_container(pod, container)
+
+    def cut(self) -> None:
+        """Asked on the plugin's thread, done on the runtime's."""
+        done = threading.Event()
+        for step in (self.one.cut, done.set):
+            self.home.call_soon_threadsafe(step)
+        assert done.wait(WAIT_S)
 
 
 async def test_a_runtime_that_goes_away_in_a_call_is_found_again(socket: Path, plugins: Plugins) -> None:
@@ -262,6 +265,47 @@ async def test_a_runtime_that_knows_the_failure_policy_refuses_when_we_die_in_th
         await connected(one)
         with pytest.raises(RuntimeRefusalError, match="the connection was closed"):
             await one.create_container("p1", container("cut"))
+
+
+async def test_a_runtime_that_asks_validators_makes_nothing_when_we_die_in_the_call(socket: Path, plugins: Plugins) -> None:
+    async with runtime(socket) as one:
+        told = plugins.start(Cutting(one), wants=creation_and_validation)
+        await connected(one)
+        with pytest.raises(RuntimeRefusalError, match="validator plugin 10-accelshare failed"):
+            await one.create_container("p1", container("cut"))
+        assert one.containers == {}
+        await told.until("connected memory v0.0.0", "disconnected", "connected memory v0.0.0")
+
+
+async def test_nor_when_we_die_after_our_answer(socket: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was there at the beginning must be there at the end."""
+    async with runtime(socket) as one:
+        cards = Cutting(one)
+
+        def asked_for_validation(_payload: bytes) -> bytes:
+            cards.cut()
+            return b""
+
+        monkeypatch.setattr(plugin, "_nothing", asked_for_validation)
+        plugins.start(cards, wants=creation_and_validation)
+        await connected(one)
+        with pytest.raises(RuntimeRefusalError, match="validator plugin 10-accelshare failed"):
+            await one.create_container("p1", container("train"))
+        assert [made.name for made in cards.created] == ["train"]
+        assert one.containers == {}
+
+
+async def test_a_runtime_that_does_not_know_validators_hangs_up_on_who_wants_to_be_one(
+    socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Which is why what is wanted depends on the runtime's version."""
+    caplog.set_level(logging.INFO, "accelshare.agent.nri")
+    plugins.start(Cards(), wants=creation_and_validation)
+    async with runtime(socket, asks_validators=False) as one:
+        async with asyncio.timeout(WAIT_S):
+            while "invalid plugin events: 0x2000" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert one.plugins == ()
 
 
 async def test_two_plugins_of_one_name_block_every_pod(socket: Path, plugins: Plugins) -> None:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from socket import socketpair
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +16,7 @@ from accelshare.agent.nri.memory_runtime import MemoryRuntime
 from accelshare.agent.nri.messages import PLUGIN_SERVICE, Container, PodSandbox
 from accelshare.agent.nri.plugin import NOT_OURS, Plugin
 from accelshare.agent.nri.protobuf import decode, encode
-from accelshare.agent.nri.ttrpc import Kind, Packets, Request, Response, packet
+from accelshare.agent.nri.ttrpc import Answer, Kind, Packets, Request, Response, packet
 from tests.contract.agent.nri import recording
 from tests.contract.agent.nri.cards import Cards
 from tests.contract.agent.nri.plugins import WAIT_S, Plugins
@@ -26,32 +25,30 @@ RUNTIME_SAID = b"".join(said for who, said in recording.read(next(recording.RECO
 METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "StateChange", "Dance", *NOT_OURS)
 
 
-async def at_once(act: Any) -> Any:
-    return act()
-
-
 def said(chunks: Sequence[bytes]) -> None:
     """The runtime says this, and no more. WireError if the plugin hangs up before."""
 
     async def play() -> None:
-        ours, theirs = await _pair()
-        plugin = Plugin("accelshare", Cards(), at_once)
-        link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=plugin.answer)
-        running = asyncio.create_task(link.run())
+        link, _, writer = await linked(Plugin("accelshare", Cards()).answer)
         for chunk in chunks:
-            theirs[1].write(chunk)
+            writer.write(chunk)
             await asyncio.sleep(0)
-        theirs[1].write_eof()
+        if not writer.transport.is_closing():
+            writer.write_eof()
         try:
-            await asyncio.wait_for(running, WAIT_S)
+            await asyncio.wait_for(link.run(), WAIT_S)
         finally:
-            theirs[1].close()
+            writer.close()
 
     asyncio.run(play())
 
 
-async def _pair() -> tuple[tuple[asyncio.StreamReader, asyncio.StreamWriter], ...]:
-    return tuple([await asyncio.open_connection(sock=one) for one in socketpair()])
+async def linked(answer: Answer) -> tuple[Link, asyncio.StreamReader, asyncio.StreamWriter]:
+    """A plugin's link, and the runtime's end of its socket."""
+    ours, theirs = socketpair()
+    link = Link(serves=mux.PLUGIN, calls=mux.RUNTIME, answer=answer)
+    await asyncio.get_running_loop().create_connection(lambda: link, sock=ours)
+    return (link, *await asyncio.open_connection(sock=theirs))
 
 
 @settings(deadline=None)
@@ -79,22 +76,19 @@ def test_a_real_runtimes_bytes_with_damage(data: st.DataObject) -> None:
 @given(st.lists(st.tuples(st.sampled_from(METHODS), st.binary(max_size=100)), min_size=1, max_size=8))
 async def test_every_call_has_one_answer(calls: list[tuple[str, bytes]]) -> None:
     """Silence would be taken for consent."""
-    ours, theirs = await _pair()
-    plugin = Plugin("accelshare", Cards(), at_once)
-    link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=plugin.answer)
-    running = asyncio.create_task(link.run())
+    link, reader, writer = await linked(Plugin("accelshare", Cards()).answer)
     for number, (method, payload) in enumerate(calls):
         request = encode(Request(PLUGIN_SERVICE, method, payload))
-        theirs[1].write(mux.frames(mux.PLUGIN, packet(2 * number + 1, Kind.REQUEST, request)))
+        writer.write(mux.frames(mux.PLUGIN, packet(2 * number + 1, Kind.REQUEST, request)))
     frames, packets = mux.Frames(), Packets()
     answers: dict[int, Response] = {}
     async with asyncio.timeout(WAIT_S):
         while len(answers) < len(calls):
-            for _, content in frames.feed(await theirs[0].read(65536)):
+            for _, content in frames.feed(await reader.read(65536)):
                 answers.update({one.call: decode(Response, one.data) for one in packets.feed(content)})
     assert sorted(answers) == [2 * number + 1 for number in range(len(calls))]
-    theirs[1].close()
-    await running
+    writer.close()
+    await link.run()
 
 
 async def test_a_peer_that_sends_garbage_is_hung_up_and_dialled_again(
@@ -124,36 +118,43 @@ async def test_a_peer_that_sends_garbage_is_hung_up_and_dialled_again(
 
 async def test_a_runtime_that_sends_the_wrong_kind_of_packet_is_hung_up() -> None:
     for stream, kind in ((mux.PLUGIN, Kind.RESPONSE), (mux.RUNTIME, Kind.REQUEST), (mux.PLUGIN, Kind.DATA)):
-        ours, theirs = await _pair()
-        link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=Plugin("a", Cards(), at_once).answer)
-        theirs[1].write(mux.frames(stream, packet(1, kind, b"")))
+        link, _, writer = await linked(Plugin("a", Cards()).answer)
+        writer.write(mux.frames(stream, packet(1, kind, b"")))
         with pytest.raises(WireError, match=f"a packet of kind {kind.value} on stream {stream}"):
             await asyncio.wait_for(link.run(), WAIT_S)
         with pytest.raises((GoneError, WireError)):
             await link.call("s", "m", b"", timeout_s=WAIT_S)
-        theirs[1].close()
+        writer.close()
 
 
-async def test_a_flood_of_calls_is_hung_up() -> None:
-    async def never(_request: Request) -> bytes:
-        await asyncio.Event().wait()
-        return b""
+async def test_a_peer_that_calls_and_never_reads_is_not_read_either() -> None:
+    """Else its answers would pile up here."""
+    asked = 0
 
-    ours, theirs = await _pair()
-    link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=never)
-    for number in range(100):
-        theirs[1].write(mux.frames(mux.PLUGIN, packet(2 * number + 1, Kind.REQUEST, b"")))
-    with pytest.raises(WireError, match="more than 64 calls at once"):
-        await asyncio.wait_for(link.run(), WAIT_S)
-    theirs[1].close()
+    def answer(_request: Request) -> bytes:
+        nonlocal asked
+        asked += 1
+        return bytes(100_000)
+
+    link, reader, writer = await linked(answer)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    call = mux.frames(mux.PLUGIN, packet(1, Kind.REQUEST, encode(Request(PLUGIN_SERVICE, "CreateContainer"))))
+    writer.write(call * 500)
+    for _ in range(2000):  # turns of the one loop on which all of this happens
+        await asyncio.sleep(0)
+    assert 0 < asked < 50
+    writer.transport.resume_reading()  # type: ignore[attr-defined]
+    async with asyncio.timeout(WAIT_S):
+        while asked < 500:
+            await reader.read(65536)
+    writer.close()
+    await asyncio.wait_for(link.run(), WAIT_S)
 
 
 async def test_frames_of_unknown_streams_are_dropped() -> None:
-    ours, theirs = await _pair()
-    link = Link(*ours, serves=mux.PLUGIN, calls=mux.RUNTIME, answer=Plugin("a", Cards(), at_once).answer)
-    running = asyncio.create_task(link.run())
+    link, reader, writer = await linked(Plugin("a", Cards()).answer)
     request = encode(Request(PLUGIN_SERVICE, "Shutdown"))
-    theirs[1].write(mux.frames(9, b"noise") + mux.frames(mux.PLUGIN, packet(1, Kind.REQUEST, request)))
-    assert await asyncio.wait_for(theirs[0].readexactly(18), WAIT_S) == mux.frames(mux.PLUGIN, packet(1, Kind.RESPONSE, b""))
-    theirs[1].close()
-    await running
+    writer.write(mux.frames(9, b"noise") + mux.frames(mux.PLUGIN, packet(1, Kind.REQUEST, request)))
+    assert await asyncio.wait_for(reader.readexactly(18), WAIT_S) == mux.frames(mux.PLUGIN, packet(1, Kind.RESPONSE, b""))
+    writer.close()
+    await link.run()

@@ -1,15 +1,15 @@
 import pytest
 
-from accelshare.agent.nri.adjusting import Claims, ConflictError, adjusted
+from accelshare.agent.nri.adjusting import Claims, ConflictError, adjusted, mounted
 from accelshare.agent.nri.messages import Container, LinuxContainer, LinuxDevice, Mount, adjustment
 
 CONTAINER = Container(
     "c",
     env=("CARD=7", "MODE=fast"),
-    mounts=(Mount("/data", source="/mnt"), Mount("/trip", source="/nowhere")),
     linux=LinuxContainer((LinuxDevice("/dev/a", "c", 1, 1),)),
     annotations={"kept": "1", "gone": "1"},
 )
+MOUNTS = (Mount("/data", source="/mnt"), Mount("/trip", source="/nowhere"))
 
 
 def test_what_the_pod_set_itself_is_replaced() -> None:
@@ -22,7 +22,7 @@ def test_what_the_pod_set_itself_is_replaced() -> None:
     made = adjusted(CONTAINER, wanted, "10-a", {})
     assert made.environment == {"CARD": "0", "MODE": "fast"}
     assert made.devices == (LinuxDevice("/dev/a", "c", 2, 2),)
-    assert made.mounts == (Mount("/trip", source="/nowhere"), Mount("/data", source="/card"))
+    assert mounted(MOUNTS, wanted) == (Mount("/trip", source="/nowhere"), Mount("/data", source="/card"))
     assert made.annotations == {"kept": "1", "gone": "1", "new": "1"}
 
 
@@ -31,7 +31,7 @@ def test_a_minus_takes_away() -> None:
     made = adjusted(CONTAINER, wanted, "10-a", {})
     assert made.environment == {"MODE": "fast"}
     assert made.devices == ()
-    assert made.mounts == (Mount("/data", source="/mnt"),)
+    assert mounted(MOUNTS, wanted) == (Mount("/data", source="/mnt"),)
     assert made.annotations == {"kept": "1"}
 
 

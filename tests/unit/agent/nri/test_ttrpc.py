@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,11 +14,11 @@ def response(raw: bytes, *, call: int = 7) -> Response:
     return decode(Response, received.data)
 
 
-async def test_an_answer_is_the_payload() -> None:
-    async def answer(request: Request) -> bytes:
+def test_an_answer_is_the_payload() -> None:
+    def answer(request: Request) -> bytes:
         return request.payload[::-1]
 
-    assert response(await answered(7, encode(Request("s", "m", b"abc")), answer)) == Response(payload=b"cba")
+    assert response(answered(7, encode(Request("s", "m", b"abc")), answer)) == Response(payload=b"cba")
 
 
 @pytest.mark.parametrize(
@@ -33,30 +31,30 @@ async def test_an_answer_is_the_payload() -> None:
         (StatusError(Code.UNKNOWN, "x" * 5_000_000), Code.UNKNOWN, "x" * 4000),
     ],
 )
-async def test_whatever_goes_wrong_is_told(raised: Exception, code: Code, text: str) -> None:
-    async def answer(_request: Request) -> bytes:
+def test_whatever_goes_wrong_is_told(raised: Exception, code: Code, text: str) -> None:
+    def answer(_request: Request) -> bytes:
         raise raised
 
-    assert response(await answered(7, encode(Request("s", "m")), answer)).status == Status(code, text)
+    assert response(answered(7, encode(Request("s", "m")), answer)).status == Status(code, text)
 
 
-async def test_an_answer_that_is_too_large_is_an_error() -> None:
+def test_an_answer_that_is_too_large_is_an_error() -> None:
     """Sent, it would close the connection, and the container would come up bare."""
 
-    async def answer(_request: Request) -> bytes:
+    def answer(_request: Request) -> bytes:
         return bytes(4 * 2**20)
 
-    status = response(await answered(7, encode(Request("s", "m")), answer)).status
+    status = response(answered(7, encode(Request("s", "m")), answer)).status
     assert status is not None
     assert "at most 4194304 may be sent" in status.text
 
 
 @given(st.binary(max_size=200))
 def test_any_request_has_an_answer(data: bytes) -> None:
-    async def answer(_request: Request) -> bytes:
+    def answer(_request: Request) -> bytes:
         return b""
 
-    response(asyncio.run(answered(7, data, answer)))
+    response(answered(7, data, answer))
 
 
 @given(st.lists(st.binary(max_size=64), max_size=20))

@@ -1,0 +1,112 @@
+"""Which way cards reach containers on this node: chosen at the start, kept for the life of the process.
+
+Belongs here: the choice, who must know of it, and the end of the process when a runtime that came back makes another way the
+right one. Never: how a way delivers.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from accelshare.agent.delivery import Delivery
+from accelshare.agent.desk import Desk
+from accelshare.agent.device_plugin.way import DevicePluginWay
+from accelshare.agent.nri_way.answers import Answers, correctable
+from accelshare.agent.nri_way.way import NriWay
+from accelshare.agent.reconcile import Reconcile
+from accelshare.agent.shelf import Shelf
+from accelshare.runtimes.insistence import Verdict
+from accelshare.vendors.profile import Profile
+
+log = logging.getLogger(__name__)
+FIRST_CONTACT_S: Final = 5.0  # a runtime that is there answers within moments
+
+
+class RuntimeChangedError(Exception):
+    """What was decided at the start is not right any more; the next start decides anew."""
+
+
+class Choice:
+    def __init__(
+        self,
+        wish: str,
+        nri: NriWay,
+        device_plugin: DevicePluginWay,
+        *,
+        socket: Path,
+        answers: Answers,
+        desk: Desk,
+        reconcile: Reconcile,
+        shelf: Shelf,
+    ) -> None:
+        self._wish = wish
+        self._nri = nri
+        self._socket = socket
+        self._answers = answers
+        self._desk = desk
+        self._reconcile = reconcile
+        self._shelf = shelf
+        self._changed_its_mind = asyncio.Event()
+        self.way: Delivery = device_plugin
+
+    @property
+    def by_runtime(self) -> bool:
+        return self.way is self._nri
+
+    async def make(self, start: Callable[[Awaitable[None]], object], profiles: Iterable[Profile]) -> None:
+        """The strongest that this node offers, or what was wished for."""
+        if self._wish != DevicePluginWay.name:
+            start(self._nri.connect())
+            if self._socket.exists():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._nri.connected.wait(), FIRST_CONTACT_S)
+        verdict = self._nri.verdict
+        if self._wish == NriWay.name or (self._wish == "auto" and verdict.insists):
+            self._by_runtime(verdict)
+        elif self._wish == "auto":
+            self._by_device_plugin_corrected(profiles)
+        else:
+            self._shelf.set_delivery(DevicePluginWay.name, insists=False)
+        log.info("delivery way=%s insists=%s why=%r", self._shelf.delivery, self._shelf.insists, verdict.why)
+        if self.by_runtime and not verdict.insists:
+            problem = f"containers may be made without their card while the agent is away: {verdict.why}"
+            log.warning("delivery way=nri problem=%r", problem)
+        if self.by_runtime or self._corrects:
+            start(self._unless_changed())
+
+    def judged(self, verdict: Verdict) -> None:
+        """What a runtime promises that has just come, perhaps after a restart."""
+        if self._answers.manner == "starting":
+            return
+        if self._wish == "auto" and verdict.insists != self.by_runtime:
+            self._changed_its_mind.set()
+        elif self.by_runtime:
+            self._shelf.set_delivery(NriWay.name, insists=verdict.insists)
+
+    @property
+    def _corrects(self) -> bool:
+        return self._answers.manner == "corrects" and self._nri.connected.is_set()
+
+    def _by_runtime(self, verdict: Verdict) -> None:
+        self.way = self._nri
+        self._answers.manner = "delivers"
+        self._shelf.set_delivery(NriWay.name, insists=verdict.insists)
+
+    def _by_device_plugin_corrected(self, profiles: Iterable[Profile]) -> None:
+        """kubelet delivers; where a runtime listens, variables are made equal to the record."""
+        self._answers.manner = "corrects"
+        way = DevicePluginWay.name
+        if self._corrects:
+            kinds = frozenset(profile.name for profile in profiles if correctable(profile))
+            self._desk.by_record = self._reconcile.by_record = kinds
+            way = f"{DevicePluginWay.name}+{NriWay.name}"
+        self._shelf.set_delivery(way, insists=False)
+
+    async def _unless_changed(self) -> None:
+        await self._changed_its_mind.wait()
+        raise RuntimeChangedError(
+            f"the container runtime has changed ({self._nri.verdict.why}), and with it the right way of delivery: starting anew"
+        )

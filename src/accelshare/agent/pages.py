@@ -1,0 +1,25 @@
+"""What the agent's port answers: whether it lives, whether it delivers, and its numbers.
+
+Belongs here: a page for each path. Never: the port itself (status.py).
+"""
+
+from collections.abc import Mapping
+
+from accelshare.agent.keeper import Keeper
+from accelshare.agent.metrics import Metrics
+from accelshare.agent.shelf import Shelf
+from accelshare.agent.status import Page
+
+
+def pages(shelf: Shelf, metrics: Metrics, keepers: Mapping[str, Keeper]) -> dict[str, Page]:
+    def ready() -> tuple[int, bytes]:
+        away = [name for name in shelf.kinds if not shelf.delivers.get(name, False)]
+        if not shelf.kinds:
+            return 503, b"no cards found yet"
+        return (503, f"not delivering: {', '.join(away)}".encode()) if away else (200, b"ok")
+
+    def numbers() -> tuple[int, bytes]:
+        metrics.show_use(shelf.kinds.values(), {name: keeper.used_mib() for name, keeper in keepers.items()})
+        return 200, metrics.text()
+
+    return {"/livez": lambda: (200, b"ok"), "/readyz": ready, "/metrics": numbers}

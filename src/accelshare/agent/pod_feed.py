@@ -1,0 +1,69 @@
+"""The pods of this node as they come, change and go, told to the desk.
+
+Belongs here: the watch with kubelet's own selector, so that pods arrive here in kubelet's order. Never: what follows from a pod.
+"""
+
+import asyncio
+import logging
+
+from accelshare.agent.desk import Desk
+from accelshare.agent.metrics import Metrics
+from accelshare.agent.reconcile import Reconcile
+from accelshare.kube.client import Client
+from accelshare.kube.watch import Gone, Interrupted, Reflector, Seen, Synced
+from accelshare.vendors.catalog import Catalog
+from accelshare.wire.node_pods import NodePod, NodePodReader
+
+log = logging.getLogger(__name__)
+
+
+class PodFeed:
+    def __init__(
+        self, client: Client, node: str, catalog: Catalog, *, desk: Desk, reconcile: Reconcile, metrics: Metrics
+    ) -> None:
+        self._client = client
+        self._node = node
+        self._catalog = catalog
+        self._desk = desk
+        self._reconcile = reconcile
+        self._metrics = metrics
+        self._first: list[NodePod] | None = []  # what the first list brings, until it is whole
+        self.listed = asyncio.Event()  # every pod that was here when we came is at the desk
+
+    async def run(self) -> None:
+        reflector: Reflector[NodePod] = Reflector(
+            self._client,
+            "/api/v1/pods",
+            decode=NodePodReader(self._catalog).decode,
+            identity=lambda pod: pod.uid,
+            params={"fieldSelector": f"spec.nodeName={self._node}"},
+        )
+        async for change in reflector.changes():
+            match change:
+                case Seen(pod) if self._first is not None:
+                    self._first.append(pod)
+                case Seen(pod):
+                    self._seen(pod)
+                case Gone(uid, _):
+                    self._desk.pod_gone(uid)
+                    self._left(uid)
+                case Synced():
+                    # After its own start kubelet takes what it finds by age.
+                    for pod in sorted(self._first or (), key=lambda pod: pod.seen.created):
+                        self._desk.pod_seen(pod)
+                    self._first = None
+                    self.listed.set()
+                case Interrupted(problem, retry_in_s):
+                    log.warning("interrupted what=pods retry_in_s=%.1f problem=%r", retry_in_s, problem)
+            self._metrics.waiting.set(self._desk.waiting)
+
+    def _seen(self, pod: NodePod) -> None:
+        if pod.uid not in self._desk.pods:
+            self._metrics.waits.came(pod.uid)
+        self._desk.pod_seen(pod)
+        if pod.terminating:
+            self._left(pod.uid)
+
+    def _left(self, uid: str) -> None:
+        self._metrics.waits.left(uid)
+        self._reconcile.soon()

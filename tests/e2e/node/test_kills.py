@@ -1,0 +1,124 @@
+"""Whoever dies by SIGKILL in the middle of a rush by device plugins, what runs has its own card, and all books agree on it.
+
+Two limits are the device plugin interface's own, and counted here. Whom kubelet admits in the moments in which nobody hands out
+cards fails for good. And a kubelet that starts takes its pods out of a map and orders them by a creation time of whole seconds,
+so equal pods that wait just then may exchange cards, and the records follow. By the runtime neither happens (test_by_runtime.py).
+"""
+
+import asyncio
+import random
+from typing import Final
+
+import pytest
+
+from tests.e2e.node.farm import GCU, Farm, all_agree, annotations, names
+
+pytestmark = pytest.mark.real
+
+WAVE: Final = 6  # pods that are on their way when somebody dies
+
+
+class Rush:
+    """Waves of equal pods, and what became of them."""
+
+    def __init__(self, farm: Farm, prefix: str, seed: int) -> None:
+        self._farm = farm
+        self._prefix = prefix
+        self._chance = random.Random(seed)
+        self._alive: list[str] = []
+        self.made = 0
+        self._bound: set[str] = set()
+        self.ran: set[str] = set()
+        self.dead: set[str] = set()
+        self.on_their_way = 0  # at all moments in which somebody died
+
+    async def wave(self) -> None:
+        """Pods come; returns when some of them are bound, so that whoever dies next dies in the middle."""
+        coming = names(self._prefix, range(self.made, self.made + WAVE))
+        self.made += WAVE
+        self._alive += coming
+        await asyncio.gather(*(self._farm.pod(name, {GCU: 2}) for name in coming))
+        some = self._chance.randrange(1, WAVE + 1)
+
+        async def in_the_middle() -> bool:
+            await self._look()
+            return len(self._bound.intersection(coming)) >= some
+
+        await self._farm.until(in_the_middle, f"{some} of {WAVE} pods are bound")
+        self.on_their_way += sum(name not in self.ran and name not in self.dead for name in coming)
+
+    async def settled(self) -> None:
+        """Every pod runs or has failed, all books agree on those that run; then half of them go."""
+        await self._farm.until(self._look, "all pods run or have failed")
+        self._alive = [name for name in self._alive if name not in self.dead]
+        await all_agree(self._farm, self._alive)
+        for name in self._chance.sample(self._alive, len(self._alive) // 2):
+            await self._farm.delete(name)
+            self._alive.remove(name)
+
+    async def moved(self) -> set[str]:
+        """Pods of which the agent has said that kubelet gave them another card than their bind said."""
+        events = await self._farm.events("AcceleratorMoved")
+        return {name for name in events if name.startswith(self._prefix)}
+
+    async def _look(self) -> bool:
+        pods = await self._farm.pods()
+        phases = {name: pods[name]["status"]["phase"] for name in self._alive}
+        self._bound |= {name for name in self._alive if pods[name]["spec"].get("nodeName")}
+        self.dead |= {name for name, phase in phases.items() if phase == "Failed"}
+        self.ran |= {name for name, phase in phases.items() if phase == "Running"}
+        return all(name in self.dead or (name in self.ran and _assigned(pods[name])) for name in self._alive)
+
+
+def _assigned(pod: dict[str, object]) -> bool:
+    return "false" not in [value for key, value in annotations(pod).items() if key.endswith("assigned")]
+
+
+async def test_ten_kills_of_the_agent_ten_of_the_extender_and_one_of_containerd(farm: Farm) -> None:
+    """Nothing is ever exchanged, and nobody dies who ran."""
+    await farm.show_agent()
+    rush = Rush(farm, "a", seed=5)
+    for turn in range(10):
+        for victim in ("agent", "extender", "containerd") if turn == 4 else ("agent", "extender"):
+            await rush.wave()
+            await kill(farm, victim)
+        await rush.settled()
+    said = f"{len(rush.dead)} of {rush.made} pods failed admission"
+    print(f"21 kills: {said}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
+    assert rush.dead.isdisjoint(rush.ran)
+    assert len(rush.dead) <= rush.on_their_way
+    assert await rush.moved() == set()
+
+
+async def test_ten_kills_of_kubelet(farm: Farm) -> None:
+    """Nobody dies who ran; who waited may have got an equal pod's card, and then its record says so."""
+    await farm.show_agent()
+    rush = Rush(farm, "k", seed=7)
+    for turn in range(10):
+        await rush.wave()
+        await kill(farm, "kubelet")
+        if turn % 2:
+            await rush.settled()
+    moved = await rush.moved()
+    said = f"{len(rush.dead)} of {rush.made} pods failed admission, {len(moved)} records were corrected"
+    print(f"10 kills: {said}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)} {sorted(moved)}")
+    assert rush.dead.isdisjoint(rush.ran)
+    assert len(rush.dead | moved) <= rush.on_their_way
+
+
+async def kill(farm: Farm, what: str) -> None:
+    """SIGKILL, and a new one that is at work."""
+    assert farm.agent is not None
+    assert farm.extender is not None
+    match what:
+        case "agent":
+            farm.agent.kill()
+            await farm.start_agent()
+        case "extender":
+            farm.extender.kill()
+            await farm.start_extender()
+        case "kubelet":
+            await asyncio.to_thread(farm.local.restart_kubelet)
+            await farm.until(lambda: farm.is_up(farm.agent, farm.agent_port), "the agent delivers again")
+        case _:
+            await asyncio.to_thread(farm.local.restart_containerd)

@@ -1,0 +1,49 @@
+"""`python -m tests.e2e.nri.mortal SOCKET WHEN`: a plugin as a process of its own, which dies of SIGKILL in the middle of a call.
+
+WHEN is `create`, before it has said what the container gets, `validate`, after that, or `never`. `SIGSTOP` in the place of dying
+is said as `stop-create`.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from accelshare.agent.nri import plugin
+from accelshare.agent.nri.connection import serve
+from accelshare.agent.nri.messages import Adjustment, Container, PodSandbox
+from tests.contract.agent.nri.cards import Cards
+from tests.contract.agent.nri.plugins import creation_and_validation
+
+
+class Mortal(Cards):
+    def __init__(self, when: str) -> None:
+        super().__init__()
+        self._when = when
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        if self._when == "create":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._when == "stop-create":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return super().create_container(pod, container)
+
+
+def _die(_payload: bytes) -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return b""
+
+
+def main() -> None:
+    socket, when = sys.argv[1:]
+    if when == "validate":
+        plugin._nothing = _die
+    work = serve(
+        Path(socket), "accelshare", 10, Mortal(when), wants=creation_and_validation, on_connected=lambda *_: print(flush=True)
+    )
+    asyncio.run(work)
+
+
+if __name__ == "__main__":
+    main()
