@@ -235,7 +235,10 @@ class Farm:
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
 
         async def lines() -> list[str]:
-            text = (await self.client.request("GET", path, params={"container": container})).decode()
+            try:
+                text = (await self.client.request("GET", path, params={"container": container})).decode()
+            except NotFound:
+                return []  # a kubelet that has just started does not know its pods yet
             return text.splitlines() if "PATH=" in text else []
 
         found: list[str] = await self.until(lines, f"{pod}/{container} has printed what it sees")
