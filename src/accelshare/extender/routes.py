@@ -1,6 +1,6 @@
 """From a path to an answer, with every mistake of the caller answered in words.
 
-Belongs here: the table of paths, counting and logging each decision in one line. Never: sockets (app.py), deciding.
+Belongs here: the table of paths, counting and logging each decision in one line. Never: sockets (caller.py), deciding.
 
 kube-scheduler reads a body only with status 200, so its own verbs answer 200 and put the trouble into `Error`, where it
 reaches the pod's event.
