@@ -40,6 +40,7 @@ async def _group(lodge: Lodge, units: int, name: str) -> tuple[Verb, Verb]:
     advised: list[tuple[float, float]] = []
     given: list[tuple[float, float]] = []
     for card, pod in enumerate(pods):
+        caller.held[pod] = {}  # kubelet takes a pod up before it asks for it
         question = api.ContainerPreferredAllocationRequest(
             available_device_ids=caller.free(zpu.MEMORY), must_include_device_ids=[], allocation_size=units
         )

@@ -6,10 +6,13 @@ gRPC (device_plugin/), the API server (reconcile.py).
 What kubelet holds is the truth about cards; a pod's record says which card it should be. Ids of as many cards as the pod asks
 for: those cards are its cards, whatever its record says. A kubelet that asks for no advice takes ids at random, and they name
 nothing: then the record is the truth for all pods alike, or two truths could oversell a card.
+
+A question names no pod, but kubelet takes a pod into its books just before it asks for it, and admits one pod at a time: whoever
+is in the books and lacks something is the one. A kubelet that shows nobody its books is taken at the order of its watch.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -33,6 +36,10 @@ class NobodyWaitsError(Exception):
 
 class NoRoomError(Exception):
     """The pod is known, and its cards do not have what it asks; the message says what is missing."""
+
+
+async def _no_books() -> Mapping[str, Holding] | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +67,13 @@ class Desk:
         self._given: dict[str, dict[str, dict[tuple[str, bool], set[str]]]] = {}  # uid → what was given since kubelet last told
         self._held: dict[str, Holding] = {}  # pod name → what kubelet told
         self._kubelet_tells = True
+        self._asks = False  # kubelet takes advice, so its ids name cards
         self._done: set[str] = set()  # pods that have been given all they ask; kubelet may not have told yet
         self.pods: dict[str, NodePod] = {}
         # Kinds of which somebody after us makes what a container has equal to its record: ids need not name the right card.
         self.by_record: frozenset[str] = frozenset()
+        # kubelet's books as they are now, by pod name; None if it does not show them.
+        self.books: Callable[[], Awaitable[Mapping[str, Holding] | None]] = _no_books
         self.served: Callable[[str], None] = lambda _uid: None
         self.changed: Callable[[], None] = lambda: None  # called when something was given, or a card changed its manner of use
 
@@ -89,7 +99,7 @@ class Desk:
         """Everything kubelet holds now, by pod name. What we gave and kubelet confirms is kubelet's to tell from now on."""
         self._kubelet_tells = True
         self._held = dict(held)
-        for uid in [uid for uid, pod in self._items(self._given) if pod is None or pod.name in held]:
+        for uid in [uid for uid, pod in self._items(self._given) if pod is None or held.get(pod.name)]:
             del self._given[uid]
         self._dismiss_served()
 
@@ -103,7 +113,10 @@ class Desk:
 
         What we gave in the old one's last moments it may not have kept: such pods wait again, until the new one's books are read.
         """
+        self._advice.clear()
         self._done.difference_update(self._given)
+        for uid in self._given if self._kubelet_tells else ():
+            self._queue.leave(uid)
         by_age = sorted(self.pods.values(), key=lambda pod: pod.seen.created)
         for pod in by_age:
             self._wait_or_leave(pod)
@@ -121,7 +134,8 @@ class Desk:
 
     async def prefer(self, kind: str, *, whole: bool, available: Collection[str], must: Collection[str], size: int) -> list[str]:
         """The ids kubelet should take for whoever it is asking for."""
-        match = await self._match((kind, whole, size))
+        self._asks = True
+        match = await self._match((kind, whole, size), books=await self.books())
         pod = self.pods[match.uid]
         chosen = self._choose(pod, kind, whole=whole, available=available, must=must, size=size)
         if chosen is None:
@@ -132,7 +146,10 @@ class Desk:
     async def allocate(self, kind: str, *, whole: bool, device_ids: Collection[str]) -> ContainerEdits:
         """What the container gets that kubelet has taken these ids for."""
         advice = self._advice.pop((kind, whole), None)
-        match = advice.match if advice and advice.ids == set(device_ids) else await self._match((kind, whole, len(device_ids)))
+        if advice is not None and advice.ids == set(device_ids):
+            match = advice.match
+        else:
+            match = await self._match((kind, whole, len(device_ids)), cards=cards_of(device_ids) if self._asks else ())
         pod = self.pods[match.uid]
         here = self._shelf.kinds[kind]
         # Ids that the pod's init containers had come again without a question.
@@ -174,10 +191,12 @@ class Desk:
 
     # How.
 
-    async def _match(self, want: Want) -> Match:
+    async def _match(self, want: Want, *, books: Mapping[str, Holding] | None = None, cards: Collection[int] = ()) -> Match:
         """The pod may be on its way to us: kubelet has the same news on a watch of its own, perhaps a moment earlier."""
         deadline = asyncio.get_running_loop().time() + self._arrival_s
-        while (match := self._queue.match(want)) is None:
+        while (
+            match := self._queue.match(want, self._promised(want, cards)) or self._queue.match(want, self._lacking(books))
+        ) is None:
             self._arrived.clear()
             left_s = deadline - asyncio.get_running_loop().time()
             try:
@@ -185,6 +204,25 @@ class Desk:
             except TimeoutError:
                 raise NobodyWaitsError(self._nobody(want)) from None
         return match
+
+    def _lacking(self, books: Mapping[str, Holding] | None) -> set[str] | None:
+        """The pods that are in kubelet's books without all they ask, whatever we thought of them: one, the one that it admits.
+
+        An old kubelet also lists those that it has just rejected.
+        """
+        if books is None:
+            return None
+        known = (pod for pod in self.pods.values() if pod.parts and not pod.terminating and pod.name in books)
+        lacking = [pod for pod in known if not holds_all(pod, books[pod.name])]
+        for pod in lacking:
+            self._queue.arrive(pod.uid, pod.parts)
+        return {pod.uid for pod in lacking}
+
+    def _promised(self, want: Want, cards: Collection[int]) -> set[str]:
+        """Who waits and has just these cards in its record: kubelet asks no question about the last ids that it has."""
+        kind, whole, _ = want
+        waiting = [self.pods[uid] for uid, _, _ in self._queue.waiting()] if cards else []
+        return {pod.uid for pod in waiting if set(recorded_cards(pod, self._shelf.kinds[kind], whole=whole)) == set(cards)}
 
     def _nobody(self, want: Want) -> str:
         kind, whole, amount = want
@@ -252,11 +290,9 @@ class Desk:
         return {i for container in containers for i in container.get((kind, whole), ())}
 
     def _is_served(self, pod: NodePod) -> bool:
-        """kubelet admits a pod's containers in one go, so one that holds what its last container asks has been served."""
         if not pod.parts:
             return False
-        holds = pod.parts[-1].container in self.holding(pod)
-        return holds or pod.uid in self._done or (not self._kubelet_tells and self._marked(pod))
+        return holds_all(pod, self.holding(pod)) or pod.uid in self._done or (not self._kubelet_tells and self._marked(pod))
 
     def _marked(self, pod: NodePod) -> bool:
         """Does its record say that it has been assigned?"""
@@ -274,6 +310,14 @@ class Desk:
 
     def _items(self, uids: Iterable[str]) -> list[tuple[str, NodePod | None]]:
         return [(uid, self.pods.get(uid)) for uid in uids]
+
+
+def holds_all(pod: NodePod, holding: Holding) -> bool:
+    """kubelet admits a pod's containers in one go, so one that holds what its last container asks has been served."""
+    if not pod.parts:
+        return False
+    last = pod.parts[-1]
+    return all((kind, whole) in holding.get(last.container, {}) for kind, whole, _ in last.wants)
 
 
 def _free(available: Collection[str]) -> str:

@@ -5,7 +5,8 @@ read off the id, and kubelet, which never hands an id out twice, cannot hand a u
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, count, islice
 from typing import Final
 
 _OURS: Final = re.compile(r"(\d{1,9})(-[0-9a-f]{1,9})?", re.ASCII)
@@ -17,6 +18,14 @@ def unit_ids(card: int, units: int) -> list[str]:
 
 def whole_id(card: int) -> str:
     return str(card)
+
+
+def current(card: int, usual: Sequence[str], *, held: Sequence[str], lost: Collection[str]) -> list[str]:
+    """As many ids as usual: those of this card that are held, and for the rest names that kubelet does not keep for the dead."""
+    kept = held[: len(usual)]
+    taken = {*kept, *lost}
+    names = chain(usual, (f"{card}-{unit:x}" for unit in count(len(usual))))
+    return [*kept, *islice((name for name in names if name not in taken), len(usual) - len(kept))]
 
 
 def card_of(device_id: str) -> int:

@@ -1,12 +1,13 @@
-"""Which resources kubelet believes to be a device plugin's, read from the file in which it remembers them.
+"""What a kubelet that starts believes: the file in which it remembers resources, and who holds which ids.
 
 Belongs here: reading that file. kubelet forgets a resource five minutes after its plugin has gone; until then it refuses every
-pod that asks for it, whoever else could hand it out.
+pod that asks for it, whoever else could hand it out. And it forgets a pod that has ended at its next work, but writes that down
+only then.
 """
 
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 FILE: Final = "kubelet_internal_checkpoint"
 
@@ -14,8 +15,22 @@ FILE: Final = "kubelet_internal_checkpoint"
 def registered(directory: Path) -> set[str]:
     """The resources that kubelet has devices of; none if it has no such file or the file cannot be understood."""
     try:
-        content = json.loads((directory / FILE).read_bytes())
-        found = content["Data"]["RegisteredDevices"] or {}
-        return {str(resource) for resource in found}
+        return {str(resource) for resource in _content(directory)["RegisteredDevices"] or {}}
     except (OSError, ValueError, KeyError, TypeError):
         return set()
+
+
+def held(directory: Path) -> dict[str, dict[str, set[str]]]:
+    """For each resource and pod's uid, the ids that kubelet remembers; none if the file is not there or cannot be understood."""
+    told: dict[str, dict[str, set[str]]] = {}
+    try:
+        for entry in _content(directory)["PodDeviceEntries"] or ():
+            pods = told.setdefault(str(entry["ResourceName"]), {})
+            pods.setdefault(str(entry["PodUID"]), set()).update(i for of_numa in entry["DeviceIDs"].values() for i in of_numa)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+    return told
+
+
+def _content(directory: Path) -> Any:
+    return json.loads((directory / FILE).read_bytes())["Data"]

@@ -1,8 +1,9 @@
 """An in-memory kubelet for demos and tests: it admits pods as the real one does, and runs nothing.
 
 Belongs here: kubelet's side of the device plugin and PodResources interfaces, with its habits: pods one after the other in the
-order of its watch, one Allocate per container and resource, resources in no order, init containers' ids used again, ids taken
-at random where nobody advises. Never: containers; what each would have been given is kept instead.
+order of its watch, what it finds at its start in no order, one Allocate per container and resource, resources in no order, init
+containers' ids used again, ids taken at random where nobody advises, a pod in its books before it is admitted. Never: containers;
+what each would have been given is kept instead.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, NotFound
 from accelshare.kube.inventory import show_amounts
-from accelshare.kube.watch import Gone, Reflector, Seen
+from accelshare.kube.watch import Gone, Reflector, Seen, Synced
 from accelshare.wire.quantity import whole_number
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class MemoryKubelet:
         self._tasks: list[asyncio.Task[None]] = []
         self.resources: dict[str, Resource] = {}
         self.admitted: dict[str, Admitted] = {}
+        self._in_admission: Admitted | None = None
         self.rejected: dict[str, str] = {}  # pod name → why
 
     async def __aenter__(self) -> "MemoryKubelet":
@@ -153,8 +155,16 @@ class MemoryKubelet:
             identity=lambda pod: str(pod["metadata"]["uid"]),
             params={"fieldSelector": f"spec.nodeName={self._node}"},
         )
+        found: list[Object] | None = []
         async for change in reflector.changes():
-            if isinstance(change, Seen):
+            if isinstance(change, Seen) and found is not None:
+                found.append(change.obj)
+            elif isinstance(change, Synced) and found is not None:
+                self._random.shuffle(found)
+                for pod in found:
+                    await self._sync(pod)
+                found = None
+            elif isinstance(change, Seen):
                 await self._sync(change.obj)
             elif isinstance(change, Gone):
                 self.admitted.pop(change.identity, None)
@@ -174,11 +184,12 @@ class MemoryKubelet:
                 except AdmissionError as error:
                     self.rejected[name] = str(error)
                     status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": str(error)}
+                self._in_admission = None
                 body = msgspec.json.encode({"status": status})
                 await self._client.request("PATCH", f"{path}/status", body=body, content_type="application/merge-patch+json")
 
     async def _admit(self, pod: Object, name: str) -> Admitted:
-        admitted = Admitted(pod["metadata"]["uid"], name)
+        admitted = self._in_admission = Admitted(pod["metadata"]["uid"], name)
         reusable: dict[str, list[str]] = {}
         inits = pod["spec"].get("initContainers") or []
         for container in [*inits, *pod["spec"]["containers"]]:
@@ -242,7 +253,7 @@ class MemoryKubelet:
         self, _request: resources_api.ListPodResourcesRequest, _context: Any
     ) -> resources_api.ListPodResourcesResponse:
         answer = resources_api.ListPodResourcesResponse()
-        for pod in self.admitted.values():
+        for pod in (*self.admitted.values(), *([self._in_admission] if self._in_admission else [])):
             namespace, _, name = pod.name.partition("/")
             entry = answer.pod_resources.add(name=name, namespace=namespace)
             for container, by_resource in pod.ids.items():

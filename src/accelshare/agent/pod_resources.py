@@ -5,7 +5,7 @@ Belongs here: one call and its translation. Never: what follows from it (reconci
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import grpc
 
@@ -16,17 +16,24 @@ SOCKET: Final = "pod-resources/kubelet.sock"
 TIMEOUT_S: Final = 10.0
 LARGEST_ANSWER: Final = 256 * 2**20
 
+# For each pod by "namespace/name" and each container that holds something, the ids it holds of each (kind, whole).
+Books: TypeAlias = dict[str, dict[str, dict[tuple[str, bool], set[str]]]]
+
 
 class NotToldError(Exception):
     """kubelet did not say who holds what: it is away, or it has trouble."""
+
+
+class BusyError(NotToldError):
+    """kubelet was asked more often than it likes; in a moment it answers again."""
 
 
 class NoSuchInterfaceError(NotToldError):
     """kubelet cannot say it at all: before 1.20 it has no such interface, or an older version of it."""
 
 
-async def held(kubelet: Path, catalog: Catalog) -> dict[str, dict[str, dict[tuple[str, bool], set[str]]]]:
-    """For each pod by "namespace/name" and each container, the ids it holds of each (kind, whole)."""
+async def held(kubelet: Path, catalog: Catalog) -> Books:
+    """Every pod that kubelet has taken up, and what it holds. One that is being admitted is there without what it lacks."""
     options = [("grpc.max_receive_message_length", LARGEST_ANSWER), ("grpc.default_authority", "localhost")]
     async with grpc.aio.insecure_channel(f"unix://{kubelet / SOCKET}", options=options) as channel:
         call: grpc.aio.UnaryUnaryMultiCallable[api.ListPodResourcesRequest, api.ListPodResourcesResponse] = channel.unary_unary(
@@ -37,27 +44,29 @@ async def held(kubelet: Path, catalog: Catalog) -> dict[str, dict[str, dict[tupl
         try:
             answer = await call(api.ListPodResourcesRequest(), timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
-            missing = error.code() is grpc.StatusCode.UNIMPLEMENTED or _is_there_without(kubelet)
-            kind = NoSuchInterfaceError if missing else NotToldError
-            raise kind(f"kubelet did not list its devices: {error.code().name} {error.details()}") from error
+            raise _kind(error, kubelet)(f"kubelet did not list its devices: {error.code().name} {error.details()}") from error
     return read(answer, _roles(catalog))
+
+
+def _kind(error: grpc.aio.AioRpcError, kubelet: Path) -> type[NotToldError]:
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED or _is_there_without(kubelet):
+        return NoSuchInterfaceError
+    return BusyError if error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED else NotToldError
 
 
 def _is_there_without(kubelet: Path) -> bool:
     return (kubelet / "device-plugins/kubelet.sock").exists() and not (kubelet / SOCKET).exists()
 
 
-def read(
-    answer: api.ListPodResourcesResponse, roles: Mapping[str, tuple[str, bool]]
-) -> dict[str, dict[str, dict[tuple[str, bool], set[str]]]]:
+def read(answer: api.ListPodResourcesResponse, roles: Mapping[str, tuple[str, bool]]) -> Books:
     """kubelet repeats a device for each of its NUMA nodes; a set does not."""
-    told: dict[str, dict[str, dict[tuple[str, bool], set[str]]]] = {}
+    told: Books = {}
     for pod in answer.pod_resources:
+        containers = told.setdefault(f"{pod.namespace}/{pod.name}", {})
         for container in pod.containers:
             for devices in container.devices:
                 role = roles.get(devices.resource_name)
                 if role is not None:
-                    containers = told.setdefault(f"{pod.namespace}/{pod.name}", {})
                     containers.setdefault(container.name, {}).setdefault(role, set()).update(devices.device_ids)
     return told
 

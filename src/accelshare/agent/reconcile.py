@@ -6,12 +6,11 @@ Belongs here: comparing and correcting. Never: giving anything.
 import asyncio
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
-from accelshare.agent import pod_resources
-from accelshare.agent.desk import Desk, Holding
+from accelshare.agent.desk import Desk, Holding, holds_all
 from accelshare.agent.ids import by_card
+from accelshare.agent.kubelet_books import KubeletBooks
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.shelf import Shelf
 from accelshare.kube.client import Client
@@ -38,7 +37,7 @@ class Reconcile:
         events: Events,
         metrics: Metrics,
         *,
-        kubelet: Path,
+        books: KubeletBooks,
         now_ns: Callable[[], int],
     ) -> None:
         self._client = client
@@ -48,12 +47,10 @@ class Reconcile:
         self._profiles = {profile.name: profile for profile in catalog}
         self._events = events
         self._metrics = metrics
-        self._kubelet = kubelet
+        self._books = books
         self._now_ns = now_ns
         self._wanted = asyncio.Event()
-        self._silent = ""
         self.by_record: frozenset[str] = frozenset()  # kinds of which the record is right, whatever kubelet's ids say
-        self.heard: Callable[[], None] = lambda: None  # called when kubelet's books have been read
 
     def soon(self) -> None:
         self._wanted.set()
@@ -70,19 +67,8 @@ class Reconcile:
 
     async def once(self) -> None:
         """Read kubelet's books and correct what pods say of themselves."""
-        try:
-            told = await pod_resources.held(self._kubelet, self._catalog)
-        except pod_resources.NotToldError as error:
-            if str(error) != self._silent:
-                log.warning("reconcile outcome=not-told error=%r", str(error))
-            self._silent = str(error)
-            if not isinstance(error, pod_resources.NoSuchInterfaceError):
-                return
-            self._desk.kubelet_is_mute()
-        else:
-            self._silent = ""
-            self._desk.kubelet_says(told)
-        self.heard()
+        if await self._books.read() is None and not self._books.mute:
+            return
         for pod in list(self._desk.pods.values()):
             if not pod.terminating:
                 await self._correct(pod, self._desk.holding(pod))
@@ -118,7 +104,7 @@ class Reconcile:
 
     def _slices(self, pod: NodePod, holding: Holding) -> tuple[Slice, ...] | None:
         """The cards that kubelet's ids name, or None while not every container has its ids, or the ids name no such thing."""
-        if not pod.parts or pod.parts[-1].container not in holding:
+        if not holds_all(pod, holding):
             return None
         real: list[Slice] = []
         for ask in pod.seen.request:

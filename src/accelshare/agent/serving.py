@@ -20,6 +20,7 @@ from accelshare.agent.desk import Desk
 from accelshare.agent.device_plugin.way import DevicePluginWay
 from accelshare.agent.identity import node_name
 from accelshare.agent.keeper import Keeper
+from accelshare.agent.kubelet_books import KubeletBooks
 from accelshare.agent.leaving import Leaving
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.nri_way.answers import Answers
@@ -64,8 +65,9 @@ class Agent:
         self._answers = Answers(self._shelf, self._desk.pods, on_host=on_host, node_labels=lambda: self._publisher.labels)
         count = self._metrics.deliveries.labels
         self._repairs = Repairs(client, events, {profile.name: profile for profile in catalog}, replaced=count("replaced").inc)
+        books = KubeletBooks(settings.kubelet, catalog, self._desk)
         self._reconcile = Reconcile(
-            client, self._desk, self._shelf, catalog, events, self._metrics, kubelet=settings.kubelet, now_ns=time.time_ns
+            client, self._desk, self._shelf, catalog, events, self._metrics, books=books, now_ns=time.time_ns
         )
         self._pod_feed = PodFeed(client, node, catalog, desk=self._desk, reconcile=self._reconcile, metrics=self._metrics)
         self._nri = NriWay(
@@ -93,10 +95,11 @@ class Agent:
         self._answers.delivered = self._was_delivered
         self._answers.corrected = lambda _pod: count("corrected").inc()
         self._answers.refused = count("refused").inc
+        self._desk.books = books.read
         self._desk.changed = self._something_was_given
         self._desk.served = self._metrics.waits.served
         # A card that was held whole may be sliced again, or the other way round, once kubelet has let go of it.
-        self._reconcile.heard = self._show
+        books.heard = self._show
         self._shelf.on_change(self._show)
         self._shelf.on_change(lambda: self._metrics.show(self._shelf))
         self._shelf.on_change(cdi.write)

@@ -3,12 +3,13 @@
 Belongs here: the queue of pods that wait for their containers' cards, and who is next. Never: which card that is, or where the
 request came from.
 
-A node's own agent is asked for "four units of this kind" by somebody who does not say for whom. Pods are served in the order of
-their arrival here, which is the order in which the asker heard of them too; one pod is served to its end before the next, its
-containers in their order. An amount that nobody waits for has no match, and guessing is left to nobody.
+A node's own agent is asked for "four units of this kind" by somebody who does not say for whom. Where it is known which pod the
+asker is busy with, it is that one. Else pods are served in the order of their arrival here, which is the order in which the asker
+heard of them too; one pod is served to its end before the next, its containers in their order. An amount that nobody waits for
+has no match, and guessing is left to nobody.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -57,20 +58,30 @@ class Queue:
         named = {uid: self._waiting[uid] for uid in uids if uid in self._waiting}
         self._waiting = named | {uid: left for uid, left in self._waiting.items() if uid not in named}
 
-    def match(self, want: Want) -> Match | None:
-        """Whom this request serves: the pod that was begun if it fits, else the first to come whose next container asks this."""
+    def match(self, want: Want, among: Collection[str] | None = None) -> Match | None:
+        """Whom this request serves: the pod that was begun if it fits, else the first to come whose next container asks this.
+
+        If it is known to be one of a few, it is for any container of theirs that still asks this: those before it may have been
+        served when somebody else kept the queue.
+        """
         begun = [self._begun] if self._begun is not None else []
         for uid in (*begun, *(uid for uid in self._waiting if uid != self._begun)):
-            container, wants = self._waiting[uid][0]
-            if want in wants:
-                return Match(uid, container, want)
+            if among is not None and uid not in among:
+                continue
+            left = self._waiting[uid]
+            for container, wants in left[:1] if among is None else left:
+                if want in wants:
+                    return Match(uid, container, want)
         return None
 
     def serve(self, match: Match) -> None:
-        """The match has been given what it asked."""
-        left = self._waiting.get(match.uid)
-        if left is None or left[0][0] != match.container or match.want not in left[0][1]:
+        """The match has been given what it asked, and whatever comes before it in its pod has had its own."""
+        left = self._waiting.get(match.uid, [])
+        containers = [container for container, wants in left if match.want in wants]
+        if match.container not in containers:
             return
+        while left[0][0] != match.container:
+            del left[0]
         left[0][1].remove(match.want)
         if not left[0][1]:
             del left[0]

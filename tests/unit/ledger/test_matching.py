@@ -94,3 +94,16 @@ def test_an_asker_that_begins_anew_may_have_another_order() -> None:
     assert serve(queue, 3) == "b/one"
     queue.reorder(["gone", "c", "b"])
     assert [serve(queue, 2) for _ in range(3)] == ["b/two", "c/main", "a/main"]
+
+
+def test_of_a_few_any_container_may_be_meant_and_what_comes_before_it_is_done() -> None:
+    queue = Queue()
+    queue.arrive("a", [part("one", 2), part("two", 3), part("three", 3)])
+    queue.arrive("b", [part("main", 3)])
+    assert queue.match(want(3)) == Match("b", "main", want(3))
+    assert queue.match(want(3), among=()) is None
+    match = queue.match(want(3), among={"a"})
+    assert match == Match("a", "two", want(3))
+    queue.serve(match)
+    assert [(uid, container) for uid, container, _ in queue.waiting()] == [("a", "three"), ("b", "main")]
+    assert serve(queue, 3) == "a/three"

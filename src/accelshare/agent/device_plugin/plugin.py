@@ -5,13 +5,14 @@ Belongs here: kubelet's messages to the desk and back. An answer that cannot be 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 
 from accelshare.agent.desk import Desk, NobodyWaitsError, NoRoomError
+from accelshare.agent.ids import by_card, current
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
 from accelshare.agent.shelf import Shelf, Shown
 from accelshare.vendors.container_edits import ContainerEdits
@@ -36,10 +37,17 @@ class Plugin:
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._server: grpc.aio.Server | None = None
+        self._held: dict[int, list[str]] = {}  # when kubelet began
+        self._lost: set[str] = set()
 
     @property
     def socket(self) -> str:
         return f"accelshare-{self.kind}-{'whole' if self.whole else 'shared'}.sock"
+
+    def kubelet_remembers(self, held: Mapping[str, Collection[str]], alive: Container[str]) -> None:
+        """What a kubelet that starts believes about each pod's ids. For its first pods it counts the dead among the living."""
+        self._held = by_card(i for uid, ids in held.items() if uid in alive for i in ids)
+        self._lost = {i for uid, ids in held.items() if uid not in alive for i in ids}
 
     async def start(self, directory: Path) -> None:
         path = directory / self.socket
@@ -94,7 +102,7 @@ class Plugin:
                 shown = self._shelf.shown(self.kind, closed=self._desk.closed(self.kind, whole=self.whole))
                 if shown != sent:
                     sent = shown
-                    yield _list(shown, whole=self.whole)
+                    yield self._list(shown)
                 changed = asyncio.create_task(self._changed.wait())
                 await asyncio.wait([changed, ended], return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
@@ -102,6 +110,15 @@ class Plugin:
             ended.cancel()
             self.streams -= 1
             self._on_stream()
+
+    def _list(self, shown: Iterable[Shown]) -> api.ListAndWatchResponse:
+        answer = api.ListAndWatchResponse()
+        for card in shown:
+            health = "Healthy" if card.open else "Unhealthy"
+            usual = card.device_ids(whole=self.whole)
+            for name in current(card.card, usual, held=self._held.get(card.card, []), lost=self._lost):
+                answer.devices.add(id=name, health=health)
+        return answer
 
     async def _prefer(self, request: api.PreferredAllocationRequest, context: Any) -> api.PreferredAllocationResponse:
         answer = api.PreferredAllocationResponse()
@@ -140,15 +157,6 @@ class Plugin:
     async def _fail(self, context: Any, verb: str, error: Exception) -> None:
         log.warning("%s resource=%s outcome=failed error=%r", verb, self.resource, str(error))
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"accelshare: {self.resource}: {error}")
-
-
-def _list(shown: Iterable[Shown], *, whole: bool) -> api.ListAndWatchResponse:
-    answer = api.ListAndWatchResponse()
-    for card in shown:
-        health = "Healthy" if card.open else "Unhealthy"
-        for name in card.device_ids(whole=whole):
-            answer.devices.add(id=name, health=health)
-    return answer
 
 
 def _response(given: ContainerEdits) -> api.ContainerAllocateResponse:

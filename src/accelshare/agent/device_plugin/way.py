@@ -11,6 +11,7 @@ from typing import Final
 
 import grpc
 
+from accelshare.agent import kubelet_checkpoint
 from accelshare.agent.desk import Desk
 from accelshare.agent.device_plugin.plugin import Plugin
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
@@ -19,6 +20,7 @@ from accelshare.agent.shelf import Shelf
 log = logging.getLogger(__name__)
 KUBELET: Final = "kubelet.sock"
 LOOK_S: Final = 0.5  # how often kubelet's socket is looked at; kubelet makes a new one at each start
+QUICK_S: Final = 0.02  # the same while kubelet is away: it admits pods a moment after it made its socket; who is not served dies
 REGISTER_S: Final = 15.0  # kubelet dials back within this call, and gives that 10 s
 STREAM_S: Final = 30.0
 
@@ -58,7 +60,7 @@ class DevicePluginWay:
                     await self._until_kubelet_is_gone(kubelet)
                 except (grpc.aio.AioRpcError, TimeoutError, OSError, RuntimeError) as error:  # RuntimeError: gRPC cannot bind
                     log.warning("register outcome=failed error=%r", _said(error))
-                    await asyncio.sleep(LOOK_S)
+                    await self._another_socket(kubelet)
                 finally:
                     await self._stop_all()
         finally:
@@ -74,7 +76,10 @@ class DevicePluginWay:
                     )
 
     async def _register_all(self) -> None:
+        remembered = kubelet_checkpoint.held(self._directory)
+        alive = {uid for uid, pod in self._desk.pods.items() if not pod.seen.ended}
         for plugin in self._plugins.values():
+            plugin.kubelet_remembers(remembered.get(plugin.resource, {}), alive)
             # Served before it is registered, because kubelet calls back before it answers.
             await plugin.start(self._directory)
         async with grpc.aio.insecure_channel(
@@ -85,7 +90,8 @@ class DevicePluginWay:
                 request_serializer=lambda message: message.SerializeToString(),
                 response_deserializer=api.Empty.FromString,
             )
-            for plugin in self._plugins.values():
+
+            async def one(plugin: Plugin) -> None:
                 request = api.RegisterRequest(
                     version="v1beta1",
                     endpoint=plugin.socket,
@@ -94,6 +100,8 @@ class DevicePluginWay:
                 )
                 await register(request, timeout=REGISTER_S)
                 log.info("registered resource=%s", plugin.resource)
+
+            await asyncio.gather(*(one(plugin) for plugin in self._plugins.values()))
 
     async def _until_kubelet_is_gone(self, kubelet: tuple[int, int]) -> None:
         """Its socket is another one, or it has ended a list that it watched."""
@@ -121,8 +129,14 @@ class DevicePluginWay:
             if not said:
                 log.info("waiting what=kubelet path=%s", self._directory / KUBELET)
                 said = True
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(QUICK_S)
         return stamp
+
+    async def _another_socket(self, than: tuple[int, int]) -> None:
+        """Or the time for another try with the same: what a killed kubelet leaves is there until the next one starts."""
+        deadline = asyncio.get_running_loop().time() + LOOK_S
+        while self._stamp() == than and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 – a file has no event
+            await asyncio.sleep(QUICK_S)
 
     def _stamp(self) -> tuple[int, int] | None:
         try:

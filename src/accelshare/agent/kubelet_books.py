@@ -1,0 +1,60 @@
+"""kubelet's books, read whenever somebody needs to know; the desk hears of each reading.
+
+Belongs here: asking again, and what it means when kubelet does not answer. Never: how the books are spelled (pod_resources.py),
+what follows from them (desk.py, reconcile.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from accelshare.agent import pod_resources
+from accelshare.agent.desk import Desk
+from accelshare.vendors.catalog import Catalog
+
+log = logging.getLogger(__name__)
+BUSY_S: Final = 1.0  # for so long a kubelet that was asked too often is asked again
+AGAIN_S: Final = 0.01  # it answers a hundred times in a second
+
+
+class KubeletBooks:
+    def __init__(self, kubelet: Path, catalog: Catalog, desk: Desk) -> None:
+        self._kubelet = kubelet
+        self._catalog = catalog
+        self._desk = desk
+        self._one_reader = asyncio.Lock()  # or an older reading could be told after a newer one
+        self._silent = ""
+        self.mute = False  # it has no way to tell
+        self.heard: Callable[[], None] = lambda: None  # called when there is something new to know
+
+    async def read(self) -> pod_resources.Books | None:
+        """The books as they are now, or None if kubelet does not show them."""
+        async with self._one_reader:
+            try:
+                told = await self._ask()
+            except pod_resources.NotToldError as error:
+                if str(error) != self._silent:
+                    log.warning("books outcome=not-told error=%r", str(error))
+                self._silent = str(error)
+                self.mute = isinstance(error, pod_resources.NoSuchInterfaceError)
+                if self.mute:
+                    self._desk.kubelet_is_mute()
+                    self.heard()
+                return None
+            self._silent = ""
+            self.mute = False
+            self._desk.kubelet_says(told)
+            self.heard()
+            return told
+
+    async def _ask(self) -> pod_resources.Books:
+        deadline = asyncio.get_running_loop().time() + BUSY_S
+        while True:
+            try:
+                return await pod_resources.held(self._kubelet, self._catalog)
+            except pod_resources.BusyError:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(AGAIN_S)
