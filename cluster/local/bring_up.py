@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import grpc
+
 from cluster.build import Binaries, binaries, missing
 from cluster.cache import cache_directory
 from cluster.errors import ClusterError
@@ -109,11 +111,7 @@ def start_containerd(layout: Layout) -> None:
 
     def answers() -> bool:
         daemon.check()
-        try:
-            ctr(layout, "version", limit_s=5)
-        except ClusterError:
-            return False
-        return layout.covering(CONTAINERD_SOCKET).exists()
+        return _serves_kubelet(layout.covering(CONTAINERD_SOCKET))
 
     _wait(answers, daemon)
 
@@ -310,6 +308,17 @@ def _answers(url: str) -> bool:
             return bool(response.status == 200)
     except OSError:
         return False
+
+
+def _serves_kubelet(containerd: Path) -> bool:
+    """kubelet asks a runtime this at its own start, and ends if it gets no answer. containerd answers others earlier."""
+    with grpc.insecure_channel(f"unix://{containerd}", options=[("grpc.default_authority", "localhost")]) as channel:
+        version: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/runtime.v1.RuntimeService/Version")
+        try:
+            version(b"", timeout=5)
+        except grpc.RpcError:
+            return False
+    return True
 
 
 def _wait(condition: Callable[[], bool], daemon: Daemon) -> None:

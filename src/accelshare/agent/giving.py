@@ -1,7 +1,7 @@
 """What one container is given of one kind of card, once it is known which cards.
 
 Belongs here: from a pod's record to card numbers of this node, from those to the profile's container edits. Pure. Never: whose
-turn it is (desk.py), how it reaches the container (device_plugin/, nri_way/).
+turn it is (waiting_room.py), how it reaches the container (device_plugin/, nri_way/).
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""kubelet's books, read whenever somebody needs to know; the desk hears of each reading.
+"""kubelet's books, read whenever somebody needs to know; the waiting room hears of each reading.
 
 Belongs here: asking again, and what it means when kubelet does not answer. Never: how the books are spelled (pod_resources.py),
-what follows from them (desk.py, reconcile.py).
+what follows from them (waiting_room.py, reconcile.py).
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.agent import pod_resources
-from accelshare.agent.desk import Desk
+from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.vendors.catalog import Catalog
 
 log = logging.getLogger(__name__)
@@ -20,10 +20,10 @@ AGAIN_S: Final = 0.01  # it answers a hundred times in a second
 
 
 class KubeletBooks:
-    def __init__(self, kubelet: Path, catalog: Catalog, desk: Desk) -> None:
+    def __init__(self, kubelet: Path, catalog: Catalog, room: WaitingRoom) -> None:
         self._kubelet = kubelet
         self._catalog = catalog
-        self._desk = desk
+        self._room = room
         self._one_reader = asyncio.Lock()  # or an older reading could be told after a newer one
         self._silent = ""
         self.mute = False  # it has no way to tell
@@ -40,12 +40,12 @@ class KubeletBooks:
                 self._silent = str(error)
                 self.mute = isinstance(error, pod_resources.NoSuchInterfaceError)
                 if self.mute:
-                    self._desk.kubelet_is_mute()
+                    self._room.kubelet_is_mute()
                     self.heard()
                 return None
             self._silent = ""
             self.mute = False
-            self._desk.kubelet_says(told)
+            self._room.kubelet_says(told)
             self.heard()
             return told
 

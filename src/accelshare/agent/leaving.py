@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final
 
 from accelshare.agent.cdi_files import CdiFiles
-from accelshare.agent.desk import Desk
 from accelshare.agent.publisher import Publisher
 from accelshare.agent.shelf import Shelf
+from accelshare.agent.waiting_room import WaitingRoom
 
 log = logging.getLogger(__name__)
 LAST_BINDS_S: Final = 2.0  # binds that were under way when we said that we go
@@ -23,11 +23,11 @@ LOOK_S: Final = 0.1
 
 
 class Leaving:
-    def __init__(self, shelf: Shelf, publisher: Publisher, cdi: CdiFiles, desk: Desk) -> None:
+    def __init__(self, shelf: Shelf, publisher: Publisher, cdi: CdiFiles, room: WaitingRoom) -> None:
         self._shelf = shelf
         self._publisher = publisher
         self._cdi = cdi
-        self._desk = desk
+        self._room = room
         self._last_delivery = 0.0
         self.begun = False
 
@@ -45,7 +45,7 @@ class Leaving:
         log.info("leaving waiting=%d", waiting())
         deadline = time.monotonic() + DRAIN_S
         await asyncio.sleep(LAST_BINDS_S)
-        self._cdi.leave({ask.kind for pod in self._desk.pods.values() if not pod.seen.ended for ask in pod.seen.request})
+        self._cdi.leave({ask.kind for pod in self._room.pods.values() if not pod.seen.ended for ask in pod.seen.request})
         while waiting() and time.monotonic() < self._patience(deadline, by_runtime=by_runtime):  # noqa: ASYNC110 – kubelet's pace
             await asyncio.sleep(LOOK_S)
 

@@ -1,4 +1,4 @@
-"""The pods of this node as they come, change and go, told to the desk.
+"""The pods of this node as they come, change and go, told to the waiting room.
 
 Belongs here: the watch with kubelet's own selector, so that pods arrive here in kubelet's order. Never: what follows from a pod.
 """
@@ -6,9 +6,9 @@ Belongs here: the watch with kubelet's own selector, so that pods arrive here in
 import asyncio
 import logging
 
-from accelshare.agent.desk import Desk
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.reconcile import Reconcile
+from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube.client import Client
 from accelshare.kube.watch import Gone, Interrupted, Reflector, Seen, Synced
 from accelshare.vendors.catalog import Catalog
@@ -19,16 +19,16 @@ log = logging.getLogger(__name__)
 
 class PodFeed:
     def __init__(
-        self, client: Client, node: str, catalog: Catalog, *, desk: Desk, reconcile: Reconcile, metrics: Metrics
+        self, client: Client, node: str, catalog: Catalog, *, room: WaitingRoom, reconcile: Reconcile, metrics: Metrics
     ) -> None:
         self._client = client
         self._node = node
         self._catalog = catalog
-        self._desk = desk
+        self._room = room
         self._reconcile = reconcile
         self._metrics = metrics
         self._first: list[NodePod] | None = []  # what the first list brings, until it is whole
-        self.listed = asyncio.Event()  # every pod that was here when we came is at the desk
+        self.listed = asyncio.Event()  # every pod that was here when we came is in the waiting room
 
     async def run(self) -> None:
         reflector: Reflector[NodePod] = Reflector(
@@ -45,22 +45,22 @@ class PodFeed:
                 case Seen(pod):
                     self._seen(pod)
                 case Gone(uid, _):
-                    self._desk.pod_gone(uid)
+                    self._room.pod_gone(uid)
                     self._left(uid)
                 case Synced():
                     # After its own start kubelet takes what it finds by age.
                     for pod in sorted(self._first or (), key=lambda pod: pod.seen.created):
-                        self._desk.pod_seen(pod)
+                        self._room.pod_seen(pod)
                     self._first = None
                     self.listed.set()
                 case Interrupted(problem, retry_in_s):
                     log.warning("interrupted what=pods retry_in_s=%.1f problem=%r", retry_in_s, problem)
-            self._metrics.waiting.set(self._desk.waiting)
+            self._metrics.waiting.set(self._room.waiting)
 
     def _seen(self, pod: NodePod) -> None:
-        if pod.uid not in self._desk.pods:
+        if pod.uid not in self._room.pods:
             self._metrics.waits.came(pod.uid)
-        self._desk.pod_seen(pod)
+        self._room.pod_seen(pod)
         if pod.terminating:
             self._left(pod.uid)
 

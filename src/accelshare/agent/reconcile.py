@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from accelshare.agent.desk import Desk, Holding, holds_all
 from accelshare.agent.ids import by_card
 from accelshare.agent.kubelet_books import KubeletBooks
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.shelf import Shelf
+from accelshare.agent.waiting_room import Holding, WaitingRoom, holds_all
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
@@ -31,7 +31,7 @@ class Reconcile:
     def __init__(
         self,
         client: Client,
-        desk: Desk,
+        room: WaitingRoom,
         shelf: Shelf,
         catalog: Catalog,
         events: Events,
@@ -41,7 +41,7 @@ class Reconcile:
         now_ns: Callable[[], int],
     ) -> None:
         self._client = client
-        self._desk = desk
+        self._room = room
         self._shelf = shelf
         self._catalog = catalog
         self._profiles = {profile.name: profile for profile in catalog}
@@ -69,9 +69,9 @@ class Reconcile:
         """Read kubelet's books and correct what pods say of themselves."""
         if await self._books.read() is None and not self._books.mute:
             return
-        for pod in list(self._desk.pods.values()):
+        for pod in list(self._room.pods.values()):
             if not pod.terminating:
-                await self._correct(pod, self._desk.holding(pod))
+                await self._correct(pod, self._room.holding(pod))
 
     async def _correct(self, pod: NodePod, holding: Holding) -> None:
         real = self._slices(pod, holding)

@@ -34,6 +34,7 @@ from accelshare.agent.reconcile import Reconcile
 from accelshare.agent.settings import Settings
 from accelshare.agent.shelf import Shelf
 from accelshare.agent.unit_change import refuse_changed_unit
+from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
@@ -61,15 +62,22 @@ class Agent:
         events = Events(client, component="accelshare-agent", clock=time.time)
         self._publisher = Publisher(client, node, self._shelf)
         on_host = settings.on_host
-        self._desk = Desk(self._shelf, exists=lambda path: on_host(path).exists(), node_labels=lambda: self._publisher.labels)
-        self._answers = Answers(self._shelf, self._desk.pods, on_host=on_host, node_labels=lambda: self._publisher.labels)
+        self._room = WaitingRoom(self._shelf)
+        books = KubeletBooks(settings.kubelet, catalog, self._room)
+        desk = Desk(
+            self._shelf,
+            self._room,
+            books.read,
+            exists=lambda path: on_host(path).exists(),
+            node_labels=lambda: self._publisher.labels,
+        )
+        self._answers = Answers(self._shelf, self._room.pods, on_host=on_host, node_labels=lambda: self._publisher.labels)
         count = self._metrics.deliveries.labels
         self._repairs = Repairs(client, events, {profile.name: profile for profile in catalog}, replaced=count("replaced").inc)
-        books = KubeletBooks(settings.kubelet, catalog, self._desk)
         self._reconcile = Reconcile(
-            client, self._desk, self._shelf, catalog, events, self._metrics, books=books, now_ns=time.time_ns
+            client, self._room, self._shelf, catalog, events, self._metrics, books=books, now_ns=time.time_ns
         )
-        self._pod_feed = PodFeed(client, node, catalog, desk=self._desk, reconcile=self._reconcile, metrics=self._metrics)
+        self._pod_feed = PodFeed(client, node, catalog, room=self._room, reconcile=self._reconcile, metrics=self._metrics)
         self._nri = NriWay(
             self._shelf,
             self._answers,
@@ -82,22 +90,21 @@ class Agent:
         self._choice = Choice(
             settings.delivery,
             self._nri,
-            DevicePluginWay(self._shelf, self._desk, settings.device_plugins),
+            DevicePluginWay(self._shelf, self._room, desk, settings.device_plugins),
             socket=settings.nri_socket,
             answers=self._answers,
-            desk=self._desk,
+            desk=desk,
             reconcile=self._reconcile,
             shelf=self._shelf,
         )
         cdi = CdiFiles(settings.cdi, self._shelf, exists=lambda path: on_host(path).exists())
-        self._leaving = Leaving(self._shelf, self._publisher, cdi, self._desk)
+        self._leaving = Leaving(self._shelf, self._publisher, cdi, self._room)
         # Who hears of what.
         self._answers.delivered = self._was_delivered
         self._answers.corrected = lambda _pod: count("corrected").inc()
         self._answers.refused = count("refused").inc
-        self._desk.books = books.read
-        self._desk.changed = self._something_was_given
-        self._desk.served = self._metrics.waits.served
+        self._room.changed = self._something_was_given
+        desk.served = self._metrics.waits.served
         # A card that was held whole may be sliced again, or the other way round, once kubelet has let go of it.
         books.heard = self._show
         self._shelf.on_change(self._show)
@@ -146,7 +153,7 @@ class Agent:
 
     async def _leave(self) -> None:
         by_runtime = self._choice.by_runtime
-        waiting = (lambda: self._answers.waiting) if by_runtime else (lambda: self._desk.waiting)
+        waiting = (lambda: self._answers.waiting) if by_runtime else (lambda: self._room.waiting)
         await self._leaving.leave(waiting, by_runtime=by_runtime)
         if not by_runtime:
             await self._reconcile.once()
@@ -169,7 +176,7 @@ class Agent:
 
     def _refuse_changed_units(self) -> None:
         published = self._publisher.published_units
-        pods = tuple(self._desk.pods.values())
+        pods = tuple(self._room.pods.values())
         for profile in self._profiles:
             before = published.get(profile.name, "")
             refuse_changed_unit(profile, wished=self._settings.unit(profile), before=before, pods=pods, node=self._node)

@@ -1,6 +1,6 @@
 """How long a bound pod waits for its card.
 
-Belongs here: remembering when pods came to this node. Never: who is served (desk.py), the metric's name (metrics.py).
+Belongs here: remembering when pods came to this node. Never: who is served (waiting_room.py), the metric's name (metrics.py).
 """
 
 import time

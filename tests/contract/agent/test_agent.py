@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -96,17 +97,22 @@ async def test_several_cards_and_whole_cards(village: Village) -> None:
         await village.until(lambda: village.capacity().get(WHOLE) == "4", "four cards can be had whole")
 
 
+def _is_gone(village: Village, resource: str) -> bool:
+    return village.capacity().get(resource) == "0"
+
+
 async def test_a_card_is_there_in_both_manners_again_when_its_pod_has_ended(village: Village) -> None:
     village.cards(1)
     async with village.kubelet():
         await village.start_agent()
-        for name, limits in (("whole", {WHOLE: 1}), ("slice", {MEMORY: 4}), ("again", {WHOLE: 1})):
+        for name, limits, other in (("whole", {WHOLE: 1}, MEMORY), ("slice", {MEMORY: 4}, WHOLE), ("again", {WHOLE: 1}, MEMORY)):
             await village.until(lambda: village.capacity().get(MEMORY) == "16", "all of it in slices")
             await village.until(lambda: village.capacity().get(WHOLE) == "1", "and as a whole")
             village.pod(name, limits)
             village.bind(name, 0, units=limits.get(MEMORY, 0), whole=WHOLE in limits)
             await village.settled(name)
             assert village.phase(name) == "Running"
+            await village.until(partial(_is_gone, village, other), "nothing of it in the other manner")
             village.api.store.delete("pods", name)
 
 

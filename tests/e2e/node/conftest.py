@@ -1,5 +1,9 @@
-"""A farm for each test, on the machine's one local cluster, whose kube-scheduler asks one port for all of them."""
+"""A farm for each test, on the machine's one local cluster, whose kube-scheduler asks one port for all of them.
 
+Whatever a test does, nothing drifts: no pod was given another card than its record said.
+"""
+
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -23,12 +27,19 @@ def extender_port(root: None) -> Iterator[int]:
 @pytest.fixture
 async def farm(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[Farm]:
     """Cards reach containers by kubelet's device plugins."""
-    async with open_farm(local, tmp_path, extender_port, "--delivery=device-plugin") as opened:
+    async with open_farm(local, tmp_path, extender_port, "--delivery=device-plugin") as opened, nothing_moves(opened):
         yield opened
 
 
 @pytest.fixture
 async def by_runtime(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[Farm]:
     """Cards reach containers by the container runtime, which the agent finds by itself."""
-    async with open_farm(local, tmp_path, extender_port) as opened:
+    async with open_farm(local, tmp_path, extender_port) as opened, nothing_moves(opened):
         yield opened
+
+
+@contextlib.asynccontextmanager
+async def nothing_moves(farm: Farm) -> AsyncIterator[None]:
+    before = await farm.moved()
+    yield
+    assert await farm.moved() == before

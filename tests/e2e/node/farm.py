@@ -219,6 +219,12 @@ class Farm:
         listed = await self.client.request("GET", "/api/v1/namespaces/default/events", params=params)
         return [event["involvedObject"]["name"] for event in msgspec.json.decode(listed, type=Object)["items"]]
 
+    async def moved(self) -> set[str]:
+        """The pods of which an agent has said that kubelet gave them other cards than their record, and its event."""
+        listed = await self.client.request("GET", "/api/v1/events", params={"fieldSelector": "reason=AcceleratorMoved"})
+        events = msgspec.json.decode(listed, type=Object)["items"]
+        return {f"{event['involvedObject']['name']}: {event['metadata']['name']}" for event in events}
+
     async def delete(self, name: str, namespace: str = "default") -> None:
         with contextlib.suppress(NotFound):
             await self.client.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
@@ -275,6 +281,7 @@ class Farm:
                 for container, roles in containers.items()
             }
             for pod, containers in told.items()
+            if containers
         }
 
     async def until(self, condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
@@ -323,10 +330,12 @@ async def open_farm(local: LocalCluster, directory: Path, port: int, *flags: str
             await farm.start_agent()
             yield farm
         finally:
-            await farm.clear()
-            for process in (farm.agent, farm.extender):
-                if process is not None:
-                    process.stop(40)
+            try:
+                await farm.clear()
+            finally:
+                for process in (farm.agent, farm.extender):
+                    if process is not None:
+                        process.stop(40)
 
 
 async def all_agree(farm: Farm, pods: list[str]) -> None:

@@ -1,7 +1,8 @@
 """Whoever dies by SIGKILL in the middle of a rush by device plugins, what runs has its own card, and all books agree on it.
+The farm itself sees to it that no record had to be corrected (conftest.py).
 
-One limit is the device plugin interface's own, and counted here: whom kubelet admits in the moments in which nobody hands out cards
-fails for good. By the runtime it does not happen (test_by_runtime.py).
+One limit is the device plugin interface's own, and counted here: whom kubelet admits in the moments in which nobody hands out
+cards fails for good. By the runtime it does not happen (test_by_runtime.py).
 """
 
 import asyncio
@@ -55,11 +56,6 @@ class Rush:
             await self._farm.delete(name)
             self._alive.remove(name)
 
-    async def moved(self) -> set[str]:
-        """Pods of which the agent has said that kubelet gave them another card than their bind said."""
-        events = await self._farm.events("AcceleratorMoved")
-        return {name for name in events if name.startswith(self._prefix)}
-
     async def _look(self) -> bool:
         pods = await self._farm.pods()
         phases = {name: pods[name]["status"]["phase"] for name in self._alive}
@@ -74,7 +70,7 @@ def _assigned(pod: dict[str, object]) -> bool:
 
 
 async def test_ten_kills_of_the_agent_ten_of_the_extender_and_one_of_containerd(farm: Farm) -> None:
-    """Nothing is ever exchanged, and nobody dies who ran."""
+    """Nobody dies who ran."""
     await farm.show_agent()
     rush = Rush(farm, "a", seed=5)
     for turn in range(10):
@@ -86,11 +82,10 @@ async def test_ten_kills_of_the_agent_ten_of_the_extender_and_one_of_containerd(
     print(f"21 kills: {said}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
     assert rush.dead.isdisjoint(rush.ran)
     assert len(rush.dead) <= rush.on_their_way
-    assert await rush.moved() == set()
 
 
 async def test_ten_kills_of_kubelet(farm: Farm) -> None:
-    """Nobody dies who ran, and equal pods that wait while kubelet starts get each its own card: nothing is exchanged."""
+    """Nobody dies who ran, and equal pods that wait while kubelet starts get each its own card."""
     await farm.show_agent()
     rush = Rush(farm, "k", seed=7)
     for turn in range(10):
@@ -98,12 +93,10 @@ async def test_ten_kills_of_kubelet(farm: Farm) -> None:
         await kill(farm, "kubelet")
         if turn % 2:
             await rush.settled()
-    moved = await rush.moved()
-    said = f"{len(rush.dead)} of {rush.made} pods failed admission, {len(moved)} records were corrected"
-    print(f"10 kills: {said}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)} {sorted(moved)}")
+    said = f"{len(rush.dead)} of {rush.made} pods failed admission"
+    print(f"10 kills: {said}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
     assert rush.dead.isdisjoint(rush.ran)
     assert len(rush.dead) <= rush.on_their_way
-    assert moved == set()
 
 
 async def kill(farm: Farm, what: str) -> None:

@@ -35,7 +35,7 @@ async def test_every_seeds_own_workload_sees_its_card(farm: Farm) -> None:
     pods = await the_other_seeds_pods_see_their_cards(farm)
     (demo,) = [name for name in pods if name.startswith("demo1-")]
     assert (await farm.env(demo, "demo1"))["NVIDIA_VISIBLE_DEVICES"] == "0"
-    assert await farm.drift() == 0  # equal pods here are all on one card
+    assert await farm.drift() == 0
 
 
 async def test_a_hundred_equal_pods_of_all_priorities_and_five_rounds_of_change(farm: Farm) -> None:

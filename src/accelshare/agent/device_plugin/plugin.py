@@ -11,10 +11,11 @@ from typing import Any, Final
 
 import grpc
 
-from accelshare.agent.desk import Desk, NobodyWaitsError, NoRoomError
+from accelshare.agent.desk import Desk, NoRoomError
 from accelshare.agent.ids import by_card, current
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
 from accelshare.agent.shelf import Shelf, Shown
+from accelshare.agent.waiting_room import NobodyWaitsError
 from accelshare.vendors.container_edits import ContainerEdits
 from accelshare.vendors.problems import VendorError
 

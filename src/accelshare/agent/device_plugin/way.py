@@ -16,6 +16,7 @@ from accelshare.agent.desk import Desk
 from accelshare.agent.device_plugin.plugin import Plugin
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
 from accelshare.agent.shelf import Shelf
+from accelshare.agent.waiting_room import WaitingRoom
 
 log = logging.getLogger(__name__)
 KUBELET: Final = "kubelet.sock"
@@ -30,8 +31,9 @@ class DevicePluginWay:
 
     name = "device-plugin"
 
-    def __init__(self, shelf: Shelf, desk: Desk, directory: Path) -> None:
+    def __init__(self, shelf: Shelf, room: WaitingRoom, desk: Desk, directory: Path) -> None:
         self._shelf = shelf
+        self._room = room
         self._desk = desk
         self._directory = directory
         self._plugins: dict[str, Plugin] = {}
@@ -77,7 +79,7 @@ class DevicePluginWay:
 
     async def _register_all(self) -> None:
         remembered = kubelet_checkpoint.held(self._directory)
-        alive = {uid for uid, pod in self._desk.pods.items() if not pod.seen.ended}
+        alive = {uid for uid, pod in self._room.pods.items() if not pod.seen.ended}
         for plugin in self._plugins.values():
             plugin.kubelet_remembers(remembered.get(plugin.resource, {}), alive)
             # Served before it is registered, because kubelet calls back before it answers.
