@@ -39,16 +39,26 @@ class Outcome(msgspec.Struct, frozen=True):
 
 class Binder:
     def __init__(
-        self, client: Client, ledger: Ledger, catalog: Catalog, *, text: Callable[[Refusal], str], now_ns: Callable[[], int]
+        self,
+        client: Client,
+        ledger: Ledger,
+        catalog: Catalog,
+        *,
+        text: Callable[[Refusal], str],
+        now_ns: Callable[[], int],
+        room: Callable[[str], None],
     ) -> None:
+        """`room` is told of each node on which a hold was given back."""
         self._client = client
         self._ledger = ledger
         self._profiles = {profile.name: profile for profile in catalog.profiles}
         self._reader = PodReader(catalog)
         self._text = text
         self._now_ns = now_ns
+        self._room = room
         self._under_way: dict[str, asyncio.Future[None]] = {}
         self._in_doubt: dict[str, asyncio.Task[None]] = {}
+        self._posted_at: dict[str, float] = {}  # of each pod in doubt: when the last POST was sent that may count
         self._bound: dict[str, str] = {}  # uid → node, at least until the echo
         self._look_at = BOUND_REMEMBERED
 
@@ -83,6 +93,8 @@ class Binder:
             return pod
         if pod is None:
             return await self._post(asked, Assignment(asked.node, ()), {})
+        if (pod.seen.namespace, pod.seen.name) != (asked.pod_namespace, asked.pod_name):
+            return Outcome("gone", f"{name} has not the uid {asked.pod_uid}: that is pod {pod.seen.namespace}/{pod.seen.name}")
         if pod.seen.refusal is not None:
             return Outcome("refused", self._text(pod.seen.refusal))
         if pod.seen.node:
@@ -93,6 +105,8 @@ class Binder:
             return Outcome("in-doubt", f"{name} may already be bound to node {pod.hold.node}: that answer has not come yet")
         if pod.hold is not None and self._bound.get(asked.pod_uid) == asked.node:
             return Outcome("already", cards=_cards(pod.hold.slices))
+        if pod.hold is not None and not self._still_gives(pod.hold):
+            return Outcome("in-doubt", f"{name} may already be bound to node {asked.node}, which no longer gives its cards")
         given = pod.hold or self._ledger.offer(asked.node, pod.seen.request)
         if isinstance(given, Refusal):
             return Outcome("refused", f"node {asked.node}: {self._text(given)}")
@@ -105,24 +119,43 @@ class Binder:
         return await self._post(asked, given, annotations)
 
     async def _post(self, asked: BindArguments, given: Assignment, annotations: dict[str, str]) -> Outcome:
-        result = await binding.bind(
-            self._client,
-            namespace=asked.pod_namespace,
-            name=asked.pod_name,
-            uid=asked.pod_uid,
-            node=asked.node,
-            annotations=annotations,
-        )
+        doubted_at = self._posted_at.get(asked.pod_uid)
+        if doubted_at is not None:
+            self._posted_at[asked.pod_uid] = asyncio.get_running_loop().time()
+        try:
+            result = await binding.bind(
+                self._client,
+                namespace=asked.pod_namespace,
+                name=asked.pod_name,
+                uid=asked.pod_uid,
+                node=asked.node,
+                annotations=annotations,
+            )
+        except ValueError as error:
+            result = binding.Refused(binding.Why.NOT_SENT, str(error))
         match result:
             case binding.Bound():
                 self._remember_bound(asked)
                 return Outcome("bound", cards=_cards(given.slices))
-            case binding.Refused(message=message):
-                self._ledger.release(asked.pod_uid)
-                return Outcome("failed", message)
+            case binding.Refused():
+                if doubted_at is not None and asked.pod_uid in self._posted_at:
+                    self._posted_at[asked.pod_uid] = doubted_at  # this one adds no doubt
+                return self._refused(asked, result)
             case binding.Unknown(message):
                 self._find_out(asked)
                 return Outcome("unknown", message)
+
+    def _refused(self, asked: BindArguments, refused: binding.Refused) -> Outcome:
+        """This POST was not carried out; an earlier one whose answer was lost may have been, or may yet be."""
+        fact = self._reader.fact(pod_decoder.decode(refused.pod)) if refused.pod is not None else None
+        if fact is not None:
+            # It has a node. The watch may be long in saying so, and until then its cards would be free.
+            self._room_on(self._ledger.apply(fact))
+            if fact.node == asked.node:
+                return Outcome("already", cards=_cards(fact.slices))
+        elif refused.why is binding.Why.NO_SUCH_POD or asked.pod_uid not in self._in_doubt:
+            self._room_on(self._ledger.release(asked.pod_uid))
+        return Outcome("failed", refused.message)
 
     async def _read(self, asked: BindArguments) -> Pod | Outcome | None:
         """A pod that the watch has not brought yet, or one that asks for nothing: then there is no pod of ours."""
@@ -147,28 +180,47 @@ class Binder:
         self._bound[asked.pod_uid] = asked.node
 
     def _find_out(self, asked: BindArguments) -> None:
+        self._posted_at[asked.pod_uid] = asyncio.get_running_loop().time()
         if asked.pod_uid not in self._in_doubt:
             task = asyncio.ensure_future(self._until_known(asked))
             self._in_doubt[asked.pod_uid] = task
-            task.add_done_callback(lambda _: self._in_doubt.pop(asked.pod_uid, None))
 
     async def _until_known(self, asked: BindArguments) -> None:
+        try:
+            await self._settle(asked)
+        finally:
+            del self._in_doubt[asked.pod_uid], self._posted_at[asked.pod_uid]
+
+    async def _settle(self, asked: BindArguments) -> None:
         """The hold stays until the API server says what became of the bind; the watch may say so first."""
-        loop = asyncio.get_running_loop()
-        final_at = loop.time() + SETTLED_S
         while (pod := self._ledger.pod(asked.pod_uid)) is not None and pod.hold is not None and not pod.seen.node:
-            if await self._is_free(asked, final=loop.time() >= final_at):
+            if await self._is_free(asked):
                 log.info("settled pod=%s/%s outcome=not-bound", asked.pod_namespace, asked.pod_name)
-                self._ledger.release(asked.pod_uid)
+                self._room_on(self._ledger.release(asked.pod_uid))
                 return
             await asyncio.sleep(RETRY_S)
 
-    async def _is_free(self, asked: BindArguments, *, final: bool) -> bool:
+    async def _is_free(self, asked: BindArguments) -> bool:
+        """Can no POST of ours give the pod a node any more? Each may still do so for a while, also one sent as we look."""
+        looked_at, posted_at = asyncio.get_running_loop().time(), self._posted_at[asked.pod_uid]
         try:
             state = await binding.bound_state(self._client, asked.pod_namespace, asked.pod_name, asked.pod_uid)
         except KubeError:
             return False
+        final = looked_at >= posted_at + SETTLED_S and posted_at == self._posted_at[asked.pod_uid]
         return isinstance(state, binding.Missing) or (final and isinstance(state, binding.Unbound))
+
+    def _room_on(self, node: str) -> None:
+        if node:
+            self._room(node)
+
+    def _still_gives(self, held: Assignment) -> bool:
+        """Would the pod get these cards if it came now? While a bind is in doubt, cards and agents may go away."""
+        book = self._ledger.node(held.node)
+        if book is None or book.fact is None:
+            return False
+        well = {(card.kind, card.index, card.id) for card in book.fact.cards if card.healthy}
+        return all((s.kind, s.index, s.id) in well and not book.paused(s.kind) for s in held.slices)
 
     def _by_runtime(self, node: str, request: Request) -> bool:
         book = self._ledger.node(node)

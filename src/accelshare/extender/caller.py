@@ -90,6 +90,7 @@ class Caller(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._can_write = True
         self._next()
+        self._read_on()
 
     # Called by the parser.
 
@@ -183,7 +184,11 @@ class Caller(asyncio.Protocol):
         if last and answer.more:
             self._transport.close()
         self._next()
-        if not self._waiting and not self._transport.is_closing():
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Whoever waits is answered before more is read."""
+        if not self._waiting and self.answering is None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _write(self, asked: _Asked, answer: Answer, *, more: bool = False) -> bool:

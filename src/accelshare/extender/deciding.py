@@ -3,7 +3,7 @@
 Belongs here: from a question in the scheduler's words to an answer in them. Never: HTTP, waiting, writing.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -77,18 +77,17 @@ class Deciding:
         best = self._ledger.ranking(pod.request).best(frozenset(asked.names), BEST_SCORE)
         return {node: BEST_SCORE - place for place, node in enumerate(best)}
 
-    def preempt(self, asked: PreemptionAsked) -> dict[str, Victims]:
-        """For each node that can be helped, who has to go; a node left out is no candidate any more."""
+    def preempt(self, asked: PreemptionAsked) -> Iterator[tuple[str, Victims | None]]:
+        """Node by node, who has to go; None: it is no candidate any more. Each takes a moment, and there may be hundreds."""
         pod = self._pods.fact(asked.pod)
-        if pod is None:
-            return asked.proposals
-        if pod.refusal is not None:
-            return {}
-        chosen = {
-            node: victims(self._ledger, node, pod.request, priority=pod.priority, proposed=proposal.uids)
-            for node, proposal in asked.proposals.items()
-        }
-        return {node: Victims(uids, asked.proposals[node].pdb_violations) for node, uids in chosen.items() if uids}
+        for node, proposal in asked.proposals.items():
+            if pod is None:
+                yield node, proposal
+            elif pod.refusal is not None:
+                yield node, None
+            else:
+                uids = victims(self._ledger, node, pod.request, priority=pod.priority, proposed=proposal.uids)
+                yield node, Victims(uids, proposal.pdb_violations) if uids else None
 
     def text(self, refusal: Refusal) -> str:
         return self._catalog[refusal.kind].text(refusal.reason)

@@ -57,6 +57,7 @@ class Feed:
         metrics.watches("nodes", self._nodes)
         metrics.watches("pods", self._pods)
         self._synced: dict[str, int] = {}
+        self._newest: dict[str, int] = {}  # versions that facts had; an older fact about the same thing would not be believed
         self._saying: set[asyncio.Task[bool]] = set()
         self.whole = asyncio.Event()
 
@@ -89,28 +90,40 @@ class Feed:
                     changed(change)
 
     def _listed(self, what: str, version: int) -> None:
-        before = self._synced.get(what, 0)
-        if version < before:
-            raise HistoryWentBackError(f"the API server listed {what} at version {version}, and before that at {before}")
+        newest = max(self._synced.get(what, 0), self._newest.get(what, 0))
+        if version < newest:
+            raise HistoryWentBackError(f"the API server listed {what} at version {version}, and before that was at {newest}")
         self._synced[what] = version
+        if what == "pods":
+            self._end_the_unlisted(version)
         log.info("listed what=%s version=%d", what, version)
         if not self.waiting_for:
             self.whole.set()
 
+    def _end_the_unlisted(self, version: int) -> None:
+        """A bind reads a pod that the watch has not brought yet. If it is gone before the next list, nobody else will say so."""
+        for pod in [pod.seen for pod in self._ledger.pods() if not self._pods.knows(pod.seen.uid)]:
+            if 0 < pod.version <= version:
+                self._take_in(PodGone(pod.uid, version))
+
     def _node_changed(self, change: Change[NodeSeen]) -> None:
         match change:
             case Seen(node):
+                self._note("nodes", node.version)
                 self._take_in(node)
                 for problem in node.problems:
                     log.warning("unreadable what=nodes name=%s problem=%r", node.name, problem)
             case Gone(name, version):
+                self._note("nodes", version)
                 self._take_in(NodeGone(name, version))
 
     def _pod_changed(self, change: Change[PodSeen | AgentSeen]) -> None:
         match change:
             case Seen(AgentSeen() as agent):
+                self._note("pods", agent.version)
                 self._take_in(agent)
             case Seen(PodSeen() as pod):
+                self._note("pods", pod.version)
                 if pod.node:
                     self._metrics.echoes.seen(pod.uid)
                 self._take_in(pod)
@@ -119,7 +132,12 @@ class Feed:
                 elif pod.problems and not pod.ended:
                     self._say(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
             case Gone(uid, version):
+                self._note("pods", version)
                 self._take_in(PodGone(uid, version))
+
+    def _note(self, what: str, version: int) -> None:
+        if version > self._newest.get(what, 0):
+            self._newest[what] = version
 
     def _take_in(self, fact: Fact) -> None:
         freed = self._ledger.apply(fact)

@@ -6,11 +6,12 @@ kube-scheduler reads a body only with status 200, so its own verbs answer 200 an
 reaches the pod's event.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import orjson
@@ -152,12 +153,20 @@ class Routes:
         log.info("prioritize pod=%s nodes=%d best=%s took_ms=%s", _pod(asked.pod), len(asked.nodes), best, _ms(start))
         return Answer(200, self._scores.write(asked.names, scores))
 
-    def _preempt(self, body: bytes) -> Answer:
-        start = time.perf_counter()
+    def _preempt(self, body: bytes) -> Answer | Awaitable[Answer]:
         asked = scheduler.read_preemption_asked(body)
         if waiting := self._waiting_for():
             return self._not_ready("preempt", asked.pod, waiting)
-        chosen = self._deciding.preempt(asked)
+        return self._preempted(asked)
+
+    async def _preempted(self, asked: scheduler.PreemptionAsked) -> Answer:
+        start = time.perf_counter()
+        chosen: dict[str, scheduler.Victims] = {}
+        for node, victims in self._deciding.preempt(asked):
+            if victims is not None:
+                chosen[node] = victims
+            # A node full of pods takes milliseconds, and a large cluster proposes hundreds of nodes.
+            await asyncio.sleep(0)
         outcome = "served" if chosen else "refused"
         self._metrics.decided("preempt", outcome)
         log.info(
@@ -194,13 +203,28 @@ class Routes:
         )
         return Answer(200, scheduler.write_bind_answer(outcome.error))
 
-    def _inspect(self, profile: Profile | None, node: str) -> Answer:
-        if node and self._ledger.node(node) is None:
+    def _inspect(self, profile: Profile | None, node: str) -> Answer | Awaitable[Answer]:
+        if not node:
+            return self._inspect_all(profile)
+        if self._ledger.node(node) is None:
             near = get_close_matches(node, self._ledger.known_nodes, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             return _json(404, {"nodes": [], "error": f"node {node[:253]!r} is not known{hint}"})
-        shown = rows(self._ledger, [node] if node else None)
-        return _json(200, inspect_json.neutral(shown) if profile is None else inspect_json.dialect(shown, profile))
+        return _json(200, self._shown(profile, [node]))
+
+    async def _inspect_all(self, profile: Profile | None) -> Answer:
+        """A few nodes at a time, as metrics are: of a large cluster all at once would take half a second."""
+        names = [node.name for node in self._ledger.nodes()]
+        parts: list[bytes] = []
+        for start in range(0, len(names), series.NODES_AT_ONCE):
+            shown = self._shown(profile, names[start : start + series.NODES_AT_ONCE])
+            parts.append(orjson.dumps(shown["nodes"])[1:-1])
+            await asyncio.sleep(0)
+        return Answer(200, b'{"nodes":[' + b",".join(part for part in parts if part) + b"]}")
+
+    def _shown(self, profile: Profile | None, nodes: Sequence[str]) -> dict[str, Any]:
+        shown = rows(self._ledger, nodes)
+        return inspect_json.neutral(shown) if profile is None else inspect_json.dialect(shown, profile)
 
     async def _metrics_page(self) -> Answer:
         cards = await series.page(self._ledger)

@@ -64,8 +64,8 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
     async with Client(cluster, user_agent=agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
         deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
         events = Events(client, component="accelshare-extender", clock=time.time)
-        binder = Binder(client, ledger, catalog, text=deciding.text, now_ns=time.time_ns)
         waking = Waking(client, ledger, metrics, clock=time.monotonic)
+        binder = Binder(client, ledger, catalog, text=deciding.text, now_ns=time.time_ns, room=waking.room)
         feed = Feed(client, ledger, catalog, events, metrics, text=deciding.text, room=waking.room)
         routes = Routes(
             ledger=ledger,
@@ -90,12 +90,13 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
                 await until_the_end.enter_async_context(probes)
             async with Port(routes.answer, port, tls=tls.context if tls is not None else None, largest_body=largest_body):
                 log.info("serving listen=%s:%d tls=%s server=%s", settings.host, settings.port, tls is not None, cluster.server)
-                await asyncio.wait([following, stopping], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([following, waking_up, stopping], return_when=asyncio.FIRST_COMPLETED)
+                broken = [task for task in (following, waking_up) if task.done()]
             for task in (ready, waking_up, stopping):
                 task.cancel()
             await binder.stop()
-        if following.done():
-            following.result()
+        for task in broken:
+            task.result()
         following.cancel()
         await asyncio.gather(following, ready, waking_up, stopping, return_exceptions=True)
         log.info("stopped")

@@ -26,6 +26,7 @@ LOOK_EVERY_S: Final = 1.0
 PATIENCE_S: Final = 2.0  # for kube-scheduler to come by itself, as it nearly always does
 REST_S: Final = 30.0  # between two touches of one pod: other rules than ours may keep it off that node
 MOST_OFFERS: Final = 2_000  # asked of the ledger in one look, some 10 ms; the rest waits for the next look
+MOST_WOKEN: Final = 16  # touched in one look: the room may be for one of them only, and each touch is a write
 WOKEN: Final = "accelshare.io/woken"
 
 
@@ -71,20 +72,27 @@ class Waking:
         found: list[tuple[Pod, str]] = []
         offers = 0
         for node, since in ripe.items():
-            if offers >= MOST_OFFERS:
+            if offers >= MOST_OFFERS or len(found) >= MOST_WOKEN:
                 break
-            del self._room[node]
+            fitting: list[tuple[Pod, _Refused]] = []
             for uid, refused in list(self._refused.items()):
                 if refused.at >= since or now - refused.woken < REST_S:
                     continue
                 pod = self._ledger.pod(uid)
-                if pod is None or pod.place is not None:
+                if pod is None or pod.place is not None or pod.seen.refusal is not None:
                     del self._refused[uid]
                     continue
                 offers += 1
                 if isinstance(self._ledger.offer(node, pod.seen.request), Assignment):
-                    refused.woken = now
-                    found.append((pod, node))
+                    fitting.append((pod, refused))
+            # In kube-scheduler's own order. The others come at the next look, if there is still room for them.
+            fitting.sort(key=lambda entry: (-entry[0].seen.priority, entry[1].at))
+            woken = fitting[: MOST_WOKEN - len(found)]
+            for pod, refused in woken:
+                refused.woken = now
+                found.append((pod, node))
+            if len(woken) == len(fitting):
+                del self._room[node]
         return found
 
     async def _wake(self, pod: Pod, node: str) -> None:

@@ -85,6 +85,8 @@ def _from_pod(environ: Mapping[str, str], service_account: Path) -> Cluster:
     except OSError:
         namespace = "default"
     proxy_url = proxy.from_environment(server, environ)
+    if proxy_url is not None and not _is_url(proxy_url):
+        raise ConfigError(f"the environment's proxy is {proxy_url!r}; it must be an http:// or https:// URL")
     return Cluster(server, credentials, Tls(ca=ca), proxy_url, namespace, source=f"service account {service_account}")
 
 
@@ -107,6 +109,14 @@ def _from_files(paths: list[Path], context: str | None, environ: Mapping[str, st
         raise ConfigError(f"{where}: context {name!r}: there is no user {chosen.value.user!r}; it has: {_names(whole.users)}")
     reading = _Reading(chosen.value.cluster, server, chosen.value.user, user, environ)
     return reading.cluster(chosen.value.namespace or "default", source=f"{where}, context {name!r}")
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        return False
 
 
 def _names(entries: Mapping[str, object]) -> str:
@@ -137,23 +147,21 @@ class _Reading:
         secure = url.startswith("https:")
         tls = self._tls() if secure else Tls()
         credentials = self._credentials(tls) if secure else anonymous()
-        proxy_url = self._proxy(url)
+        proxy_url = self._proxy(url) if _is_url(url) else None
         if self._problems:
             raise ConfigError("\n".join(self._problems))
         return Cluster(url, credentials, tls, proxy_url, namespace, source)
 
     def _url(self) -> str:
-        url = self._server.server.rstrip("/")
-        if url and "://" not in url:
-            url = f"https://{url}"
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        url = self._server.server
+        url = (url if "://" in url or not url else f"https://{url}").rstrip("/")
+        if not _is_url(url):
             self._problems.append(f"{self._server_label}: server is {url!r}; it must be like https://10.0.0.1:6443")
         return url
 
     def _proxy(self, url: str) -> str | None:
         told = self._server.proxy_url or proxy.from_environment(url, self._environ)
-        if told and not told.startswith(("http://", "https://")):
+        if told and not _is_url(told):
             self._problems.append(f"{self._server_label}: proxy is {told!r}; it must be an http:// or https:// URL")
         return told or None
 

@@ -4,6 +4,7 @@ Belongs here: writing core/v1 Events, and not writing the same one again within 
 because nothing that decides may break for want of an Event.
 """
 
+import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
@@ -22,6 +23,7 @@ from accelshare.kube.errors import Conflict, NotFound
 LONGEST_MESSAGE_BYTES: Final = 1024
 REMEMBERED: Final = 4096
 TIMEOUT_S: Final = 5.0
+MOST_AT_ONCE: Final = 8  # thousands of pods may be wrong in the same way, and each write has a connection of its own
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ class Events:
         self._clock = clock
         self._every_s = every_s
         self._remembered = remembered
+        self._turn = asyncio.Semaphore(MOST_AT_ONCE)
         self._said: OrderedDict[str, _Said] = OrderedDict()  # by the Event's name; the one said longest ago comes first
 
     async def say(self, pod: PodRef, *, kind: Literal["Normal", "Warning"], reason: str, message: str) -> bool:
@@ -67,15 +70,20 @@ class Events:
         name = _name(pod, reason, message)
         now = self._clock()
         said = self._said.get(name)
-        if said is not None and now - said.at_s < self._every_s:
+        if said is not None and self._lately(said.at_s, now):
             return False
         said = _Said(at_s=now, count=said.count if said is not None else 0)
         self._remember(name, said)  # before the write: a second call while it is under way has nothing to add
         try:
-            return await self._write(pod, name, said, kind, reason, message)
+            async with self._turn:
+                return await self._write(pod, name, said, kind, reason, message)
         except Exception as error:  # an Event is never worth an exception
             log.debug("event pod=%s/%s reason=%s outcome=not-written problem=%s", pod.namespace, pod.name, reason, error)
             return False
+
+    def _lately(self, then_s: float, now_s: float) -> bool:
+        """Less than a minute ago. What lies ahead was written by a clock that was set back since, or that goes ahead of ours."""
+        return 0 <= now_s - then_s < self._every_s
 
     def _remember(self, name: str, said: _Said) -> None:
         self._said[name] = said
@@ -98,7 +106,7 @@ class Events:
         except Conflict:  # written by an earlier life of ours, or by a neighbour
             written = await self._read(pod, name)
             said.count = written.count or 1
-            if written.last_timestamp is not None and said.at_s - written.last_timestamp.timestamp() < self._every_s:
+            if written.last_timestamp is not None and self._lately(written.last_timestamp.timestamp(), said.at_s):
                 said.at_s = written.last_timestamp.timestamp()
                 return False
             await self._count_up(pod, name, said, stamp)

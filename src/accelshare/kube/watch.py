@@ -122,6 +122,10 @@ class Reflector(Generic[T]):
         """How long nothing has come, not even a bookmark, of which API servers send one a minute."""
         return self._clock() - self._heard_at
 
+    def knows(self, identity: str) -> bool:
+        """Whether this object has been yielded and not been said to be gone."""
+        return identity in self._known
+
     async def changes(self) -> AsyncGenerator[Change[T], None]:
         """List, watch, resume, list again. The same fact may come twice; a fact that is over is always followed by Gone."""
         while True:

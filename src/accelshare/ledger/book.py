@@ -18,7 +18,7 @@ from accelshare.ledger.policies import DEFAULT, Policy
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.ledger.shapes import Ranking, Shapes
 
-ENDED_REMEMBERED: Final = 16_384  # uids that have ended, so that a late fact does not bring one back
+ENDED_REMEMBERED: Final = 16_384  # uids of pods that have ended and names of nodes, so that a late fact brings none back
 
 
 class CannotHoldError(Exception):
@@ -162,7 +162,9 @@ class Ledger:
         node = self._nodes.get(fact.name)
         if node and node.fact and fact.version < node.fact.version:
             return ""
-        self._gone_nodes[fact.name] = max(fact.version, self._gone_nodes.get(fact.name, -1))
+        self._gone_nodes[fact.name] = max(fact.version, self._gone_nodes.pop(fact.name, -1))
+        if len(self._gone_nodes) > ENDED_REMEMBERED:
+            del self._gone_nodes[next(iter(self._gone_nodes))]
         self._known.pop(fact.name, None)
         if node is None:
             return ""
@@ -230,13 +232,16 @@ class Ledger:
         pod.hold = assignment
         self._book(pod)
 
-    def release(self, uid: str) -> None:
-        """Give a hold back, because the bind has definitely not happened. A pod that was seen bound keeps its cards."""
+    def release(self, uid: str) -> str:
+        """Give a hold back, because the bind has definitely not happened. A pod that was seen bound keeps its cards.
+
+        Returns the node on which there is more room now, or nothing.
+        """
         pod = self._pods.get(uid)
         if pod is None or pod.hold is None or pod.seen.node:
-            return
+            return ""
         place, pod.hold = pod.place, None
-        self._strike(uid, place)
+        return self._strike(uid, place)
 
     def _answer(self, node: str, request: Request) -> Fit | Refusal | None:
         if self._asked == (node, request):

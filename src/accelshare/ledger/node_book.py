@@ -29,7 +29,7 @@ class CardBook:
             self.wholes |= {uid}
 
     def take_back(self, uid: str) -> None:
-        self.used -= self.holders.pop(uid, 0)
+        self.used -= self.holders.pop(uid)
         self.wholes -= {uid}
 
     @property
@@ -87,6 +87,8 @@ class NodeBook:
         nowhere = tuple(ask for ask in request if ask.kind in lost or ask.kind not in kinds)
         if nowhere:
             self.unplaced[uid] = nowhere
+        if lost:
+            self._forget_the_missing()
 
     def strike(self, uid: str) -> None:
         """Take a pod out, wherever it is."""
@@ -94,7 +96,12 @@ class NodeBook:
             return
         self.unplaced.pop(uid, None)
         for card in self.all_cards():
-            card.take_back(uid)
+            if uid in card.holders:
+                card.take_back(uid)
+        self._forget_the_missing()
+
+    def _forget_the_missing(self) -> None:
+        """Of cards that the node no longer has, those that nobody holds."""
         for key in [key for key, card in self.missing.items() if card.empty]:
             del self.missing[key]
 

@@ -54,10 +54,10 @@ def _shared(node: NodeBook, cards: Sequence[CardBook], ask: Ask, policy: Policy)
     if len(fitting) >= ask.cards:
         fitting.sort(key=lambda entry: entry[:2])
         return [(room, book) for _, _, room, book in fitting[: ask.cards]]
-    if not cards:
+    if not node.cards.get(ask.kind):
         return Reason.NO_CARDS
     if len(cards) < ask.cards:
-        return Reason.TOO_FEW_CARDS
+        return Reason.TOO_FEW_CARDS  # also where the same pod has taken the others whole
     large_enough = [book for book in cards if book.card.size >= ask.share]
     if len(large_enough) < ask.cards:
         return Reason.LARGER_THAN_ANY_CARD

@@ -9,33 +9,38 @@ still gives the node back at least as much of everything as the proposal did.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from accelshare.ledger.book import Ledger, Pod
 from accelshare.ledger.node_book import NodeBook
 from accelshare.ledger.nouns import Request
 from accelshare.ledger.placing import Fit, fit
 
+LOWEST_PRIORITY: Final = -(2**31)
 
-def victims(ledger: Ledger, node: str, request: Request, *, priority: int, proposed: Collection[str]) -> list[str] | None:
-    """The uids to evict, or None where no eviction of less important pods makes room."""
+
+def victims(ledger: Ledger, node: str, request: Request, *, priority: int, proposed: Sequence[str]) -> list[str] | None:
+    """The uids to evict, or None where no eviction of less important pods makes room, or none is needed.
+
+    Proposal and answer have the most important pod first: the scheduler compares nodes by it.
+    """
     book = ledger.node(node)
     if book is None or book.fact is None:
         return None
-    if _serves(ledger, book, request, proposed):
+    if _serves(ledger, book.without(proposed), request):
         return list(proposed)
     pods = [pod for uid in book.pods if (pod := ledger.pod(uid)) is not None]
     evictable = {pod.seen.uid: pod for pod in pods if pod.seen.node and pod.seen.priority < priority}
-    sets = [_least(ledger, book, request, evictable, last) for last in _ways(book, request)]
-    enough = [chosen for chosen in sets if chosen is not None]
-    if not enough:
+    if _serves(ledger, book, request) or not _serves(ledger, book.without(evictable), request):
         return None
+    enough = [_least(ledger, book, request, evictable, last) for last in _ways(book, request)]
     chosen = min(enough, key=lambda uids: _harm(evictable[uid] for uid in uids))
-    return _give_back_as_much(chosen, proposed, evictable)
+    return _by_importance(_give_back_as_much(chosen, proposed, evictable), proposed, evictable)
 
 
-def _serves(ledger: Ledger, book: NodeBook, request: Request, gone: Collection[str]) -> bool:
-    return isinstance(fit(book.without(gone), request, ledger.policy), Fit)
+def _serves(ledger: Ledger, book: NodeBook, request: Request) -> bool:
+    return isinstance(fit(book, request, ledger.policy), Fit)
 
 
 def _ways(book: NodeBook, request: Request) -> Iterator[frozenset[str]]:
@@ -47,21 +52,41 @@ def _ways(book: NodeBook, request: Request) -> Iterator[frozenset[str]]:
                 yield frozenset(card.holders)
 
 
-def _least(ledger: Ledger, book: NodeBook, request: Request, evictable: dict[str, Pod], last: frozenset[str]) -> list[str] | None:
-    """Evict all, then take back one by one, the most important first and those on the card to be emptied last."""
-    gone = set(evictable)
-    if not _serves(ledger, book, request, gone):
-        return None
-    for uid in sorted(gone, key=lambda uid: (uid in last, -evictable[uid].seen.priority, uid)):
-        if _serves(ledger, book, request, gone - {uid}):
-            gone.discard(uid)
+def _least(ledger: Ledger, book: NodeBook, request: Request, evictable: dict[str, Pod], last: frozenset[str]) -> list[str]:
+    """Evict all, then take back whoever can be, the most important first and those on the card to be emptied last."""
+    order = sorted(evictable.values(), key=lambda pod: (-pod.seen.priority, pod.seen.uid))
+    there = [pod for pod in order if pod.seen.uid in last]
+    left = book.without({pod.seen.uid for pod in there})
+    gone: list[str] = []
+    if not _serves(ledger, left, request):
+        left = book.without(evictable)
+        gone.extend(_must_go(ledger, left, request, [pod for pod in order if pod.seen.uid not in last]))
+    gone.extend(_must_go(ledger, left, request, there))
     return sorted(gone)
+
+
+def _must_go(ledger: Ledger, left: NodeBook, request: Request, pods: Sequence[Pod]) -> Iterator[str]:
+    """Who of these cannot come back; the others are back. All at once and then by halves, because nearly all of them can."""
+    if not pods:
+        return
+    for pod in pods:
+        left.book(pod.seen.uid, pod.seen.request, pod.place[1] if pod.place else ())
+    if _serves(ledger, left, request):
+        return
+    for pod in pods:
+        left.strike(pod.seen.uid)
+    if len(pods) == 1:
+        yield pods[0].seen.uid
+        return
+    half = len(pods) // 2
+    yield from _must_go(ledger, left, request, pods[:half])
+    yield from _must_go(ledger, left, request, pods[half:])
 
 
 def _harm(pods: Iterable[Pod]) -> tuple[int, int, int]:
     """kube-scheduler's own order: the least important top victim, then the smallest sum, then the fewest."""
     priorities = [pod.seen.priority for pod in pods]
-    return max(priorities), sum(priority + 2**31 for priority in priorities), len(priorities)
+    return max(priorities), sum(priority - LOWEST_PRIORITY for priority in priorities), len(priorities)
 
 
 def _give_back_as_much(chosen: list[str], proposed: Collection[str], evictable: dict[str, Pod]) -> list[str]:
@@ -75,6 +100,15 @@ def _give_back_as_much(chosen: list[str], proposed: Collection[str], evictable: 
             result.append(uid)
             missing.subtract(needs)
     return result
+
+
+def _by_importance(uids: Iterable[str], proposed: Sequence[str], evictable: dict[str, Pod]) -> list[str]:
+    """The most important first. A pod that is not in the book is at least as important as those that were proposed after it."""
+    importance = {uid: pod.seen.priority for uid, pod in evictable.items()}
+    least = LOWEST_PRIORITY
+    for uid in reversed(proposed):
+        least = max(least, importance.setdefault(uid, least))
+    return sorted(uids, key=lambda uid: -importance[uid])
 
 
 def _needs(uids: Iterable[str], evictable: dict[str, Pod]) -> Counter[str]:

@@ -41,7 +41,9 @@ def room(world: World, book: NodeBook, pod: PodSeen, refusal: Refusal) -> Room:
     ask = next(ask for ask in pod.request if ask.kind == refusal.kind)
     gone = _fewest(world, book, pod)
     ways = [*([_leave(world, book, pod, gone)] if gone else []), *_smaller(world, book, pod.request, ask, profile, unit)]
-    return Room(_missing(book, ask, profile, unit), tuple(ways), len(gone) or None)
+    beside = [each for each in pod.request if each.kind == ask.kind and each is not ask]
+    missing = _both(book, [ask, *beside], profile, unit) if beside else _missing(book, ask, profile, unit)
+    return Room(missing, tuple(ways), len(gone) or None)
 
 
 def free_of(book: NodeBook, card: CardBook) -> int:
@@ -65,6 +67,20 @@ def _missing(book: NodeBook, ask: Ask, profile: Profile, unit: str) -> str:
         return f"{cards(ask.cards, profile.noun)} with {amount(ask.share, unit)} free needed, {fitting} of {len(there)} have that"
     free, index = rooms[0]
     return f"{amount(ask.share - free, unit)} on {profile.noun}{-index}, the roomiest card ({amount(free, unit)} free)"
+
+
+def _both(book: NodeBook, asks: list[Ask], profile: Profile, unit: str) -> str:
+    """A pod that asks for slices and for whole cards of one vendor gets them from different cards."""
+    wants = [
+        cards(ask.cards, f"empty {profile.noun}")
+        if ask.whole
+        else f"{cards(ask.cards, profile.noun)} with {amount(ask.share, unit)}"
+        for ask in asks
+    ]
+    well = [card for card in book.cards.get(asks[0].kind, ()) if card.card.healthy]
+    empty = sum(card.empty for card in well)
+    there = f"there {_is(len(well))} {cards(len(well), profile.noun)}, {empty} of them empty"
+    return f"{' and beside that '.join(wants)} needed, {there}"
 
 
 def _is(count: int) -> str:
@@ -135,7 +151,8 @@ def _smaller(world: World, book: NodeBook, request: Request, ask: Ask, profile: 
         low, high = (middle, high) if served(replace(ask, share=middle)) else (low, middle - 1)
     if low:
         yield f"ask for at most {amount(low * ask.cards, unit)}" + (f" ({amount(low, unit)} a card)" if ask.cards > 1 else "")
-    yield from _parts(book, ask, profile, unit, served=served)
+    if sum(each.kind == ask.kind for each in request) == 1:
+        yield from _parts(book, ask, profile, unit, served=served)
 
 
 def _parts(book: NodeBook, ask: Ask, profile: Profile, unit: str, *, served: Callable[[Ask], bool]) -> Iterator[str]:

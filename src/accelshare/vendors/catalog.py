@@ -1,4 +1,4 @@
-"""All profiles there are: the shipped ones and those of extra directories, found by name, resource or URL.
+"""All profiles there are: the shipped ones and those of extra directories, found by name or resource.
 
 Belongs here: reading profile files, and looking profiles up. Never: what files mean together (`layers.py`).
 """
@@ -26,7 +26,6 @@ class Catalog:
     profiles: tuple[Profile, ...]
     _by_name: dict[str, Profile] = field(init=False, repr=False, compare=False)
     _by_resource: dict[str, tuple[Profile, Asked]] = field(init=False, repr=False, compare=False)
-    _by_prefix: dict[str, Profile] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Looked up for every resource of every pod, hence tables; a frozen value is filled in through its base class.
@@ -40,7 +39,6 @@ class Catalog:
         object.__setattr__(self, "profiles", profiles)
         object.__setattr__(self, "_by_name", {profile.name: profile for profile in profiles})
         object.__setattr__(self, "_by_resource", resources)
-        object.__setattr__(self, "_by_prefix", {profile.http.prefix: profile for profile in profiles if profile.http.prefix})
 
     def __getitem__(self, name: str) -> Profile:
         try:
@@ -60,10 +58,6 @@ class Catalog:
     def by_resource(self, name: str) -> tuple[Profile, Asked] | None:
         """The profile whose pods ask with this resource, and for what; None if it is no business of ours."""
         return self._by_resource.get(name)
-
-    def by_prefix(self, prefix: str) -> Profile | None:
-        """The profile whose users expect the extender under this URL prefix."""
-        return self._by_prefix.get(prefix)
 
 
 def load(directories: Iterable[Path] = ()) -> Catalog:

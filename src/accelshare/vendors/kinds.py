@@ -181,7 +181,10 @@ PERMISSIONS: Final = matching(r"r?w?m?(?<=[rwm])", "be some of r, w and m, in th
 PCI_ADDRESS: Final = matching(
     r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", "be a PCI address such as 0000:3b:00.0, in lower case"
 )
-DEV_GLOB: Final = matching(r"/dev(/[^/\s.][^/\s]*)+", "be a path under /dev with wildcards, such as /dev/card[0-9]*")
+DEV_GLOB: Final = matching(
+    r"(?!.*([^/]\*\*|\*\*[^/]))/dev(/[^/\s.][^/\s]*)+",
+    "be a path under /dev with wildcards, such as /dev/card[0-9]*, in which ** is a folder of its own",
+)
 ABSOLUTE_PATH: Final = Kind("be an absolute path", lambda value: _is_absolute(value))
 ENV_SETTING: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", "be NAME=value")
 CARD_PATTERN: Final = Kind(

@@ -48,11 +48,6 @@ class Unit(Struct, frozen=True):
     mib: Mapping[str, float | int]
     labels: Mapping[str, str] = field(default_factory=_nothing)
 
-    @property
-    def default_mib(self) -> float | int:
-        """The size of the default unit in MiB."""
-        return self.mib[self.default]
-
     def label(self, unit: str) -> str:
         """The unit for people: `GiB`, or `0.1 GB` where the vendor's own word would not say it."""
         return self.labels.get(unit, unit)

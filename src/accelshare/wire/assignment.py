@@ -101,7 +101,8 @@ def _ours(annotations: Mapping[str, str]) -> tuple[dict[str, list[_Entry]], list
 def _from_record(record: dict[str, list[_Entry]], ask: Ask) -> list[Slice] | None:
     entries = [entry for entry in record.get(ask.kind, ()) if entry.whole == ask.whole]
     indexes = {entry.index for entry in entries if 0 <= entry.index <= LARGEST_INDEX}
-    if len(entries) != ask.cards or len(indexes) != ask.cards:
+    ids = [entry.id for entry in entries if entry.id]
+    if len(entries) != ask.cards or len(indexes) != ask.cards or len(set(ids)) < len(ids):
         return None
     return [Slice(ask.kind, entry.index, ask.share, ask.whole, intern(entry.id)) for entry in entries]
 

@@ -32,6 +32,7 @@ from accelshare.wire.quantity import thousandths, whole_number
 AGENT_LABEL: Final = "accelshare.io/agent"  # on the pods that hand out their nodes' cards
 LARGEST_AMOUNT: Final = 2**31 - 1
 TEMPLATES_REMEMBERED: Final = 10_000
+LONGEST_TEMPLATE: Final = 4_000  # characters; a larger one is somebody's joke, and is read each time
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 Role: TypeAlias = Literal["memory", "whole"]
@@ -73,7 +74,7 @@ class PodReader:
             slices=slices,
             ended=pod.status is not None and pod.status.phase in ENDED,
             priority=pod.spec.priority or 0,
-            created=intern(metadata.creation_timestamp or ""),
+            created=metadata.creation_timestamp or "",
             needs=needs,
             refusal=refusal,
             problems=problems,
@@ -112,7 +113,7 @@ class PodReader:
         read = self._templates.get(template)
         if read is None:
             read = (*self.request(pod), needs_of(pod)) if self._asks(pod) else ((), None, ())
-            if len(self._templates) < TEMPLATES_REMEMBERED:
+            if len(self._templates) < TEMPLATES_REMEMBERED and len(repr(template)) <= LONGEST_TEMPLATE:
                 self._templates[template] = read
         return read
 

@@ -3,7 +3,7 @@
 Belongs here: one small grammar. `4`, `"4"`, `4k`, `4Ki`, `4e3`, `1500m`.
 """
 
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import Final
 
 _FACTORS: Final = {
@@ -29,7 +29,7 @@ def thousandths(value: object) -> int:
     exact = _exact(value)
     if exact is None or not 0 <= exact <= LARGEST:
         return 0
-    return -int(-exact * 1000 // 1)
+    return int((exact * 1000).to_integral_value(ROUND_CEILING))
 
 
 def _exact(value: object) -> Decimal | None:

@@ -81,6 +81,22 @@ async def test_requests_of_one_connection_are_answered_in_their_order() -> None:
         assert (await caller.answer())[2] == b"GET /again "
 
 
+async def test_a_caller_that_asks_on_before_it_reads_is_answered_to_the_end() -> None:
+    """Reading stops while answers cannot be written, and goes on when they can."""
+    large, times = b"x" * 500_000, 20
+    listening = socket.create_server(("127.0.0.1", 0))
+    async with Port(lambda _method, _path, _body: Answer(200, large, "text/plain"), listening, largest_body=1000):
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        caller = Caller(reader, writer)
+        for _ in range(times):
+            writer.write(b"GET /more HTTP/1.1\r\n\r\n")
+            await asyncio.sleep(0.005)
+        assert [len((await caller.answer())[2]) for _ in range(times)] == [len(large)] * times
+        writer.write(b"GET /again HTTP/1.1\r\n\r\n")
+        assert (await caller.answer())[0] == 200
+        writer.close()
+
+
 async def test_a_large_answer_comes_in_pieces_and_others_come_in_between() -> None:
     """Whole, in order, before the next answer of its connection; who calls on another one need not wait for it."""
     pieces = [bytes([number % 256]) * 1000 for number in range(3000)]

@@ -1,11 +1,14 @@
 """Who was refused a moment too early."""
 
+from dataclasses import replace
+
 import pytest
 
 from accelshare.extender.metrics import Metrics
-from accelshare.extender.waking import PATIENCE_S, REST_S, Waking
+from accelshare.extender.waking import MOST_WOKEN, PATIENCE_S, REST_S, Waking
 from accelshare.ledger.book import Ledger
-from tests.builders import gone, node, pending, running, share
+from accelshare.ledger.refusals import Reason, Refusal
+from tests.builders import KIND, gone, node, pending, running, share
 
 
 class Scene:
@@ -94,3 +97,32 @@ def test_a_pod_that_kube_scheduler_itself_keeps_away_is_not_touched_all_the_time
         scene.later(PATIENCE_S)
         woken += len(scene.woken())
     assert 2 <= woken <= 60 * (1 + PATIENCE_S) / REST_S + 1
+
+
+def test_a_pod_whose_request_is_wrong_is_left_alone(scene: Scene) -> None:
+    """No room helps it, though what could be read of its request would fit."""
+    wrong = replace(pending("wrong", share(1)), refusal=Refusal(Reason.CARD_COUNT_UNREADABLE, KIND))
+    scene.ledger.apply(wrong)
+    scene.waking.answered("wrong", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+def test_a_long_queue_is_woken_a_few_at_a_time_the_most_important_first(scene: Scene) -> None:
+    """One pod that goes must not become a write to each of a thousand that wait."""
+    for number in range(100):
+        scene.ledger.apply(pending(f"p{number}", share(16), priority=number))
+        scene.waking.answered(f"p{number}", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    assert scene.woken() == [(f"p{99 - place}", "n1") for place in range(MOST_WOKEN)]
+    scene.later(1.0)
+    assert scene.woken() == [(f"p{99 - MOST_WOKEN - place}", "n1") for place in range(MOST_WOKEN)]
+    scene.ledger.apply(running("p99", on="n1/0", request=share(16)))
+    scene.later(1.0)
+    assert scene.woken() == []
+    scene.later(REST_S)
+    assert scene.woken() == []  # whoever still waits is for the next time that there is room

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from accelshare.inspect_cli import plugin
-from accelshare.inspect_cli.command import asked
-from accelshare.inspect_cli.explain_command import coloured, paint
+from accelshare.inspect_cli.command import asked, inspect
+from accelshare.inspect_cli.explain_command import coloured, explain, paint
 from accelshare.vendors.catalog import Catalog, load
 from accelshare.vendors.problems import UnknownProfile
 
@@ -68,3 +69,12 @@ def test_colours_only_on_a_terminal_and_only_if_wanted(terminal: bool, environ: 
     assert coloured(terminal, environ) is colours
     assert paint("x", "bad") == "\x1b[31mx\x1b[0m"
     assert os.environ is not environ
+
+
+@pytest.mark.parametrize("command", [inspect, explain])
+@pytest.mark.parametrize("namespace", ["命名", "a b", "a/../b", "Default"])
+def test_what_can_be_no_namespace_is_told_as_such(command: click.Command, namespace: str) -> None:
+    """Nobody is asked for it: it could not even be written into a request."""
+    told = CliRunner().invoke(command, ["pod", "-n", namespace], env={"KUBECONFIG": "/nowhere"})
+    assert told.exit_code == 2
+    assert f"namespace {namespace!r}: it must be lower-case letters" in told.output

@@ -232,7 +232,13 @@ def test_a_name_that_leads_nowhere_is_said_with_the_names_there_are(tmp_path: Pa
     [
         ({"server": ""}, "server is ''"),
         ({"server": "unix:///run/api.sock"}, "it must be like https://10.0.0.1:6443"),
+        ({"server": "https://10.0.0.1:64433333"}, "it must be like https://10.0.0.1:6443"),
+        ({"server": "https://10.0.0.1:port"}, "it must be like https://10.0.0.1:6443"),
+        ({"server": "https://[::1"}, "it must be like https://10.0.0.1:6443"),
+        ({"server": "https://"}, "it must be like https://10.0.0.1:6443"),
         ({"proxy-url": "socks5://proxy"}, "proxy is 'socks5://proxy'"),
+        ({"proxy-url": "http://proxy:99999"}, "proxy is 'http://proxy:99999'"),
+        ({"proxy-url": "http://[::1"}, "proxy is 'http://[::1'"),
         ({"certificate-authority": "none.pem"}, "certificate-authority none.pem"),
         ({"certificate-authority-data": "?"}, "certificate-authority-data"),
         ({"certificate-authority-data": b64(b"x"), "insecure-skip-tls-verify": True}, "it must be one of them"),

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from accelshare.kube.config import Cluster
-from accelshare.kube.events import Events, PodRef
+from accelshare.kube.events import MOST_AT_ONCE, Events, PodRef
 from tests.unit.kube.support import asking, client_of, refusal, unused_url
 
 POD = PodRef("ml", "train-0", "u1")
@@ -96,11 +96,43 @@ async def test_the_same_words_are_written_once_a_minute_and_counted() -> None:
     assert api.only["firstTimestamp"] == "2027-01-15T08:00:00Z"
 
 
+async def test_a_clock_that_is_set_back_does_not_silence_anybody() -> None:
+    """Neither what this process has said, nor what an earlier one wrote."""
+    api, clock = Api(), Clock()
+    async with telling(api, clock) as events:
+        assert await complain(events)
+        clock.now -= 3600
+        assert await complain(events)
+    clock.now -= 3600
+    async with telling(api, clock) as events:
+        assert await complain(events)
+        assert not await complain(events)
+    assert api.only["count"] == 3
+
+
 async def test_at_the_same_moment_one_write_is_enough() -> None:
     api = Api()
     async with telling(api, Clock()) as events:
         assert sorted(await asyncio.gather(*(complain(events) for _ in range(5)))) == [False] * 4 + [True]
     assert api.calls == ["POST"]
+
+
+async def test_thousands_of_events_are_written_a_few_at_a_time() -> None:
+    """The API server, and our own sockets, are there for others too."""
+    api = Api()
+    under_way = [0]
+
+    async def slow(request: web.BaseRequest) -> web.StreamResponse:
+        under_way.append(under_way[-1] + 1)
+        await asyncio.sleep(0.005)
+        under_way.append(under_way[-1] - 1)
+        return await api(request)
+
+    async with asking(slow) as client:
+        events = Events(client, component="test", clock=Clock())
+        said = await asyncio.gather(*(complain(events, pod=PodRef("ml", f"train-{n}", f"u{n}")) for n in range(200)))
+    assert said == [True] * 200
+    assert max(under_way) <= MOST_AT_ONCE
 
 
 async def test_other_words_another_reason_or_another_pod_are_another_event() -> None:

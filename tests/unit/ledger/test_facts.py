@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from accelshare.ledger import book as book_room
 from accelshare.ledger.book import CannotHoldError, Ledger
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Assignment, Slice
@@ -144,6 +145,32 @@ def test_a_record_of_a_card_that_never_was_counts_once_against_its_node(ledger: 
     assert list(book.unplaced) == ["forged"]
     assert ledger.offer("n1", share(5)) == FULL
     assert ledger.offer("n1", share(4)) == given("n1/0", 4)
+
+
+def test_a_record_that_is_half_of_cards_gone_and_half_of_none_leaves_no_card_behind(ledger: Ledger) -> None:
+    """One slice names hardware that is not here, the other nothing at all: the pod counts against the node as a whole."""
+    ledger.apply(node("n1", 16, 16))
+    record = (Slice(KIND, 8, 4, id="elsewhere"), Slice(KIND, 9, 4))
+    ledger.apply(replace(running("a", on="n1", request=share(4, cards=2)), slices=record))
+    ledger.apply(running("b", on="n1/0", request=share(1)))
+    ledger.apply(gone("b"))
+    book = ledger.node("n1")
+    assert book is not None
+    assert (book.missing, list(book.unplaced)) == ({}, ["a"])
+
+
+def test_nodes_that_left_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that makes its nodes anew every day has had a million of them one day."""
+    monkeypatch.setattr(book_room, "ENDED_REMEMBERED", 100)
+    ledger = Ledger()
+    late = node("n0")
+    for number in range(101):
+        ledger.apply(node(f"n{number}"))
+        ledger.apply(node_gone(f"n{number}"))
+    ledger.apply(replace(late, name="n1"))
+    assert ledger.node("n1") is None
+    ledger.apply(late)  # so late that nobody knows any more
+    assert ledger.node("n0") is not None
 
 
 def test_a_hold_counts_at_once(ledger: Ledger) -> None:

@@ -84,7 +84,7 @@ def test_a_pod_that_wants_a_card_for_itself_and_a_slice_gets_two_cards(ledger: L
     slices = place(ledger, "a", both, on="n1").slices
     assert {slice_.index: slice_.whole for slice_ in slices} == {0: True, 1: False}
     ledger.apply(node("n2", 16))
-    assert ledger.offer("n2", both) == refused(Reason.NO_CARDS)
+    assert ledger.offer("n2", both) == refused(Reason.TOO_FEW_CARDS)  # it has one to share, only not for this pod
 
 
 def test_an_unhealthy_card_takes_nothing_new(ledger: Ledger) -> None:

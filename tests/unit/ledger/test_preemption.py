@@ -1,8 +1,13 @@
 """Who has to leave so that one card really becomes free."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
+import pytest
+
+from accelshare.ledger import preemption
 from accelshare.ledger.book import Ledger
+from accelshare.ledger.placing import fit
 from accelshare.ledger.preemption import victims
 from tests.builders import card, node, place, running, share, whole
 
@@ -41,7 +46,7 @@ def test_less_important_pods_go_first(ledger: Ledger) -> None:
     ledger.apply(running("high", on="n1/0", request=share(16), priority=5))
     ledger.apply(running("low1", on="n1/1", request=share(8), priority=1))
     ledger.apply(running("low2", on="n1/1", request=share(8), priority=2))
-    assert victims(ledger, "n1", share(16), priority=10, proposed=[]) == ["low1", "low2"]
+    assert victims(ledger, "n1", share(16), priority=10, proposed=[]) == ["low2", "low1"]
 
 
 def test_nobody_of_equal_importance_is_evicted(ledger: Ledger) -> None:
@@ -93,3 +98,43 @@ def test_a_pod_that_is_only_held_is_no_victim(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16))
     place(ledger, "a", share(16), on="n1")
     assert victims(ledger, "n1", share(16), priority=10, proposed=[]) is None
+
+
+def test_nobody_is_evicted_where_the_request_fits_as_it_is(ledger: Ledger) -> None:
+    """Room has appeared since the scheduler asked; if just the proposed pod left, the other could sit on its card."""
+    ledger.apply(node("n1", 16))
+    ledger.apply(running("small", on="n1/0", request=share(2), priority=1))
+    ledger.apply(running("somewhere", on="n1", request=whole(), priority=1))
+    assert victims(ledger, "n1", share(8), priority=10, proposed=["small"]) is None
+
+
+def test_a_node_full_of_pods_is_not_asked_once_per_pod_and_card(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large cluster proposes hundreds of nodes, and while one is looked at nobody else is answered."""
+    ledger.apply(node("n1", *[64] * 8))
+    for index in range(8):
+        for place_on_card in range(32):
+            ledger.apply(running(f"p{index}-{place_on_card}", on=f"n1/{index}", request=share(2), priority=1))
+    counted = Mock(side_effect=fit)
+    monkeypatch.setattr(preemption, "fit", counted)
+    chosen = victims(ledger, "n1", share(64), priority=10, proposed=[f"p{index}-0" for index in range(8)])
+    assert chosen is not None
+    assert len(chosen) == 32
+    assert len({uid.partition("-")[0] for uid in chosen}) == 1
+    assert counted.call_count < 8 * 256 / 2
+
+
+def test_the_most_important_victim_comes_first(ledger: Ledger) -> None:
+    """kube-scheduler takes the first one's priority for the highest of the node when it chooses between nodes."""
+    ledger.apply(node("n1", 16, 16))
+    for name, priority in (("a", 1), ("b", 3), ("c", 2)):
+        ledger.apply(running(name, on="n1/0", request=share(4), priority=priority))
+    ledger.apply(running("top", on="n1/1", request=share(16), priority=9))
+    assert victims(ledger, "n1", share(16), priority=10, proposed=["a"]) == ["b", "c", "a"]
+
+
+def test_a_victim_that_is_not_in_the_book_stays_before_those_it_was_proposed_before(ledger: Ledger) -> None:
+    ledger.apply(node("n1", 16, 16))
+    for name, on, priority in (("a", "n1/0", 1), ("b", "n1/0", 2), ("c", "n1/1", 5), ("d", "n1/1", 5)):
+        ledger.apply(running(name, on=on, request=share(8), priority=priority))
+    assert victims(ledger, "n1", share(16), priority=10, proposed=["stranger", "c"]) == ["stranger", "b", "a"]
+    assert victims(ledger, "n1", share(16), priority=10, proposed=["c", "stranger"]) == ["b", "a", "stranger"]

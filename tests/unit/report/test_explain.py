@@ -142,6 +142,17 @@ def test_several_cards_and_whole_cards_are_counted() -> None:
     assert node.ways == ("end default/a (10 GiB)", "ask for 1 GPU")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "there"), [((16,), "there is 1 GPU, 1 of them empty"), ((16, 16), "there are 2 GPUs, 1 of them empty")]
+)
+def test_a_slice_and_a_whole_card_are_told_together(sizes: tuple[int, ...], there: str) -> None:
+    """What the whole card leaves is what counts, so neither is told by itself."""
+    scene = Scene(a_node("n1", *sizes), *[running("a", on="n1/1", request=gpu(14))] * (len(sizes) - 1))
+    told = scene.waiting((*gpu(4), *whole(kind="nvidia")))
+    assert told.nodes[0].missing == f"1 GPU with 4 GiB and beside that 1 empty GPU needed, {there}"
+    assert not any("in parts" in way for way in told.nodes[0].ways)
+
+
 def test_an_unhealthy_card_is_told_with_its_trouble() -> None:
     scene = Scene(a_node("n1", 16, healthy=False))
     scene.told = {"n1": {"nvidia": KindEntry([CardEntry(0, 16, healthy=False, problem="Xid 79")], unit="GiB")}}

@@ -45,11 +45,6 @@ def test_what_pods_do_not_ask_with_is_no_business_of_ours(catalog: Catalog) -> N
     assert catalog.by_resource("cpu") is None
 
 
-def test_a_url_prefix_tells_its_profile(catalog: Catalog) -> None:
-    assert catalog.by_prefix("/zpushare-scheduler") == catalog["acme"]
-    assert catalog.by_prefix("/other") is None
-
-
 def test_a_catalog_is_a_value(catalog: Catalog) -> None:
     same = Catalog((profile(), parse(SMALLEST, file="other.toml")))
     assert catalog == same

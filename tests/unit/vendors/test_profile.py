@@ -118,7 +118,7 @@ def test_one_strategy_needs_no_list() -> None:
 
 def test_a_unit_has_a_size_and_a_label_for_people() -> None:
     unit = profile().unit
-    assert unit.default_mib == 1024
+    assert unit.mib[unit.default] == 1024
     assert unit.label("0.1") == "0.1 GB"
     assert unit.label("GiB") == "GiB"
 

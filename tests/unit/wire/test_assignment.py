@@ -90,3 +90,10 @@ def test_no_text_on_a_pod_breaks_the_reading(annotations: dict[str, str]) -> Non
 def test_an_index_no_node_can_have_is_not_believed(index: int) -> None:
     record = {"accelshare.io/assignment": json.dumps({"nvidia": [{"index": index}]})}
     assert assignment.read(record, (Ask("nvidia", 1, 3),), PROFILES)[0] == ()
+
+
+def test_one_card_that_is_named_twice_is_not_believed() -> None:
+    """The pod has two cards; the second would count nowhere."""
+    record = {"nvidia": [{"index": 0, "id": "GPU-a"}, {"index": 1, "id": "GPU-a"}]}
+    annotations = {assignment.OURS: json.dumps(record)}
+    assert assignment.read(annotations, (Ask("nvidia", cards=2, share=4),), PROFILES)[0] == ()

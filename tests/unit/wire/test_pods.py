@@ -1,6 +1,8 @@
 """A pod's manifest says what it asks, and what was given to it."""
 
 import json
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,6 +11,7 @@ import pytest
 from accelshare.ledger.nouns import Ask, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog, load
+from accelshare.vendors.texts import CARD_COUNT_ANNOTATION
 from accelshare.wire.objects import SpecWithPreferences
 from accelshare.wire.pods import PodReader, prefers_some_nodes
 from tests.unit.wire.objects import pod
@@ -165,3 +168,23 @@ def test_pods_of_one_template_share_what_they_need(reader: PodReader) -> None:
 )
 def test_soft_preferences_are_seen(spec: dict[str, Any], prefers: bool) -> None:
     assert prefers_some_nodes(msgspec.json.decode(json.dumps(spec), type=SpecWithPreferences)) is prefers
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        lambda number: pod({"aliyun.com/gpu-mem": 4}, annotations={CARD_COUNT_ANNOTATION: f"{number}" * 50_000}),
+        lambda number: pod({f"example.com/{number}-{part}": 1 for part in range(5_000)}),
+    ],
+    ids=["count", "resources"],
+)
+def test_what_large_pods_say_is_not_remembered(reader: PodReader, large: Callable[[int], dict[str, Any]]) -> None:
+    """Whoever may create pods could otherwise fill the memory of all that read them, long after these pods are gone."""
+    decode(reader, pod({"aliyun.com/gpu-mem": 4}))
+    tracemalloc.start()
+    try:
+        for number in range(10, 60):
+            decode(reader, large(number))
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()

@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 # 16 TiB: no card has more, so a larger figure was misread.
 MOST_MEMORY_MIB: Final = 1 << 24
+# A node tells no card beyond it, and a pod's record names none.
+LARGEST_INDEX: Final = 1023
 # Enough of an answer to recognise the program that gave it.
 LONGEST_SHOWN: Final = 120
 
@@ -48,7 +50,7 @@ Way = tuple[str, Callable[[], Awaitable[Listing]]]
 
 
 def listing(cards: Iterable[FoundCard], left_out: Iterable[LeftOut] = ()) -> Listing:
-    """These cards without the doubtful ones: no size, or an index or an id that two of them claim."""
+    """These cards without the doubtful ones: no size, an impossible index, or an index or an id that two of them claim."""
     cards = list(cards)
     indexes = Counter(card.index for card in cards)
     ids = Counter(card.id for card in cards)
@@ -57,6 +59,8 @@ def listing(cards: Iterable[FoundCard], left_out: Iterable[LeftOut] = ()) -> Lis
     for card in cards:
         if not 0 < card.memory_mib <= MOST_MEMORY_MIB:
             doubtful.append(LeftOut(card.index, f"its memory is {card.memory_mib} MiB; it must be from 1 to {MOST_MEMORY_MIB}"))
+        elif not 0 <= card.index <= LARGEST_INDEX:
+            doubtful.append(LeftOut(card.index, f"its index must be from 0 to {LARGEST_INDEX}"))
         elif indexes[card.index] > 1:
             doubtful.append(LeftOut(card.index, f"{indexes[card.index]} devices have this index"))
         elif not card.id or ids[card.id] > 1:

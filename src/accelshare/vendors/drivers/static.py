@@ -86,7 +86,7 @@ class StaticDriver:
         for place, match in enumerate(matches):
             try:
                 cards.append(self._judged(self._card(match, place)))
-            except ValueError as error:
+            except (ValueError, OverflowError) as error:  # the latter: infinity
                 left_out.append(LeftOut(None, f"the line {shown(match.string)}: {error}"))
         return listing(cards, left_out)
 

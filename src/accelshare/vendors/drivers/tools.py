@@ -19,6 +19,8 @@ from accelshare.vendors.drivers.threads import BlockingCalls
 
 # A node's whole table is a few KiB; a tool that prints without end must not fill the memory.
 MOST_OUTPUT_BYTES: Final = 1 << 20
+# By path, runs that even a kill did not end, as when the vendor's kernel module hangs: each keeps a thread and a process.
+_unkillable: Final[dict[str, "_Running"]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,18 @@ async def run_tool(tool: str, *args: str, timeout_s: float) -> Output:
     found = shutil.which(tool)
     if found is None:
         raise CannotAsk("no such file" if "/" in tool else "not found on PATH")
+    if found in _unkillable and not _unkillable[found].over:
+        raise CannotAsk("an earlier run still hangs and cannot be killed")
     running = _Running([found, *args], timeout_s)
     try:
         # The thread keeps the time itself; the margin is for a process that the kernel cannot end.
         return await BlockingCalls(f"tool {tool}").run(running.to_its_end, timeout_s=timeout_s + 2)
     except asyncio.CancelledError:
         running.end()
+        raise
+    except CannotAsk:
+        if not running.over:
+            _unkillable[found] = running
         raise
 
 
@@ -60,8 +68,15 @@ class _Running:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._unwanted = False
+        self.over = False  # nothing of it is left, not even its thread
 
     def to_its_end(self) -> Output:
+        try:
+            return self._output()
+        finally:
+            self.over = True
+
+    def _output(self) -> Output:
         deadline = time.monotonic() + self._timeout_s
         with self._lock:
             if self._unwanted:

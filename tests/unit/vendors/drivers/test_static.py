@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from accelshare.vendors import kinds
 from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health, Options, Roots
 from accelshare.vendors.drivers.static import StaticDriver
 from accelshare.vendors.node_rules import StaticCard, StaticRules
@@ -123,6 +124,21 @@ async def test_cards_that_are_not_sure_are_left_out(tmp_path: Path) -> None:
 async def test_a_line_whose_number_is_none_is_left_out(tmp_path: Path) -> None:
     rules = StaticRules(command=printing(tmp_path, "x 1", "4 1"), pattern=r"(?P<index>\w) (?P<memory_mib>\d)")
     assert [card.index for card in await driver(tmp_path, rules).discover()] == [4]
+
+
+@pytest.mark.parametrize("line", ["0 inf", "0 1e999", "-1 16", "1024 16", "0 nan"])
+async def test_a_number_that_no_card_can_have_leaves_out_that_card_only(tmp_path: Path, line: str) -> None:
+    """A node that tells one impossible card is not believed any other of that kind."""
+    rules = StaticRules(command=printing(tmp_path, line, "4 1"), pattern=r"(?P<index>\S+) (?P<memory_mib>\S+)")
+    assert [card.index for card in await driver(tmp_path, rules).discover()] == [4]
+
+
+@pytest.mark.parametrize("glob", ["/dev/acme*", "/dev/**/acme[0-9]", "/dev/[", "/dev/acme**", "/dev/**acme/a", "/dev/a***"])
+async def test_a_glob_that_a_profile_may_have_can_be_looked_for(tmp_path: Path, glob: str) -> None:
+    if kinds.DEV_GLOB.holds(glob):
+        assert await driver(tmp_path, StaticRules(glob=glob, memory_mib=1)).discover() == []
+    else:
+        assert "**" in glob
 
 
 @pytest.mark.parametrize(

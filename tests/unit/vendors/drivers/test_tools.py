@@ -1,6 +1,8 @@
 """Running a vendor's tool: what it printed, and an end to it when it does not end."""
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,29 @@ async def test_whoever_stops_waiting_leaves_nothing_running(hardware: Hardware) 
     with pytest.raises(asyncio.CancelledError):
         await asking
     await ended(child)
+
+
+async def test_beside_a_tool_that_cannot_be_killed_no_other_is_started(
+    hardware: Hardware, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked every few seconds: a hanging kernel module would cost the node a process and a thread each time."""
+    started = hardware.folder / "started"
+    tool = hardware.tool("t", f"echo $$ >> '{started}'; exec sleep 1000")
+    with monkeypatch.context() as no_kill:
+        no_kill.setattr(os, "killpg", lambda pid, number: None)
+        with pytest.raises(CannotAsk, match="gave no answer"):
+            await run_tool(tool, timeout_s=1)
+        with pytest.raises(CannotAsk, match="an earlier run still hangs"):
+            await run_tool(tool, timeout_s=1)
+    (pid,) = map(int, started.read_text().split())
+    os.killpg(pid, signal.SIGKILL)
+    await ended(pid)
+    hardware.tool("t", "echo well")
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                output = await run_tool(tool, timeout_s=10)
+                break
+            except CannotAsk:
+                await asyncio.sleep(0.01)
+    assert output.text == "well\n"

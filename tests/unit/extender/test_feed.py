@@ -1,0 +1,120 @@
+"""What the API server tells, and what it never told."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from accelshare.extender.feed import Feed, HistoryWentBackError
+from accelshare.extender.metrics import Metrics
+from accelshare.kube.client import Client, Page, WatchEvent
+from accelshare.kube.config import Cluster
+from accelshare.kube.errors import Gone
+from accelshare.kube.events import Events
+from accelshare.kube.memory import MemoryApiServer
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.nouns import Ask, Slice
+from accelshare.vendors.catalog import load
+
+CATALOG = load(())
+PROFILE = CATALOG.profiles[0]
+LIMIT_S = 60.0
+POD_SPEC = {"containers": [{"name": "main", "image": "none", "resources": {"limits": {PROFILE.resources.memory: "4"}}}]}
+
+
+class Scene:
+    def __init__(self, server: MemoryApiServer, client: Client) -> None:
+        self.server = server
+        self.ledger = Ledger()
+        self.rooms: list[str] = []
+        self.metrics = Metrics()
+        events = Events(client, component="test", clock=lambda: 0.0)
+        self.feed = Feed(client, self.ledger, CATALOG, events, self.metrics, text=str, room=self.rooms.append)
+
+    def create_pod(self, name: str) -> str:
+        made = self.server.store.create("pods", {"metadata": {"name": name}, "spec": POD_SPEC}, namespace="default")
+        return str(json.loads(made.item)["metadata"]["uid"])
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    async def list_again(self) -> None:
+        """The watch ends, and its version is too old to go on from there."""
+        self.create_pod("before")
+        too_old = self.server.faults.answer(410, method="GET", path=r"/pods\?.*watch=")
+        self.server.end_watches()
+        await self.until(lambda: too_old.hits)
+        after = self.create_pod("after")
+        await self.until(lambda: self.ledger.pod(after))
+
+
+@asynccontextmanager
+async def fed() -> AsyncIterator[Scene]:
+    async with MemoryApiServer() as server, Client(Cluster(server.url), user_agent="test") as client:
+        scene = Scene(server, client)
+        following = asyncio.create_task(scene.feed.run())
+        try:
+            await scene.until(scene.feed.whole.is_set)
+            yield scene
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+    assert scene.ledger.check() == []
+
+
+def read_by_a_bind(*, version: int) -> PodSeen:
+    """A bound pod that the ledger has not heard of from the watch."""
+    slices = (Slice(PROFILE.name, 0, 4),)
+    return PodSeen("ghost", "default", "ghost", (Ask(PROFILE.name, share=4),), version, node="n1", slices=slices)
+
+
+async def test_a_pod_that_was_gone_before_the_watch_ever_told_of_it_gives_its_cards_back() -> None:
+    async with fed() as scene:
+        scene.ledger.apply(read_by_a_bind(version=1))
+        await scene.list_again()
+        await scene.until(lambda: scene.ledger.pod("ghost") is None)
+        assert scene.rooms == ["n1"]
+
+
+async def test_a_pod_that_is_newer_than_the_list_stays() -> None:
+    """The list cannot have it; the watch will."""
+    async with fed() as scene:
+        scene.ledger.apply(read_by_a_bind(version=10**9))
+        await scene.list_again()
+        last = scene.create_pod("last")
+        await scene.until(lambda: scene.ledger.pod(last))
+        assert scene.ledger.pod("ghost") is not None
+
+
+class Restored:
+    """An API server that went on to version 5000 after its first list of pods, and then is back at 3000."""
+
+    def __init__(self) -> None:
+        self._pods_at = iter([1000, *[3000] * 100])
+
+    async def pages(self, path: str, **_options: object) -> AsyncIterator[Page]:
+        yield Page([], str(next(self._pods_at)) if path == "/api/v1/pods" else "1000")
+
+    async def watch(self, path: str, **_options: object) -> AsyncIterator[WatchEvent]:
+        if path != "/api/v1/pods":
+            await asyncio.Event().wait()
+        metadata = {"name": "a", "namespace": "default", "uid": "a", "resourceVersion": "5000"}
+        yield WatchEvent("ADDED", msgspec.Raw(json.dumps({"metadata": metadata, "spec": POD_SPEC}).encode()))
+        raise Gone(410, "Expired", "too old")
+
+
+async def test_a_history_that_went_back_behind_what_the_watch_told_ends_the_feed() -> None:
+    """The list is newer than the first one, and older than what the book believes of its pods."""
+    client: Any = Restored()
+    nobody: Any = None
+    feed = Feed(client, Ledger(), CATALOG, nobody, Metrics(), text=str, room=lambda _: None)
+    with pytest.raises(HistoryWentBackError, match="version 3000, and before that was at 5000"):
+        async with asyncio.timeout(LIMIT_S):
+            await feed.run()

@@ -1,0 +1,88 @@
+"""Answers that take their time."""
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from typing import Any
+
+import orjson
+import pytest
+
+from accelshare.extender.deciding import Deciding
+from accelshare.extender.metrics import Metrics
+from accelshare.extender.routes import Answer, Routes
+from accelshare.extender.series import NODES_AT_ONCE
+from accelshare.ledger.book import Ledger
+from accelshare.report import inspect_json
+from accelshare.report.view import rows
+from accelshare.vendors.catalog import load
+from tests.builders import card, node, running, share
+
+CATALOG = load(())
+KIND = "nvidia"
+NODES = 50
+
+
+def routes_of(ledger: Ledger) -> Routes:
+    nobody: Any = None
+    return Routes(
+        ledger=ledger,
+        catalog=CATALOG,
+        deciding=Deciding(ledger, CATALOG, shortlist=1),
+        binder=nobody,
+        metrics=Metrics(),
+        waiting_for=list,
+        waking=nobody,
+    )
+
+
+class Turns:
+    """How often another task has had its turn meanwhile."""
+
+    async def __aenter__(self) -> "Turns":
+        self.taken = 0
+        self._task = asyncio.create_task(self._take())
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._task.cancel()
+
+    async def _take(self) -> None:
+        while True:
+            self.taken += 1
+            await asyncio.sleep(0)
+
+
+def full_nodes(count: int) -> Ledger:
+    ledger = Ledger()
+    for number in range(count):
+        ledger.apply(node(f"n{number:03}", cards=(card(0, 16, kind=KIND),)))
+        ledger.apply(running(f"p{number:03}", on=f"n{number:03}/0", request=share(16, kind=KIND)))
+    return ledger
+
+
+async def test_between_two_nodes_of_a_preemption_others_have_their_turn() -> None:
+    container = {"name": "c", "resources": {"limits": {CATALOG[KIND].resources.memory: "16"}}}
+    pod = {"metadata": {"name": "a", "uid": "a"}, "spec": {"priority": 10, "containers": [container]}}
+    victims = {f"n{number:03}": {"Pods": [{"UID": f"p{number:03}"}], "NumPDBViolations": number} for number in range(NODES)}
+    body = json.dumps({"Pod": pod, "NodeNameToMetaVictims": victims}).encode()
+    async with Turns() as turns:
+        answer = routes_of(full_nodes(NODES)).answer("POST", "/accelshare/preempt", body)
+        assert isinstance(answer, Awaitable)
+        answered: Answer = await answer
+    assert json.loads(answered.body)["NodeNameToMetaVictims"] == victims
+    assert turns.taken >= NODES - 1
+
+
+@pytest.mark.parametrize("prefix", ["/accelshare", CATALOG[KIND].http.prefix, CATALOG["kunlun"].http.prefix])
+async def test_between_some_nodes_of_a_large_inspect_others_have_their_turn(prefix: str) -> None:
+    """And the answer is what all of them at once would be."""
+    ledger = full_nodes(10 * NODES_AT_ONCE + 1)
+    async with Turns() as turns:
+        answer = routes_of(ledger).answer("GET", f"{prefix}/inspect", b"")
+        assert isinstance(answer, Awaitable)
+        answered: Answer = await answer
+    profile = next((profile for profile in CATALOG if profile.http.prefix == prefix), None)
+    at_once = inspect_json.neutral(rows(ledger)) if profile is None else inspect_json.dialect(rows(ledger), profile)
+    assert answered.body == orjson.dumps(at_once)
+    assert turns.taken >= 10
