@@ -21,7 +21,7 @@ mkdir -p "$(dirname "$output")"
 output=$(cd "$(dirname "$output")" && pwd)/$(basename "$output")
 
 echo "1. Build"
-make --silent -C "$root" image IMAGE_FLAGS="--output $output $*" || stop "the image could not be built" \
+make --silent -C "$root" image IMAGE_FLAGS="--output '$output' $*" || stop "the image could not be built" \
   "what was said is above; engines and bases: docs/how-to/images.md"
 echo "2. Done: $output"
 echo "   to import it on a node: ctr -n k8s.io images import $output"

@@ -3,6 +3,7 @@
 
 HELM=${HELM:-helm}
 KUBECTL=${KUBECTL:-kubectl}
+unset CDPATH # with which cd would print where it went
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck disable=SC2034 # used by those who read this file
 chart=$here/../chart/accelshare

@@ -28,19 +28,30 @@ done
 need "$HELM" "$KUBECTL"
 need_cluster
 
+ours=app.kubernetes.io/part-of=accelshare,app.kubernetes.io/instance=$release
 echo "1. helm uninstall $release in namespace $namespace"
-if "$HELM" list --all --namespace "$namespace" --short | grep -Fqx -- "$release"; then
+listed=$("$HELM" list --all --namespace "$namespace" --filter "^$release\$" --short) || stop \
+  "helm cannot say whether there is a release $release in namespace $namespace, so nothing was deleted" \
+  "look at: $HELM list --all --namespace $namespace"
+if printf '%s\n' "$listed" | grep -Fqx -- "$release"; then
   "$HELM" uninstall "$release" --namespace "$namespace" --timeout "$timeout" || stop "not everything could be put back, so nothing was deleted" \
     "why: $KUBECTL logs -n $namespace job/accelshare-uninstall --all-containers --prefix" \
     "each control-plane node: $KUBECTL get configmap accelshare-scheduler-config -n $namespace -o yaml" \
     "when the cause is gone, the same command goes on: $script"
 else
   echo "   there is no release $release in namespace $namespace"
+  # What follows is found by its labels, some of it in the whole cluster: an extender that works must not lose its rights.
+  homes=$("$KUBECTL" get deployments --all-namespaces --selector "$ours" --output=jsonpath='{.items[*].metadata.namespace}') || stop \
+    "the cluster cannot say whether $release is in another namespace, so nothing was deleted"
+  for home in $homes; do
+    [ "$home" = "$namespace" ] || stop "$release is in namespace $home, so nothing was deleted" "say: $script --namespace $home"
+    stop "$release is in namespace $home, but helm did not put it there, so nothing was deleted" \
+      "how manifests are taken back: docs/how-to/install.md, Without helm"
+  done
 fi
 
 # A Job that failed keeps its account and rights, so that it can be looked at; with the release they have no use any more.
 echo "2. What failed Jobs left behind"
-ours=app.kubernetes.io/part-of=accelshare,app.kubernetes.io/instance=$release
 "$KUBECTL" delete jobs,rolebindings,roles,serviceaccounts --namespace "$namespace" --selector "$ours" --ignore-not-found
 "$KUBECTL" delete clusterrolebindings,clusterroles --selector "$ours" --ignore-not-found
 

@@ -69,13 +69,24 @@ case $labels in
 esac
 list=""
 for node in $nodes; do
-  printf '%s\n' "$there" | grep -Fqx -- "$node" || stop "the cluster has no node $node" "choose among those above"
+  [ "$labels" = all ] || printf '%s\n' "$there" | grep -Fqx -- "$node" || stop "the cluster has no node $node" "choose among those above"
   list=${list:+$list,}$node
 done
 echo "   sharing: ${list:-as they are labelled}"
 
 echo "2. helm upgrade --install $release in namespace $namespace"
-[ -z "$list" ] || set -- --set "nodes.names={$list}" "$@"
+if [ -n "$("$HELM" list --pending --namespace "$namespace" --filter "^$release\$" --short)" ]; then
+  stop "an earlier helm was ended in the middle of its work on $release, or is still at it" \
+    "if nobody is at it, after an upgrade: $HELM rollback $release --namespace $namespace" \
+    "after the first install: $here/delete.sh --namespace $namespace --release $release" \
+    "then the same command goes on: $script"
+fi
+# Their names come over standard input: a large cluster has more of them than fit in one word of a command line.
+names() {
+  printf 'nodes:\n  names:\n'
+  for node in $nodes; do printf '  - "%s"\n' "$node"; done
+}
+[ -z "$list" ] || set -- --values - "$@"
 if [ -n "$image" ]; then
   repository=${image%:*}
   case $image in
@@ -89,7 +100,7 @@ for preset in $presets; do
   set -- --values "$chart/presets/$preset.yaml" "$@"
 done
 [ "$namespace" = kube-system ] || set -- --create-namespace "$@"
-"$HELM" upgrade --install "$release" "$chart" --namespace "$namespace" --timeout "$timeout" "$@" || stop "helm could not do it" \
+names | "$HELM" upgrade --install "$release" "$chart" --namespace "$namespace" --timeout "$timeout" "$@" || stop "helm could not do it" \
   "what a Job of the install said: $KUBECTL logs -n $namespace -l app.kubernetes.io/component=hook --all-containers --prefix" \
   "when the cause is gone, the same command goes on: $script"
 

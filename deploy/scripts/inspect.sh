@@ -37,10 +37,14 @@ need_cluster
 
 found=$("$KUBECTL" get services --all-namespaces \
   --selector app.kubernetes.io/part-of=accelshare,app.kubernetes.io/component=extender \
-  --output=jsonpath='{range .items[*]}{.metadata.namespace} {.spec.clusterIP}:{.spec.ports[0].port}{"\n"}{end}' | head -n 1)
+  --output=jsonpath='{range .items[*]}{.metadata.namespace} {.spec.clusterIP} {.spec.ports[0].port}{"\n"}{end}' | head -n 1)
 [ -n "$found" ] || stop "there is no extender in this cluster" "install it with: $here/deploy.sh"
 namespace=${found%% *}
-address=${address:-${found#* }}
+port=${found##* }
+ip=${found#* }
+ip=${ip% *}
+case $ip in *:*) ip="[$ip]" ;; esac # of IPv6
+address=${address:-$ip:$port}
 
 # The client certificate is for this call alone: in a directory that only we can read, and that goes at the end.
 umask 077

@@ -18,7 +18,7 @@ from accelshare.scheduler_config.site import State
 from tests.e2e.caretakers import LEFT, Cluster, extender_of, open_cluster
 from tests.e2e.house import House
 from tests.e2e.rights import STATE
-from tests.unit.scheduler_config.builders import KUBEADM
+from tests.unit.scheduler_config.builders import KUBEADM, wish
 
 pytestmark = pytest.mark.real
 UPGRADED = KUBEADM.replace(b"v1.36.4", b"v1.36.9")
@@ -124,6 +124,17 @@ async def test_another_address_is_put_in(cluster: Cluster) -> None:
     assert second != first
     await caretaker.look()
     assert extender_of(host)["urlPrefix"] == f"https://{second}:12345/accelshare"
+
+
+async def test_what_somebody_applied_by_hand_is_put_right(cluster: Cluster) -> None:
+    """`scheduler-config apply` on the host leaves a whole installation behind, but not the wanted one."""
+    host, address = cluster.host("cp-1"), await cluster.service()
+    caretaker = cluster.caretaker("cp-1", host)
+    for _ in range(3):
+        await caretaker.look()
+    host.apply(wish("http://127.0.0.1:1/other"))
+    await caretaker.look()
+    assert extender_of(host)["urlPrefix"] == f"https://{address}:12345/accelshare"
 
 
 async def test_somebody_elses_change_is_refused_in_words_and_taken_up_when_it_is_gone(cluster: Cluster) -> None:

@@ -75,9 +75,14 @@ def due(certificate: str, now: datetime) -> bool:
     return now >= facts.until - (facts.until - facts.made) / 3
 
 
+def early(certificate: str, now: datetime) -> bool:
+    """Nobody accepts it yet: whoever made it had a clock that was ahead."""
+    return now < reading.facts(certificate).made - making.CLOCK_SKEW
+
+
 def trust(before: Trust | None, leaves: Iterable[str], *, now: datetime, lives: Lives) -> Trust:
     """The CAs as they should be from now on. `leaves`: the certificates in use."""
-    if before is None or reading.facts(before.current.certificate).until <= now:
+    if before is None or not _in_force(before.current.certificate, now):
         return Trust(making.authority(AUTHORITY, now=now, life=lives.ca))
     if before.following is not None:
         if now < reading.facts(before.following.certificate).made + lives.settling:
@@ -97,11 +102,16 @@ def leaf(before: Pair | None, subject: Subject, by: Trust, *, now: datetime, liv
     return making.leaf(by.current, subject.role, subject.name, names=subject.names, now=now, life=lives.leaf)
 
 
+def _in_force(certificate: str, now: datetime) -> bool:
+    return now < reading.facts(certificate).until and not early(certificate, now)
+
+
 def _will_do(pair: Pair, subject: Subject, authorities: Collection[str], now: datetime) -> bool:
     try:
         reading.check(pair)
         known = any(reading.signed_by(pair.certificate, authority) for authority in authorities)
-        return known and not due(pair.certificate, now) and subject.names <= reading.facts(pair.certificate).names
+        timely = not due(pair.certificate, now) and not early(pair.certificate, now)
+        return known and timely and subject.names <= reading.facts(pair.certificate).names
     except CertificateError:
         return False
 

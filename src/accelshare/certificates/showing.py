@@ -9,6 +9,7 @@ from typing import Final
 
 from accelshare.certificates import reading, renewal
 from accelshare.certificates.keeping import Names
+from accelshare.certificates.making import CLOCK_SKEW
 from accelshare.certificates.problems import CertificateError
 from accelshare.kube import named_data
 from accelshare.kube.client import Client
@@ -34,19 +35,24 @@ async def lines(client: Client, names: Names, *, now: datetime) -> list[Line]:
             continue
         # A side's ca.crt is a copy of what the CA's Secret has.
         keys = ["tls.crt"] if "tls.crt" in found.data else [key for key in _CA if key in found.data]
-        told += [_line(f"{place} {key}", found.data[key], now) for key in keys]
+        told += [line(f"{place} {key}", found.data[key], now) for key in keys]
         if not keys:
             told.append(Line(f"{place}: it has no certificate", good=False))
     return told
 
 
-def _line(name: str, pem: str, now: datetime) -> Line:
+def line(name: str, pem: str, now: datetime) -> Line:
+    """One certificate's."""
     try:
         facts = reading.facts(pem)
     except CertificateError as error:
         return Line(f"{name}: {error}", good=False)
     if now >= facts.until:
         return Line(f"{name}: {facts.name}, expired {facts.until:%Y-%m-%d %H:%M} UTC", good=False)
+    if renewal.early(pem, now):
+        begins = facts.made - CLOCK_SKEW
+        says = f"not valid before {begins:%Y-%m-%d %H:%M} UTC: the clock of whoever made it was ahead"
+        return Line(f"{name}: {facts.name}, {says}", good=False)
     left = (facts.until - now).total_seconds() / 86400
     due = ", to be renewed" if renewal.due(pem, now) else ""
     return Line(f"{name}: {facts.name}, until {facts.until:%Y-%m-%d %H:%M} UTC, {left:.1f} days left{due}", good=True)

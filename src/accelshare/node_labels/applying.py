@@ -9,6 +9,7 @@ import msgspec
 
 from accelshare.kube import paths
 from accelshare.kube.client import Client
+from accelshare.kube.errors import NotFound
 from accelshare.node_labels import marks
 from accelshare.wire.objects import node_decoder
 
@@ -39,5 +40,8 @@ async def _all_nodes(client: Client) -> list[marks.NodeLabels]:
 async def _write(client: Client, change: marks.Change) -> tuple[str, ...]:
     metadata = {"labels": dict(change.labels), "annotations": {marks.KEY: marks.written(change.ours)}}
     body = msgspec.json.encode({"metadata": metadata})
-    await client.request("PATCH", paths.node(change.node), body=body, content_type=MERGE)
+    try:
+        await client.request("PATCH", paths.node(change.node), body=body, content_type=MERGE)
+    except NotFound:  # autoscalers take nodes away at any moment
+        return (f"node {change.node}: it has left the cluster in the meantime",)
     return change.lines

@@ -40,8 +40,7 @@ async def remove(
     nodes = [node_decoder.decode(raw) async for page in client.pages("/api/v1/nodes") for raw in page.items]
     found = [traces for node in nodes if (traces := find(node, known)) is not None]
     for traces in found:
-        await _take(client, traces)
-        for line in traces.lines:
+        for line in await _take(client, traces):
             say(line)
     if not found:
         say("no node has anything of an agent")
@@ -64,8 +63,12 @@ async def _agents(client: Client, namespace: str) -> list[str]:
     return sorted({pod.spec.node_name for pod in pods if pod.spec.node_name})
 
 
-async def _take(client: Client, traces: Traces) -> None:
-    # The annotation last: it is what a second run finds the node by.
-    if traces.amounts:
-        await hide_amounts(client, traces.node, traces.amounts)
-    await annotate_node(client, traces.node, {inventory.KEY: None})
+async def _take(client: Client, traces: Traces) -> tuple[str, ...]:
+    try:
+        # The annotation last: it is what a second run finds the node by.
+        if traces.amounts:
+            await hide_amounts(client, traces.node, traces.amounts)
+        await annotate_node(client, traces.node, {inventory.KEY: None})
+    except NotFound:  # autoscalers take nodes away at any moment
+        return (f"node {traces.node}: it has left the cluster in the meantime",)
+    return traces.lines

@@ -48,7 +48,7 @@ def _change_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_words(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors of this room are all there is to say; the exit code is 1."""
+    """Errors of this room, and a host's file that is closed to us, are all there is to say; the exit code is 1."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
@@ -58,6 +58,8 @@ def _in_words(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*arguments, **options)
         except RuntimeConfigError as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:
+            raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
 
     return run
 

@@ -24,5 +24,8 @@ def sbom(file: Path | None) -> None:
     text = document(subject, [*others, installed.interpreter(), *installed.system_parts()])
     if file is None:
         click.echo(text, nl=False)
-    else:
+        return
+    try:
         file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror}") from error

@@ -189,13 +189,16 @@ class _Applying:
         site = self._site
         words = self._scheduler.last_words()
         self._say(f"kube-scheduler {why}: rolling back")
+        overwritten = self._overwritten(site.disk.find(journal.trigger)) and not self._is_back(journal)
         back = {
             file.path: site.archive.put_back(file.path, file.before)
             for file in sorted(journal.files, key=lambda file: file.path != journal.trigger)
-            if file.before is not None
+            if file.before is not None and not (overwritten and file.path == journal.trigger)
         }
         ending = "the former files are back"
-        if back[journal.trigger] or not site.target.restarts_itself:
+        if overwritten:  # by kubeadm upgrade, say: the backup may be of another version, and nothing there names our files
+            ending = f"{journal.trigger} was written anew in the meantime; it stays as it is"
+        elif back[journal.trigger] or not site.target.restarts_itself:
             ending += self._after_roll_back()
         if all(file.before == file.original for file in journal.files):
             site.archive.leave_nothing(journal)
@@ -204,6 +207,10 @@ class _Applying:
             files = [Tracked(file.path, file.original, written=before.sha256) for file, before in there]
             self._settle(msgspec.structs.replace(journal, state="applied", files=files))
         return RolledBack("\n".join(part for part in (f"kube-scheduler {why}", words, ending) if part))
+
+    def _is_back(self, journal: Record) -> bool:
+        tracked = journal.file(journal.trigger)
+        return tracked is not None and tracked.before is not None and self._site.archive.is_back(journal.trigger, tracked.before)
 
     def _after_roll_back(self) -> str:
         try:

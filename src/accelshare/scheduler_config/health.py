@@ -3,6 +3,7 @@
 Belongs here: asking one scheduler on this host. Never: what to do about the answer.
 """
 
+import contextlib
 import hashlib
 import http.client
 import ssl
@@ -70,12 +71,17 @@ class HttpsScheduler:
         if self._logs is None:
             return ""
         # One that crashes again and again may just have begun a new log, with little or nothing in it: so the last two.
-        found = self._logs.glob("kube-system_kube-scheduler-*/*/*.log")
-        files = [file for file in found if file.is_file() and file.stat().st_size > 0]
+        # kubelet removes logs at any moment, and whoever asks has a scheduler to put back: what is gone has no words.
+        written: list[tuple[float, Path]] = []
+        with contextlib.suppress(OSError):
+            for file in self._logs.glob("kube-system_kube-scheduler-*/*/*.log"):
+                if file.is_file() and (status := file.stat()).st_size > 0:
+                    written.append((status.st_mtime, file))
         ends: list[str] = []
-        for file in sorted(files, key=lambda file: file.stat().st_mtime)[-2:]:
-            lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-            ends += [f"the end of {file}:", *lines]
+        for _, file in sorted(written)[-2:]:
+            with contextlib.suppress(OSError):
+                lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+                ends += [f"the end of {file}:", *lines]
         return "\n".join(ends)
 
 
@@ -93,14 +99,15 @@ def wait_for_new(scheduler: Scheduler, before: Look, patience: Patience, *, rest
     """None once a scheduler other than the one before is healthy and stays so; else why not, in words.
 
     kubelet takes its time, and until then the old one answers. The new one is known by its own certificate, or by the moment in
-    which nobody answered. `restarted`: somebody has already seen to that.
+    which nobody listened. `restarted`: somebody has already seen to that.
     """
     deadline = patience.clock() + patience.limit_s
-    new, since = restarted or not before.healthy, None
+    new, former, since = restarted or before.gone, before.certificate, None
     while True:
         look = scheduler.look()
         now = patience.clock()
-        new = new or look.gone or (look.certificate is not None and look.certificate != before.certificate)
+        former = former or look.certificate  # whoever was too busy to show its own before, and never went
+        new = new or look.gone or (look.certificate is not None and look.certificate != former)
         since = None if not (new and look.healthy) else since if since is not None else now
         if since is not None and now - since >= patience.steady_s:
             return None

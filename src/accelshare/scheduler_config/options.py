@@ -89,7 +89,7 @@ wait_options = together(
 
 
 def in_words(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors of this room are all there is to say; the exit code is 1."""
+    """Errors of this room, and a host's file that is closed to us, are all there is to say; the exit code is 1."""
     from functools import wraps
 
     @wraps(command)
@@ -100,6 +100,8 @@ def in_words(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*arguments, **options)
         except SchedulerConfigError as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:
+            raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
 
     return run
 
@@ -112,8 +114,7 @@ def site_from(options: dict[str, Any]) -> "Site":
     directory, archive = options["directory"].absolute(), options["archive"].absolute()
     target: Target
     if options.get("target", "static-pod") == "static-pod":
-        manifest = options["manifest"].absolute()
-        manifest = manifest.resolve() if manifest.exists() else manifest
+        manifest = options["manifest"].resolve()
         for place in (directory, archive):
             if place == manifest.parent or manifest.parent in place.parents:
                 raise NotUnderstood(f"{place} is in kubelet's manifests directory, where every file would be taken for a pod")
@@ -168,6 +169,7 @@ def _ask_version(kubeconfig: Path | None, context: str | None) -> str:
     from accelshare.kube import config
     from accelshare.kube.client import Client
     from accelshare.kube.errors import KubeError
+    from accelshare.scheduler_config.problems import NotUnderstood
 
     async def ask() -> str:
         async with Client(config.load(kubeconfig, context=context), user_agent="accelshare") as client:
@@ -177,4 +179,4 @@ def _ask_version(kubeconfig: Path | None, context: str | None) -> str:
     try:
         return asyncio.run(ask())
     except (KubeError, KeyError, ValueError) as error:
-        raise click.ClickException(f"the version of Kubernetes is not known ({error}); give --kubernetes-version") from error
+        raise NotUnderstood(f"the version of Kubernetes is not known ({error}); give --kubernetes-version") from error

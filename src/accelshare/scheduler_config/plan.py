@@ -79,7 +79,7 @@ class Choice:
 
 def choose(given: Mapping[str, str], release: Release, wanted: Kind | None) -> Choice:
     """Where extenders are read from, given kube-scheduler's flags. Refuses what would be guessed."""
-    config, policy = given.get("config"), given.get("policy-config-file")
+    config, policy = given.get("config") or None, given.get("policy-config-file") or None  # an empty one names no file
     legacy = [name for name in given if name.startswith("policy-config") or name == "use-legacy-policy-config"]
     if release.minor >= POLICY_ENDS:
         if legacy:

@@ -132,6 +132,8 @@ def _program(container: Any) -> str:
 
 def _words(container: Any) -> Any:
     """The list that flags stand in, to be changed in place."""
+    if all(any(str(word).startswith("--") for word in container.get(key) or []) for key in ("command", "args")):
+        raise NotUnderstood("kube-scheduler's flags are in command and in args; put them all into one of the two")
     for key in ("args", "command"):
         words = container.get(key)
         if words and isinstance(words, list) and (key == "command" or any(str(word).startswith("--") for word in words)):

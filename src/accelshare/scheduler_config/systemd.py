@@ -37,6 +37,16 @@ def drop_in_path(unit: str) -> str:
     return f"{unit}.d/{DROP_IN}"
 
 
+def refuse_to_be_overruled(drop_ins: Mapping[str, bytes]) -> None:
+    """Raises if somebody's drop-in says after ours what is to be started: then ours would have no effect."""
+    for path, content in drop_ins.items():
+        if PurePosixPath(path).name > DROP_IN and any(key == "ExecStart" for key, _ in _service(content, path)):
+            raise NotUnderstood(
+                f"{path} is read after {DROP_IN} and has ExecStart too, so that ours would have no effect; "
+                "give it a name that comes before, such as 10-own.conf"
+            )
+
+
 def environment_files(unit: bytes, name: str) -> tuple[str, ...]:
     """Files whose variables the command line may use."""
     return tuple(value.lstrip("-") for key, value in _service(unit, name) if key == "EnvironmentFile" and value)
@@ -47,13 +57,13 @@ def environment(unit: bytes, name: str, files: Mapping[str, bytes]) -> dict[str,
     variables: dict[str, str] = {}
     for key, value in _service(unit, name):
         if key == "Environment":
-            variables |= dict(word.partition("=")[::2] for word in shlex.split(value))
+            variables |= dict(word.partition("=")[::2] for word in _unquoted(value))
         elif key == "EnvironmentFile":
             text = files.get(value.lstrip("-"), b"").decode("utf-8", errors="replace").replace("\\\n", " ")
             for line in text.splitlines():
                 variable, equals, said = line.strip().partition("=")
                 if equals and not line.lstrip().startswith(("#", ";")):
-                    variables[variable.strip()] = " ".join(shlex.split(said))
+                    variables[variable.strip()] = " ".join(_unquoted(said))
     return variables
 
 
@@ -129,6 +139,14 @@ def _expanded(words: list[str], variables: Mapping[str, str]) -> list[str]:
             raise NotUnderstood(f"ExecStart uses ${missing[0]}, which neither the unit nor its environment files set")
         seen += _VARIABLE.sub(lambda found: variables[found[1] or found[2]], word).split()
     return seen
+
+
+def _unquoted(text: str) -> list[str]:
+    """The words of a value; where a quote is never closed, quotes are taken as they stand."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
 
 
 def _service(unit: bytes, name: str) -> list[tuple[str, str]]:

@@ -17,6 +17,8 @@ from accelshare.scheduler_config.problems import NotUnderstood, SchedulerConfigE
 from accelshare.scheduler_config.release import Release
 
 _SYSTEMCTL_LIMIT_S: Final = 90.0
+# Where systemd looks for drop-ins too, wherever the unit is; the last one counts.
+_UNIT_DIRECTORIES: Final = ("/usr/lib/systemd/system", "/run/systemd/system", "/etc/systemd/system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +149,20 @@ class Systemd:
                 raise SchedulerConfigError(f"{self.systemctl} {' '.join(words)}: {done.stderr.strip() or done.returncode}")
 
     def _unit(self, disk: Disk) -> tuple[bytes, dict[str, str], tuple[str, ...]]:
-        unit = _needed(self.unit, disk)
+        """The unit with everybody else's drop-ins, as systemd puts them together; its variables; the files beside it."""
+        drop_ins = {path: _needed(path, disk) for path in self._drop_ins()}
+        systemd.refuse_to_be_overruled(drop_ins)
+        unit = b"\n".join([_needed(self.unit, disk), *drop_ins.values()])
         files = systemd.environment_files(unit, self.unit)
         contents = {file: content for file in files if (content := disk.read(file)) is not None}
-        return unit, systemd.environment(unit, self.unit, contents), tuple(contents)
+        return unit, systemd.environment(unit, self.unit, contents), (*drop_ins, *contents)
+
+    def _drop_ins(self) -> list[str]:
+        """Everybody else's: of one name one file counts, and all of them are read in the order of their names."""
+        name = Path(self.unit).name
+        places = [Path(self.unit), *(Path(directory) / name for directory in _UNIT_DIRECTORIES)]
+        found = {file.name: str(file) for place in places for file in Path(f"{place}.d").glob("*.conf")}
+        return [found[name] for name in sorted(found) if name != systemd.DROP_IN]
 
 
 def _needed(path: str, disk: Disk) -> bytes:

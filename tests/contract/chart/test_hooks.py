@@ -1,5 +1,9 @@
 """What comes before an install and before an uninstall, and what an upgrade leaves alone."""
 
+import json
+import re
+
+from deploy.render import CHART
 from tests.contract.chart.words import ALL, EVERYTHING, SECOND, containers, hook, named, objects, one, preset, setting
 
 
@@ -89,6 +93,16 @@ def test_certificates_are_renewed_without_a_manager_too() -> None:
     job = one(objects(*preset("gpushare"), *SECOND), "Job", "accelshare-certificates")
     args = renewal["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert args == job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_the_shortest_certificate_is_looked_at_in_its_last_third() -> None:
+    """tls.leafDays may be 1: then eight hours are left when it is due."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    shortest_h = 24 * schema["properties"]["tls"]["properties"]["leafDays"]["minimum"]
+    schedule = one(objects(*preset("gpushare"), *SECOND), "CronJob")["spec"]["schedule"]
+    every_h = re.fullmatch(r"\d+ \*/(\d+) \* \* \*", schedule)
+    assert every_h is not None, schedule
+    assert int(every_h[1]) < shortest_h / 3
 
 
 def test_helm_test_asks_for_one_unit_or_one_card() -> None:

@@ -42,6 +42,29 @@ def test_old_clusters_get_what_they_know(version: str, budget: str, policy: bool
     assert bool(named(things, "ValidatingAdmissionPolicy")) == policy
 
 
+@pytest.mark.parametrize(
+    ("version", "bound", "confined"), [("1.18.20", False, False), ("1.19.16", False, True), ("1.20.0", True, True)]
+)
+def test_pods_of_old_clusters_can_start(version: str, bound: bool, confined: bool) -> None:
+    """kube-root-ca.crt is in every namespace from 1.20 on, and 1.18 refuses the field seccompProfile."""
+    things = objects(*preset("gcushare"), *setting(tls__enabled=False, nodes__names=["n1"]), version=version)
+    for title, pod in pods(things):
+        assert ("seccompProfile" in pod["securityContext"]) == confined, title
+        if "serviceAccountName" in pod:
+            assert pod["automountServiceAccountToken"] == (not bound), title
+            assert ("kube-root-ca.crt" in str(pod["volumes"])) == bound, title
+            for container in pod["containers"]:
+                assert ("serviceaccount" in str(container["volumeMounts"])) == bound, title
+
+
+@pytest.mark.parametrize("text", ['name = "mine"\n', '\n  name = "mine"\n\n', '# a: b\r\nname = "mine"', "<&>\t{{ x }}"])
+def test_a_profile_arrives_to_the_byte(text: str) -> None:
+    """Whatever it begins with: TOML may be indented."""
+    things = objects(*preset("gpushare"), *setting(profiles={"mine.toml": text}))
+    for name in ("accelshare-profiles", "accelshare-memory-units"):
+        assert one(things, "ConfigMap", name)["data"] == {"mine.toml": text}
+
+
 # Vendors side by side.
 
 

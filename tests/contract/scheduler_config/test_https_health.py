@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import pytest
+
 from accelshare.scheduler_config.health import HttpsScheduler
 from cluster.certificates import Authority
 from cluster.https import free_port
@@ -64,3 +66,20 @@ def test_the_end_of_the_log_says_why(tmp_path: Path) -> None:
     assert words.splitlines()[0] == f"the end of {log}:"
     assert words.splitlines()[-1] == "line 99"
     assert HttpsScheduler("https://127.0.0.1:1/", tmp_path / "none").last_words() == ""
+
+
+def test_a_log_that_goes_while_it_is_read_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubelet removes logs of dead containers at any moment, and a roll-back must not stumble over that."""
+    place = tmp_path / "kube-system_kube-scheduler-n1_abc" / "kube-scheduler"
+    place.mkdir(parents=True)
+    for name in ("0.log", "1.log"):
+        (place / name).write_text(f"the words of {name}\n")
+    read = Path.read_text
+
+    def going(path: Path, encoding: str, errors: str) -> str:
+        if path.name == "0.log":
+            path.unlink()
+        return read(path, encoding=encoding, errors=errors)
+
+    monkeypatch.setattr(Path, "read_text", going)
+    assert HttpsScheduler("https://127.0.0.1", tmp_path).last_words() == f"the end of {place}/1.log:\nthe words of 1.log"

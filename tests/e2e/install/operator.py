@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from cluster.build import binaries
@@ -58,13 +59,29 @@ class Operator:
         )
         return found
 
-    async def script(self, name: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """One of deploy/scripts, with the pinned helm and kubectl."""
+    async def apply(self, manifests: Path) -> None:
+        """The plain manifests, with kubectl alone, until their certificates are made."""
+        self.house.plane.kubectl("apply", "--filename", str(manifests))
+        await self._complete("accelshare-certificates")
+
+    async def take_back(self, manifests: Path) -> None:
+        """As docs/how-to/install.md says it."""
+        self.house.plane.kubectl("apply", "--filename", str(manifests / "uninstall"))
+        await self._complete("accelshare-uninstall")
+        files = ("--filename", str(manifests / "uninstall"), "--filename", str(manifests))
+        self.house.plane.kubectl("delete", "--ignore-not-found", *files)
+
+    async def _complete(self, job: str) -> None:
+        wait = ("wait", "--for=condition=complete", f"job/{job}", f"--namespace={NAMESPACE}", "--timeout=110s")
+        await asyncio.to_thread(self.house.plane.kubectl, *wait)
+
+    async def script(self, name: str, *arguments: str, stdin: str = "", helm: str = "") -> subprocess.CompletedProcess[str]:
+        """One of deploy/scripts, with the pinned kubectl and helm, or another program in its place."""
         programs = binaries(["helm", "kubectl"], lambda _words: None)
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(self.porter.directory),
-            "HELM": str(programs["helm"]),
+            "HELM": helm or str(programs["helm"]),
             "KUBECTL": str(programs["kubectl"]),
             "KUBECONFIG": str(self.house.plane.kubeconfig),
         }

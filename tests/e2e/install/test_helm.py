@@ -129,16 +129,42 @@ async def test_a_node_that_does_not_exist_stops_the_install_and_is_named(operato
     assert await operator.labelled() == ["n1"]
 
 
-async def test_a_second_release_is_refused(operator: Operator) -> None:
-    """Two extenders would sell the same card twice."""
+@pytest.mark.parametrize(("namespace", "preset"), [(NAMESPACE, "gpushare"), ("default", "xpushare")])
+async def test_a_second_release_is_refused(operator: Operator, namespace: str, preset: str) -> None:
+    """Two extenders would sell the same card twice. Elsewhere and with another preset no name is taken, and it is refused too."""
     await operator.install()
-    with pytest.raises(HelmError, match="exists and cannot be imported"):
+    there = operator.ours()
+    with pytest.raises(HelmError, match="accelshare is release accelshare in namespace kube-system already"):
         await asyncio.to_thread(
             helm,
             "install",
             "another",
             str(CHART),
-            f"--namespace={NAMESPACE}",
-            f"--values={CHART}/presets/gpushare.yaml",
+            f"--namespace={namespace}",
+            "--timeout=60s",
+            f"--values={CHART}/presets/{preset}.yaml",
             kubeconfig=operator.house.plane.kubeconfig,
         )
+    assert operator.ours() == there
+    await operator.upgrade("--set=extender.policy=spread")
+
+
+async def test_a_manager_that_is_to_go_puts_kube_schedulers_back_first(operator: Operator) -> None:
+    """Else they would ask the extender with certificates that nobody renews, and no uninstall would know of them."""
+    await operator.install()
+    applied = {"data": {"node.cp.1": "applied", "node.cp-2": "restored"}}
+    kubectl = operator.house.plane.kubectl
+    at = ("patch", "configmap", "accelshare-scheduler-config", f"--namespace={NAMESPACE}", "--type=merge", "--patch")
+    kubectl(*at, json.dumps(applied))
+    with pytest.raises(HelmError, match=r"the manager of cp\.1 has not put kube-scheduler back"):
+        await operator.upgrade("--set=scheduler.mode=none")
+    kubectl(*at, json.dumps({"data": {"wanted": "restored", "node.cp.1": "restored"}}))
+    await operator.upgrade("--set=scheduler.mode=none")
+
+
+async def test_certificates_of_an_earlier_choice_go_too(operator: Operator) -> None:
+    """With TLS switched off by an upgrade nobody uses them any more; a CA's key is nothing to leave behind."""
+    await operator.install()
+    await operator.upgrade("--set=tls.enabled=false")
+    await operator.helm("uninstall")
+    await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")

@@ -2,10 +2,12 @@
 
 import asyncio
 import base64
+import gzip
 import json
 
 import pytest
 
+from deploy.render import MANIFESTS
 from tests.e2e.install.operator import Operator
 
 pytestmark = pytest.mark.real
@@ -45,6 +47,32 @@ async def test_nodes_are_named_by_an_answer_or_by_a_flag(operator: Operator) -> 
     assert await operator.labelled() == ["n1", "n3"]
     (container,) = operator.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
     assert "--policy=spread" in container["args"]
+
+
+async def test_a_node_whose_name_is_a_number_is_a_node(operator: Operator) -> None:
+    """YAML and helm would both read 101 as a number."""
+    await operator.house.node("101", {})
+    done = await operator.script("deploy.sh", "--preset", "gpushare", "--nodes", "101")
+    assert done.returncode == 0, done.stderr
+    assert await operator.labelled() == ["101", "n1"]
+
+
+async def test_a_helm_that_was_killed_in_the_middle_is_told_of(operator: Operator) -> None:
+    """A lost connection is enough. helm then refuses for ever, so the same command would not go on by itself."""
+    done = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+    assert done.returncode == 0, done.stderr
+    secret = operator.read("secret", "sh.helm.release.v1.accelshare.v1")
+    release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
+    release["info"]["status"] = "pending-upgrade"
+    text = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
+    killed = {"data": {"release": text}, "metadata": {"labels": {"status": "pending-upgrade"}}}
+    operator.house.plane.kubectl(
+        "patch", "secret", "sh.helm.release.v1.accelshare.v1", "--namespace=kube-system", f"--patch={json.dumps(killed)}"
+    )
+    refused = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+    assert refused.returncode == 1
+    assert "an earlier helm was ended in the middle of its work on accelshare" in refused.stderr
+    assert "rollback accelshare --namespace kube-system" in refused.stderr
 
 
 async def test_presets_side_by_side_are_read_in_their_order(operator: Operator) -> None:
@@ -87,6 +115,32 @@ async def test_a_refused_uninstall_says_where_to_look(operator: Operator) -> Non
     assert "nothing was deleted" in refused.stderr
     assert "job/accelshare-uninstall" in refused.stderr
     assert any(name.startswith("deployment.apps/") for name in operator.ours())
+
+
+async def test_an_uninstall_in_the_wrong_place_touches_nothing(operator: Operator) -> None:
+    """A forgotten --namespace, a mistyped --release, a helm that cannot be asked: the living installation keeps its rights."""
+    done = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+    assert done.returncode == 0, done.stderr
+    there = operator.ours()
+    elsewhere = await operator.script("delete.sh", "--namespace", "default")
+    assert elsewhere.returncode == 1
+    assert "accelshare is in namespace kube-system" in elsewhere.stderr
+    assert operator.ours() == there
+    blind = await operator.script("delete.sh", helm="/bin/false")
+    assert blind.returncode == 1
+    assert "helm cannot say whether there is a release accelshare in namespace kube-system" in blind.stderr
+    assert operator.ours() == there
+
+
+async def test_what_kubectl_applied_is_left_to_kubectl(operator: Operator) -> None:
+    """The plain manifests make no release: their rights are not what a failed Job left behind."""
+    await operator.apply(MANIFESTS / "nvidia")
+    there = operator.ours()
+    done = await operator.script("delete.sh")
+    await operator.take_back(MANIFESTS / "nvidia")
+    assert done.returncode == 1
+    assert "accelshare is in namespace kube-system, but helm did not put it there" in done.stderr
+    assert [name for name in there if "role" in name] != []
 
 
 async def test_inspect_asks_the_extender_over_its_own_certificates(operator: Operator) -> None:

@@ -50,6 +50,7 @@ def test_a_leaf_that_will_do_stays() -> None:
     [
         ("it is due", SERVER, 61),
         ("it has expired", SERVER, 91),
+        ("it was made by a clock that was ahead", SERVER, -1),
         ("a name is missing", replace(SERVER, names=SERVER.names | {"10.96.0.11"}), 1),
     ],
 )
@@ -86,6 +87,13 @@ def test_a_ca_that_has_expired_is_replaced_at_once() -> None:
     fresh = renewal.trust(trust, [], now=day(401), lives=LIVES)
     assert fresh.current != trust.current
     assert fresh.previous is None
+
+
+def test_a_ca_of_a_clock_that_was_ahead_is_replaced_at_once() -> None:
+    """Nobody accepts it before its time comes. Clocks that differ by minutes are no reason."""
+    trust = new_trust()
+    assert renewal.trust(trust, [], now=day(-4 / 1440), lives=LIVES) == trust
+    assert renewal.trust(trust, [], now=day(-1), lives=LIVES).current != trust.current
 
 
 def test_a_ca_must_last_long_enough_for_its_leaves() -> None:

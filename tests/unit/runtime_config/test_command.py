@@ -180,3 +180,16 @@ def test_a_refusal_is_words_without_a_traceback(shell: Shell) -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "closed"), [("plan", "config"), ("apply", "config"), ("restore", "record"), ("status", "record")]
+)
+def test_a_file_that_cannot_be_read_is_told_without_a_traceback(shell: Shell, command: str, closed: str) -> None:
+    """As an ordinary user meets it, whom our record is closed to and the runtime's files may be."""
+    shell.host.config.unlink()
+    place = shell.host.config if closed == "config" else shell.host.backup / "record.json"
+    place.mkdir(parents=True)
+    result = shell.run(command)
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert (result.exit_code, result.stderr) == (1, f"Error: {place}: Is a directory\n")

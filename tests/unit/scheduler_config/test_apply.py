@@ -162,6 +162,41 @@ def test_a_failed_second_apply_goes_back_to_the_first(host: Host) -> None:
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
 
 
+def test_a_manifest_that_kubeadm_wrote_in_the_meantime_is_not_rolled_back(host: Host) -> None:
+    """The backup is of another version of kube-scheduler; what is there now has nothing of ours in it."""
+    upgraded = KUBEADM.replace(b"v1.36.4", b"v1.36.5")
+
+    def breaks(content: bytes) -> bool:
+        if is_new(content):
+            host.manifest.write_bytes(upgraded)
+        return True
+
+    host.kubelet.breaks = breaks
+    with pytest.raises(RolledBack, match=f"{host.manifest} was written anew in the meantime; it stays as it is"):
+        host.apply()
+    assert host.files() == {"manifests/kube-scheduler.yaml": upgraded}
+
+
+def test_the_same_after_an_apply_that_went_well(host: Host) -> None:
+    """Then it is what `status` calls overwritten, and the next apply puts us in again."""
+    host.apply()
+    first, upgraded = host.manifest.read_bytes(), KUBEADM.replace(b"v1.36.4", b"v1.36.5")
+
+    def breaks(content: bytes) -> bool:
+        if content != first:
+            host.manifest.write_bytes(upgraded)
+        return content != first
+
+    host.kubelet.breaks = breaks
+    with pytest.raises(RolledBack, match="it stays as it is"):
+        host.apply(wish(weight=2))
+    assert (host.manifest.read_bytes(), host.state()) == (upgraded, State.OVERWRITTEN)
+    host.kubelet.breaks = lambda _content: False
+    host.apply(version="v1.36.5")
+    host.restore()
+    assert host.files() == {"manifests/kube-scheduler.yaml": upgraded}
+
+
 def test_a_kubelet_that_does_not_react_is_noticed(host: Host) -> None:
     """The old scheduler goes on answering; that is no success."""
     host.kubelet.look()

@@ -10,6 +10,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from accelshare.cli import accelshare
+from accelshare.scheduler_config.options import release_from
+from accelshare.scheduler_config.problems import SchedulerConfigError
 from tests.unit.scheduler_config.builders import KUBEADM, URL, with_words
 
 
@@ -138,6 +140,24 @@ def test_an_unknown_version_is_asked_from_the_api_server(shell: Shell, tmp_path:
     assert "give --kubernetes-version" in result.stderr
 
 
+def test_a_version_that_nobody_tells_is_an_error_of_this_room(tmp_path: Path) -> None:
+    """So that a manager, whose API server is away just now, says so and looks again; with a digest the image tells none."""
+    nowhere = tmp_path / "kubeconfig"
+    nowhere.write_text("apiVersion: v1\nkind: Config\n")
+    with pytest.raises(SchedulerConfigError, match="the version of Kubernetes is not known"):
+        release_from({"version": None, "kubeconfig": nowhere, "context": None}, None)
+
+
+def test_a_manifest_that_is_gone_from_a_linked_directory_is_still_the_same(shell: Shell, tmp_path: Path) -> None:
+    """kubelet's directory may be a link, and kubeadm moves manifests away while it upgrades."""
+    (tmp_path / "link").symlink_to(shell.manifest.parent)
+    shell.places[0] = f"--manifest={tmp_path / 'link' / shell.manifest.name}"
+    assert shell.run("apply").exit_code == 0
+    shell.manifest.rename(tmp_path / "aside.yaml")
+    status = shell.run("status")
+    assert (status.exit_code, status.stdout.splitlines()[0]) == (5, "overwritten"), status.output
+
+
 def test_second_scheduler_and_openshift(shell: Shell) -> None:
     words = ["--kubernetes-version", "v1.36.4", "--form", "second-scheduler", "--tls-secret", "s"]
     made = shell.run("render", *words, "--url", "https://accelshare.kube-system.svc/accelshare")
@@ -214,6 +234,46 @@ def test_a_unit_that_does_not_restart_is_rolled_back(shell: Shell, unit: Path, t
     assert "unit failed" in result.stderr
     assert not (tmp_path / "kube-scheduler.service.d").exists()
     assert not (tmp_path / "backup").exists()
+
+
+def test_drop_ins_of_the_operator_are_part_of_the_unit(shell: Shell, unit: Path, tmp_path: Path) -> None:
+    """What systemd would start without us is what it starts with us; their change is noticed."""
+    words = ["--target=systemd", f"--unit={unit}", f"--systemctl={systemctl(tmp_path, 'exit 0')}"]
+    theirs = tmp_path / "kube-scheduler.service.d" / "10-own.conf"
+    theirs.parent.mkdir()
+    theirs.write_text("[Service]\nEnvironment=MORE=--v=4\nExecStart=\nExecStart=/opt/kube-scheduler --profiling=false $MORE\n")
+    applied = shell.run("apply", *words, "--kubernetes-version=1.36")
+    assert applied.exit_code == 0, applied.output
+    text = theirs.with_name("50-accelshare.conf").read_text()
+    assert [word for word in ("/opt/kube-scheduler", "--profiling=false", "$MORE") if word not in text] == []
+    assert yaml.safe_load((tmp_path / "accelshare" / "scheduler-config.yaml").read_text())["enableProfiling"] is False
+    theirs.write_text(theirs.read_text().replace("/opt", "/srv"))
+    assert shell.run("status", *words).exit_code == 4
+    assert shell.run("restore", *words).exit_code == 0
+    assert [path.name for path in theirs.parent.iterdir()] == ["10-own.conf"]
+
+
+def test_a_drop_in_that_has_the_last_word_is_refused(shell: Shell, unit: Path, tmp_path: Path) -> None:
+    """`systemctl edit` writes override.conf, which is read after ours."""
+    words = ["--target=systemd", f"--unit={unit}", "--kubernetes-version=1.36"]
+    theirs = tmp_path / "kube-scheduler.service.d" / "override.conf"
+    theirs.parent.mkdir()
+    theirs.write_text("[Service]\nRestart=always\n")
+    assert shell.run("plan", *words).exit_code == 0
+    theirs.write_text("[Service]\nExecStart=\nExecStart=/opt/kube-scheduler\n")
+    refused = shell.run("apply", *words)
+    assert refused.exit_code == 1
+    assert f"{theirs} is read after 50-accelshare.conf and has ExecStart too" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["plan", "apply", "restore", "status"])
+def test_a_file_that_cannot_be_read_is_told_without_a_traceback(shell: Shell, command: str) -> None:
+    """As an ordinary user meets it, whom kubeadm's files and our record are closed to."""
+    shell.manifest.unlink()
+    shell.manifest.mkdir()
+    result = shell.run(command)
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert (result.exit_code, result.stderr) == (1, f"Error: {shell.manifest}: Is a directory\n")
 
 
 def test_help_names_every_command() -> None:

@@ -68,5 +68,13 @@ def test_whoever_was_down_before_is_new_when_it_answers() -> None:
     assert waited(OLD, before=GONE) is None
 
 
+@pytest.mark.parametrize("before", [Look(False, "500", "old"), SLOW])
+def test_whoever_was_only_sick_or_busy_before_may_just_be_well_again(before: Look) -> None:
+    """Then nothing is proved: kubelet has yet to replace it, and what comes after may be worse."""
+    assert "the former kube-scheduler still answers" in (waited(OLD, before=before) or "")
+    assert waited(OLD, GONE, NEW, before=before) is None
+    assert waited(OLD, NEW, before=before) is None
+
+
 def test_a_restart_that_somebody_saw_to_needs_no_proof() -> None:
     assert waited(OLD, restarted=True) is None

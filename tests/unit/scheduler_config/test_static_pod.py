@@ -375,6 +375,19 @@ def test_arguments_may_stand_under_args() -> None:
     assert args[-1] == f"--config={CONFIG}"
 
 
+def test_flags_in_two_lists_are_refused() -> None:
+    """kube-scheduler reads command and args one after the other: a --config of the operator's in the first would be overruled."""
+    manifest = own_manifest().replace(b"    image: ", b"    args:\n    - --v=2\n    image: ", 1)
+    with pytest.raises(NotUnderstood, match="flags are in command and in args; put them all into one of the two"):
+        made(manifest, OWN_CONTENT)
+
+
+def test_an_empty_argument_names_no_file() -> None:
+    plan = made(with_words("--config="))
+    assert words_of(plan.trigger.content)[-1] == f"--config={CONFIG}"
+    assert plan.configuration.content == made().configuration.content
+
+
 def test_existing_annotations_stay() -> None:
     manifest = KUBEADM.replace(b"metadata:\n", b"metadata:\n  annotations:\n    a: b # why\n  creationTimestamp: null\n")
     text = made(manifest).trigger.content

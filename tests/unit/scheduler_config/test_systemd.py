@@ -62,6 +62,14 @@ def test_variables_stay_variables_and_what_they_hold_is_known() -> None:
     assert content["clientConnection"] == {"kubeconfig": "/etc/kubernetes/s.conf", "qps": 80}
 
 
+def test_a_quote_that_is_never_closed_is_a_sign_like_any_other() -> None:
+    """In a variable that kube-scheduler may not even use."""
+    files = {"/etc/kubernetes/config": b"NOTE=don't touch\nKUBE_LOG=--v=2\n"}
+    assert systemd.environment(VARIABLES, NAME, files) == {"A": "1", "B": "2 3", "NOTE": "don't touch", "KUBE_LOG": "--v=2"}
+    unit = b"[Service]\nEnvironment=NOTE=don't A=1\n"
+    assert systemd.environment(unit, NAME, {}) == {"NOTE": "don't", "A": "1"}
+
+
 def test_environment_files_are_named() -> None:
     assert systemd.environment_files(VARIABLES, NAME) == ("/etc/kubernetes/config", "/etc/kubernetes/scheduler")
     assert systemd.environment(VARIABLES, NAME, {})["B"] == "2 3"

@@ -20,7 +20,7 @@ metadata:
     {{- include "accelshare.component" "hook" | nindent 4 }}
 spec:
   serviceAccountName: {{ .name }}
-  automountServiceAccountToken: false
+  {{- include "accelshare.automount" .root | nindent 2 }}
   restartPolicy: {{ .restartPolicy | default "Never" }}
   {{- include "accelshare.pullSecrets" .root | nindent 2 }}
   securityContext:
@@ -49,7 +49,7 @@ spec:
   terminationMessagePolicy: FallbackToLogsOnError
   args:
   {{- range index . 2 }}
-  - {{ . }}
+  - {{ toYaml . }}
   {{- end }}
   securityContext:
     {{- include "accelshare.restrictedContainer" $root | nindent 4 }}

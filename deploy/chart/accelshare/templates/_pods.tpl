@@ -1,7 +1,17 @@
 {{/* Parts that pods of ours share: who they are, what they log, what they may. */}}
 
+{{/* The CA that such a token needs is in every namespace from 1.20 on. Before, the cluster mounts a token as it always did. */}}
+{{- define "accelshare.ownToken" -}}
+{{- if semverCompare ">=1.20-0" .Capabilities.KubeVersion.Version -}}true{{- end -}}
+{{- end }}
+
+{{- define "accelshare.automount" -}}
+automountServiceAccountToken: {{ not (include "accelshare.ownToken" .) }}
+{{- end }}
+
 {{/* The ServiceAccount's token, as kubelet would mount it by itself, but with a life that we choose. */}}
 {{- define "accelshare.tokenVolume" -}}
+{{- if include "accelshare.ownToken" . -}}
 - name: token
   projected:
     defaultMode: 0444
@@ -18,11 +28,21 @@
         - path: namespace
           fieldRef: {apiVersion: v1, fieldPath: metadata.namespace}
 {{- end }}
+{{- end }}
 
 {{- define "accelshare.tokenMount" -}}
+{{- if include "accelshare.ownToken" . -}}
 - name: token
   mountPath: /var/run/secrets/kubernetes.io/serviceaccount
   readOnly: true
+{{- end }}
+{{- end }}
+
+{{/* A field of 1.19. */}}
+{{- define "accelshare.seccomp" -}}
+{{- if semverCompare ">=1.19-0" .Capabilities.KubeVersion.Version -}}
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
 {{- end }}
 
 {{/* No root, no capability, nothing to write on. OpenShift chooses the user itself. */}}
@@ -33,7 +53,7 @@ runAsUser: 65532
 runAsGroup: 65532
 fsGroup: 65532
 {{- end }}
-seccompProfile: {type: RuntimeDefault}
+{{ include "accelshare.seccomp" . }}
 {{- end }}
 
 {{- define "accelshare.restrictedContainer" -}}
@@ -70,8 +90,7 @@ capabilities: {drop: [ALL]}
 
 {{- define "accelshare.profileData" -}}
 {{- range $name, $text := .Values.profiles }}
-{{ $name | quote }}: |
-  {{- $text | nindent 2 }}
+{{ $name | quote }}: {{ toJson $text }}
 {{- end }}
 {{- end }}
 

@@ -41,6 +41,7 @@ PREFIX: Final = "/accelshare"
 # Secrets are read less often than all the rest: they last for months.
 CERTIFICATES_EVERY: Final = 12
 
+Hashes = tuple[str | None, ...]
 MakeIntent = Callable[[Site, str, Tls | None], Intent]
 MakeScheduler = Callable[[Site], Scheduler]
 
@@ -95,7 +96,7 @@ class Caretaker:
         self._lease = Lease(client, task.state.namespace, task.lease, identity=task.node)
         self._events = Events(client, component="accelshare-scheduler-manager", clock=time.time)
         self._looks = 0
-        self._settled: tuple[str, Material | None] | None = None  # what this host was last found to have
+        self._settled: tuple[str, Material | None, Hashes] | None = None  # what this host was last found to have
         self._tidy = False  # and whether it has nothing else of ours
 
     async def look(self) -> None:
@@ -214,8 +215,9 @@ class Caretaker:
 
     def _work(self, url: str, material: Material | None) -> Work | None:
         """None if all is as wished. What must not be touched is refused here, before anybody has to wait for a turn."""
-        standing = self._site.status().state
-        if standing is State.INSTALLED and self._settled == (url, material):
+        standing = self._site.status()
+        there = tuple(map(self._site.sha256, standing.files))  # somebody may have applied something else by hand
+        if standing.state is State.INSTALLED and self._settled == (url, material, there):
             if material is not None and not self._tidy:
                 # One look later than they were replaced: kube-scheduler may have been in the middle of reading them.
                 self._files.forget_unused(material)
@@ -226,9 +228,9 @@ class Caretaker:
         intent = self._make_intent(self._site, url, tls)
         proposal = self._site.propose(intent)
         applying.refuse_to_lose_work(self._site, proposal)
-        if standing is not State.INSTALLED or self._site.difference(proposal):
+        if standing.state is not State.INSTALLED or self._site.difference(proposal):
             return Work(intent, _fingerprint(proposal))
-        self._settled, self._tidy = (url, material), False
+        self._settled, self._tidy = (url, material, there), False
         return None
 
     # Wanted: restored.

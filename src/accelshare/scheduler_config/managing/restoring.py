@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from accelshare.kube.client import Client
-from accelshare.kube.errors import Conflict
+from accelshare.kube.errors import Conflict, KubeError
 from accelshare.kube.leases import Lease
 from accelshare.kube.named_data import Place
 from accelshare.scheduler_config.managing import board as boards
@@ -29,6 +29,7 @@ async def restore_all(client: Client, place: Place, lease: Lease, *, limit_s: fl
         say(f"{place} names no node: nothing was put in")
     deadline = time.monotonic() + limit_s
     told: dict[str, str] = {}
+    silence = ""  # why the API server did not answer lately; it may come back, as the managers hope too
     while True:
         for node, state in sorted(board.states.items()):
             if told.get(node) != state:
@@ -42,11 +43,16 @@ async def restore_all(client: Client, place: Place, lease: Lease, *, limit_s: fl
             raise SchedulerConfigError(f"not restored on {', '.join(sorted(open_nodes))}; {_help(place, min(open_nodes))}")
         if time.monotonic() >= deadline:
             raise SchedulerConfigError(
-                f"not restored within {limit_s:g} s on {', '.join(sorted(open_nodes))}: is the manager running there? "
-                + _help(place, min(open_nodes))
+                f"not restored within {limit_s:g} s on {', '.join(sorted(open_nodes))}: "
+                f"{silence or 'is the manager running there?'} {_help(place, min(open_nodes))}"
             )
         await asyncio.sleep(_EVERY_S)
-        again = await boards.read(client, place)
+        try:
+            again = await boards.read(client, place)
+        except KubeError as error:
+            silence = f"{error};"
+            continue
+        silence = ""
         if again is None:
             raise SchedulerConfigError(f"{place} is gone, so that nobody can say how the nodes stand")
         board = again
