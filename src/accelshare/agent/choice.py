@@ -7,13 +7,14 @@ right one. Never: how a way delivers.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
 from accelshare.agent.delivery import Delivery
 from accelshare.agent.desk import Desk
 from accelshare.agent.device_plugin.way import DevicePluginWay
+from accelshare.agent.kubelet_memory import KubeletMemory
 from accelshare.agent.nri_way.answers import Answers, correctable
 from accelshare.agent.nri_way.way import NriWay
 from accelshare.agent.reconcile import Reconcile
@@ -41,6 +42,7 @@ class Choice:
         desk: Desk,
         reconcile: Reconcile,
         shelf: Shelf,
+        kubelet: KubeletMemory,
     ) -> None:
         self._wish = wish
         self._nri = nri
@@ -49,6 +51,8 @@ class Choice:
         self._desk = desk
         self._reconcile = reconcile
         self._shelf = shelf
+        self._kubelet = kubelet
+        self._resources: list[str] = []
         self._changed_its_mind = asyncio.Event()
         self.way: Delivery = device_plugin
 
@@ -56,7 +60,7 @@ class Choice:
     def by_runtime(self) -> bool:
         return self.way is self._nri
 
-    async def make(self, start: Callable[[Awaitable[None]], object], profiles: Iterable[Profile]) -> None:
+    async def make(self, start: Callable[[Awaitable[None]], object], profiles: Collection[Profile]) -> None:
         """The strongest that this node offers, or what was wished for."""
         if self._wish != DevicePluginWay.name:
             start(self._nri.connect())
@@ -64,7 +68,8 @@ class Choice:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._nri.connected.wait(), FIRST_CONTACT_S)
         verdict = self._nri.verdict
-        if self._wish == NriWay.name or (self._wish == "auto" and verdict.insists):
+        self._resources = [resource for profile in profiles for resource in profile.resources.asked]
+        if self._wish == NriWay.name or (self._wish == "auto" and self._may_deliver(verdict)):
             self._by_runtime(verdict)
         elif self._wish == "auto":
             self._by_device_plugin_corrected(profiles)
@@ -81,10 +86,18 @@ class Choice:
         """What a runtime promises that has just come, perhaps after a restart."""
         if self._answers.manner == "starting":
             return
-        if self._wish == "auto" and verdict.insists != self.by_runtime:
+        if self._wish == "auto" and (verdict.insists if self.by_runtime else self._may_deliver(verdict)) != self.by_runtime:
             self._changed_its_mind.set()
         elif self.by_runtime:
             self._shelf.set_delivery(NriWay.name, insists=verdict.insists)
+
+    def _may_deliver(self, verdict: Verdict) -> bool:
+        """It insists, and no pod lives that a device plugin served: kubelet would reject every other that asks for the same."""
+        served = self._kubelet.served(self._resources) if verdict.insists else []
+        if served:
+            problem = f"kubelet's device plugins go on here until these pods have ended: {', '.join(served)}"
+            log.warning("delivery problem=%r", problem)
+        return verdict.insists and not served
 
     @property
     def _corrects(self) -> bool:

@@ -82,6 +82,7 @@ class MemoryKubelet:
         self.admitted: dict[str, Admitted] = {}
         self._in_admission: Admitted | None = None
         self.rejected: dict[str, str] = {}  # pod name → why
+        self.listed = 0  # how often it was asked what it holds
 
     async def __aenter__(self) -> "MemoryKubelet":
         for directory in (self._plugins, self._pod_resources):
@@ -253,6 +254,7 @@ class MemoryKubelet:
         self, _request: resources_api.ListPodResourcesRequest, _context: Any
     ) -> resources_api.ListPodResourcesResponse:
         answer = resources_api.ListPodResourcesResponse()
+        self.listed += 1
         for pod in (*self.admitted.values(), *([self._in_admission] if self._in_admission else [])):
             namespace, _, name = pod.name.partition("/")
             entry = answer.pod_resources.add(name=name, namespace=namespace)

@@ -10,10 +10,11 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from accelshare import __version__
-from accelshare.agent import status, told
+from accelshare.agent import pod_resources, status, told
 from accelshare.agent.cdi_files import CdiFiles
 from accelshare.agent.choice import Choice
 from accelshare.agent.desk import Desk
@@ -21,6 +22,7 @@ from accelshare.agent.device_plugin.way import DevicePluginWay
 from accelshare.agent.identity import node_name
 from accelshare.agent.keeper import Keeper
 from accelshare.agent.kubelet_books import KubeletBooks
+from accelshare.agent.kubelet_memory import KubeletMemory
 from accelshare.agent.leaving import Leaving
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.nri_way.answers import Answers
@@ -78,13 +80,14 @@ class Agent:
             client, self._room, self._shelf, catalog, events, self._metrics, books=books, now_ns=time.time_ns
         )
         self._pod_feed = PodFeed(client, node, catalog, room=self._room, reconcile=self._reconcile, metrics=self._metrics)
+        memory = KubeletMemory(settings.device_plugins, self._room.pods, partial(pod_resources.held, settings.kubelet, catalog))
         self._nri = NriWay(
             self._shelf,
             self._answers,
             self._repairs,
             socket=settings.nri_socket,
             files=settings.runtime_files,
-            device_plugins=settings.device_plugins,
+            kubelet=memory,
             on_verdict=self._judged,
         )
         self._choice = Choice(
@@ -96,6 +99,7 @@ class Agent:
             desk=desk,
             reconcile=self._reconcile,
             shelf=self._shelf,
+            kubelet=memory,
         )
         cdi = CdiFiles(settings.cdi, self._shelf, exists=lambda path: on_host(path).exists())
         self._leaving = Leaving(self._shelf, self._publisher, cdi, self._room)

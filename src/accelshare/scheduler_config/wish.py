@@ -64,7 +64,7 @@ class Wish:
 
 def managed(profiles: Iterable[Profile]) -> tuple[str, ...]:
     """Every resource that a pod may ask these vendors' cards with: slices and whole cards."""
-    names = [name for profile in profiles for name in (profile.resources.memory, profile.resources.whole) if name is not None]
+    names = [name for profile in profiles for name in profile.resources.asked]
     return tuple(dict.fromkeys(names))
 
 

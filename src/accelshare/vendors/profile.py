@@ -32,6 +32,11 @@ class Resources(Struct, frozen=True):
     count: str | None
     whole: str | None
 
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """What pods ask for."""
+        return tuple(name for name in (self.memory, self.whole) if name is not None)
+
 
 class RequestRules(Struct, frozen=True):
     """How a pod asks for several cards, and how many it may ask for."""

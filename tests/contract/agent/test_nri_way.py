@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from accelshare.agent.memory_kubelet import Admitted, MemoryKubelet
 from accelshare.agent.nri.memory_runtime import Habits, Made, MemoryRuntime, RuntimeRefusalError
 from accelshare.agent.nri.messages import Container, Event, PodSandbox
 from accelshare.wire import assignment
@@ -332,16 +333,72 @@ async def test_a_runtime_that_comes_back_without_its_validator_makes_auto_decide
         assert "starting anew" in agent.last_lines()
 
 
+def remember(village: Village, *holders: tuple[str, str], registered: bool = False) -> None:
+    """What kubelet keeps in its file: whether there was a device plugin lately, and uids of pods with an id of one."""
+    directory = village.kubelet_root / "device-plugins"
+    directory.mkdir(exist_ok=True)
+    entries = [{"PodUID": uid, "ContainerName": "c0", "ResourceName": MEMORY, "DeviceIDs": {"-1": [id_]}} for uid, id_ in holders]
+    data = {"PodDeviceEntries": entries or None, "RegisteredDevices": {MEMORY: ["0-0"]} if registered else {}}
+    (directory / "kubelet_internal_checkpoint").write_text(json.dumps({"Data": data, "Checksum": 1}))
+
+
+def served_by_a_device_plugin(village: Village, kubelet: MemoryKubelet, name: str) -> None:
+    """A pod that runs since before there was a runtime that insists."""
+    uid = village.pod(name, {MEMORY: 1})
+    village.bind(name, 3, units=1)
+    running = {"status": {"phase": "Running"}}
+    village.api.store.patch("pods", name, running, content_type="application/merge-patch+json", subresource="status")
+    kubelet.admitted[uid] = Admitted(uid, f"default/{name}", ids={"c0": {MEMORY: ["3-0"]}})
+    remember(village, (uid, "3-0"))
+
+
+def waits(village: Village) -> bool:
+    return (told := village.told()) is not None and not told.delivers
+
+
 async def test_a_node_that_moves_from_device_plugins_waits_until_kubelet_has_forgotten(
     village: Village, runtime: Runtime
 ) -> None:
-    directory = village.kubelet_root / "device-plugins"
-    directory.mkdir(exist_ok=True)
-    remembered = directory / "kubelet_internal_checkpoint"
-    remembered.write_text(json.dumps({"Data": {"PodDeviceEntries": [], "RegisteredDevices": {MEMORY: ["0-0"]}}, "Checksum": 1}))
+    remember(village, registered=True)
     village.begin_agent(*runtime.flags, "--delivery=nri")
-    await village.until(
-        lambda: (told := village.told()) is not None and not told.delivers, "the cluster knows that it does not deliver"
-    )
-    remembered.write_text(json.dumps({"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1}))
+    await village.until(lambda: waits(village), "the cluster knows that it does not deliver")
+    remember(village)
     await village.until(village.delivers, "it delivers")
+
+
+async def test_device_plugins_go_on_while_a_pod_lives_that_one_served(village: Village, runtime: Runtime) -> None:
+    """kubelet asks a device plugin, and nobody else, for a resource of which one pod holds an id."""
+    kubelet = village.kubelet()
+    served_by_a_device_plugin(village, kubelet, "old")
+    async with kubelet:
+        await runtime.start_agent(delivery="auto")
+        told = village.told()
+        assert told is not None
+        assert told.delivery == "device-plugin+nri"
+        assert village.agent is not None
+        assert "until these pods have ended: default/old" in village.agent.last_lines()
+        village.pod("new", {MEMORY: 4})
+        village.bind("new", 1, units=4)
+        await village.settled("new")
+        assert kubelet.rejected == {}
+        # The runtime goes and comes back: nothing has changed, and the agent stays.
+        agent = village.agent
+        runtime.real.cut()
+        words = "until these pods have ended: default/old"
+        await village.until(lambda: words in agent.last_lines().partition("disconnected")[2], "it is judged again")
+        assert agent.running
+
+
+async def test_the_runtime_delivers_when_the_last_pod_of_a_device_plugin_has_ended(village: Village, runtime: Runtime) -> None:
+    """kubelet keeps the dead until it is asked what it holds."""
+    kubelet = village.kubelet()
+    served_by_a_device_plugin(village, kubelet, "old")
+    async with kubelet:
+        village.begin_agent(*runtime.flags, "--delivery=nri")
+        await village.until(lambda: waits(village), "the cluster knows that it does not deliver")
+        assert village.agent is not None
+        assert "while these pods live: default/old" in village.agent.last_lines()
+        asked = kubelet.listed
+        village.api.store.delete("pods", "old")
+        await village.until(village.delivers, "it delivers")
+        assert kubelet.listed == asked + 1

@@ -191,7 +191,15 @@ async def test_a_runtime_that_stops_insisting_and_insists_again_with_pods_runnin
     finally:
         farm.agent.kill()
         await asyncio.to_thread(farm.local.restart_containerd, nri="validated")
-    # Moving back: until kubelet has forgotten, the cluster is told that nothing is delivered here.
+    # Moving back: while pods live that kubelet's device plugins served, those go on.
+    await farm.start_agent()
+    assert (await farm.told("enflame")).delivery == "device-plugin+nri"
+    await farm.pod("stays", {GCU: 2})
+    await all_right(farm, ["first", "stays", *coming])
+    # Without them the runtime delivers. Until kubelet has forgotten, the cluster is told that nothing is delivered here.
+    farm.agent.stop(40)
+    await asyncio.gather(*(farm.delete(name) for name in ("stays", *coming, *envs)))
+    await farm.until(partial(_only, farm, "first"), "the others are gone")
     agent = farm.begin_agent()
     await farm.until(partial(_delivers, farm, "nri", False), "the node says that it does not deliver yet")
     await farm.pod("waits", {GCU: 2})
@@ -199,12 +207,16 @@ async def test_a_runtime_that_stops_insisting_and_insists_again_with_pods_runnin
     farm.local.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").unlink()
     await asyncio.to_thread(farm.local.start_kubelet)
     await farm.until(partial(_delivers, farm, "nri", True), "the node delivers by the runtime again")
-    await all_right(farm, ["first", "waits", *coming])
+    await all_right(farm, ["first", "waits"])
     # And to device plugins, with all of them running.
     agent.stop(40)
     await farm.start_agent("--delivery=device-plugin")
     await farm.pod("last", {GCU: 2})
-    await all_right(farm, ["first", "waits", "last", *coming])
+    await all_right(farm, ["first", "waits", "last"])
+
+
+async def _only(farm: Farm, name: str) -> bool:
+    return set(await farm.pods()) == {name}
 
 
 async def _delivers(farm: Farm, way: str, delivers: bool) -> bool:

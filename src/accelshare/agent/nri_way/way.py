@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from accelshare.agent import kubelet_checkpoint
+from accelshare.agent.kubelet_memory import KubeletMemory
 from accelshare.agent.nri import connection
 from accelshare.agent.nri.lock import only_one
 from accelshare.agent.nri.messages import Event
@@ -41,7 +41,7 @@ class NriWay:
         *,
         socket: Path,
         files: Files,
-        device_plugins: Path,
+        kubelet: KubeletMemory,
         on_verdict: Callable[[Verdict], None],
     ) -> None:
         self._shelf = shelf
@@ -49,7 +49,7 @@ class NriWay:
         self._repairs = repairs
         self._socket = socket
         self._files = files
-        self._device_plugins = device_plugins
+        self._kubelet = kubelet
         self._on_verdict = on_verdict
         self._on_state: Callable[[str, bool], None] = lambda _kind, _delivers: None
         self._said: set[str] = set()
@@ -74,21 +74,23 @@ class NriWay:
         """Say of which kinds cards can be handed out, until cancelled."""
         self._on_state = on_state
         while True:
+            await self._kubelet.let_go(
+                [resource for kind in self._shelf.kinds.values() for resource in kind.profile.resources.asked]
+            )
             self.show()
             await asyncio.sleep(LOOK_S)
 
     def show(self) -> None:
-        held = kubelet_checkpoint.registered(self._device_plugins) if self._shelf.kinds else set()
+        if self._answers.manner != "delivers":
+            return
         for name, kind in self._shelf.kinds.items():
-            still = sorted(held & {kind.profile.resources.memory, kind.profile.resources.whole})
+            still = [resource for resource in kind.profile.resources.asked if self._kubelet.refuses(resource)]
             if still and name not in self._said:
                 self._said.add(name)
-                log.warning(
-                    "moving kind=%s resources=%s problem=%r",
-                    name,
-                    ",".join(still),
-                    "kubelet still takes them for a device plugin's; it forgets them 5 minutes after the plugin's end",
-                )
+                served = self._kubelet.served(still)
+                while_ = f"while these pods live: {', '.join(served)}" if served else "and forgets them 5 minutes after its end"
+                problem = f"kubelet still takes them for a device plugin's {while_}"
+                log.warning("moving kind=%s resources=%s problem=%r", name, ",".join(still), problem)
             elif not still and name in self._said:
                 self._said.discard(name)
                 log.info("moved kind=%s", name)

@@ -1,0 +1,48 @@
+"""What kubelet still takes for a device plugin's, on a node where the runtime is to deliver.
+
+Belongs here: for how long kubelet would refuse a pod, whoever else could serve it. It does so while it remembers the plugin, and
+for as long as one pod lives that a plugin served: such a resource it asks of a plugin only. The dead it forgets when it is asked
+what it holds. Never: which way a node goes (choice.py).
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+
+from accelshare.agent import kubelet_checkpoint
+from accelshare.agent.pod_resources import NotToldError
+from accelshare.wire.node_pods import NodePod
+
+
+class KubeletMemory:
+    def __init__(self, directory: Path, pods: Mapping[str, NodePod], ask: Callable[[], Awaitable[object]]) -> None:
+        self._directory = directory
+        self._pods = pods
+        self._ask = ask
+        self._forgotten: set[str] = set()  # uids of the dead of whom kubelet has let go since
+
+    def served(self, resources: Collection[str]) -> list[str]:
+        """The names of the pods that live and hold one of these resources from a device plugin."""
+        return sorted(self._pods[uid].name for uid in self._holders(resources) if self._lives(uid))
+
+    def refuses(self, resource: str) -> bool:
+        """Would kubelet reject a pod that asks for this and that no device plugin serves?"""
+        return resource in kubelet_checkpoint.registered(self._directory) or not self._forgotten.issuperset(
+            self._holders([resource])
+        )
+
+    async def let_go(self, resources: Collection[str]) -> None:
+        """Have kubelet forget those who have ended; it keeps them until somebody asks."""
+        dead = {uid for uid in self._holders(resources) if not self._lives(uid)} - self._forgotten
+        if dead:
+            try:
+                await self._ask()
+            except NotToldError:
+                return
+            self._forgotten |= dead
+
+    def _holders(self, resources: Collection[str]) -> set[str]:
+        held = kubelet_checkpoint.held(self._directory)
+        return {uid for resource in resources for uid in held.get(resource, ())}
+
+    def _lives(self, uid: str) -> bool:
+        return uid in self._pods and not self._pods[uid].seen.ended
