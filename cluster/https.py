@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from cluster.ports import free_port as free_port  # many ask here
 
 _TIMEOUT_S = 5.0
 
@@ -40,11 +41,3 @@ class Https:
         with self._opener.open(request, timeout=_TIMEOUT_S) as response:
             answer: dict[str, Any] = json.load(response)
             return answer
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody has at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -19,10 +19,11 @@ from cluster.local.bring_up import provide
 from cluster.versions import CONTROL_PLANE_PROGRAMS
 
 ROOT = Path(__file__).parents[1]
-# What needs no scheduler runs on both cores; what measures a whole cluster runs alone.
+# Each on both cores, file by file, each worker with a control plane of its own. A machine has one kubelet: what needs it runs on
+# one worker, which begins with it (tests/workers.py).
 STAGES = (
-    ("unit, property and contract", ["-n", "2", "--dist", "loadfile", "tests/unit", "tests/property", "tests/contract"]),
-    ("end to end, on the real control plane", ["-v", "tests/e2e"]),
+    ("unit, property and contract", ["-q", "-n", "2", "tests/unit", "tests/property", "tests/contract"]),
+    ("end to end, on the real control plane", ["-v", "-n", "2", "--no-loadscope-reorder", "tests/e2e"]),
 )
 
 LONGEST = 12  # files whose time is told at the end
@@ -64,7 +65,7 @@ def main() -> int:
         for number, (title, arguments) in enumerate(STAGES, start=1):
             _say(f"\n=== {number}/{len(STAGES)} {title}")
             report = Path(directory) / f"{number}.xml"
-            command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments, *leave_out, *options]
+            command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments, *leave_out, *options]
             codes.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
             if report.exists():
                 total.add(report)

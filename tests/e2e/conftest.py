@@ -12,6 +12,14 @@ from cluster.local import LocalCluster
 from tests.e2e.house import House, open_house
 
 
+@pytest.fixture(scope="session")
+def machine() -> None:
+    """Asked for, also by way of others, by whoever uses what a machine has once: kubelet, container runtimes, mounts, devices.
+
+    Such tests run on one worker (tests/workers.py).
+    """
+
+
 @pytest.fixture
 async def house(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[House]:
     """An empty cluster: no extender, no scheduler, no node yet."""
@@ -28,7 +36,7 @@ async def served(house: House) -> House:
 
 
 @pytest.fixture(scope="session")
-def root() -> Iterator[None]:
+def root(machine: None) -> Iterator[None]:
     """The right to run a kubelet. A cluster that the run started is ended with it; one that was up before stays."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("a real kubelet needs root on Linux")

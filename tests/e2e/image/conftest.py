@@ -12,8 +12,8 @@ from tests.e2e.image.archive import Archive
 
 
 @pytest.fixture(scope="session")
-def image() -> Archive:
-    """The archive of accelshare's image, built once per source."""
+def image(machine: None) -> Archive:
+    """The archive of accelshare's image, built once per source; a build mounts."""
     if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("apt-get") is None:
         pytest.skip("a base image of Debian's packages needs root on Debian or Ubuntu")
     built = build_with_debian(print)

@@ -14,6 +14,7 @@ from tests.e2e.install.porter import on_duty
 async def operator(house: House, tmp_path: Path) -> AsyncIterator[Operator]:
     async with on_duty(house, tmp_path) as porter:
         operator = Operator(house, porter)
+        await nothing_left(operator)
         for name in ("n1", "n2", "n3"):
             await house.node(name, {})
         house.plane.kubectl("label", "node", "n1", "gpushare=true")
@@ -22,3 +23,11 @@ async def operator(house: House, tmp_path: Path) -> AsyncIterator[Operator]:
         porter.refuses = ()
         done = await operator.script("delete.sh")
         assert done.returncode == 0, done.stderr
+
+
+async def nothing_left(operator: Operator) -> None:
+    """Namespaces of tests before take their Secrets along when they are gone, which takes the control plane a while."""
+    try:
+        await operator.house.until(lambda: operator.ours() == [], "nothing is left of the tests before")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {', '.join(operator.ours())}") from error

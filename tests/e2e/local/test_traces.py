@@ -59,7 +59,9 @@ def test_nothing_is_left_of_a_start_that_was_killed(nothing_up: Traces) -> None:
 
 
 def test_an_interrupted_start_cleans_up_by_itself(nothing_up: Traces) -> None:
-    with subprocess.Popen([sys.executable, "-m", "cluster", "up"], cwd=ROOT, stdout=subprocess.DEVNULL) as starter:
+    # A shell that starts us in the background has us and all our children ignore SIGINT, unless told otherwise.
+    words = ["env", "--default-signal=INT", sys.executable, "-m", "cluster", "up"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL) as starter:
         wait_until((Layout().pids / "containerd").exists, "containerd was started", limit_s=120)
         starter.send_signal(signal.SIGINT)
     assert starter.returncode == 130
