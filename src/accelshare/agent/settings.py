@@ -22,7 +22,7 @@ class Settings:
     kubelet: Path = Path("/var/lib/kubelet")
     roots: Roots = field(default_factory=Roots)
     host_root: Path = Path("/")  # for tools and files that enforce shares
-    host: str = "0.0.0.0"  # noqa: S104 – probes come from kubelet, on any of the node's addresses
+    host: str | None = None  # probes come from kubelet, on any of the node's addresses, IPv6 too
     port: int = 0
     watch_health: bool = True
     delivery: str = "auto"

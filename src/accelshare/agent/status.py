@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 Page = Callable[[], tuple[int, bytes]]
 
 
-async def serve(host: str, port: int, pages: Mapping[str, Page]) -> asyncio.Server:
-    """Answer GET on these paths, one request a connection."""
+async def serve(host: str | None, port: int, pages: Mapping[str, Page]) -> asyncio.Server:
+    """Answer GET on these paths, one request a connection; without a host at every address of the machine."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

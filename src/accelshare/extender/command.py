@@ -17,15 +17,17 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 def _listen(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, int]:
     host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is not HOST:PORT, such as 0.0.0.0:12345 or [::]:12345")
+    if ":" not in value or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is not HOST:PORT, such as 10.0.0.1:12345 or [fd00::1]:12345, nor :PORT")
     return host.strip("[]"), int(port)
 
 
 @click.command()
 @click.option("--kubeconfig", type=_file, help="How to reach the API server. Default: $KUBECONFIG, in-cluster, ~/.kube/config.")
 @click.option("--context", help="The kubeconfig's context to use.")
-@click.option("--listen", default="0.0.0.0:12345", show_default=True, callback=_listen, help="HOST:PORT to serve on.")
+@click.option(
+    "--listen", default=":12345", show_default=True, callback=_listen, help="HOST:PORT to serve on; every address without HOST."
+)
 @click.option("--policy", type=click.Choice(sorted(POLICIES)), default="binpack", show_default=True, help="How cards are chosen.")
 @click.option(
     "--shortlist",
@@ -74,7 +76,8 @@ def extender(
     """Serve kube-scheduler: filter, prioritize, preempt and bind for every vendor's pods."""
     from accelshare import logs
     from accelshare.extender.feed import HistoryWentBackError
-    from accelshare.extender.serving import CannotServeError, Settings, serve
+    from accelshare.extender.listening import CannotServeError
+    from accelshare.extender.serving import Settings, serve
     from accelshare.extender.tls import TlsError, TlsFiles
     from accelshare.kube.errors import ConfigError
     from accelshare.vendors.catalog import load

@@ -8,7 +8,6 @@ import contextlib
 import gc
 import logging
 import signal
-import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from accelshare import __version__
 from accelshare.extender.binder import Binder
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.feed import Feed
+from accelshare.extender.listening import listen
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.port import Port
 from accelshare.extender.probes import Probes
@@ -48,18 +48,14 @@ class Settings:
     probe_port: int = 0  # 0: probes use the first port
 
 
-class CannotServeError(Exception):
-    """The port cannot be had; the message says which and why."""
-
-
 async def serve(settings: Settings, catalog: Catalog) -> None:
     """Run until SIGTERM or SIGINT, then finish what is in flight."""
     metrics = Metrics()
     ledger = Ledger(POLICIES[settings.policy])
     cluster = config.load(settings.kubeconfig, context=settings.context)
     tls = Reloading(settings.tls) if settings.tls is not None else None
-    port = _listen(settings.host, settings.port)
-    probe_port = _listen(settings.host, settings.probe_port) if settings.probe_port else None
+    port = listen(settings.host, settings.port)
+    probe_port = listen(settings.host, settings.probe_port) if settings.probe_port else None
     agent = f"accelshare-extender/{__version__}"
     async with Client(cluster, user_agent=agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
         deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
@@ -111,19 +107,6 @@ async def _when_whole(feed: Feed, metrics: Metrics) -> None:
     gc.set_threshold(50_000)  # a decision leaves hardly a cycle behind, and looking for one after every few takes 3 % of all time
     metrics.ready.set(1)
     log.info("ready")
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Inherited by each connection; without it an answer can wait 40 ms for the peer's acknowledgement.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listening.bind(address)
-    except OSError as error:
-        raise CannotServeError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
-    return listening
 
 
 def _stop_signal() -> asyncio.Event:
