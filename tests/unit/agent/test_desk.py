@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -24,13 +25,16 @@ class Front:
     """What kubelet meets: four cards of 16 units, and nobody waits."""
 
     def __init__(self, arrival_s: float = 0.01) -> None:
-        shelf = Shelf()
-        cards = {index: ShelfCard(FoundCard(index, f"GPU-{index}", 16384), 16) for index in range(4)}
-        shelf.put(Kind(CATALOG["nvidia"], "GiB", 1024, cards))
+        self.shelf = shelf = Shelf()
+        self.renumber({index: f"GPU-{index}" for index in range(4)})
         self.books: Mapping[str, Holding] | None = None
         self.looked = asyncio.Event()
         self.room = WaitingRoom(shelf, arrival_s=arrival_s)
         self.desk = Desk(shelf, self.room, self._read, exists=lambda _: True)
+
+    def renumber(self, ids: Mapping[int, str]) -> None:
+        cards = {index: ShelfCard(FoundCard(index, id, 16384), 16) for index, id in ids.items()}
+        self.shelf.put(Kind(CATALOG["nvidia"], "GiB", 1024, cards))
 
     async def _read(self) -> Mapping[str, Holding] | None:
         if self.books is not None:
@@ -177,3 +181,79 @@ async def test_ids_that_kubelet_took_without_a_question_say_whose_they_are() -> 
     assert dict(given.env)["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"
     assert front.room.waiting == 1
     assert await served_on(front) == {1}
+
+
+async def test_a_pod_of_which_kubelets_books_never_show_anything_takes_nobodys_turn() -> None:
+    """They leave out containers that only come first (init), and pods that the container runtime was told to serve."""
+    front = Front()
+    front.room.pod_seen(pod("hidden", 0))
+    front.books = {"default/hidden": {}}
+    assert await served_on(front) == {0}
+    front.room.pod_seen(replace(pod("foreign", 1), phase="Running"))
+    taken: dict[str, Holding] = {"default/hidden": {}, "default/foreign": {}}
+    for name, card in (("a", 2), ("b", 3)):
+        front.room.pod_seen(pod(name, card))
+        front.books = {**taken, f"default/{name}": {}}
+        assert await served_on(front) == {card}
+        taken[f"default/{name}"] = holds(card, 0, 1)
+    assert front.room.waiting == 0
+
+
+async def test_a_pod_on_its_way_to_us_is_waited_for_although_the_books_lack_something_of_others() -> None:
+    front = Front(arrival_s=60.0)
+    front.room.pod_seen(pod("hidden", 0))
+    front.books = {"default/hidden": {}}
+    assert await served_on(front) == {0}
+    front.books = {"default/hidden": {}, "default/late": {}}
+    front.looked.clear()
+    asked = asyncio.create_task(served_on(front))
+    await front.looked.wait()
+    front.room.pod_seen(pod("late", 2))
+    assert await asked == {2}
+
+
+async def test_a_pod_that_a_kubelet_has_lost_is_served_once_more() -> None:
+    front = Front()
+    front.room.pod_seen(pod("lost", 3))
+    front.books = {"default/lost": {}}
+    assert await served_on(front) == {3}
+    front.room.kubelet_says({"default/lost": holds(3, 0, 1)})
+    front.room.pod_seen(replace(pod("lost", 3), phase="Running"))
+    assert await served_on(front) == {3}
+
+
+async def test_a_pod_made_anew_under_its_old_name_has_nothing_of_what_the_old_one_held() -> None:
+    """It takes all that is left, so kubelet asks no question, and nobody has read its books since."""
+    front = Front()
+    front.room.pod_seen(pod("set-0", 3))
+    assert await served_on(front) == {3}
+    front.room.kubelet_says({"default/set-0": holds(3, 0, 1)})
+    anew = pod("set-0", 1)
+    anew = replace(anew, seen=replace(anew.seen, uid="anew"))
+    front.room.pod_seen(anew)  # as a new list brings it: first who is there, then who is gone
+    front.room.pod_gone("set-0")
+    given = await front.desk.allocate("nvidia", whole=False, device_ids=["1-e", "1-f"])
+    assert dict(given.env)["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+async def test_a_pod_made_anew_is_found_though_kubelet_told_of_the_old_one_a_moment_ago() -> None:
+    front = Front()
+    front.room.pod_seen(pod("other", 0))
+    assert await served_on(front) == {0}
+    front.room.pod_seen(pod("set-0", 1))
+    front.room.kubelet_says({"default/set-0": holds(3, 0, 1)})  # read before kubelet let go of its namesake
+    front.books = {"default/set-0": {}}
+    given = await front.desk.allocate("nvidia", whole=False, device_ids=["1-e", "1-f"])
+    assert dict(given.env)["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+async def test_a_card_that_was_renumbered_is_kept_for_whom_it_was_promised() -> None:
+    """The pod that waits was promised the card of an id, which has another number now."""
+    front = Front()
+    front.renumber({0: "GPU-1", 1: "GPU-0"})
+    front.room.pod_seen(pod("promised", 1, asks=(16,)))
+    front.room.pod_seen(pod("homeless", 9, asks=(2,)))
+    front.books = {"default/homeless": {}}
+    free = [*unit_ids(0, 16), *unit_ids(1, 16)]
+    ids = await front.desk.prefer("nvidia", whole=False, available=free, must=(), size=2)
+    assert cards_of(ids) == {1}
