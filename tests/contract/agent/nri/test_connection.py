@@ -90,6 +90,7 @@ async def test_a_handler_that_is_held_up_refuses_the_container_in_time(socket: P
             stuck.go_on.set()
         made = await one.create_container("p1", container("next"))
         assert made.container.devices == (CARD,)
+        await told.until("connected memory v0.0.0")
         assert told.words == ["connected memory v0.0.0"]
 
 
