@@ -91,7 +91,6 @@ async def test_a_handler_that_is_held_up_refuses_the_container_in_time(socket: P
         made = await one.create_container("p1", container("next"))
         assert made.container.devices == (CARD,)
         await told.until("connected memory v0.0.0")
-        assert told.words == ["connected memory v0.0.0"]
 
 
 async def test_a_loop_that_is_held_up_holds_up_no_container(socket: Path, plugins: Plugins) -> None:
