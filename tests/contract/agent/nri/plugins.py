@@ -28,6 +28,14 @@ class Told:
         self.words.append(" ".join(words))
         self._changed.set()
 
+    async def first(self) -> str:
+        """What was told first; it comes from another thread."""
+        async with asyncio.timeout(WAIT_S):
+            while not self.words:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.words[0]
+
     async def until(self, *words: str) -> None:
         """Exactly this was told."""
         async with asyncio.timeout(WAIT_S):
