@@ -12,6 +12,7 @@ from pathlib import Path
 
 from accelshare.agent.shelf import Kind, Shelf
 from accelshare.vendors import cdi
+from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
 
 log = logging.getLogger(__name__)
@@ -40,15 +41,16 @@ class CdiFiles:
 
     def _write(self, kind: Kind) -> None:
         cards = [card.found for card in kind.cards.values()]
-        path, content = self._directory / cdi.file_name(kind.profile), cdi.spec(kind.profile, cards, exists=self._exists)
+        path = self._directory / cdi.file_name(kind.profile)
         try:
-            if path.exists() and path.read_text() == content:
+            content = cdi.spec(kind.profile, cards, exists=self._exists).encode()
+            if path.exists() and path.read_bytes() == content:
                 return
             self._directory.mkdir(parents=True, exist_ok=True)
             fresh = path.with_name(f".{path.name}.new")
-            fresh.write_text(content)
+            fresh.write_bytes(content)
             os.replace(fresh, path)  # noqa: PTH105 – atomic, whatever was there
-        except OSError as error:
+        except (OSError, VendorError) as error:  # the latter: a card of which something is not known, say its minor number
             log.warning("cdi kind=%s path=%s outcome=failed error=%r", kind.profile.name, path, str(error))
             return
         log.info("cdi kind=%s path=%s cards=%d outcome=written", kind.profile.name, path, len(cards))

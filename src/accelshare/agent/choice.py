@@ -7,7 +7,7 @@ right one. Never: how a way delivers.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ from accelshare.runtimes.insistence import Verdict
 from accelshare.vendors.profile import Profile
 
 log = logging.getLogger(__name__)
-FIRST_CONTACT_S: Final = 5.0  # a runtime that is there answers within moments
+FIRST_CONTACT_S: Final = 15.0  # a runtime that is there answers within moments, or 5 s for each plugin before us that is silent
 
 
 class RuntimeChangedError(Exception):
@@ -52,6 +52,7 @@ class Choice:
         self._reconcile = reconcile
         self._shelf = shelf
         self._kubelet = kubelet
+        self._profiles: Collection[Profile] = ()
         self._resources: list[str] = []
         self._changed_its_mind = asyncio.Event()
         self.way: Delivery = device_plugin
@@ -68,28 +69,31 @@ class Choice:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._nri.connected.wait(), FIRST_CONTACT_S)
         verdict = self._nri.verdict
+        self._profiles = profiles
         self._resources = [resource for profile in profiles for resource in profile.resources.asked]
         if self._wish == NriWay.name or (self._wish == "auto" and self._may_deliver(verdict)):
             self._by_runtime(verdict)
         elif self._wish == "auto":
-            self._by_device_plugin_corrected(profiles)
+            self._by_device_plugin_corrected()
         else:
             self._shelf.set_delivery(DevicePluginWay.name, insists=False)
         log.info("delivery way=%s insists=%s why=%r", self._shelf.delivery, self._shelf.insists, verdict.why)
         if self.by_runtime and not verdict.insists:
             problem = f"containers may be made without their card while the agent is away: {verdict.why}"
             log.warning("delivery way=nri problem=%r", problem)
-        if self.by_runtime or self._corrects:
+        if self._wish == "auto":
             start(self._unless_changed())
 
     def judged(self, verdict: Verdict) -> None:
-        """What a runtime promises that has just come, perhaps after a restart."""
+        """What a runtime promises that has just come, perhaps after a restart, perhaps later than we."""
         if self._answers.manner == "starting":
             return
         if self._wish == "auto" and (verdict.insists if self.by_runtime else self._may_deliver(verdict)) != self.by_runtime:
             self._changed_its_mind.set()
         elif self.by_runtime:
             self._shelf.set_delivery(NriWay.name, insists=verdict.insists)
+        elif self._wish == "auto":
+            self._by_device_plugin_corrected()
 
     def _may_deliver(self, verdict: Verdict) -> bool:
         """It insists, and no pod lives that a device plugin served: kubelet would reject every other that asks for the same."""
@@ -99,21 +103,17 @@ class Choice:
             log.warning("delivery problem=%r", problem)
         return verdict.insists and not served
 
-    @property
-    def _corrects(self) -> bool:
-        return self._answers.manner == "corrects" and self._nri.connected.is_set()
-
     def _by_runtime(self, verdict: Verdict) -> None:
         self.way = self._nri
         self._answers.manner = "delivers"
         self._shelf.set_delivery(NriWay.name, insists=verdict.insists)
 
-    def _by_device_plugin_corrected(self, profiles: Iterable[Profile]) -> None:
+    def _by_device_plugin_corrected(self) -> None:
         """kubelet delivers; where a runtime listens, variables are made equal to the record."""
         self._answers.manner = "corrects"
         way = DevicePluginWay.name
-        if self._corrects:
-            kinds = frozenset(profile.name for profile in profiles if correctable(profile))
+        if self._nri.connected.is_set():
+            kinds = frozenset(profile.name for profile in self._profiles if correctable(profile))
             self._desk.by_record = self._reconcile.by_record = kinds
             way = f"{DevicePluginWay.name}+{NriWay.name}"
         self._shelf.set_delivery(way, insists=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from accelshare.agent import choosing
-from accelshare.agent.giving import given, recorded_cards
+from accelshare.agent.giving import given, numbering, recorded_cards
 from accelshare.agent.ids import by_card, cards_of
 from accelshare.agent.shelf import Kind, Shelf
 from accelshare.agent.waiting_room import Holding, WaitingRoom
@@ -78,7 +78,7 @@ class Desk:
             match = advice.match
         else:
             named_cards = cards_of(device_ids) if self._asked else ()
-            match = await self._room.match((kind, whole, len(device_ids)), cards=named_cards)
+            match = await self._room.match((kind, whole, len(device_ids)), books=await self._books(), cards=named_cards)
         pod = self._room.pods[match.uid]
         here = self._shelf.kinds[kind]
         # Ids that the pod's init containers had come again without a question.
@@ -107,7 +107,8 @@ class Desk:
         by_record: set[int] = set()
         if kind in self.by_record or not self._room.kubelet_tells:
             live = (pod for pod in self._room.pods.values() if not pod.seen.ended)
-            by_record = {s.index for pod in live for s in pod.seen.slices if s.kind == kind and s.whole != whole}
+            number = numbering(self._shelf.kinds[kind])
+            by_record = {number(s) for pod in live for s in pod.seen.slices if s.kind == kind and s.whole != whole}
         return by_record if kind in self.by_record else by_record | cards_of(self._room.all_ids(kind, whole=not whole))
 
     # How.
@@ -135,10 +136,12 @@ class Desk:
 
     def _without_promised(self, available: Collection[str], kind: str, *, whole: bool, but: str) -> list[str]:
         promised: dict[int, int] = {}
+        number = numbering(self._shelf.kinds[kind])
         for pod in self._room.waiting_pods():
             for slice_ in pod.seen.slices if pod.uid != but else ():
                 if slice_.kind == kind:
-                    promised[slice_.index] = promised.get(slice_.index, 0) + (10**9 if slice_.whole or whole else slice_.units)
+                    card = number(slice_)
+                    promised[card] = promised.get(card, 0) + (10**9 if slice_.whole or whole else slice_.units)
         return [i for card, free in by_card(available).items() for i in free[: max(0, len(free) - promised.get(card, 0))]]
 
     def _cards(self, pod: NodePod, here: Kind, *, whole: bool, named: Collection[str], amount: int) -> dict[int, int]:

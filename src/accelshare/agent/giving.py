@@ -7,15 +7,21 @@ turn it is (waiting_room.py), how it reaches the container (device_plugin/, nri_
 from collections.abc import Callable, Mapping
 
 from accelshare.agent.shelf import Kind
+from accelshare.ledger.nouns import Slice
 from accelshare.vendors.container_edits import CardShare, ContainerEdits, edits
 from accelshare.wire.node_pods import NodePod
 
 
+def numbering(here: Kind) -> Callable[[Slice], int]:
+    """From a slice of any record to its card as this node numbers it now; -1 for a card that is not here."""
+    by_id = {card.found.id: card.index for card in here.cards.values()}
+    return lambda slice_: by_id.get(slice_.id, -1) if slice_.id else slice_.index
+
+
 def recorded_cards(pod: NodePod, here: Kind, *, whole: bool) -> list[int]:
     """The cards of the pod's record as this node numbers them now; none if one of them is not here."""
-    by_id = {card.found.id: card.index for card in here.cards.values()}
-    slices = [s for s in pod.seen.slices if s.kind == here.profile.name and s.whole == whole]
-    cards = [by_id.get(s.id, -1) if s.id else s.index for s in slices]
+    number = numbering(here)
+    cards = [number(s) for s in pod.seen.slices if s.kind == here.profile.name and s.whole == whole]
     return cards if all(card in here.cards for card in cards) else []
 
 

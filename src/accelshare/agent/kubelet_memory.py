@@ -22,7 +22,8 @@ class KubeletMemory:
 
     def served(self, resources: Collection[str]) -> list[str]:
         """The names of the pods that live and hold one of these resources from a device plugin."""
-        return sorted(self._pods[uid].name for uid in self._holders(resources) if self._lives(uid))
+        alive = self._alive()
+        return sorted(alive[uid] for uid in self._holders(resources) if uid in alive)
 
     def refuses(self, resource: str) -> bool:
         """Would kubelet reject a pod that asks for this and that no device plugin serves?"""
@@ -32,7 +33,7 @@ class KubeletMemory:
 
     async def let_go(self, resources: Collection[str]) -> None:
         """Have kubelet forget those who have ended; it keeps them until somebody asks."""
-        dead = {uid for uid in self._holders(resources) if not self._lives(uid)} - self._forgotten
+        dead = self._holders(resources) - self._alive().keys() - self._forgotten
         if dead:
             try:
                 await self._ask()
@@ -44,5 +45,6 @@ class KubeletMemory:
         held = kubelet_checkpoint.held(self._directory)
         return {uid for resource in resources for uid in held.get(resource, ())}
 
-    def _lives(self, uid: str) -> bool:
-        return uid in self._pods and not self._pods[uid].seen.ended
+    def _alive(self) -> dict[str, str]:
+        """The names of the pods that live, by the uid that kubelet has for them."""
+        return {pod.uid_at_kubelet: pod.name for pod in self._pods.values() if not pod.seen.ended}

@@ -38,12 +38,12 @@ class Leaving:
     async def leave(self, waiting: Callable[[], int], *, by_runtime: bool) -> None:
         """Until nobody waits any more, or for as long as there is time."""
         self.begun = True
+        deadline = time.monotonic() + DRAIN_S
         for kind in self._shelf.kinds:
             self._shelf.set_delivers(kind, False)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._publisher.flushed(), DRAIN_S / 2)
         log.info("leaving waiting=%d", waiting())
-        deadline = time.monotonic() + DRAIN_S
         await asyncio.sleep(LAST_BINDS_S)
         self._cdi.leave({ask.kind for pod in self._room.pods.values() if not pod.seen.ended for ask in pod.seen.request})
         while waiting() and time.monotonic() < self._patience(deadline, by_runtime=by_runtime):  # noqa: ASYNC110 – kubelet's pace

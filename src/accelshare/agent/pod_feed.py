@@ -45,6 +45,8 @@ class PodFeed:
                 case Seen(pod):
                     self._seen(pod)
                 case Gone(uid, _):
+                    if self._first is not None:  # a list that broke had it
+                        self._first = [pod for pod in self._first if pod.uid != uid]
                     self._room.pod_gone(uid)
                     self._left(uid)
                 case Synced():

@@ -13,7 +13,7 @@ from accelshare.agent.shelf import Shelf
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
 from accelshare.kube.inventory import annotate_node, show_amounts
-from accelshare.kube.watch import Gone, Reflector, Seen
+from accelshare.kube.watch import Gone, Reflector, Seen, Synced
 from accelshare.wire import inventory
 from accelshare.wire.objects import Node, node_decoder
 from accelshare.wire.quantity import whole_number
@@ -30,6 +30,7 @@ class Publisher:
         self._node: Node | None = None
         self._changed = asyncio.Event()
         self._told = asyncio.Event()
+        self.listed = asyncio.Event()  # what the Node said when we came is known
         shelf.on_change(self.soon)
 
     @property
@@ -69,6 +70,8 @@ class Publisher:
                 self._changed.set()
             elif isinstance(change, Gone):
                 self._node = None
+            elif isinstance(change, Synced):
+                self.listed.set()
 
     async def run(self) -> None:
         while True:

@@ -129,6 +129,8 @@ class Reconcile:
         flags = {key: "true" for kind in kinds if (key := self._profiles[kind].annotations.assigned) is not None}
         if rewrite:
             sizes = {(name, card.index): card.units for name, kind in self._shelf.kinds.items() for card in kind.cards.values()}
+            if any((slice_.kind, slice_.index) not in sizes for slice_ in real):
+                return {}  # a part of the record is of a card that is not here now; the rest waits for it
             written = assignment.write(real, profiles=self._profiles, sizes=sizes, now_ns=self._now_ns())
             return written | flags
         return {key: value for key, value in flags.items() if pod.annotations.get(key) != value}

@@ -9,14 +9,14 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from accelshare import __version__
 from accelshare.agent import pod_resources, status, told
 from accelshare.agent.cdi_files import CdiFiles
-from accelshare.agent.choice import Choice
+from accelshare.agent.choice import Choice, RuntimeChangedError
 from accelshare.agent.desk import Desk
 from accelshare.agent.device_plugin.way import DevicePluginWay
 from accelshare.agent.identity import node_name
@@ -108,6 +108,7 @@ class Agent:
         self._answers.corrected = lambda _pod: count("corrected").inc()
         self._answers.refused = count("refused").inc
         self._room.changed = self._something_was_given
+        self._room.gone = self._answers.pod_gone
         desk.served = self._metrics.waits.served
         # A card that was held whole may be sliced again, or the other way round, once kubelet has let go of it.
         books.heard = self._show
@@ -122,9 +123,13 @@ class Agent:
             shown = pages(self._shelf, self._metrics, self._keepers)
             port = await status.serve(self._settings.host, self._settings.port, shown)
         try:
-            await self._start(parts)
-            await parts.beside(stop.wait())
-            await self._leave()
+            if await _unless(stop, self._start(parts)):
+                try:
+                    await parts.beside(stop.wait())
+                except RuntimeChangedError:
+                    await self._leave()  # whoever is bound already was promised this way
+                    raise
+                await self._leave()
         finally:
             await parts.end()
             if port is not None:
@@ -133,6 +138,7 @@ class Agent:
     async def _start(self, parts: Parts) -> None:
         parts.start(self._publisher.watch())
         parts.start(self._pod_feed.run())
+        await parts.beside(self._publisher.listed.wait())
         await parts.beside(self._pod_feed.listed.wait())
         self._refuse_changed_units()
         await self._choice.make(parts.start, self._profiles)
@@ -206,6 +212,20 @@ class Agent:
 
     def _show(self) -> None:
         self._choice.way.show()
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Whether the work was done before we were told to stop; then it is given up, however far it is."""
+    working, told = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([working, told], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        return working.done()
+    finally:
+        working.cancel()
+        told.cancel()
+        await asyncio.gather(working, told, return_exceptions=True)
 
 
 async def _first_looks(keepers: Iterable[Keeper]) -> None:

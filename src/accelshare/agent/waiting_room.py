@@ -39,6 +39,7 @@ class WaitingRoom:
         self.kubelet_tells = True
         self.pods: dict[str, NodePod] = {}
         self.changed: Callable[[], None] = lambda: None  # called when something was given, or may have been lost
+        self.gone: Callable[[str], None] = lambda _uid: None
 
     # What is heard.
 
@@ -53,10 +54,16 @@ class WaitingRoom:
             self._given.pop(pod.uid, None)
 
     def pod_gone(self, uid: str) -> None:
-        self.pods.pop(uid, None)
+        gone = self.pods.pop(uid, None)
         self._given.pop(uid, None)
         self._done.discard(uid)
         self._queue.leave(uid)
+        if gone is not None:
+            # What kubelet told under this name was its. A new list brings a namesake before it says who is gone.
+            self._held.pop(gone.name, None)
+            for namesake in [pod for pod in self.pods.values() if pod.name == gone.name]:
+                self._wait_or_leave(namesake)
+        self.gone(uid)
 
     def kubelet_says(self, held: Mapping[str, Holding]) -> None:
         """Everything kubelet holds now, by pod name. What we gave and kubelet confirms is kubelet's to tell from now on."""
@@ -65,12 +72,15 @@ class WaitingRoom:
         for uid in list(self._given):
             if uid not in self.pods or held.get(self.pods[uid].name):
                 del self._given[uid]
-        self._dismiss_served()
+        for pod in self.pods.values():
+            self._wait_or_leave(pod)
 
     def kubelet_is_mute(self) -> None:
         """It has no way to tell. Then, as in the originals, what we gave is held, and a record that says assigned is right."""
         self.kubelet_tells = False
-        self._dismiss_served()
+        for pod in self.pods.values():
+            if self._is_served(pod):
+                self._queue.leave(pod.uid)
 
     def kubelet_began(self) -> None:
         """A kubelet that starts takes the pods that it finds by age; within a second of creation nobody knows its order.
@@ -135,23 +145,34 @@ class WaitingRoom:
             try:
                 await asyncio.wait_for(self._arrived.wait(), max(left_s, 0.001))
             except TimeoutError:
-                raise NobodyWaitsError(self._nobody(want)) from None
+                if (match := self._lost(want, books)) is None:
+                    raise NobodyWaitsError(self._nobody(want)) from None
+                break
         return match
 
     # How.
 
     def _lacking(self, books: Mapping[str, Holding] | None) -> set[str] | None:
-        """The pods that are in kubelet's books without all they ask, whatever we thought of them: one, the one that it admits.
+        """The pods that are in kubelet's books without all they ask; of those that wait one, the one that it admits.
 
-        An old kubelet also lists those that it has just rejected.
+        An old kubelet also lists those that it has just rejected. Of others the books never show anything: of a pod whose cards
+        are its init containers' only, and of one that was served by the runtime.
         """
         if books is None:
             return None
         known = (pod for pod in self.pods.values() if pod.parts and not pod.terminating and pod.name in books)
-        lacking = [pod for pod in known if not holds_all(pod, books[pod.name])]
-        for pod in lacking:
-            self._queue.arrive(pod.uid, pod.parts)
-        return {pod.uid for pod in lacking}
+        return {pod.uid for pod in known if not holds_all(pod, books[pod.name])}
+
+    def _lost(self, want: Want, books: Mapping[str, Holding] | None) -> Match | None:
+        """Who had been served and is asked for once more, when nobody else comes: kubelet has lost what it had."""
+        others = [uid for uid in self._lacking(books) or () if uid not in self._queue]
+        for uid in others:
+            self._queue.arrive(uid, self.pods[uid].parts)
+        match = self._queue.match(want, others)
+        for uid in others:
+            if match is None or uid != match.uid:
+                self._queue.leave(uid)
+        return match
 
     def _promised(self, want: Want, cards: Collection[int]) -> set[str]:
         """Who waits and has just these cards in its record: kubelet asks no question about the last ids that it has."""
@@ -182,11 +203,6 @@ class WaitingRoom:
         kinds = [self._shelf.kinds.get(ask.kind) for ask in pod.seen.request if not ask.whole]
         keys = [here.profile.annotations.assigned for here in kinds if here is not None]
         return any(keys) and all(pod.annotations.get(key) == "true" for key in keys if key is not None)
-
-    def _dismiss_served(self) -> None:
-        for pod in self.pods.values():
-            if self._is_served(pod):
-                self._queue.leave(pod.uid)
 
 
 def holds_all(pod: NodePod, holding: Holding) -> bool:

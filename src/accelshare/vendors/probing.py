@@ -51,6 +51,8 @@ async def _one(requirement: Requirement, roots: Roots, host: Path, timeout_s: fl
             answer = output.checked()
     except CannotAsk as error:
         return Finding(holds=False, says=f"{requirement.subject}: {error}")
+    except OSError as error:  # on the way there, as of a network file system that is gone
+        return Finding(holds=False, says=f"{requirement.subject}: cannot be found: {error.strerror}")
     return _judged(requirement, answer)
 
 

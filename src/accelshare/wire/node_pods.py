@@ -4,6 +4,7 @@ Belongs here: reading pods for the node's side. What the whole cluster must know
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus
 from accelshare.wire.objects import Pod as WholePod
 from accelshare.wire.pods import ENDED, PodReader
 from accelshare.wire.quantity import whole_number
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 class _Container(Container):
@@ -54,6 +57,11 @@ class NodePod:
     @property
     def uid(self) -> str:
         return self.seen.uid
+
+    @property
+    def uid_at_kubelet(self) -> str:
+        """A pod of a file on the node has a uid of kubelet's own; what the API server has is its picture, which names it."""
+        return self.annotations.get(_MIRROR, self.uid)
 
     @property
     def name(self) -> str:

@@ -287,6 +287,11 @@ async def test_a_changed_unit_is_refused_while_pods_of_the_old_one_live(village:
         await village.until(lambda: not refused.running, "it has ended")
         assert "cannot become 'MiB'" in refused.last_lines()
         assert "default/a" in refused.last_lines()
+        # Whichever is heard of first, the pods or the node.
+        village.api.faults.delay(2.0, method="GET", path=r"/nodes\?")
+        refused = village.begin_agent("--memory-unit=MiB")
+        await village.until(lambda: not refused.running, "it has ended again")
+        assert "cannot become 'MiB'" in refused.last_lines()
         village.api.store.delete("pods", "a", options={"gracePeriodSeconds": 0})
         await village.start_agent("--memory-unit=acme=MiB")
 

@@ -333,6 +333,27 @@ async def test_a_runtime_that_comes_back_without_its_validator_makes_auto_decide
         assert "starting anew" in agent.last_lines()
 
 
+@pytest.mark.parametrize("insists", [True, False])
+async def test_a_runtime_that_comes_after_the_agent_is_taken_for_what_it_promises(village: Village, insists: bool) -> None:
+    """Who insists delivers, from the next start on; with who does not, variables are made equal to the record from now on."""
+    village.cards(1)
+    runtime = Runtime(village, Habits(name="containerd", version="v2.4.2", validator=insists))
+    async with village.kubelet():
+        await runtime.start_agent(delivery="auto")
+        assert (told := village.told()) is not None
+        assert told.delivery == "device-plugin"
+        agent = village.agent
+        assert agent is not None
+        async with runtime.real:
+            if insists:
+                await village.until(lambda: not agent.running, "the agent ends to be started anew")
+                assert "starting anew" in agent.last_lines()
+                assert waits(village), "nobody may be bound between two agents"
+            else:
+                await village.until(lambda: (told := village.told()) and told.delivery == "device-plugin+nri", "it corrects")
+    shutil.rmtree(runtime.directory)
+
+
 def remember(village: Village, *holders: tuple[str, str], registered: bool = False) -> None:
     """What kubelet keeps in its file: whether there was a device plugin lately, and uids of pods with an id of one."""
     directory = village.kubelet_root / "device-plugins"

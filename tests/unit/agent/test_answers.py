@@ -1,5 +1,6 @@
 """Who still waits for the container runtime to ask for their cards, and answers while everything changes."""
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.agent.nri.messages import Container, PodSandbox
+from accelshare.agent.nri.handler import Refuse
+from accelshare.agent.nri.messages import Container, PodSandbox, State
 from accelshare.agent.nri_way.answers import Answers
 from accelshare.agent.shelf import Kind, Shelf, ShelfCard
 from accelshare.ledger.facts import PodSeen
@@ -16,6 +18,8 @@ from accelshare.ledger.matching import Part
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.enforcement import Enforcement
+from accelshare.wire.assignment import require_plugin
 from accelshare.wire.node_pods import NodePod
 
 QUESTIONS = 2000
@@ -98,3 +102,109 @@ def _busy(pods: dict[str, NodePod], shelf: Shelf, *, until: Callable[[], bool]) 
         for uid in others:
             del pods[uid]
         shelf.set_health(name, "id0", "")
+
+
+PROFILE = next(one for one in load([]) if one.container.node_label_env)
+LABEL = dict([next(iter(PROFILE.container.node_label_env)).split("=")])
+
+
+def recorded(name: str, card: int, units: int, *, whole: bool = False) -> NodePod:
+    """A pod that runs, with one container `train`, recorded on the card that has this number in its id."""
+    one = pod(name)
+    slices = (Slice(PROFILE.name, card, units, whole, f"id{card}"),)
+    parts = (Part("train", ((PROFILE.name, whole, 1 if whole else units),)),)
+    return replace(one, seen=replace(one.seen, slices=slices), parts=parts, phase="Running")
+
+
+class Host:
+    """A node with cards of 8 units, by number and id, and a runtime that asks about its pods."""
+
+    def __init__(self, ids: dict[int, str], *pods: NodePod) -> None:
+        self.shelf = Shelf()
+        cards = {index: ShelfCard(FoundCard(index, id, 8192), 8) for index, id in ids.items()}
+        self.shelf.put(Kind(PROFILE, "GiB", 1024, cards))
+        self.pods = {one.uid: one for one in pods}
+        self.labels: dict[str, str] = {}
+        self.answers = Answers(self.shelf, self.pods, on_host=Path, node_labels=lambda: self.labels)
+        self.answers.manner = "delivers"
+
+    def make(self, which: NodePod) -> Container:
+        """The container as the runtime makes it."""
+        sandbox = self._sandbox(which)
+        given = self.answers.create_container(sandbox, Container("c", sandbox.id, "train"))
+        env = tuple(f"{one.key}={one.value}" for one in given.env)
+        return Container(f"c-{which.uid}", sandbox.id, "train", State.RUNNING, env=env)
+
+    def tell(self, which: NodePod, container: Container) -> None:
+        """The runtime comes back with this container in its list."""
+        self.answers.synchronize([self._sandbox(which)], [container])
+
+    def _sandbox(self, which: NodePod) -> PodSandbox:
+        seen = which.seen
+        return PodSandbox(f"s-{seen.uid}", seen.name, seen.uid, seen.namespace, annotations=require_plugin())
+
+
+def test_a_container_that_has_its_card_stays_whatever_else_it_would_be_given_today() -> None:
+    """A label of the node, or who enforces shares, may have changed since; nobody's training ends for that."""
+    runs = recorded("runs", 0, 2)
+    host = Host({0: "id0"}, runs)
+    made = host.make(runs)
+    host.labels = LABEL
+    host.shelf.set_enforcement(PROFILE.name, Enforcement("new", "env", {"A_NEW_LIMIT": "{share_mib}"}))
+    host.tell(runs, made)
+    assert host.answers.bare() == []
+    assert host.answers.given_before() == [runs]
+
+    host.tell(runs, replace(made, env=("NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin")))
+    assert [found.pod for found in host.answers.bare()] == [runs]
+
+
+def test_a_card_that_got_another_number_has_room_for_its_own_pods() -> None:
+    """Card 0 has died, and the card that was number 1 is number 0 since the node's start."""
+    lost, kept, more = recorded("lost", 0, 1, whole=True), recorded("kept", 1, 6), recorded("more", 1, 3)
+    host = Host({0: "id1"}, lost, kept)
+    assert host.make(kept).env
+    host.pods[more.uid] = more
+    with pytest.raises(Refuse, match=r"recorded with 3 units on card 0 of .*, which has 2 of 8 left"):
+        host.make(more)
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    host = Host({0: "id0"})
+    for number in range(100):
+        one = recorded(f"p{number}", 0, 2)
+        host.pods[one.uid] = one
+        host.make(one)
+        del host.pods[one.uid]
+        host.answers.pod_gone(one.uid)
+    assert len(host.answers._in) == 0
+
+
+@pytest.fixture
+def sweeps() -> Iterator[list[Callable[[], None]]]:
+    """Called whenever the interpreter sweeps: then, too, another thread may have its turn."""
+    calls: list[Callable[[], None]] = []
+    often = gc.get_threshold()
+
+    def called(phase: str, _info: object) -> None:
+        for call in calls if phase == "start" else ():
+            call()
+
+    gc.callbacks.append(called)
+    yield calls
+    gc.set_threshold(*often)
+    gc.callbacks.remove(called)
+
+
+def test_a_pod_may_come_while_the_others_are_being_looked_at(sweeps: list[Callable[[], None]]) -> None:
+    asks, other, many = recorded("asks", 0, 2), recorded("other", 0, 2), [recorded(f"p{number}", 1, 0) for number in range(100)]
+    host = Host({0: "id0", 1: "id1"}, asks, *many)
+
+    def another_thread() -> None:
+        if host.pods.pop(other.uid, None) is None:
+            host.pods[other.uid] = other
+
+    sweeps.append(another_thread)
+    for after in range(1, 50):  # so many things made: each step has a sweep once
+        gc.set_threshold(after)
+        assert host.make(asks).env

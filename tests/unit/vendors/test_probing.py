@@ -184,3 +184,12 @@ async def test_an_mps_daemon_of_the_host_is_seen_by_its_pipe(host: Host) -> None
     assert given.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M,1=3072M"
     assert given.env["CUDA_MPS_PIPE_DIRECTORY"] == "/tmp/nvidia-mps"
     assert Mount("/tmp/nvidia-mps", "/tmp/nvidia-mps", read_only=False) in given.mounts
+
+
+async def test_a_path_that_cannot_even_be_followed_is_not_there(host: Host) -> None:
+    """A stale network mount says so at the first step, long before the file is opened."""
+    host.has("/opt/something")
+    for requirement in (Requirement(file=f"/opt/{'x' * 300}/version"), Requirement(command=(f"/opt/{'x' * 300}/tool",))):
+        finding = await host.says(requirement)
+        assert not finding.holds
+        assert "name too long" in finding.says.lower()

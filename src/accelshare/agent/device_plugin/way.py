@@ -79,7 +79,7 @@ class DevicePluginWay:
 
     async def _register_all(self) -> None:
         remembered = kubelet_checkpoint.held(self._directory)
-        alive = {uid for uid, pod in self._room.pods.items() if not pod.seen.ended}
+        alive = {pod.uid_at_kubelet for pod in self._room.pods.values() if not pod.seen.ended}
         for plugin in self._plugins.values():
             plugin.kubelet_remembers(remembered.get(plugin.resource, {}), alive)
             # Served before it is registered, because kubelet calls back before it answers.

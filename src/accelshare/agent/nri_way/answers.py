@@ -8,8 +8,9 @@ hand out cards, and a container that cannot be given its own is refused; kubelet
 has delivered, and variables that name cards are made equal to the record; device files stay, and the record follows them.
 
 The runtime asks on a thread of its own, while the agent's loop goes on changing pods and cards. So: what is shared is dicts of
-frozen values and one set that only grows; they are looked up, added to, or copied whole by `tuple` before a walk, each of which
-is one step of the interpreter; and what happened is told to others on their loop (`tell`), a moment later, without waiting.
+frozen values and one set; they are looked up, added to, taken from, or copied whole by `list` before a walk, each of which
+is one step of the interpreter (`tuple` is two: its garbage may be swept in between, and a thread have its turn); and what
+happened is told to others on their loop (`tell`), a moment later, without waiting.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from accelshare.agent.giving import given, recorded_cards, shares
+from accelshare.agent.giving import given, numbering, recorded_cards, shares
 from accelshare.agent.nri.handler import Refuse
 from accelshare.agent.nri.messages import Adjustment, Container, PodSandbox, State
 from accelshare.agent.nri_way.adjusting import adjusted
@@ -92,7 +93,10 @@ class Answers:
             self.tell(self.refused)
             raise Refuse(f"container {container.name} of pod {known.name} was made without its card; it is made anew")
 
-    # What else there is to ask.
+    # What else there is to tell and to ask.
+
+    def pod_gone(self, uid: str) -> None:
+        self._in.discard(uid)
 
     @property
     def waiting(self) -> int:
@@ -168,7 +172,7 @@ class Answers:
         if known is None and pod.annotations.get(_SOURCE, "api") != "api":
             # A pod of a file on this node: kubelet names it by a hash, the API server by a uid of its own.
             name = f"{pod.namespace}/{pod.name}"
-            known = next((found for found in tuple(self._pods.values()) if found.name == name), None)
+            known = next((found for found in list(self._pods.values()) if found.name == name), None)
         return known
 
     def _given(self, pod: NodePod, want: Want) -> ContainerEdits:
@@ -205,19 +209,20 @@ class Answers:
     def _require_room(self, pod: NodePod, here: Kind, card: int, *, whole: bool) -> None:
         """Whoever is on the card stays, and one more must fit: the extender sees to that, and this to records of others."""
         kind = here.profile.name
+        number = numbering(here)
         others = [
             (other, slice_)
-            for other in tuple(self._pods.values())
+            for other in list(self._pods.values())
             if other.uid != pod.uid and not other.seen.ended and (other.uid in self._in or other.phase == "Running")
             for slice_ in other.seen.slices
-            if slice_.kind == kind and slice_.index == card
+            if slice_.kind == kind and number(slice_) == card
         ]
         for other, slice_ in others:
             if whole or slice_.whole:
                 raise Refuse(
                     f"pod {pod.name} is recorded on card {card} of {kind}, where pod {other.name} is and which cannot be shared"
                 )
-        own = sum(s.units for s in pod.seen.slices if s.kind == kind and s.index == card)
+        own = sum(s.units for s in pod.seen.slices if s.kind == kind and number(s) == card)
         taken = sum(slice_.units for _, slice_ in others)
         if own + taken > here.cards[card].units:
             raise Refuse(
@@ -226,15 +231,20 @@ class Answers:
             )
 
     def _has(self, pod: NodePod, part: Part, container: Container) -> bool | None:
-        """Whether the container has its cards; None if that cannot be judged now."""
+        """Whether the container has its cards from us; None if that cannot be judged now.
+
+        Anything of what it would be given is enough, since it is given all or nothing. Not all of it: a label of the node, a way
+        of enforcement or a card's number may have changed since, and nobody who runs with a card may be ended for that.
+        """
         try:
             wanted = [self._given(pod, want) for want in part.wants]
         except (Refuse, VendorError):
             return None
-        env = {name: value for one in wanted for name, value in one.env.items()}
+        env = {pair for one in wanted for pair in one.env.items()}
         paths = {node.container_path for one in wanted for node in one.device_nodes}
-        has = container.environment
-        return all(has.get(name) == value for name, value in env.items()) and paths <= {d.path for d in container.devices}
+        if not env and not paths:
+            return True  # nothing of it could be seen
+        return bool(env & container.environment.items() or paths & {device.path for device in container.devices})
 
 
 def correctable(profile: Profile) -> bool:

@@ -5,13 +5,14 @@ finding such pods (answers.py).
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from accelshare.agent.nri_way.answers import Bare
 from accelshare.kube.client import Client
-from accelshare.kube.errors import Conflict, KubeError, NotFound
+from accelshare.kube.errors import ApiError, Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.records import annotate_pod, delete_pod
 from accelshare.vendors.profile import Profile
@@ -53,19 +54,27 @@ class Repairs:
                 await asyncio.sleep(RETRY_S)
 
     async def _write(self) -> None:
-        while self._bare:
-            uid, found = next(iter(self._bare.items()))
-            await self._replace(found)
-            self._bare.pop(uid, None)
-        while self._delivered:
-            uid, pod = next(iter(self._delivered.items()))
+        """All that there is to write. A pod that somebody's policy protects holds up no other, and is tried again."""
+        refused: ApiError | None = None
+        for uid, found in list(self._bare.items()):
             try:
-                await annotate_pod(
-                    self._client, namespace=pod.seen.namespace, name=pod.seen.name, uid=uid, annotations=self._flags(pod)
-                )
-            except (NotFound, Conflict):
-                pass
-            self._delivered.pop(uid, None)
+                await self._replace(found)
+                self._bare.pop(uid, None)
+            except ApiError as error:
+                refused = error
+        for uid, pod in list(self._delivered.items()):
+            try:
+                await self._flag(pod)
+                self._delivered.pop(uid, None)
+            except ApiError as error:
+                refused = error
+        if refused is not None:
+            raise refused
+
+    async def _flag(self, pod: NodePod) -> None:
+        seen = pod.seen
+        with contextlib.suppress(NotFound, Conflict):
+            await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid, annotations=self._flags(pod))
 
     async def _replace(self, found: Bare) -> None:
         seen = found.pod.seen

@@ -1,0 +1,64 @@
+"""The agent told to stop at an awkward moment."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from accelshare.agent import leaving
+from accelshare.agent.cdi_files import CdiFiles
+from accelshare.agent.publisher import Publisher
+from accelshare.agent.serving import Agent
+from accelshare.agent.settings import Settings
+from accelshare.agent.shelf import Shelf
+from accelshare.agent.waiting_room import WaitingRoom
+from accelshare.kube.client import Client
+from accelshare.kube.config import Cluster
+from accelshare.vendors.catalog import load
+from cluster.https import free_port
+
+LIMIT_S = 60.0
+
+
+async def test_an_agent_that_waits_for_the_api_server_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    """kubelet would wait half a minute for it, and then kill it."""
+    catalog = load()
+    stop = asyncio.Event()
+    async with Client(Cluster(f"http://127.0.0.1:{free_port()}"), user_agent="tests") as client:
+        running = asyncio.create_task(Agent(Settings(kubelet=tmp_path, cdi=tmp_path), catalog, client, "n1").run(stop))
+        await asyncio.sleep(0)
+        stop.set()
+        await asyncio.wait_for(running, LIMIT_S)
+
+
+async def test_the_last_things_take_no_longer_if_the_cluster_cannot_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it together has to fit into the time that kubelet gives a pod to end."""
+    clock = _Clock()
+    monkeypatch.setattr("accelshare.agent.leaving.time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr("accelshare.agent.leaving.asyncio", SimpleNamespace(sleep=clock.sleep, wait_for=clock.wait_for))
+    shelf = Shelf()
+    async with Client(Cluster("http://127.0.0.1:1"), user_agent="tests") as client:
+        publisher = Publisher(client, "n1", shelf)
+        cdi = CdiFiles(tmp_path, shelf, exists=lambda _: True)
+        last = leaving.Leaving(shelf, publisher, cdi, WaitingRoom(shelf))
+        await last.leave(lambda: 1, by_runtime=False)
+    assert clock.now_s <= leaving.DRAIN_S + 2 * leaving.LOOK_S
+
+
+class _Clock:
+    """Time that passes only where somebody waits, and then all of it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    async def wait_for(self, work: object, seconds: float) -> None:
+        if asyncio.iscoroutine(work):
+            work.close()
+        self.now_s += seconds
+        raise TimeoutError

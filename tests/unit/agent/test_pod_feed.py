@@ -1,0 +1,60 @@
+"""The first list of pods, when it does not come in one go."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+import msgspec
+
+from accelshare.agent.metrics import Metrics
+from accelshare.agent.pod_feed import PodFeed
+from accelshare.agent.reconcile import Reconcile
+from accelshare.agent.shelf import Shelf
+from accelshare.agent.waiting_room import WaitingRoom
+from accelshare.kube.client import Client, Page, WatchEvent
+from accelshare.kube.errors import Unreachable
+from accelshare.vendors.catalog import load
+
+CATALOG = load()
+
+
+def raw(name: str) -> msgspec.Raw:
+    containers = [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "2"}}}]
+    content = {
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"nodeName": "n1", "containers": containers},
+    }
+    return msgspec.Raw(msgspec.json.encode(content))
+
+
+class Server:
+    """Its first list breaks after a page, and the pod of that page is gone when it is asked again."""
+
+    def __init__(self) -> None:
+        self._lists = 0
+
+    async def pages(self, _path: str, **_: Any) -> AsyncGenerator[Page, None]:
+        self._lists += 1
+        if self._lists == 1:
+            yield Page([raw("gone")], "1")
+            raise Unreachable("the list broke")
+        yield Page([raw("there")], "2")
+
+    async def watch(self, _path: str, **_: Any) -> AsyncGenerator[WatchEvent, None]:
+        await asyncio.Event().wait()
+        yield WatchEvent("BOOKMARK", raw("never"))
+
+
+class Corrections:
+    def soon(self) -> None: ...
+
+
+async def test_a_pod_that_went_before_the_first_list_was_whole_does_not_wait() -> None:
+    room = WaitingRoom(Shelf())
+    feed = PodFeed(
+        cast("Client", Server()), "n1", CATALOG, room=room, reconcile=cast("Reconcile", Corrections()), metrics=Metrics()
+    )
+    running = asyncio.create_task(feed.run())
+    await asyncio.wait_for(feed.listed.wait(), 60)
+    running.cancel()
+    assert list(room.pods) == ["there"]

@@ -1,0 +1,88 @@
+"""Records made equal to what kubelet gave."""
+
+import asyncio
+import json
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from accelshare.agent.kubelet_books import KubeletBooks
+from accelshare.agent.metrics import Metrics
+from accelshare.agent.reconcile import Reconcile
+from accelshare.agent.shelf import Kind, Shelf, ShelfCard
+from accelshare.agent.waiting_room import Holding, WaitingRoom
+from accelshare.kube.client import Client
+from accelshare.kube.events import Events
+from accelshare.vendors.catalog import load
+from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.wire.node_pods import NodePod, NodePodReader
+
+CATALOG = load()
+HOLDS: Holding = {"main": {("nvidia", False): {"1-0", "1-1"}, ("kunlun", False): {"0-0", "0-1"}}}
+
+
+def pod(**record: Any) -> NodePod:
+    limits = {"aliyun.com/gpu-mem": "2", "baidu.com/xpu-mem": "2"}
+    notes = {"accelshare.io/assignment": json.dumps(record)}
+    content = {
+        "metadata": {"name": "both", "namespace": "default", "uid": "u", "annotations": notes},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": limits}}]},
+        "status": {"phase": "Running"},
+    }
+    read = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
+    assert read is not None
+    return read
+
+
+class Writes:
+    """The API server's and kubelet's side: what was written, and books that can be read."""
+
+    mute = False
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+
+    async def request(self, _method: str, _path: str, *, body: bytes, **_: object) -> bytes:
+        self.bodies.append(json.loads(body))
+        return b"{}"
+
+    async def say(self, *_: object, **__: object) -> bool:
+        return True
+
+    async def read(self) -> object:
+        return {}
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    shelf = Shelf()
+    cards = {index: ShelfCard(FoundCard(index, f"GPU-{index}", 16384), 16) for index in range(2)}
+    shelf.put(Kind(CATALOG["nvidia"], "GiB", 1024, cards))
+    return shelf
+
+
+async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(shelf: Shelf) -> None:
+    """While the driver of one finds nothing, its part of the record cannot be written, and nothing is half written."""
+    writes = Writes()
+    room = WaitingRoom(shelf)
+    room.pod_seen(pod(nvidia=[{"index": 0, "id": "GPU-0", "units": 2}], kunlun=[{"index": 0, "id": "x", "units": 2}]))
+    room.kubelet_says({"default/both": HOLDS})
+    reconcile = Reconcile(
+        cast("Client", writes),
+        room,
+        shelf,
+        CATALOG,
+        cast("Events", writes),
+        Metrics(),
+        books=cast("KubeletBooks", writes),
+        now_ns=lambda: 0,
+    )
+    await asyncio.wait_for(reconcile.once(), 60)
+    assert writes.bodies == []
+
+    shelf.put(Kind(CATALOG["kunlun"], "GiB", 1024, {0: ShelfCard(FoundCard(0, "x", 16384), 16)}))
+    await asyncio.wait_for(reconcile.once(), 60)
+    (written,) = writes.bodies
+    record = json.loads(written["metadata"]["annotations"]["accelshare.io/assignment"])
+    assert {kind: [entry["index"] for entry in entries] for kind, entries in record.items()} == {"kunlun": [0], "nvidia": [1]}
