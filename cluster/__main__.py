@@ -85,7 +85,7 @@ def up(options: argparse.Namespace) -> None:
     local = LocalCluster.up(say, fake_cards=options.fake_cards)
     if options.accelshare:
         accelshare.install(local, say)
-    say(f"\n  export KUBECONFIG={local.kubeconfig} PATH={local.bin}:$PATH\n  kubectl get pods --all-namespaces\n")
+    say(f"\n  {_to_use(local)}\n  kubectl get pods --all-namespaces\n")
     say(f"an image for pods: {local.test_image}; `make down` removes it all again")
 
 
@@ -101,7 +101,12 @@ def status(_options: argparse.Namespace) -> None:
     local = LocalCluster.attach()
     say(local.kubectl("get", "node", NODE_NAME, "--output=wide"))
     say(local.kubectl("get", "pods", "--all-namespaces", "--output=wide"))
-    say(f"  export KUBECONFIG={local.kubeconfig} PATH={local.bin}:$PATH")
+    say(f"  {_to_use(local)}")
+
+
+def _to_use(local: LocalCluster) -> str:
+    """kubectl is the cluster's own; accelshare and its kubectl plugins lie beside the Python that runs us."""
+    return f"export KUBECONFIG={local.kubeconfig} PATH={local.bin}:{Path(sys.executable).parent}:$PATH"
 
 
 def _first_ended(plane: ControlPlane) -> str:

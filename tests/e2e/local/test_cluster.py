@@ -5,6 +5,7 @@ import http.server
 import json
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,8 @@ def test_the_commands_say_how_to_use_it(local: LocalCluster) -> None:
     for arguments in (["up"], ["status"]):
         done = command(*arguments)
         assert done.returncode == 0, done.stderr
-        assert f"export KUBECONFIG={local.kubeconfig} PATH={local.bin}:$PATH" in done.stdout
+        programs = f"{local.bin}:{Path(sys.executable).parent}"
+        assert f"export KUBECONFIG={local.kubeconfig} PATH={programs}:$PATH" in done.stdout
     variables = {"KUBECONFIG": str(local.kubeconfig), "HOME": str(local.state)}
     listed = subprocess.run([local.bin / "kubectl", "get", "nodes"], env=variables, capture_output=True, text=True, check=True)
     assert local.node_name in listed.stdout
