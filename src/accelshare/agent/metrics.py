@@ -53,6 +53,11 @@ class Metrics:
             "1 while the container runtime refuses containers rather than make them without their cards",
             registry=self._registry,
         )
+        self.record_rewrites = Counter(
+            "accelshare_record_rewrites",
+            "Records of pods that somebody else changed after the bind; the pod kept its cards",
+            registry=self._registry,
+        )
         self.waiting = Gauge("accelshare_waiting_pods", "Pods bound here that wait for their card", registry=self._registry)
 
     def show(self, shelf: Shelf) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 
 from accelshare.agent.metrics import Metrics
+from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.reconcile import Reconcile
 from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube.client import Client
@@ -19,7 +20,15 @@ log = logging.getLogger(__name__)
 
 class PodFeed:
     def __init__(
-        self, client: Client, node: str, catalog: Catalog, *, room: WaitingRoom, reconcile: Reconcile, metrics: Metrics
+        self,
+        client: Client,
+        node: str,
+        catalog: Catalog,
+        *,
+        room: WaitingRoom,
+        reconcile: Reconcile,
+        metrics: Metrics,
+        pins: PinnedRecords,
     ) -> None:
         self._client = client
         self._node = node
@@ -27,6 +36,7 @@ class PodFeed:
         self._room = room
         self._reconcile = reconcile
         self._metrics = metrics
+        self._pins = pins
         self._first: list[NodePod] | None = []  # what the first list brings, until it is whole
         self.listed = asyncio.Event()  # every pod that was here when we came is in the waiting room
 
@@ -41,19 +51,21 @@ class PodFeed:
         async for change in reflector.changes():
             match change:
                 case Seen(pod) if self._first is not None:
-                    self._first.append(pod)
+                    self._first.append(self._pins.see(pod))
                 case Seen(pod):
-                    self._seen(pod)
+                    self._seen(self._pins.see(pod))
                 case Gone(uid, _):
                     if self._first is not None:  # a list that broke had it
                         self._first = [pod for pod in self._first if pod.uid != uid]
                     self._room.pod_gone(uid)
+                    self._pins.forget(uid)
                     self._left(uid)
                 case Synced():
                     # After its own start kubelet takes what it finds by age.
                     for pod in sorted(self._first or (), key=lambda pod: pod.seen.created):
                         self._room.pod_seen(pod)
                     self._first = None
+                    self._pins.forget_others()
                     self.listed.set()
                 case Interrupted(problem, retry_in_s):
                     log.warning("interrupted what=pods retry_in_s=%.1f problem=%r", retry_in_s, problem)

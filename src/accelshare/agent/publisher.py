@@ -9,12 +9,13 @@ from typing import Final
 
 import msgspec
 
+from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.shelf import Shelf
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
 from accelshare.kube.inventory import annotate_node, show_amounts
 from accelshare.kube.watch import Gone, Reflector, Seen, Synced
-from accelshare.wire import inventory
+from accelshare.wire import assignment, inventory
 from accelshare.wire.objects import Node, node_decoder
 from accelshare.wire.quantity import whole_number
 
@@ -23,10 +24,11 @@ RETRY_S: Final = 1.0
 
 
 class Publisher:
-    def __init__(self, client: Client, node: str, shelf: Shelf) -> None:
+    def __init__(self, client: Client, node: str, shelf: Shelf, pins: PinnedRecords) -> None:
         self._client = client
         self._name = node
         self._shelf = shelf
+        self._pins = pins
         self._node: Node | None = None
         self._changed = asyncio.Event()
         self._told = asyncio.Event()
@@ -46,6 +48,11 @@ class Publisher:
             return {kind: entry.unit for kind, entry in inventory.entries_of(text).items()}
         except msgspec.DecodeError:
             return {}
+
+    @property
+    def published_corrections(self) -> str:
+        """Records of pods as the Node tells them now, perhaps from an earlier agent."""
+        return (self._node.metadata.annotations or {}).get(assignment.CORRECTED, "") if self._node is not None else ""
 
     def soon(self) -> None:
         self._told.clear()
@@ -95,6 +102,9 @@ class Publisher:
         if (node.metadata.annotations or {}).get(inventory.KEY) != text:
             await annotate_node(self._client, self._name, {inventory.KEY: text})
             log.info("publish node=%s kinds=%s outcome=written", self._name, ",".join(self._shelf.kinds))
+        corrections = self._pins.corrections
+        if (node.metadata.annotations or {}).get(assignment.CORRECTED) != corrections:
+            await annotate_node(self._client, self._name, {assignment.CORRECTED: corrections})
         capacity = (node.status.capacity if node.status else None) or {}
         amounts = self._shelf.amounts()
         wrong = {name: amount for name, amount in amounts.items() if whole_number(capacity.get(name)) != amount}

@@ -11,6 +11,7 @@ from typing import Final
 from accelshare.agent.ids import by_card
 from accelshare.agent.kubelet_books import KubeletBooks
 from accelshare.agent.metrics import Metrics
+from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.shelf import Shelf
 from accelshare.agent.waiting_room import Holding, WaitingRoom, holds_all
 from accelshare.kube.client import Client
@@ -38,6 +39,7 @@ class Reconcile:
         metrics: Metrics,
         *,
         books: KubeletBooks,
+        pins: PinnedRecords,
         now_ns: Callable[[], int],
     ) -> None:
         self._client = client
@@ -48,6 +50,7 @@ class Reconcile:
         self._events = events
         self._metrics = metrics
         self._books = books
+        self._pins = pins
         self._now_ns = now_ns
         self._wanted = asyncio.Event()
         self.by_record: frozenset[str] = frozenset()  # kinds of which the record is right, whatever kubelet's ids say
@@ -83,6 +86,8 @@ class Reconcile:
             return
         seen = pod.seen
         try:
+            if assignment.OURS in annotations:
+                await self._pins.correct(pod.uid, real, annotations)
             await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid, annotations=annotations)
         except (NotFound, Conflict):
             return

@@ -30,6 +30,7 @@ from accelshare.agent.nri_way.repairs import Repairs
 from accelshare.agent.nri_way.way import NriWay
 from accelshare.agent.pages import pages
 from accelshare.agent.parts import Parts
+from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_feed import PodFeed
 from accelshare.agent.publisher import Publisher
 from accelshare.agent.reconcile import Reconcile
@@ -62,7 +63,8 @@ class Agent:
         self._keepers: dict[str, Keeper] = {}
         self._shelf = Shelf()
         events = Events(client, component="accelshare-agent", clock=time.time)
-        self._publisher = Publisher(client, node, self._shelf)
+        self._pins = PinnedRecords(client, node, catalog, events, self._metrics)
+        self._publisher = Publisher(client, node, self._shelf, self._pins)
         on_host = settings.on_host
         self._room = WaitingRoom(self._shelf)
         books = KubeletBooks(settings.kubelet, catalog, self._room)
@@ -77,9 +79,11 @@ class Agent:
         count = self._metrics.deliveries.labels
         self._repairs = Repairs(client, events, {profile.name: profile for profile in catalog}, replaced=count("replaced").inc)
         self._reconcile = Reconcile(
-            client, self._room, self._shelf, catalog, events, self._metrics, books=books, now_ns=time.time_ns
+            client, self._room, self._shelf, catalog, events, self._metrics, books=books, pins=self._pins, now_ns=time.time_ns
         )
-        self._pod_feed = PodFeed(client, node, catalog, room=self._room, reconcile=self._reconcile, metrics=self._metrics)
+        self._pod_feed = PodFeed(
+            client, node, catalog, room=self._room, reconcile=self._reconcile, metrics=self._metrics, pins=self._pins
+        )
         memory = KubeletMemory(settings.device_plugins, self._room.pods, partial(pod_resources.held, settings.kubelet, catalog))
         self._nri = NriWay(
             self._shelf,
@@ -104,6 +108,7 @@ class Agent:
         cdi = CdiFiles(settings.cdi, self._shelf, exists=lambda path: on_host(path).exists())
         self._leaving = Leaving(self._shelf, self._publisher, cdi, self._room)
         # Who hears of what.
+        self._pins.changed = self._room.pod_seen
         self._answers.delivered = self._was_delivered
         self._answers.corrected = lambda _pod: count("corrected").inc()
         self._answers.refused = count("refused").inc
@@ -137,8 +142,10 @@ class Agent:
 
     async def _start(self, parts: Parts) -> None:
         parts.start(self._publisher.watch())
-        parts.start(self._pod_feed.run())
         await parts.beside(self._publisher.listed.wait())
+        self._pins.load(self._publisher.published_corrections)
+        parts.start(self._pins.run())
+        parts.start(self._pod_feed.run())
         await parts.beside(self._pod_feed.listed.wait())
         self._refuse_changed_units()
         await self._choice.make(parts.start, self._profiles)

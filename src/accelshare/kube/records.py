@@ -12,7 +12,8 @@ from accelshare.kube import paths
 from accelshare.kube.client import Client
 
 
-async def annotate_pod(client: Client, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
+async def annotate_pod(client: Client, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
+    """Write these annotations on the pod; None takes one away."""
     await _patch(client, paths.pod(namespace, name), uid, annotations)
 
 
@@ -27,6 +28,6 @@ async def delete_pod(client: Client, *, namespace: str, name: str, uid: str) -> 
     await client.request("DELETE", paths.pod(namespace, name), body=body)
 
 
-async def _patch(client: Client, path: str, uid: str, annotations: Mapping[str, str]) -> None:
+async def _patch(client: Client, path: str, uid: str, annotations: Mapping[str, str | None]) -> None:
     body = msgspec.json.encode({"metadata": {"uid": uid, "annotations": dict(annotations)}})
     await client.request("PATCH", path, body=body, content_type="application/merge-patch+json")

@@ -14,7 +14,7 @@ from accelshare.kube.client import Client
 from accelshare.kube.errors import NotFound
 from accelshare.kube.inventory import annotate_node, hide_amounts
 from accelshare.node_traces.finding import Traces, find
-from accelshare.wire import inventory
+from accelshare.wire import assignment, inventory
 from accelshare.wire.objects import node_decoder, pod_decoder
 from accelshare.wire.pods import AGENT_LABEL
 
@@ -68,7 +68,7 @@ async def _take(client: Client, traces: Traces) -> tuple[str, ...]:
         # The annotation last: it is what a second run finds the node by.
         if traces.amounts:
             await hide_amounts(client, traces.node, traces.amounts)
-        await annotate_node(client, traces.node, {inventory.KEY: None})
+        await annotate_node(client, traces.node, {inventory.KEY: None, assignment.CORRECTED: None})
     except NotFound:  # autoscalers take nodes away at any moment
         return (f"node {traces.node}: it has left the cluster in the meantime",)
     return traces.lines

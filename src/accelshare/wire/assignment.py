@@ -8,7 +8,7 @@ The profile's own keys are what its users, tools and node plugins already read, 
 commas. Ours is believed first; a pod placed by an original system has only the other.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from sys import intern
 from typing import Final
 
@@ -22,6 +22,9 @@ OURS: Final = "accelshare.io/assignment"
 REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
 PLUGIN: Final = "accelshare"
 LARGEST_INDEX: Final = 1023
+# On a Node, written by its agent: the cards of pods whose own record was wrong, by uid. Users of a namespace cannot write Nodes.
+CORRECTED: Final = "accelshare.io/corrected-assignments"
+LARGEST_CORRECTIONS: Final = 100 * 1024  # characters; the API server takes 256 KiB of annotations on one object
 
 
 class _Entry(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -32,20 +35,52 @@ class _Entry(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 _decoder: Final = msgspec.json.Decoder(dict[str, list[_Entry]])
+_corrections: Final = msgspec.json.Decoder(dict[str, str])
 
 
 def write(
     slices: tuple[Slice, ...], *, profiles: Mapping[str, Profile], sizes: Mapping[tuple[str, int], int], now_ns: int
 ) -> dict[str, str]:
     """The annotations that say who was given what; `sizes` tells how large each (kind, index) of the node is."""
-    by_kind: dict[str, list[Slice]] = {}
-    for slice_ in slices:
-        by_kind.setdefault(slice_.kind, []).append(slice_)
-    record = {kind: [_Entry(s.index, s.id, s.units, s.whole) for s in given] for kind, given in sorted(by_kind.items())}
-    annotations = {OURS: msgspec.json.encode(record).decode()} if record else {}
-    for kind, given in by_kind.items():
-        annotations |= dict(_seed_keys(profiles[kind], [s for s in given if not s.whole], sizes, now_ns))
+    annotations = {OURS: text(slices)} if slices else {}
+    for kind in dict.fromkeys(slice_.kind for slice_ in slices):
+        shared = [s for s in slices if s.kind == kind and not s.whole]
+        annotations |= dict(_seed_keys(profiles[kind], shared, sizes, now_ns))
     return annotations
+
+
+def text(slices: tuple[Slice, ...]) -> str:
+    """Our record of these slices."""
+    by_kind: dict[str, list[_Entry]] = {}
+    for s in slices:
+        by_kind.setdefault(s.kind, []).append(_Entry(s.index, s.id, s.units, s.whole))
+    return msgspec.json.encode(dict(sorted(by_kind.items()))).decode()
+
+
+def record_keys(profiles: Iterable[Profile]) -> frozenset[str]:
+    """The annotation keys that say which cards a pod has: ours, and those of these vendors without the flag `assigned`."""
+    keys = [key for p in profiles for a in (p.annotations,) for key in (a.index, a.card_size, a.pod_units, a.assign_time)]
+    return frozenset({OURS, *(key for key in keys if key is not None)})
+
+
+def write_corrections(records: Mapping[str, str]) -> str | None:
+    """Records by uid as the Node's annotation; None if there are none. Of too many the latest are kept."""
+    kept: list[tuple[str, str]] = []
+    size = 0
+    for uid, record in reversed(list(records.items())):
+        size += len(uid) + 2 * len(record) + 8
+        if size > LARGEST_CORRECTIONS:
+            break
+        kept.append((uid, record))
+    return msgspec.json.encode(dict(reversed(kept))).decode() if kept else None
+
+
+def read_corrections(value: str) -> dict[str, str]:
+    """What write_corrections wrote; nothing if it is something else."""
+    try:
+        return _corrections.decode(value)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
 
 
 def require_plugin() -> dict[str, str]:

@@ -423,3 +423,43 @@ async def test_the_runtime_delivers_when_the_last_pod_of_a_device_plugin_has_end
         village.api.store.delete("pods", "old")
         await village.until(village.delivers, "it delivers")
         assert kubelet.listed == asked + 1
+
+
+def record_of(village: Village, name: str) -> list[int]:
+    annotations = village.read(name)["metadata"].get("annotations") or {}
+    return [entry["index"] for entry in json.loads(annotations.get(assignment.OURS, "{}")).get("acme", [])]
+
+
+def rewrite(village: Village, name: str, card: int) -> None:
+    """As a user with the edit role: another card in our key and in the vendor's."""
+    record = json.dumps({"acme": [{"index": card, "id": f"zpu{card}", "units": 4}]})
+    village.api.store.patch(
+        "pods", name, {"metadata": {"annotations": {assignment.OURS: record, "acme.example/index": str(card)}}}
+    )
+
+
+async def _told_of_rewrite(village: Village, name: str, times: int = 1) -> bool:
+    if record_of(village, name) != [1] or village.read(name)["metadata"]["annotations"].get("acme.example/index") != "1":
+        return False
+    said = [event.object["reason"] for event in village.api.store.list("events").versions]
+    return "AcceleratorRecordRewritten" in said and await village.metric("accelshare_record_rewrites_total") >= times
+
+
+async def test_a_rewritten_record_moves_no_container_and_is_restored(village: Village, runtime: Runtime) -> None:
+    """Between the bind and the first container, between two containers, and with the record taken away."""
+    await runtime.start_agent()
+    village.pod("a", {MEMORY: 4}, {MEMORY: 0}, inits=[village.container("init", {MEMORY: 4})])
+    village.bind("a", 1, units=4, more=assignment.require_plugin())
+    await village.until(lambda: _seen(village), "the agent has seen the bind")
+    rewrite(village, "a", 3)
+    await village.until(lambda: _told_of_rewrite(village, "a"), "the record is restored, and an event and a metric tell it")
+    rewrite(village, "a", 3)
+    assert devices(await runtime.created("a", "init")) == ["/dev/zpu1"]
+    await village.until(lambda: _told_of_rewrite(village, "a", 2), "the record is restored again")
+    village.api.store.patch("pods", "a", {"metadata": {"annotations": {assignment.OURS: None, "acme.example/index": "2"}}})
+    assert devices(await runtime.created("a")) == ["/dev/zpu1"]
+    await village.until(lambda: _told_of_rewrite(village, "a", 3), "a removed record is restored")
+
+
+async def _seen(village: Village) -> bool:
+    return await village.metric("accelshare_waiting_pods") >= 1

@@ -1,6 +1,7 @@
 """The agent told to stop at an awkward moment."""
 
 import asyncio
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,6 +9,8 @@ import pytest
 
 from accelshare.agent import leaving
 from accelshare.agent.cdi_files import CdiFiles
+from accelshare.agent.metrics import Metrics
+from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.publisher import Publisher
 from accelshare.agent.serving import Agent
 from accelshare.agent.settings import Settings
@@ -15,6 +18,7 @@ from accelshare.agent.shelf import Shelf
 from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
+from accelshare.kube.events import Events
 from accelshare.vendors.catalog import load
 from cluster.https import free_port
 
@@ -41,7 +45,8 @@ async def test_the_last_things_take_no_longer_if_the_cluster_cannot_be_told(
     monkeypatch.setattr("accelshare.agent.leaving.asyncio", SimpleNamespace(sleep=clock.sleep, wait_for=clock.wait_for))
     shelf = Shelf()
     async with Client(Cluster("http://127.0.0.1:1"), user_agent="tests") as client:
-        publisher = Publisher(client, "n1", shelf)
+        events = Events(client, component="tests", clock=time.time)
+        publisher = Publisher(client, "n1", shelf, PinnedRecords(client, "n1", load(), events, Metrics()))
         cdi = CdiFiles(tmp_path, shelf, exists=lambda _: True)
         last = leaving.Leaving(shelf, publisher, cdi, WaitingRoom(shelf))
         await last.leave(lambda: 1, by_runtime=False)

@@ -7,12 +7,14 @@ from typing import Any, cast
 import msgspec
 
 from accelshare.agent.metrics import Metrics
+from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_feed import PodFeed
 from accelshare.agent.reconcile import Reconcile
 from accelshare.agent.shelf import Shelf
 from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube.client import Client, Page, WatchEvent
 from accelshare.kube.errors import Unreachable
+from accelshare.kube.events import Events
 from accelshare.vendors.catalog import load
 
 CATALOG = load()
@@ -51,9 +53,9 @@ class Corrections:
 
 async def test_a_pod_that_went_before_the_first_list_was_whole_does_not_wait() -> None:
     room = WaitingRoom(Shelf())
-    feed = PodFeed(
-        cast("Client", Server()), "n1", CATALOG, room=room, reconcile=cast("Reconcile", Corrections()), metrics=Metrics()
-    )
+    client, metrics = cast("Client", Server()), Metrics()
+    pins = PinnedRecords(client, "n1", CATALOG, cast("Events", None), metrics)
+    feed = PodFeed(client, "n1", CATALOG, room=room, reconcile=cast("Reconcile", Corrections()), metrics=metrics, pins=pins)
     running = asyncio.create_task(feed.run())
     await asyncio.wait_for(feed.listed.wait(), 60)
     running.cancel()

@@ -9,6 +9,7 @@ import pytest
 
 from accelshare.agent.kubelet_books import KubeletBooks
 from accelshare.agent.metrics import Metrics
+from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.reconcile import Reconcile
 from accelshare.agent.shelf import Kind, Shelf, ShelfCard
 from accelshare.agent.waiting_room import Holding, WaitingRoom
@@ -76,6 +77,7 @@ async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(shelf: Shelf)
         cast("Events", writes),
         Metrics(),
         books=cast("KubeletBooks", writes),
+        pins=PinnedRecords(cast("Client", writes), "n1", CATALOG, cast("Events", writes), Metrics()),
         now_ns=lambda: 0,
     )
     await asyncio.wait_for(reconcile.once(), 60)

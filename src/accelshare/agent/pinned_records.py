@@ -1,0 +1,259 @@
+"""Keeps the record of each pod of this node as it was first seen, whatever is written on the pod afterwards.
+
+Belongs here: the cards of each uid, what stands on the pod for them, and undoing a rewrite: the truth goes on the Node, the pod's
+keys are restored, an Event and a metric tell of it. Never: which card a pod gets, or what a container is given.
+
+The bind writes node and record in one request, so the first version that this node's watch brings is the extender's own. After
+that only this agent changes a record (`correct`). An agent that starts takes what the Node says of earlier corrections, then what
+containers were given (`check`), and only then what stands on the pod.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from accelshare.agent.metrics import Metrics
+from accelshare.kube.client import Client
+from accelshare.kube.errors import ApiError, Conflict, KubeError, NotFound
+from accelshare.kube.events import Events, PodRef
+from accelshare.kube.inventory import annotate_node
+from accelshare.kube.records import annotate_pod
+from accelshare.ledger.nouns import Slice
+from accelshare.vendors.catalog import Catalog
+from accelshare.wire import assignment
+from accelshare.wire.node_pods import NodePod
+
+log = logging.getLogger(__name__)
+FIRST_WAIT_S: Final = 1.0  # between two writes on the same pod; doubled each time, so that nobody can make us write without end
+LONGEST_WAIT_S: Final = 60.0
+CALM_S: Final = 300.0  # a pod that was left alone for so long begins anew
+
+
+@dataclass(slots=True)
+class _Pin:
+    pod: NodePod  # as last seen, with the cards that are right
+    keys: dict[str, str]  # the record as it must stand on the pod
+    former: dict[str, str] | None = None  # what stood there before our own correction, until that is seen
+
+
+@dataclass(slots=True)
+class _Restoring:
+    """One pod whose keys have to be written: when, and how long to wait after that."""
+
+    at_s: float
+    wait_s: float
+    said: str = ""
+
+
+class PinnedRecords:
+    def __init__(self, client: Client, node: str, catalog: Catalog, events: Events, metrics: Metrics) -> None:
+        self._client = client
+        self._node = node
+        self._profiles = {profile.name: profile for profile in catalog}
+        self._record_keys = assignment.record_keys(catalog)
+        self._events = events
+        self._metrics = metrics
+        self._pins: dict[str, _Pin] = {}
+        self._corrected: dict[str, str] = {}  # uid → record, as the Node must say it
+        self._published: str | None = None
+        self._restoring: dict[str, _Restoring] = {}
+        self._tried: dict[str, str] = {}  # uid → what a user wrote, to be told of
+        self._wanted = asyncio.Event()
+        self.changed: Callable[[NodePod], None] = lambda _pod: None  # told when the cards of a pod were put right
+
+    @property
+    def corrections(self) -> str | None:
+        """What the Node must say of pods whose own record is not, or was not, what they have."""
+        return assignment.write_corrections(self._corrected)
+
+    def load(self, text: str) -> None:
+        """What an earlier agent of this node wrote on the Node, before any pod is seen."""
+        self._corrected = assignment.read_corrections(text)
+        self._published = text or None
+
+    def see(self, pod: NodePod) -> NodePod:
+        """The pod with the cards that were first seen for it."""
+        pin = self._pins.get(pod.uid)
+        now = self._keys_of(pod)
+        if pin is None:
+            pin = self._pins[pod.uid] = _Pin(self._first(pod), now)
+            if pin.pod.seen.slices != pod.seen.slices:
+                pin.keys = self._keys_for(pin.pod)
+                self._rewritten(pod, pin, now)
+            return pin.pod
+        first = pin.pod.seen
+        pin.pod = replace(pod, seen=replace(pod.seen, request=first.request, slices=first.slices, refusal=first.refusal))
+        if now == pin.keys:
+            pin.former = None
+            self._tried.pop(pod.uid, None)
+        elif now == pin.former:
+            self._restore_soon(pod.uid)  # our own correction has not been written yet
+        else:
+            self._rewritten(pod, pin, now)
+        return pin.pod
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._pins.pop(uid, None)
+        self._restoring.pop(uid, None)
+        self._tried.pop(uid, None)
+        if self._corrected.pop(uid, None) is not None:
+            self._wanted.set()
+
+    def forget_others(self) -> None:
+        """All pods of the node have been seen: whoever the Node speaks of besides is gone."""
+        for uid in self._corrected.keys() - self._pins.keys():
+            self.forget(uid)
+
+    async def correct(self, uid: str, slices: tuple[Slice, ...], annotations: Mapping[str, str]) -> None:
+        """The pod has these cards, and `annotations` will be written on it to say so; the Node says so first.
+
+        Raises KubeError if the Node could not be written; the pod must not be written then either.
+        """
+        pin = self._pins.get(uid)
+        if pin is None:
+            return
+        self._corrected[uid] = assignment.text(slices)
+        await self._publish()
+        if pin.former is None:
+            pin.former = self._keys_of(pin.pod)
+        pin.pod = replace(pin.pod, seen=replace(pin.pod.seen, slices=slices))
+        pin.keys = pin.keys | {key: value for key, value in annotations.items() if key in self._record_keys}
+
+    def check(self, delivered: Iterable[tuple[str, tuple[Slice, ...]]]) -> None:
+        """What containers really hold, by their pods' uids: a pin that says otherwise came from a rewritten record."""
+        held: dict[str, set[Slice]] = {}
+        for uid, slices in delivered:
+            held.setdefault(uid, set()).update(slices)
+        for uid, real in held.items():
+            pin = self._pins.get(uid)
+            if pin is not None and (right := _put_right(pin.pod, real)) is not None:
+                pin.pod = replace(pin.pod, seen=replace(pin.pod.seen, slices=right))
+                pin.former, pin.keys = None, self._keys_for(pin.pod)
+                self._rewritten(pin.pod, pin, self._keys_of(pin.pod))
+                self.changed(pin.pod)
+
+    async def run(self) -> None:
+        """Write what has to be written, until cancelled. A pod that cannot be written holds up no other."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = [restoring.at_s for uid, restoring in self._restoring.items() if self._differs(uid)]
+            try:
+                await asyncio.wait_for(self._wanted.wait(), max(min(due) - clock(), 0) if due else None)
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            try:
+                await self._publish()
+            except KubeError as error:
+                log.warning("record node=%s outcome=failed error=%r", self._node, str(error))
+            for uid, restoring in list(self._restoring.items()):
+                if restoring.at_s <= clock() and self._differs(uid):
+                    await self._restore(uid, restoring)
+                elif not self._differs(uid) and restoring.at_s + CALM_S <= clock():
+                    del self._restoring[uid]
+
+    # How.
+
+    def _first(self, pod: NodePod) -> NodePod:
+        """A pod that was not seen before: the Node's word counts before its own."""
+        text = self._corrected.get(pod.uid)
+        if text is None:
+            return pod
+        slices, _ = assignment.read({assignment.OURS: text}, pod.seen.request, self._profiles)
+        return replace(pod, seen=replace(pod.seen, slices=slices)) if slices else pod
+
+    def _keys_of(self, pod: NodePod) -> dict[str, str]:
+        return {key: pod.annotations[key] for key in self._record_keys & pod.annotations.keys()}
+
+    def _keys_for(self, pod: NodePod) -> dict[str, str]:
+        """A record whose first text nobody has any more: our key, and the vendors' index keys, which is what is read."""
+        slices = pod.seen.slices
+        keys = {assignment.OURS: assignment.text(slices)} if slices else {}
+        for kind in {slice_.kind for slice_ in slices if not slice_.whole}:
+            if (key := self._profiles[kind].annotations.index) is not None:
+                keys[key] = ",".join(str(s.index) for s in slices if s.kind == kind and not s.whole)
+        indexes = {profile.annotations.index for profile in self._profiles.values()}
+        kept = {key: value for key, value in self._keys_of(pod).items() if key != assignment.OURS and key not in indexes}
+        return kept | keys
+
+    def _rewritten(self, pod: NodePod, pin: _Pin, now: Mapping[str, str]) -> None:
+        """Somebody else has changed the record."""
+        wrote = "; ".join(
+            f"{key} is {now[key][:100]!r}" if key in now else f"{key} is removed"
+            for key in sorted(self._record_keys & (now.keys() | pin.keys.keys()))
+            if now.get(key) != pin.keys.get(key)
+        )
+        if self._tried.get(pod.uid) != wrote:
+            self._tried[pod.uid] = wrote
+            self._metrics.record_rewrites.inc()
+            log.warning("record pod=%s outcome=rewritten cards=%s what=%r", pod.name, _cards(pin.pod.seen.slices), wrote)
+        self._corrected[pod.uid] = assignment.text(pin.pod.seen.slices)
+        self._restore_soon(pod.uid)
+
+    def _restore_soon(self, uid: str) -> None:
+        now_s = asyncio.get_running_loop().time()
+        restoring = self._restoring.get(uid)
+        if restoring is None:
+            self._restoring[uid] = _Restoring(now_s, FIRST_WAIT_S)
+        self._wanted.set()
+
+    def _differs(self, uid: str) -> bool:
+        pin = self._pins.get(uid)
+        return pin is not None and self._keys_of(pin.pod) != pin.keys
+
+    async def _publish(self) -> None:
+        """What the Node must say, if it does not say it yet. Publisher says it again to a new Node of the same name."""
+        text = self.corrections
+        if text != self._published:
+            await annotate_node(self._client, self._node, {assignment.CORRECTED: text})
+            self._published = text
+
+    async def _restore(self, uid: str, restoring: _Restoring) -> None:
+        pin = self._pins[uid]
+        pod, now = pin.pod, self._keys_of(pin.pod)
+        wanted: dict[str, str | None] = {key: None for key in now if key not in pin.keys}
+        wanted |= {key: value for key, value in pin.keys.items() if now.get(key) != value}
+        restoring.at_s = asyncio.get_running_loop().time() + restoring.wait_s
+        restoring.wait_s = min(restoring.wait_s * 2, LONGEST_WAIT_S)
+        seen = pod.seen
+        if uid in self._tried:
+            await self._events.say(
+                PodRef(namespace=seen.namespace, name=seen.name, uid=uid),
+                kind="Warning",
+                reason="AcceleratorRecordRewritten",
+                message=f"the record of this pod's cards was changed by somebody else: {self._tried[uid]}. "
+                f"The pod keeps {_cards(seen.slices) or 'no card'}, and the record is restored",
+            )
+        try:
+            await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=uid, annotations=wanted)
+        except (NotFound, Conflict):
+            return
+        except KubeError as error:
+            word = f"{error.status}" if isinstance(error, ApiError) else type(error).__name__
+            if restoring.said != word:  # a denied write stays denied: said once
+                restoring.said = word
+                log.warning("record pod=%s outcome=not-restored error=%r", pod.name, str(error))
+
+
+def _put_right(pod: NodePod, real: set[Slice]) -> tuple[Slice, ...] | None:
+    """The pod's slices with the cards that its containers hold, or None if its record has all of these."""
+    slices = list(pod.seen.slices)
+    wrong = False
+    for ask in pod.seen.request:
+        of_ask = [s for s in slices if (s.kind, s.whole) == (ask.kind, ask.whole)]
+        recorded = {s.id or s.index for s in of_ask}
+        held = {s.id or s.index: s for s in real if (s.kind, s.whole) == (ask.kind, ask.whole)}
+        if held.keys() <= recorded:
+            continue
+        wrong = True
+        # What containers hold is certain; the rest of a rewritten record is not, and nobody is given a card by it.
+        slices = [s for s in slices if s not in of_ask]
+        slices += [Slice(ask.kind, s.index, ask.share, ask.whole, s.id) for s in held.values()]
+    return tuple(slices) if wrong else None
+
+
+def _cards(slices: tuple[Slice, ...]) -> str:
+    return ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in slices)
