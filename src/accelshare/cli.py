@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from accelshare import __version__
+from accelshare.terminal import visible_lines
 from accelshare.vendors.problems import VendorError
 
 
@@ -70,7 +71,11 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except OUR_ERRORS as error:
-            raise _OurError(str(error)) from error
+            raise _OurError(visible_lines(str(error))) from error
+        except click.ClickException as error:
+            if type(error) is not click.ClickException:  # about the words that the person typed
+                raise
+            raise click.ClickException(visible_lines(error.message)) from error
 
 
 def _loaded(name: str, row: SubCommand) -> click.Command:

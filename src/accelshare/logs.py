@@ -12,6 +12,8 @@ from pathlib import Path
 
 import orjson
 
+from accelshare.terminal import visible, visible_json
+
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -33,7 +35,7 @@ class _Json(logging.Formatter):
             line["event"] = record.getMessage()
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+        return visible_json(orjson.dumps(line, default=str).decode())
 
 
 def set_up(*, level: str, form: str, file: Path | None, file_mib: int, files: int) -> None:
@@ -63,6 +65,9 @@ def _when(record: logging.LogRecord) -> str:
 
 
 def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    # One line a decision: what others name must not begin another.
-    message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
-    return f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message
+    # One line a decision: what others name must not begin another. A traceback is indented, so that no line of it looks like one.
+    message = visible(record.getMessage())
+    if not record.exc_info:
+        return message
+    trace = formatter.formatException(record.exc_info).split("\n")
+    return "\n".join([message, *(f"  {visible(line)}" for line in trace)])

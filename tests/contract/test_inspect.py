@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import unicodedata
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -360,6 +361,83 @@ def _on_a_terminal(desk: Desk, environ: dict[str, str]) -> str:
         assert process.wait(30) == 0
     os.close(master)
     return seen.decode()
+
+
+# Hostile values: whatever a node, a record or a condition says, the reader's terminal shows it and does not obey it.
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e\x9b31m\u2028\u200b\rminikube: fine\nERROR: fake line\x7f"
+
+
+def hostile_cluster(desk: Desk) -> None:
+    cards = [
+        {"index": 0, "size": 8064, "id": "card-0", "model": f"K200{HOSTILE}", "enforced_by": HOSTILE},
+        {"index": 1, "size": 8064, "id": "卡-1", "model": "昆仑芯", "healthy": False, "problem": f"reset{HOSTILE}"},
+    ]
+    told = {"kunlun": {"unit": "MiB", "cards": cards}, f"kind{HOSTILE}": {"cards": [{"index": -1, "size": 1}]}}
+    content = {
+        "metadata": {"name": "n1", "annotations": {"accelshare.io/inventory": json.dumps(told)}},
+        "spec": {"taints": [{"key": "a", "value": HOSTILE, "effect": "NoSchedule"}]},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": f"10.0.0.1{HOSTILE}"}],
+            "nodeInfo": {"containerRuntimeVersion": f"containerd://{HOSTILE}", "kubeletVersion": HOSTILE},
+        },
+    }
+    desk.api.store.create("nodes", content)
+    record = json.dumps({"kunlun": [{"index": 7, "id": f"gone{HOSTILE}"}]})
+    limits = {"resources": {"limits": {"baidu.com/xpu-mem": 100}}}
+    containers = [{"name": "main", "image": "none", **limits}]
+    lost = {"metadata": {"name": "lost", "annotations": {"accelshare.io/assignment": record}}}
+    desk.api.store.create("pods", {**lost, "spec": {"nodeName": "n1", "containers": containers}})
+    odd = {"metadata": {"name": "odd", "annotations": {"accelshare.io/assignment": HOSTILE}}}
+    desk.api.store.create("pods", {**odd, "spec": {"nodeName": "n1", "containers": containers}})
+    waits = {"metadata": {"name": "waits"}, "spec": {"nodeSelector": {"disk": HOSTILE}, "containers": containers}}
+    desk.api.store.create("pods", waits)
+    said = [{"type": "PodScheduled", "status": "False", "message": HOSTILE}]
+    desk.api.store.patch("pods", "waits", {"status": {"conditions": said}}, subresource="status")
+    desk.pod("free", {"baidu.com/xpu-mem": 9000})
+    desk.api.store.patch("pods", "lost", {"status": {"reason": "x"}}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect",),
+        ("inspect", "-d"),
+        ("inspect", "-o", "wide"),
+        ("inspect", "-o", "json"),
+        ("inspect", "-o", "yaml"),
+        ("inspect", "n1"),
+        ("explain", "waits"),
+        ("explain", "free"),
+        ("explain", "lost"),
+        ("explain", "odd"),
+        ("preflight",),
+        ("preflight", "-o", "json"),
+    ],
+    ids=" ".join,
+)
+async def test_hostile_values_are_shown_and_not_obeyed(desk: Desk, words: tuple[str, ...]) -> None:
+    hostile_cluster(desk)
+    code, out, err = await desk.accelshare(*words)
+    assert "Traceback" not in err
+    assert code == 0, err
+    for line in (out + err).split("\n"):
+        assert line.isprintable(), ascii(line)
+        assert not line.startswith(("ERROR", "minikube")), line
+    if "json" in words and words[0] == "inspect":
+        (node,) = json.loads(out)["nodes"]
+        assert [card["problem"] for card in node["cards"]] == ["", f"reset{HOSTILE}", ""]
+    if "yaml" in words:
+        (node,) = yaml.safe_load(out)["nodes"]
+        assert [card["problem"] for card in node["cards"]] == ["", f"reset{HOSTILE}", ""]
+
+
+async def test_wide_characters_keep_the_columns(desk: Desk) -> None:
+    hostile_cluster(desk)
+    _, out, _ = await desk.accelshare("inspect", "-o", "wide", "--vendor", "kunlun")
+    head, _, second, *_ = out.split("\n")
+    shown = "".join(f"{sign}\0" if unicodedata.east_asian_width(sign) == "W" else sign for sign in second)
+    assert shown[head.index("ID ")] == "卡"
 
 
 # Start-up and completion.

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from accelshare.terminal import echo_line
+
 if TYPE_CHECKING:
     from accelshare.certificates.keeping import Names
     from accelshare.certificates.renewal import Lives
@@ -101,7 +103,7 @@ def ensure(**options: Any) -> None:
     lives, names = lives_from(options), names_from(options)
     said = _with_client(options, lambda client: keeping.ensure(client, names, now=datetime.now(UTC), lives=lives))
     for line in said or ["unchanged"]:
-        click.echo(line)
+        echo_line(line)
 
 
 @certificates.command(short_help="Say until when they last.")
@@ -117,7 +119,7 @@ def status(**options: Any) -> None:
     names = names_from(options)
     lines = _with_client(options, lambda client: showing.lines(client, names, now=datetime.now(UTC)))
     for line in lines:
-        click.echo(line.text)
+        echo_line(line.text)
     if not all(line.good for line in lines):
         raise click.exceptions.Exit(1)
 
@@ -132,7 +134,7 @@ def remove(**options: Any) -> None:
 
     names = names_from(options)
     for line in _with_client(options, lambda client: keeping.remove(client, names)) or ["nothing to remove"]:
-        click.echo(line)
+        echo_line(line)
 
 
 def _with_client(options: dict[str, Any], ask: "Callable[[Client], Awaitable[T]]") -> T:

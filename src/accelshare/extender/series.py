@@ -14,6 +14,7 @@ from typing import Final
 
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.node_book import CardBook, NodeBook
+from accelshare.terminal import visible
 
 NODES_AT_ONCE: Final = 16  # about a third of a millisecond with eight cards each
 # Of a pod of which nobody has said which card it has.
@@ -80,7 +81,7 @@ def _name(card: CardBook) -> str:
     if card.present:
         return str(card.card.index)
     # It comes from a record that anybody could have written.
-    id_ = card.card.id.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    id_ = visible(card.card.id).replace("\\", "\\\\").replace('"', '\\"')
     return f"missing {id_}"
 
 

@@ -11,6 +11,7 @@ import click
 
 from accelshare.inspect_cli.completing import nodes
 from accelshare.inspect_cli.options import cluster_options
+from accelshare.terminal import echo, visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
     from accelshare.inspect_cli.reading import Book
@@ -53,8 +54,6 @@ def inspect(
 
     It reads nodes and pods from the API server and needs no extender.
     """
-    import sys
-
     from accelshare.inspect_cli.quick import no_collecting
 
     with no_collecting():
@@ -72,10 +71,9 @@ def inspect(
             _watch(page, every)
         else:
             book = page.read()
-            sys.stdout.write(page.text(book))
-            sys.stdout.flush()
+            echo(page.text(book), nl=False)
             for note in page.notes(book, namespace):
-                click.echo(note, err=True)
+                echo(visible(note), err=True)
 
 
 def asked(catalog: "Catalog", vendors: Sequence[str], *, plugin: str | None) -> "list[Profile]":
@@ -172,16 +170,15 @@ class _Page:
 
 
 def _written(value: object, form: str) -> str:
-    if form == "json":
-        import json
-
-        return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     import json
 
+    if form == "json":
+        return visible_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
     import yaml
 
     text: str = yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
-    return text
+    # YAML escapes only some of what a terminal obeys or hides; the ASCII form of the same data escapes it all.
+    return text if visible_lines(text) == text else yaml.safe_dump(value, sort_keys=False)
 
 
 def _watch(page: _Page, every_s: float) -> None:
@@ -203,7 +200,7 @@ def _watch(page: _Page, every_s: float) -> None:
         except KubeError as error:
             if not before:
                 raise
-            return f"{words(error)}\n\n{before}"
+            return f"{visible_lines(words(error))}\n\n{before}"
         return before
 
     def size() -> tuple[int, int]:

@@ -22,9 +22,11 @@ def pods(context: click.Context, _parameter: click.Parameter, begun: str) -> lis
 
 def _names(context: click.Context, begun: str, path: Callable[[str], str]) -> list[str]:
     from accelshare.inspect_cli.reading import connect, names
+    from accelshare.terminal import is_visible
 
     try:
         with connect(context.params.get("kubeconfig"), context.params.get("context"), timeout_s=2.0) as door:
-            return [name for name in names(door.client, path(door.namespace)) if name.startswith(begun)]
+            there = names(door.client, path(door.namespace))
+            return [name for name in there if name.startswith(begun) and is_visible(name)]
     except Exception:
         return []

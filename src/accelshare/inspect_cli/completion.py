@@ -5,6 +5,8 @@ Belongs here: printing click's own script. Never: a script of ours.
 
 import click
 
+from accelshare.terminal import echo
+
 
 @click.command(short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -19,4 +21,4 @@ def completion(context: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None, "click knows these three shells"
     root = context.find_root()
-    click.echo(found(root.command, {}, "accelshare", "_ACCELSHARE_COMPLETE").source())
+    echo(found(root.command, {}, "accelshare", "_ACCELSHARE_COMPLETE").source())

@@ -36,6 +36,7 @@ def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **whe
     from accelshare.report.explain import explain as explained
     from accelshare.report.explain_text import plain, text_of
     from accelshare.report.world import World
+    from accelshare.terminal import echo_painted
     from accelshare.vendors.catalog import load
 
     catalog = load(where["directories"])
@@ -48,7 +49,7 @@ def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **whe
     world = World(book.ledger, catalog, book.told, book.labels, beside.surroundings())
     painted = coloured(sys.stdout.isatty(), os.environ)
     said = text_of(explained(world, seen, asking), paint=paint if painted else plain, most_nodes=sys.maxsize if all_nodes else 20)
-    sys.stdout.write(said)
+    echo_painted(said)
 
 
 def coloured(terminal: bool, environ: "os._Environ[str] | dict[str, str]") -> bool:

@@ -17,8 +17,10 @@ NO_FILES: Final = 4
 def main() -> None:
     """The entry point of every `kubectl_complete-inspect-…`."""
     called = PurePath(sys.argv[0]).name.removesuffix(".exe")
+    from accelshare.terminal import echo
+
     *words, begun = sys.argv[1:] or [""]
-    print(answer(called.removeprefix(PREFIX), words, begun))
+    echo(answer(called.removeprefix(PREFIX), words, begun))
 
 
 def answer(plugin: str, words: list[str], begun: str) -> str:

@@ -16,6 +16,7 @@ def main() -> None:
 
     with no_collecting():
         from accelshare.inspect_cli.command import inspect
+        from accelshare.terminal import echo
         from accelshare.vendors.problems import VendorError
 
     called = PurePath(sys.argv[0]).name.removesuffix(".exe")
@@ -23,5 +24,5 @@ def main() -> None:
     try:
         inspect(prog_name=f"kubectl inspect {word}", obj=word, help_option_names=["-h", "--help"])
     except VendorError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        echo(f"Error: {error}", err=True)
         sys.exit(2)

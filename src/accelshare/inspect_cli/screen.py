@@ -6,6 +6,8 @@ Belongs here: escape sequences, and when to draw. Never: what is on the page.
 from collections.abc import Callable
 from typing import Final, TextIO
 
+from accelshare.terminal import clipped
+
 # Alternate screen and cursor, so that what was on the terminal before is there again afterwards.
 ENTER: Final = "\x1b[?1049h\x1b[?25l"
 LEAVE: Final = "\x1b[?25h\x1b[?1049l"
@@ -73,4 +75,4 @@ def drawn(text: str, columns: int, lines: int) -> str:
     if len(shown) > lines:
         left = len(shown) - lines + 1
         shown = [*shown[: lines - 1], f"… {left} more lines"]
-    return HOME + f"{END_OF_LINE}\r\n".join(line[:columns] for line in shown) + END_OF_LINE + BELOW
+    return HOME + f"{END_OF_LINE}\r\n".join(clipped(line, columns) for line in shown) + END_OF_LINE + BELOW

@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from accelshare.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable
+from accelshare.terminal import visible, visible_lines
 
 _RESOURCE = re.compile(r"/api/v1/(?:namespaces/(?P<namespace>[^/?]+)/)?(?P<resource>[a-z]+)(?P<one>/[^/?]+)?$")
 
@@ -21,7 +22,7 @@ def told_to_people() -> Iterator[None]:
     try:
         yield
     except KubeError as error:
-        raise click.ClickException(words(error)) from error
+        raise click.ClickException(visible_lines(words(error))) from error
 
 
 def words(error: KubeError) -> str:
@@ -31,7 +32,7 @@ def words(error: KubeError) -> str:
         case Forbidden():
             return _forbidden(error)
         case Unauthorized():
-            return f"the API server does not know you: {error.message}; log in again, or give another --context"
+            return f"the API server does not know you: {visible(error.message)}; log in again, or give another --context"
         case Unreachable():
             return f"the API server cannot be reached: {error}; is the cluster running, and is this the right --context?"
     return str(error)
@@ -40,11 +41,11 @@ def words(error: KubeError) -> str:
 def _forbidden(error: Forbidden) -> str:
     found = _RESOURCE.search(error.request)
     if found is None:
-        return f"no permission: {error.message}"
+        return f"no permission: {visible(error.message)}"
     verb = "get" if found["one"] else "list"
     where = f"in namespace {found['namespace']}" if found["namespace"] else "in the whole cluster"
     who = re.search(r'User "([^"]*)"', error.message)
-    user = f"user {who[1]}" if who else "you"
+    user = f"user {visible(who[1])}" if who else "you"
     role = "kubectl create clusterrole accelshare-inspect --verb=get,list --resource=nodes,pods"
     everywhere = found["resource"] == "pods" and not found["namespace"]
     other = "; with -n NAMESPACE only that namespace's pods are read" if everywhere else ""
@@ -66,4 +67,4 @@ def unknown(what: str, name: str, known: Iterable[str], more: str = "") -> NoRet
         hint = f"; there are {', '.join(sorted(names))}"
     else:
         hint = ""
-    raise click.ClickException(f"there is no {what} {name!r}{more}{hint}")
+    raise click.ClickException(visible(f"there is no {what} {name!r}{more}{hint}"))

@@ -24,6 +24,8 @@ from typing import Final
 
 import msgspec
 
+from accelshare.terminal import visible
+
 
 class KubeError(Exception):
     """Something between us and the API server went wrong."""
@@ -58,7 +60,8 @@ class ApiError(KubeError):
 
     def __str__(self) -> str:
         asked = f"{self.request}: " if self.request else ""
-        return f"{asked}{self.status} {self.reason}: {self.message}"
+        # The message may quote an admission webhook, a proxy, or what a user wrote into an object.
+        return visible(f"{asked}{self.status} {self.reason}: {self.message}")
 
 
 class Unauthorized(ApiError):

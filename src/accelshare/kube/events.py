@@ -18,6 +18,7 @@ import msgspec
 from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, NotFound
+from accelshare.terminal import visible
 
 # The API server refuses a longer note in events.k8s.io, which is the same object under another name.
 LONGEST_MESSAGE_BYTES: Final = 1024
@@ -66,7 +67,7 @@ class Events:
 
     async def say(self, pod: PodRef, *, kind: Literal["Normal", "Warning"], reason: str, message: str) -> bool:
         """Write the Event, or count it up. False if it was said less than a minute ago, or could not be written."""
-        message = _cut(message)
+        message = _cut(visible(message))
         name = _name(pod, reason, message)
         now = self._clock()
         said = self._said.get(name)

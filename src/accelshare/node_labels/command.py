@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from accelshare.terminal import echo_line
+
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 _LABEL = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?=[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
@@ -60,4 +62,4 @@ def _change(labels: Mapping[str, str], names: Sequence[str], kubeconfig: Path | 
     except (KubeError, applying.UnknownNodesError, ForeignLabelError) as error:
         raise click.ClickException(str(error)) from error
     for line in lines or ["unchanged"]:
-        click.echo(line)
+        echo_line(line)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from accelshare.terminal import echo_line
 from accelshare.vendors.command import profiles_option
 
 
@@ -50,9 +51,7 @@ def remove(
 
     async def run() -> None:
         async with Client(config.load(kubeconfig, context=context), user_agent="accelshare-node-traces") as client:
-            await removing.remove(
-                client, known, namespace=namespace, daemon_set=daemon_set, wait_s=wait_s, say=lambda line: click.echo(line)
-            )
+            await removing.remove(client, known, namespace=namespace, daemon_set=daemon_set, wait_s=wait_s, say=echo_line)
 
     try:
         asyncio.run(run())

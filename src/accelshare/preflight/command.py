@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from accelshare.preflight.checks import NAMES
+from accelshare.terminal import echo
 from accelshare.vendors.command import profiles_option
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -74,6 +75,6 @@ def preflight(
     except KubeError as error:
         raise click.ClickException(f"the cluster cannot be looked at: {error}") from error
     found = findings(checks, snapshot, profiles)
-    click.echo(printing.as_json(found) if output == "json" else printing.as_text(found), nl=False)
+    echo(printing.as_json(found) if output == "json" else printing.as_text(found), nl=False)
     if not printing.ready(found):
         raise click.exceptions.Exit(1)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 
 from accelshare.preflight.findings import Finding, Grade
+from accelshare.terminal import visible, visible_json
 
 
 def ready(findings: Sequence[Finding]) -> bool:
@@ -18,8 +19,8 @@ def as_text(findings: Sequence[Finding]) -> str:
     """One line each, what to do below it, and a sum at the end."""
     lines = []
     for finding in findings:
-        lines.append(f"{finding.grade.value:<8} {finding.check:<13} {finding.says}")
-        lines += [f"{'':<22} → {step}" for step in finding.do]
+        lines.append(visible(f"{finding.grade.value:<8} {finding.check:<13} {finding.says}"))
+        lines += [visible(f"{'':<22} → {step}") for step in finding.do]
     counts = {grade: sum(finding.grade is grade for finding in findings) for grade in Grade}
     told = ", ".join(f"{counts[grade]} {grade.value}" for grade in (Grade.PROBLEM, Grade.WARNING, Grade.NOTE) if counts[grade])
     verdict = "ready for accelshare" if ready(findings) else "not ready: solve what is marked as a problem"
@@ -28,4 +29,4 @@ def as_text(findings: Sequence[Finding]) -> str:
 
 def as_json(findings: Sequence[Finding]) -> str:
     told = [{"check": each.check, "grade": each.grade.value, "says": each.says, "do": list(each.do)} for each in findings]
-    return json.dumps({"ready": ready(findings), "findings": told}, indent=2, ensure_ascii=False) + "\n"
+    return visible_json(json.dumps({"ready": ready(findings), "findings": told}, indent=2, ensure_ascii=False)) + "\n"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from accelshare.terminal import echo, echo_document, echo_line
+
 if TYPE_CHECKING:
     from accelshare.runtime_config.site import Site
 
@@ -76,7 +78,7 @@ def plan(**options: Any) -> None:
     """Print the difference that `apply` would make, as `diff -u` does; nothing is printed if there is none."""
     site = _site(options)
     proposal = site.propose()
-    click.echo(site.difference(proposal), nl=False)
+    echo_document(site.difference(proposal))
     for notice in proposal.notices:
         _say(f"note: {notice}")
 
@@ -97,7 +99,7 @@ def apply(force: bool, restart: bool, restart_command: str | None, wait_s: float
     from accelshare.runtimes.insistence import Standing
 
     site = _site(options)
-    click.echo(site.difference(site.propose()), nl=False)
+    echo_document(site.difference(site.propose()))
     _say(applying.apply(site, force=force, say=_say))
     verdict = site.verdict()
     command = restart_command or f"systemctl restart {_PROGRAMS[site.runtime]}"
@@ -153,11 +155,11 @@ def status(output: str, **options: Any) -> None:
             "why": verdict.why,
             "says": says,
         }
-        click.echo(json.dumps(told, indent=2))
+        echo(json.dumps(told, indent=2))
     else:
-        click.echo(verdict.standing.value)
+        echo_line(verdict.standing.value)
         for line in (verdict.why, *says):
-            click.echo(f"  {line}")
+            echo_line(f"  {line}")
     raise click.exceptions.Exit(_UNFINISHED if site.unfinished else EXIT_CODES[verdict.standing])
 
 
@@ -187,4 +189,4 @@ def _site(options: dict[str, Any]) -> "Site":
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    echo_line(line, err=True)

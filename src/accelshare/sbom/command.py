@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from accelshare.terminal import echo_document
+
 
 @click.command(short_help="Print what this installation consists of.")
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Write it into this file instead.")
@@ -23,7 +25,7 @@ def sbom(file: Path | None) -> None:
     others = [part for part in python if part is not subject]
     text = document(subject, [*others, installed.interpreter(), *installed.system_parts()])
     if file is None:
-        click.echo(text, nl=False)
+        echo_document(text)
         return
     try:
         file.write_text(text, encoding="utf-8")

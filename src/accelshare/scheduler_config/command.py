@@ -24,6 +24,7 @@ from accelshare.scheduler_config.options import (
     wish_from,
     wish_options,
 )
+from accelshare.terminal import echo, echo_document, echo_line
 
 if TYPE_CHECKING:
     from accelshare.scheduler_config.release import Release
@@ -84,10 +85,10 @@ def render(
     kept = Existing(str(existing), existing.read_bytes()) if existing is not None else None
     _tell(remarks(release))
     if form == "openshift":
-        click.echo(rendering.openshift(wish, release, kept, options["replace"]), nl=False)
+        echo_document(rendering.openshift(wish, release, kept, options["replace"]))
     elif form == "second-scheduler":
         second = rendering.SecondScheduler(name, namespace, image or rendering.image_of(release), tls_secret)
-        click.echo(rendering.second_scheduler(wish, release, second), nl=False)
+        echo_document(rendering.second_scheduler(wish, release, second))
     else:
         text = rendering.configuration(
             wish,
@@ -97,7 +98,7 @@ def render(
             existing=kept,
             replace=options["replace"],
         )
-        click.echo(text, nl=False)
+        echo_document(text)
         _tell(content.proposals(text, "the configuration"))
 
 
@@ -114,7 +115,7 @@ def plan(**options: Any) -> None:
     """
     site = site_from(options)
     proposal = site.propose(intent_from(site, options))
-    click.echo(site.difference(proposal), nl=False)
+    echo_document(site.difference(proposal))
     _tell(proposal.plan.notices)
 
 
@@ -136,7 +137,7 @@ def apply(program: Path | None, force: bool, wait_s: float, health_url: str | No
     site = site_from(options)
     intent = intent_from(site, options)
     proposal = site.propose(intent)
-    click.echo(site.difference(proposal), nl=False)
+    echo_document(site.difference(proposal))
     _tell(proposal.plan.notices)
     url = health_url or site.target.health_url(site.base(proposal.record), site.disk)
     outcome = applying.apply(
@@ -181,11 +182,11 @@ def status(output: str, **options: Any) -> None:
     standing = site_from(options).status()
     if output == "json":
         told = {"state": standing.state.value, "says": list(standing.says), "files": list(standing.files)}
-        click.echo(json.dumps(told, indent=2))
+        echo(json.dumps(told, indent=2))
     else:
-        click.echo(standing.state.value)
+        echo_line(standing.state.value)
         for line in standing.says:
-            click.echo(f"  {line}")
+            echo_line(f"  {line}")
     raise click.exceptions.Exit(EXIT_CODES[standing.state.value])
 
 
@@ -198,7 +199,7 @@ def _renders_a_policy(form: str, kind: Literal["policy", "configuration"] | None
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    echo_line(line, err=True)
 
 
 def _tell(notices: tuple[str, ...]) -> None:

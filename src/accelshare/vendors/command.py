@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from accelshare.terminal import echo
 from accelshare.vendors import catalog, rendering
 from accelshare.vendors.layers import survey
 
@@ -41,7 +42,7 @@ def profile() -> None:
 @profiles_option
 def list_profiles(directories: Sequence[Path]) -> None:
     """List the profiles in force."""
-    click.echo(rendering.as_table(catalog.load(directories)), nl=False)
+    echo(rendering.as_table(catalog.load(directories)), nl=False)
 
 
 @profile.command(short_help="Show every value of one profile.")
@@ -54,7 +55,7 @@ def show(name: str, output: str, directories: Sequence[Path]) -> None:
     Values that no source confirms are marked "unverified"; set them in a file of your own that extends the profile.
     """
     chosen = catalog.load(directories)[name]
-    click.echo(rendering.as_json(chosen) if output == "json" else rendering.as_toml(chosen).rstrip("\n"))
+    echo(rendering.as_json(chosen) if output == "json" else rendering.as_toml(chosen).rstrip("\n"))
 
 
 @profile.command(short_help="Check profile files of your own.")
@@ -71,9 +72,9 @@ def check(files: Sequence[Path], directories: Sequence[Path]) -> None:
     problems = tuple(dict.fromkeys((*unread, *unread_own, *survey([*layers, own]).problems)))
     for name in dict.fromkeys(map(str, files)):
         wrong = [problem for problem in problems if problem.file == name]
-        click.echo("\n".join(map(str, wrong)) if wrong else f"{name}: ok")
+        echo("\n".join(map(str, wrong)) if wrong else f"{name}: ok")
     for problem in problems:
         if problem.file not in map(str, files):
-            click.echo(str(problem))
+            echo(str(problem))
     if problems:
         raise click.exceptions.Exit(1)

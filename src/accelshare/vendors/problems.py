@@ -10,6 +10,8 @@ Belongs here: these errors and the wording they share. Never: the rules that fin
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from accelshare.terminal import visible
+
 # Enough of a value to recognise it; a whole pasted file would hide the message around it.
 _LONGEST_SHOWN = 60
 
@@ -23,7 +25,7 @@ class Problem:
     says: str
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.key} {self.says}" if self.key else f"{self.file}: {self.says}"
+        return visible(f"{self.file}: {self.key} {self.says}" if self.key else f"{self.file}: {self.says}")
 
 
 class VendorError(Exception):

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from accelshare.terminal import padded, visible_json, width
 from accelshare.vendors.profile import Profile, to_data
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -15,7 +16,7 @@ _DOUBT = "  # unverified"
 
 def as_json(profile: Profile) -> str:
     """Every value in force, as JSON."""
-    return json.dumps(to_data(profile), indent=2, ensure_ascii=False)
+    return visible_json(json.dumps(to_data(profile), indent=2, ensure_ascii=False))
 
 
 def as_toml(profile: Profile) -> str:
@@ -36,8 +37,8 @@ def as_table(profiles: Iterable[Profile]) -> str:
             profile.title,
         )
         rows.append(tuple(cell or "-" for cell in found))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(padded, row, widths)).rstrip() for row in rows)
     return "\n".join(lines) + "\n"
 
 
@@ -75,4 +76,4 @@ def _toml_value(value: object) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_toml_key(key)} = {_toml_value(inner)}" for key, inner in value.items()) + " }"
     # Strings, numbers and booleans are spelled alike in JSON and TOML, as long as strings hold no control characters.
-    return json.dumps(value, ensure_ascii=False)
+    return visible_json(json.dumps(value, ensure_ascii=False))

@@ -1,10 +1,12 @@
 """Errors for people: what is missing, whose, and what to do."""
 
+import json
+
 import click
 import pytest
 
 from accelshare.inspect_cli.troubles import told_to_people, unknown, words
-from accelshare.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable
+from accelshare.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable, from_answer
 
 SAID = 'nodes is forbidden: User "bob" cannot list resource "nodes" in API group "" at the cluster scope'
 
@@ -56,3 +58,16 @@ def test_an_unknown_name_is_told_the_nearest(name: str, known: list[str], messag
     with pytest.raises(click.ClickException) as caught:
         unknown("node", name, known)
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 422, 500])
+@pytest.mark.parametrize("as_status", [True, False])
+def test_an_api_servers_words_are_shown_and_not_obeyed(status: int, as_status: bool) -> None:
+    """They may quote an admission webhook, a proxy, or what a user wrote."""
+    said = 'no\x1b[2J\u202e\x9b\nError: fake User "a\nb"'
+    body = json.dumps({"kind": "Status", "code": status, "reason": "R", "message": said}) if as_status else said
+    error = from_answer(status, body.encode(), request="GET https://c/api/v1/pods")
+    shown = words(error)
+    assert str(error).isprintable()
+    assert shown.replace("\n", "").isprintable()
+    assert "\nError: fake" not in shown

@@ -145,6 +145,14 @@ async def test_other_words_another_reason_or_another_pod_are_another_event() -> 
     assert len(api.events) == 4
 
 
+async def test_a_message_is_one_line_that_no_terminal_obeys() -> None:
+    """Users read events in a terminal, and messages name what other users wrote."""
+    api = Api()
+    async with telling(api, Clock()) as events:
+        assert await complain(events, "record \x1b[2J\nWarning  Fake  \u202e\x9b")
+    assert api.only["message"] == r"record \x1b[2J\nWarning  Fake  \u202e\x9b"
+
+
 async def test_after_a_restart_counting_goes_on() -> None:
     """The name is made of the words, so a new process finds the event of the old one."""
     api, clock = Api(), Clock()

@@ -16,6 +16,7 @@ from accelshare.agent.ids import by_card, current
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
 from accelshare.agent.shelf import Shelf, Shown
 from accelshare.agent.waiting_room import NobodyWaitsError
+from accelshare.terminal import visible
 from accelshare.vendors.container_edits import ContainerEdits
 from accelshare.vendors.problems import VendorError
 
@@ -157,7 +158,7 @@ class Plugin:
 
     async def _fail(self, context: Any, verb: str, error: Exception) -> None:
         log.warning("%s resource=%s outcome=failed error=%r", verb, self.resource, str(error))
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, f"accelshare: {self.resource}: {error}")
+        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, visible(f"accelshare: {self.resource}: {error}"))
 
 
 def _response(given: ContainerEdits) -> api.ContainerAllocateResponse:

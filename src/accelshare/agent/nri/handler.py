@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from accelshare.agent.nri.messages import Adjustment, Container, PodSandbox
+from accelshare.terminal import visible
 
 
 class Refuse(Exception):  # noqa: N818 – the act, as a handler says it: raise Refuse("…")
-    """The container must not be made or started; the text reaches kubelet and the pod's events."""
+    """The container must not be made or started; the text, made visible, reaches kubelet and the pod's events."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(visible(text))
 
 
 class Handler(Protocol):

@@ -10,6 +10,7 @@ import click
 
 from accelshare.certificates.command import lives_from, making_options, names_from, secret_options
 from accelshare.scheduler_config.options import in_words, intent_from, place_options, site_from, wait_options, wish_options
+from accelshare.terminal import echo_line
 
 if TYPE_CHECKING:
     from accelshare.scheduler_config.health import HttpsScheduler
@@ -106,7 +107,7 @@ async def _restore_all(options: dict[str, Any]) -> None:
     async with Client(cluster, user_agent="accelshare-scheduler-manager") as client:
         place = Place("ConfigMap", options["namespace"], options["state_configmap"])
         lease = Lease(client, options["namespace"], options["lease"], identity="restore-all")
-        await restoring.restore_all(client, place, lease, limit_s=options["deadline_s"], say=click.echo)
+        await restoring.restore_all(client, place, lease, limit_s=options["deadline_s"], say=echo_line)
 
 
 def _scheduler(site: "Site", options: dict[str, Any]) -> "HttpsScheduler":

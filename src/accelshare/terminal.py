@@ -1,0 +1,130 @@
+"""Text on its way to a person: nothing that others wrote moves the cursor, hides a character or begins a line of its own.
+
+Belongs here: making characters visible, how wide they are on a terminal, and writing to standard output and standard error.
+Never: what is said, or its layout.
+
+Names, records, inventories and error messages are written by others. Code that puts one into a line calls `visible`, which leaves
+no line break in it. `echo` is the second net: it lets only the line breaks of our own layout pass. In JSON these characters are
+escaped as JSON escapes them, so the data stays as it was.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Final
+
+# Letters and marks that leave no trace on a terminal, though Unicode does not call them control characters.
+_BLANK: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+# Marks that are drawn over the character before them; a longer run would cover the lines around it.
+_MOST_MARKS: Final = 4
+_SHORT: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+def visible(text: str) -> str:
+    """The text as one line: every character in it can be seen, and none of them is obeyed (`\\x1b`, `\\n`, `\\u202e`)."""
+    return text if text.isascii() and text.isprintable() else _visible(text, kept="")
+
+
+def visible_lines(text: str) -> str:
+    """The same for a text whose line breaks and tabs are our own."""
+    return text if text.isascii() and text.replace("\n", "").isprintable() else _visible(text, kept="\n\t")
+
+
+def visible_json(text: str) -> str:
+    """A JSON text with the same data, in which every character can be seen. Outside of strings JSON is ASCII."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _visible(text, kept="\n", escaped=_json_escaped)
+
+
+def is_visible(text: str) -> bool:
+    """Would the text be printed as it is?"""
+    return visible(text) == text
+
+
+def width(text: str) -> int:
+    """How many columns a visible text takes: Chinese characters take two, marks over another character none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import east_asian_width
+
+    return sum(0 if _is_mark(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def padded(text: str, columns: int) -> str:
+    """The text with spaces behind it, up to this many columns."""
+    return text + " " * (columns - width(text))
+
+
+def clipped(text: str, columns: int) -> str:
+    """As much of the text's beginning as this many columns hold."""
+    if text.isascii() or width(text) <= columns:
+        return text[:columns] if text.isascii() else text
+    taken = 0
+    for place, sign in enumerate(text):
+        taken += width(sign)
+        if taken > columns:
+            return text[:place]
+    return text
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print text whose line breaks are our own layout."""
+    _write(visible_lines(text), err=err, nl=nl)
+
+
+def echo_line(text: str, *, err: bool = False) -> None:
+    """Print one line, whatever is in it."""
+    _write(visible(text), err=err, nl=True)
+
+
+def echo_document(content: str | bytes) -> None:
+    """Print a file's content: to the byte into a file or a pipe, made visible on a terminal."""
+    if sys.stdout.isatty():
+        content = visible_lines(content if isinstance(content, str) else content.decode("utf-8", "backslashreplace"))
+    _write(content, err=False, nl=False)
+
+
+def echo_painted(text: str) -> None:
+    """Print a text that was made visible before colours were put into it."""
+    _write(text, err=False, nl=False)
+
+
+def _write(text: str | bytes, *, err: bool, nl: bool) -> None:
+    import click
+
+    click.echo(text, err=err, nl=nl, color=True)
+
+
+def _escaped(sign: str) -> str:
+    number = ord(sign)
+    if number < 0x100:
+        return _SHORT.get(sign) or f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def _visible(text: str, *, kept: str, escaped: Callable[[str], str] = _escaped) -> str:
+    shown: list[str] = []
+    marks = 0
+    for sign in text:
+        marks = marks + 1 if _is_mark(sign) else 0
+        shown.append(sign if sign in kept or (_is_seen(sign) and marks <= _MOST_MARKS) else escaped(sign))
+    return "".join(shown)
+
+
+def _is_seen(sign: str) -> bool:
+    return sign.isprintable() and not _BLANK.match(sign)
+
+
+def _is_mark(sign: str) -> bool:
+    if sign.isascii():
+        return False
+    from unicodedata import category
+
+    return category(sign) in ("Mn", "Me")
+
+
+def _json_escaped(sign: str) -> str:
+    import json
+
+    return "\\u007f" if sign == "\x7f" else json.dumps(sign)[1:-1]
