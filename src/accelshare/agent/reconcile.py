@@ -5,6 +5,7 @@ Belongs here: comparing and correcting. Never: giving anything.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -12,6 +13,7 @@ from accelshare.agent.ids import by_card
 from accelshare.agent.kubelet_books import KubeletBooks
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.pinned_records import PinnedRecords
+from accelshare.agent.retries import Retries
 from accelshare.agent.shelf import Shelf
 from accelshare.agent.waiting_room import Holding, WaitingRoom, holds_all
 from accelshare.kube.client import Client
@@ -41,6 +43,7 @@ class Reconcile:
         books: KubeletBooks,
         pins: PinnedRecords,
         now_ns: Callable[[], int],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._room = room
@@ -52,6 +55,7 @@ class Reconcile:
         self._books = books
         self._pins = pins
         self._now_ns = now_ns
+        self._retries = Retries(clock)
         self._wanted = asyncio.Event()
         self.by_record: frozenset[str] = frozenset()  # kinds of which the record is right, whatever kubelet's ids say
 
@@ -62,7 +66,7 @@ class Reconcile:
         while True:
             await self.once()
             try:
-                await asyncio.wait_for(self._wanted.wait(), EVERY_S)
+                await asyncio.wait_for(self._wanted.wait(), self._retries.next_due_s(EVERY_S))
                 await asyncio.sleep(SOON_S)
             except TimeoutError:
                 pass
@@ -72,8 +76,9 @@ class Reconcile:
         """Read kubelet's books and correct what pods say of themselves."""
         if await self._books.read() is None and not self._books.mute:
             return
+        self._retries.keep_only(self._room.pods)
         for pod in list(self._room.pods.values()):
-            if not pod.terminating:
+            if not pod.terminating and self._retries.due(pod.uid):
                 await self._correct(pod, self._room.holding(pod))
 
     async def _correct(self, pod: NodePod, holding: Holding) -> None:
@@ -92,9 +97,10 @@ class Reconcile:
         except (NotFound, Conflict):
             return
         except KubeError as error:
-            log.warning("reconcile pod=%s outcome=failed error=%r", pod.name, str(error))
-            self._wanted.set()
+            if self._retries.failed(pod.uid, error):
+                log.warning("reconcile pod=%s outcome=failed error=%r", pod.name, str(error))
             return
+        self._retries.succeeded(pod.uid)
         cards = ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in real)
         log.info("reconcile pod=%s cards=%s outcome=%s", pod.name, cards, "moved" if moved else "assigned")
         if moved:

@@ -14,6 +14,7 @@ from accelshare.agent.reconcile import Reconcile
 from accelshare.agent.shelf import Kind, Shelf, ShelfCard
 from accelshare.agent.waiting_room import Holding, WaitingRoom
 from accelshare.kube.client import Client
+from accelshare.kube.errors import Forbidden
 from accelshare.kube.events import Events
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
@@ -88,3 +89,60 @@ async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(shelf: Shelf)
     (written,) = writes.bodies
     record = json.loads(written["metadata"]["annotations"]["accelshare.io/assignment"])
     assert {kind: [entry["index"] for entry in entries] for kind, entries in record.items()} == {"kunlun": [0], "nvidia": [1]}
+
+
+class Denies(Writes):
+    """A policy of the cluster allows nobody to write on pods."""
+
+    async def request(self, method: str, path: str, *, body: bytes, **_: object) -> bytes:
+        self.bodies.append(json.loads(body))
+        raise Forbidden(403, "Forbidden", "a policy does not allow it", request=f"{method} {path}")
+
+
+async def test_denied_patches_are_tried_ever_more_seldom(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
+    """Forty pods that may not be written on: a write each at first, at most one a minute each later, one log line each."""
+    server, room, now = Denies(), WaitingRoom(shelf), 0.0
+    reconcile = Reconcile(
+        cast("Client", server),
+        room,
+        shelf,
+        CATALOG,
+        cast("Events", server),
+        Metrics(),
+        books=cast("KubeletBooks", server),
+        pins=PinnedRecords(cast("Client", server), "n1", CATALOG, cast("Events", server), Metrics()),
+        now_ns=lambda: 0,
+        clock=lambda: now,
+    )
+    pods = [one(number) for number in range(40)]
+    for each in pods:
+        room.pod_seen(each)
+    room.kubelet_says({each.name: {"main": {("nvidia", False): {"1-0", "1-1"}}} for each in pods})
+
+    async def look_for(seconds: int) -> int:
+        """kubelet's news comes five times a second."""
+        nonlocal now
+        before = len(server.bodies)
+        for _ in range(seconds * 5):
+            reconcile.soon()
+            await reconcile.once()
+            now += 0.2
+        return len(server.bodies) - before
+
+    with caplog.at_level("WARNING"):
+        await reconcile.once()
+        assert len(server.bodies) == 40
+        await look_for(300)
+        assert await look_for(600) <= 40 * 600 / 30
+    assert len([line for line in caplog.messages if "outcome=failed" in line]) == 40
+
+
+def one(number: int) -> NodePod:
+    content = {
+        "metadata": {"name": f"p{number}", "namespace": "default", "uid": f"u{number}"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "2"}}}]},
+        "status": {"phase": "Running"},
+    }
+    read = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
+    assert read is not None
+    return read

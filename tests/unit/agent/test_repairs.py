@@ -3,6 +3,8 @@
 import asyncio
 from typing import cast
 
+import pytest
+
 from accelshare.agent.nri_way.repairs import Repairs
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Forbidden
@@ -42,3 +44,31 @@ async def test_a_pod_that_may_not_be_written_on_holds_up_no_other() -> None:
     running = asyncio.create_task(repairs.run())
     await asyncio.wait_for(server.written.wait(), 60)
     running.cancel()
+
+
+async def test_denied_writes_are_tried_ever_more_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    """Forty pods that may not be written on: a write each at first, at most one a minute each later, one log line each."""
+    now, asked = 0.0, 0
+
+    class Denies:
+        async def request(self, method: str, path: str, **_: object) -> bytes:
+            nonlocal asked
+            asked += 1
+            raise Forbidden(403, "Forbidden", "a policy does not allow it", request=f"{method} {path}")
+
+    denies = Denies()
+    repairs = Repairs(cast("Client", denies), cast("Events", denies), PROFILES, replaced=lambda: None, clock=lambda: now)
+    for number in range(40):
+        repairs.delivered(pod(f"p{number}"))
+    with caplog.at_level("WARNING"):
+        await repairs.write()
+        assert asked == 40
+        for _ in range(300):
+            now += 1
+            await repairs.write()
+        asked = 0
+        for _ in range(600):
+            now += 1
+            await repairs.write()
+    assert asked <= 40 * 600 / 30
+    assert len([line for line in caplog.messages if "outcome=failed" in line]) == 40

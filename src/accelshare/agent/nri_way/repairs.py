@@ -7,23 +7,33 @@ finding such pods (answers.py).
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 from accelshare.agent.nri_way.answers import Bare
+from accelshare.agent.retries import BACKOFF, Retries
 from accelshare.kube.client import Client
-from accelshare.kube.errors import ApiError, Conflict, KubeError, NotFound
+from accelshare.kube.errors import Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.records import annotate_pod, delete_pod
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
 
 log = logging.getLogger(__name__)
-RETRY_S: Final = 1.0
+T = TypeVar("T")
 
 
 class Repairs:
-    def __init__(self, client: Client, events: Events, profiles: Mapping[str, Profile], *, replaced: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        events: Events,
+        profiles: Mapping[str, Profile],
+        *,
+        replaced: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`replaced` is called for each pod that had to go."""
         self._client = client
         self._events = events
@@ -31,6 +41,7 @@ class Repairs:
         self._replaced = replaced
         self._delivered: dict[str, NodePod] = {}
         self._bare: dict[str, Bare] = {}
+        self._retries = Retries(clock)
         self._wanted = asyncio.Event()
 
     def delivered(self, pod: NodePod) -> None:
@@ -44,32 +55,32 @@ class Repairs:
 
     async def run(self) -> None:
         while True:
-            await self._wanted.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), self._retries.next_due_s(BACKOFF.longest_s))
             self._wanted.clear()
-            try:
-                await self._write()
-            except KubeError as error:
-                log.warning("repair outcome=failed error=%r", str(error))
-                self._wanted.set()
-                await asyncio.sleep(RETRY_S)
+            await self.write()
 
-    async def _write(self) -> None:
-        """All that there is to write. A pod that somebody's policy protects holds up no other, and is tried again."""
-        refused: ApiError | None = None
+    async def write(self) -> None:
+        """All that is due. A pod that somebody's policy protects delays no other, and is tried again ever more seldom."""
         for uid, found in list(self._bare.items()):
-            try:
-                await self._replace(found)
+            if await self._done(uid, self._replace, found):
                 self._bare.pop(uid, None)
-            except ApiError as error:
-                refused = error
         for uid, pod in list(self._delivered.items()):
-            try:
-                await self._flag(pod)
+            if await self._done(uid, self._flag, pod):
                 self._delivered.pop(uid, None)
-            except ApiError as error:
-                refused = error
-        if refused is not None:
-            raise refused
+        self._retries.keep_only({*self._bare, *self._delivered})
+
+    async def _done(self, uid: str, act: Callable[[T], Awaitable[None]], about: T) -> bool:
+        if not self._retries.due(uid):
+            return False
+        try:
+            await act(about)
+        except KubeError as error:
+            if self._retries.failed(uid, error):
+                log.warning("repair uid=%s outcome=failed error=%r", uid, str(error))
+            return False
+        self._retries.succeeded(uid)
+        return True
 
     async def _flag(self, pod: NodePod) -> None:
         seen = pod.seen
