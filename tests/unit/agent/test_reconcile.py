@@ -94,9 +94,9 @@ async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(shelf: Shelf)
 class Denies(Writes):
     """A policy of the cluster allows nobody to write on pods."""
 
-    async def request(self, method: str, path: str, *, body: bytes, **_: object) -> bytes:
+    async def request(self, _method: str, _path: str, *, body: bytes, **_: object) -> bytes:
         self.bodies.append(json.loads(body))
-        raise Forbidden(403, "Forbidden", "a policy does not allow it", request=f"{method} {path}")
+        raise Forbidden(403, "Forbidden", "a policy does not allow it", request=f"{_method} {_path}")
 
 
 async def test_denied_patches_are_tried_ever_more_seldom(shelf: Shelf, caplog: pytest.LogCaptureFixture) -> None:
