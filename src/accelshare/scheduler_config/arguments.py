@@ -4,11 +4,12 @@ Belongs here: how flags are spelled, and which of them a configuration file make
 come from.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any, Final
 
 from accelshare.scheduler_config.problems import NotUnderstood
-from accelshare.scheduler_config.release import FLAGS_OVERRIDE_LEADER_ELECTION, Release
+from accelshare.scheduler_config.release import FLAGS_OVERRIDE_LEADER_ELECTION, OLDEST_READ, PLAIN_PORT, PLAIN_PORT_ENDS, Release
 
 _BOOLEANS: Final = frozenset(
     {"leader-elect", "profiling", "contention-profiling", "use-legacy-policy-config", "logtostderr", "alsologtostderr"}
@@ -16,8 +17,12 @@ _BOOLEANS: Final = frozenset(
 
 
 def flags(words: Sequence[str]) -> dict[str, str]:
-    """Every flag with its value; the last one wins, as kube-scheduler reads them."""
-    return {name: value for name, value, _, _ in _occurrences(words)}
+    """Every flag with its value, in the order in which they count; the last one wins, as kube-scheduler reads them."""
+    found: dict[str, str] = {}
+    for name, value, _, _ in _occurrences(words):
+        found.pop(name, None)
+        found[name] = value
+    return found
 
 
 def asked_at(given: Mapping[str, str]) -> str:
@@ -47,6 +52,8 @@ def _occurrences(words: Sequence[str]) -> Iterator[tuple[str, str, int, int]]:
     index = 0
     while index < len(words):
         word = str(words[index])
+        if short := re.match(r"-v(=|$|\d)", word):  # klog's, the only flag with a short name
+            word = f"--v{'=' if short[1].isdigit() else ''}{word[2:]}"
         if not word.startswith("--"):
             index += 1
             continue
@@ -85,10 +92,11 @@ _MOVED: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "kube-api-burst": ("clientConnection.burst", int),
     "profiling": ("enableProfiling", _boolean),
     "contention-profiling": ("enableContentionProfiling", _boolean),
-}
-_MOVED_BEFORE_122: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    # Old names, gone in 1.25; --leader-elect-resource-* still count beside a file from 1.22 on, these never do.
     "lock-object-namespace": ("leaderElection.resourceNamespace", str),
     "lock-object-name": ("leaderElection.resourceName", str),
+}
+_MOVED_BEFORE_122: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "leader-elect": ("leaderElection.leaderElect", _boolean),
     "leader-elect-lease-duration": ("leaderElection.leaseDuration", str),
     "leader-elect-renew-deadline": ("leaderElection.renewDeadline", str),
@@ -97,6 +105,7 @@ _MOVED_BEFORE_122: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "leader-elect-resource-namespace": ("leaderElection.resourceNamespace", str),
     "leader-elect-resource-name": ("leaderElection.resourceName", str),
 }
+_LAST_PORT: Final = 65535
 # Flags of old that choose an algorithm: harmless at their default, and not to be translated by guessing otherwise.
 _ONLY_AT_DEFAULT: Final[Mapping[str, str]] = {"algorithm-provider": "DefaultProvider", "hard-pod-affinity-symmetric-weight": "1"}
 
@@ -114,8 +123,10 @@ def moved_into_file(given: Mapping[str, str], release: Release) -> dict[str, Any
     refuse_untranslatable(given)
     content: dict[str, Any] = {}
     rows = dict(_MOVED) | (dict(_MOVED_BEFORE_122) if release.minor < FLAGS_OVERRIDE_LEADER_ELECTION else {})
+    order = list(given)
     for name, (path, read) in rows.items():
-        if name not in given:
+        others = [other for other, (theirs, _) in rows.items() if theirs == path and other in given]
+        if name not in given or name != max(others, key=order.index):
             continue
         section, _, key = path.rpartition(".")
         try:
@@ -125,4 +136,20 @@ def moved_into_file(given: Mapping[str, str], release: Release) -> dict[str, Any
         (content.setdefault(section, {}) if section else content)[key] = value
     if "scheduler-name" in given:
         content["profiles"] = [{"schedulerName": given["scheduler-name"]}]
-    return content
+    return content | plain_port(given, release)
+
+
+def plain_port(given: Mapping[str, str], release: Release) -> dict[str, str]:
+    """Where a new file lets kube-scheduler serve without authentication: at the given address, else on this host only.
+
+    Before 1.23 the port cannot be switched off beside --config: without a word of ours it is 0.0.0.0:10251.
+    """
+    if not OLDEST_READ <= release.minor < PLAIN_PORT_ENDS:
+        return {}
+    port, host = given.get("port", ""), given.get("address", "127.0.0.1")
+    if port and not (port.isascii() and port.isdigit() and int(port) <= _LAST_PORT):
+        raise NotUnderstood(f"--port={port} is no port; it must be a number from 0 to {_LAST_PORT}")
+    if port and int(port) == 0:  # switched off so far: nobody but this host shall reach it
+        port, host = "", "127.0.0.1"
+    address = f"{f'[{host}]' if ':' in host else host}:{port or PLAIN_PORT}"
+    return {"healthzBindAddress": address, "metricsBindAddress": address}

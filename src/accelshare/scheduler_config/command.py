@@ -27,6 +27,7 @@ from accelshare.scheduler_config.options import (
 from accelshare.terminal import echo, echo_document, echo_line
 
 if TYPE_CHECKING:
+    from accelshare.scheduler_config.plan import Existing
     from accelshare.scheduler_config.release import Release
 
 KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
@@ -81,8 +82,9 @@ def render(
     if form == "second-scheduler" and tls_secret is not None:
         tls = rendering.SECRET_TLS
         options |= {"ca_file": tls.ca_file, "cert_file": tls.cert_file, "key_file": tls.key_file}
-    wish = wish_from(options, _renders_a_policy(form, options["kind"], release))
     kept = Existing(str(existing), existing.read_bytes()) if existing is not None else None
+    policy = _renders_a_policy(form, options["kind"], release, kept)
+    wish = wish_from(options, policy, limits=not policy)
     _tell(remarks(release))
     if form == "openshift":
         echo_document(rendering.openshift(wish, release, kept, options["replace"]))
@@ -99,7 +101,7 @@ def render(
             replace=options["replace"],
         )
         echo_document(text)
-        _tell(content.proposals(text, "the configuration"))
+        _tell((*content.proposals(text, "the configuration"), *content.plain_port(text, "the configuration", release)))
 
 
 @scheduler_config.command(short_help="Show what apply would change.")
@@ -190,9 +192,14 @@ def status(output: str, **options: Any) -> None:
     raise click.exceptions.Exit(EXIT_CODES[standing.state.value])
 
 
-def _renders_a_policy(form: str, kind: Literal["policy", "configuration"] | None, release: "Release") -> bool:
+def _renders_a_policy(
+    form: str, kind: Literal["policy", "configuration"] | None, release: "Release", existing: "Existing | None"
+) -> bool:
+    from accelshare.scheduler_config import documents
     from accelshare.scheduler_config.release import dialect
 
+    if form == "file" and existing is not None:
+        return bool(documents.read(existing.content, existing.path).data.get("kind") == "Policy")
     if form == "file":
         return dialect(release, kind).kind == "policy"
     return form == "openshift"

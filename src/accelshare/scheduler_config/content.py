@@ -9,8 +9,8 @@ from typing import Any, Final
 from accelshare.scheduler_config import documents
 from accelshare.scheduler_config.entry import entry
 from accelshare.scheduler_config.problems import Clash, NotUnderstood
-from accelshare.scheduler_config.release import Dialect
-from accelshare.scheduler_config.wish import PROPOSED_BURST, PROPOSED_PERCENTAGE, PROPOSED_QPS, Wish
+from accelshare.scheduler_config.release import PLAIN_PORT, PLAIN_PORT_ENDS, Dialect, Release
+from accelshare.scheduler_config.wish import PROPOSED_BURST, PROPOSED_PERCENTAGE, PROPOSED_QPS, Wish, is_loopback
 
 _HEAD: Final = "Made by `accelshare scheduler-config`. A change made here by hand is noticed, and refused by the next apply."
 _KINDS: Final = {"policy": "Policy", "configuration": "KubeSchedulerConfiguration"}
@@ -91,6 +91,22 @@ def proposals(content: bytes, name: str) -> tuple[str, ...]:
     return tuple(said)
 
 
+def plain_port(content: bytes, name: str, release: Release) -> tuple[str, ...]:
+    """What there is to say about the port that kube-scheduler of before 1.23 opens for metrics and pprof, to anybody."""
+    data = documents.plain(documents.read(content, name).data)
+    if data.get("kind") == "Policy" or release.minor >= PLAIN_PORT_ENDS:
+        return ()  # without a configuration file --port and --address count
+    addresses = {key: str(data.get(key) or f"0.0.0.0:{PLAIN_PORT}") for key in ("healthzBindAddress", "metricsBindAddress")}
+    if all(is_loopback(address.rpartition(":")[0].strip("[]") or address) for address in addresses.values()):
+        shown = " and ".join(dict.fromkeys(addresses.values()))
+        return (f"kube-scheduler {release} cannot switch its plain port off beside a configuration file; it is at {shown} now",)
+    shown = ", ".join(f"{key} {address}" for key, address in addresses.items())
+    return (
+        f"kube-scheduler {release} serves metrics and pprof without authentication to everybody who reaches it ({shown}); "
+        f"127.0.0.1:{PLAIN_PORT} for both keeps it on this host",
+    )
+
+
 def _dialect_of(data: Mapping[str, Any], name: str, accepted: Sequence[Dialect]) -> Dialect:
     kind, version = data.get("kind"), data.get("apiVersion")
     for dialect in accepted:
@@ -110,6 +126,15 @@ def _put_settings(data: Any, wish: Wish) -> None:
         if not data.get("clientConnection"):
             data["clientConnection"] = documents.rich({})
         data["clientConnection"][key] = value
+
+
+def refuse_client_limits(wish: Wish) -> None:
+    """Raises where client limits would be dropped without a word: a Policy has no place for them, and no flag counts."""
+    if wish.settings.qps is not None or wish.settings.burst is not None:
+        raise Clash(
+            "a Policy has no client limits, and what is written here has no flags that count: leave --client-qps and "
+            "--client-burst out and give kube-scheduler --kube-api-qps and --kube-api-burst, or use a configuration"
+        )
 
 
 def _refuse_settings_of_a_policy(wish: Wish) -> None:

@@ -57,7 +57,7 @@ wish_options = together(
     click.option("--client-qps", "qps", type=click.IntRange(1), help="Set kube-scheduler's request limit; 200 is proposed."),
     click.option("--client-burst", "burst", type=click.IntRange(1), help="Set its burst; 400 is proposed."),
     click.option("--accept-proposals", is_flag=True, help="Take all proposed values that the configuration can say."),
-    click.option("--kind", type=click.Choice(["policy", "configuration"]), help="Default: a policy below 1.23."),
+    click.option("--kind", type=click.Choice(["policy", "configuration"]), help="Default: a policy below 1.22."),
     click.option("--replace", multiple=True, metavar="URL", help="Put ours in the place of this extender; repeatable."),
     click.option("--kubernetes-version", "version", help="Default: the manifest's image, then the API server."),
     click.option("--kubeconfig", type=file, help="How to reach the API server, to ask for its version."),
@@ -128,11 +128,14 @@ def intent_from(site: "Site", options: dict[str, Any]) -> "Intent":
     from accelshare.scheduler_config.plan import Intent, choose
 
     release = release_from(options, site)
-    policy = choose(site.target.given(site.base(site.record()), site.disk), release, options["kind"]).kind == "policy"
-    return Intent(wish_from(options, policy), release, str(site.directory), options["kind"], options["replace"])
+    given = site.target.given(site.base(site.record()), site.disk)
+    policy = choose(given, release, options["kind"]).kind == "policy"
+    wish = wish_from(options, policy, limits=not (policy and given.get("config")))
+    return Intent(wish, release, str(site.directory), options["kind"], options["replace"])
 
 
-def wish_from(options: dict[str, Any], policy: bool) -> "Wish":
+def wish_from(options: dict[str, Any], policy: bool, *, limits: bool = True) -> "Wish":
+    """`limits`: proposed client limits can be said, in a configuration file or by flags that count."""
     from accelshare.scheduler_config.problems import Clash
     from accelshare.scheduler_config.wish import PROPOSED_BURST, PROPOSED_PERCENTAGE, PROPOSED_QPS, Settings, Tls, Wish, managed
     from accelshare.vendors.catalog import load
@@ -143,8 +146,8 @@ def wish_from(options: dict[str, Any], policy: bool) -> "Wish":
     if options["accept_proposals"]:
         settings = Settings(
             settings.percentage if settings.percentage is not None or policy else PROPOSED_PERCENTAGE,
-            settings.qps or PROPOSED_QPS,
-            settings.burst or PROPOSED_BURST,
+            settings.qps or (PROPOSED_QPS if limits else None),
+            settings.burst or (PROPOSED_BURST if limits else None),
         )
     tls = None
     if options["ca_file"]:

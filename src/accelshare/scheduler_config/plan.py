@@ -14,7 +14,18 @@ from accelshare.files.difference import unified
 from accelshare.scheduler_config import content
 from accelshare.scheduler_config.arguments import moved_into_file, refuse_untranslatable
 from accelshare.scheduler_config.problems import Clash, NotUnderstood
-from accelshare.scheduler_config.release import POLICY, POLICY_ENDS, Dialect, Kind, Release, configurations, dialect, remarks
+from accelshare.scheduler_config.release import (
+    POLICY,
+    POLICY_ENDS,
+    POLICY_TRAP,
+    Dialect,
+    Kind,
+    Release,
+    configurations,
+    dialect,
+    policy_trap,
+    remarks,
+)
 from accelshare.scheduler_config.wish import Wish, is_loopback, is_name_of_service
 
 CONFIGURATION_FILE: Final = "scheduler-config.yaml"
@@ -107,6 +118,11 @@ def configuration_file(
     choice: Choice, existing: Existing | None, given: Mapping[str, str], intent: Intent
 ) -> tuple[PlannedFile, tuple[str, ...]]:
     """Our file, and what there is to say about it. The operator's own stays untouched: ours is it, with the extender."""
+    notices: tuple[str, ...] = ()
+    if choice.kind == "policy":
+        notices = _notices_of_a_policy(given, intent)
+        if given.get("config"):
+            content.refuse_client_limits(intent.wish)
     name = POLICY_FILE if choice.kind == "policy" else CONFIGURATION_FILE
     path = str(PurePosixPath(intent.directory) / name)
     if existing is not None:
@@ -124,7 +140,24 @@ def configuration_file(
             refuse_untranslatable(given)
         text = content.fresh(dialect(intent.release, choice.kind), intent.wish, moved)
     like = existing.path if existing is not None else None
-    return PlannedFile(path, text, like), (*remarks(intent.release), *content.proposals(text, path))
+    notices = (
+        *notices,
+        *remarks(intent.release),
+        *content.proposals(text, path),
+        *content.plain_port(text, path, intent.release),
+    )
+    return PlannedFile(path, text, like), notices
+
+
+def _notices_of_a_policy(given: Mapping[str, str], intent: Intent) -> tuple[str, ...]:
+    """Raises where kube-scheduler 1.22 would end at its start; says so where it would after another flag."""
+    if intent.release.minor != POLICY_TRAP:
+        return ()
+    beside = "unless --config beside it names a KubeSchedulerConfiguration v1beta1"
+    verbosity = given.get("v", "0")
+    if not given.get("config") and verbosity.isdigit() and int(verbosity) >= 2:
+        raise NotUnderstood(f"{policy_trap(intent.release)}, {beside}, and --v={verbosity} is set; lower it, or leave the Policy")
+    return (f"{policy_trap(intent.release)}, {beside}",)
 
 
 def notices_of_address(intent: Intent) -> tuple[str, ...]:

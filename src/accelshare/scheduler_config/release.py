@@ -15,7 +15,10 @@ Kind = Literal["policy", "configuration"]
 OLDEST: Final = 11  # extenders with managedResources and bindVerb are as old as the first sharing schedulers
 OLDEST_READ: Final = 18  # older sources were not read for the tables below
 NEWEST_READ: Final = 36
+POLICY_TRAP: Final = 22  # any Policy ends this kube-scheduler at --v=2 or more, unless --config beside it is v1beta1
 POLICY_ENDS: Final = 23  # --policy-config-file and its kin are gone from here on
+PLAIN_PORT: Final = 10251
+PLAIN_PORT_ENDS: Final = 23  # before, a configuration file opens port 10251, and --port and --address do not count beside it
 FLAGS_OVERRIDE_LEADER_ELECTION: Final = 22  # before, --config made kube-scheduler ignore --leader-elect*
 GROUP: Final = "kubescheduler.config.k8s.io"
 
@@ -87,16 +90,28 @@ def configurations(release: Release) -> tuple[Dialect, ...]:
 
 
 def dialect(release: Release, kind: Kind | None = None) -> Dialect:
-    """How to write a new configuration for this release: as a Policy below 1.23 unless the other kind is wanted."""
-    kind = kind or ("policy" if release.minor < POLICY_ENDS else "configuration")
+    """How to write a new configuration for this release: as a Policy below 1.22 unless the other kind is wanted."""
+    kind = kind or ("policy" if release.minor < POLICY_TRAP else "configuration")
     if kind == "policy":
-        if release.minor >= POLICY_ENDS:
-            raise NotUnderstood(f"kube-scheduler {release} has no Policy (gone in 1.{POLICY_ENDS}); use a configuration")
-        return POLICY
+        if release.minor == POLICY_TRAP:
+            raise NotUnderstood(f"{policy_trap(release)}; use a configuration")
+        return existing_policy(release)
     accepted = configurations(release)
     if not accepted:
         raise NotUnderstood(f"the KubeSchedulerConfiguration of {release} has no extenders; use a policy")
     return accepted[-1]
+
+
+def existing_policy(release: Release) -> Dialect:
+    """The dialect of a Policy that is there already, or refuses it in words where there is none any more."""
+    if release.minor >= POLICY_ENDS:
+        raise NotUnderstood(f"kube-scheduler {release} has no Policy (gone in 1.{POLICY_ENDS}); use a configuration")
+    return POLICY
+
+
+def policy_trap(release: Release) -> str:
+    """Why a Policy is no good choice for 1.22."""
+    return f"kube-scheduler {release} with a Policy ends at its start with --v=2 or more"
 
 
 def remarks(release: Release) -> tuple[str, ...]:

@@ -7,21 +7,31 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from accelshare.scheduler_config import content, documents
+from accelshare.scheduler_config.arguments import plain_port
 from accelshare.scheduler_config.plan import CHECKSUM, Existing, checksum
 from accelshare.scheduler_config.problems import NotUnderstood
 from accelshare.scheduler_config.release import (
     FLAGS_OVERRIDE_LEADER_ELECTION,
     POLICY,
     POLICY_ENDS,
+    POLICY_TRAP,
     Kind,
     Release,
     configurations,
     dialect,
+    existing_policy,
+    policy_trap,
 )
 from accelshare.scheduler_config.wish import Tls, Wish
 
 _OPENSHIFT_NAMESPACE: Final = "openshift-config"
 _OPENSHIFT_POLICY: Final = "scheduler-policy"
+# Its operator starts kube-scheduler with --v=2 and with a configuration file, whose version decides.
+_OPENSHIFT_TRAP: Final = """\
+Look first: {trap}, unless
+the configuration beside it is v1beta1, and OpenShift starts it with --v=2. This must print v1beta1:
+oc -n openshift-kube-scheduler get configmap config -o yaml | grep -o 'kubescheduler.config.k8s.io/v1[a-z0-9]*'
+If it prints v1beta2, do not apply this; use a second scheduler: --form second-scheduler."""
 _TLS_DIRECTORY: Final = "/etc/accelshare/tls"
 _CONFIG_DIRECTORY: Final = "/etc/accelshare/config"
 _PORT: Final = 10259
@@ -43,15 +53,18 @@ def configuration(
     if existing is not None:
         policy = documents.read(existing.content, existing.path).data.get("kind") == "Policy"
         if policy:
-            dialect(release, "policy")  # refuses it in words where there is none any more
-        accepted = (POLICY,) if policy else configurations(release)
+            content.refuse_client_limits(wish)
+        accepted = (existing_policy(release),) if policy else configurations(release)
         return content.merged(existing.content, name=existing.path, accepted=accepted, wish=wish, replace=replace)
-    moved: dict[str, Any] = {}
+    chosen = dialect(release, kind)
+    if chosen.kind == "policy":
+        content.refuse_client_limits(wish)
+    moved: dict[str, Any] = plain_port({}, release)
     if kubeconfig is not None:
         moved["clientConnection"] = {"kubeconfig": kubeconfig}
     if release.minor < FLAGS_OVERRIDE_LEADER_ELECTION:
         moved["leaderElection"] = {"leaderElect": True}
-    return content.fresh(dialect(release, kind), wish, moved)
+    return content.fresh(chosen, wish, moved)
 
 
 def openshift(wish: Wish, release: Release, existing: Existing | None = None, replace: tuple[str, ...] = ()) -> str:
@@ -61,12 +74,16 @@ def openshift(wish: Wish, release: Release, existing: Existing | None = None, re
             f"OpenShift with Kubernetes {release} has no policy any more (gone in 4.10), and its scheduler takes no extender; "
             "use a second scheduler: --form second-scheduler"
         )
-    policy = configuration(wish, release, kind="policy", existing=existing, replace=replace).decode()
+    content.refuse_client_limits(wish)
+    if existing is None:
+        policy = content.fresh(POLICY, wish, {})
+    else:
+        policy = content.merged(existing.content, name=existing.path, accepted=(POLICY,), wish=wish, replace=replace)
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": _OPENSHIFT_POLICY, "namespace": _OPENSHIFT_NAMESPACE},
-        "data": {"policy.cfg": policy},
+        "data": {"policy.cfg": policy.decode()},
     }
     scheduler = {
         "apiVersion": "config.openshift.io/v1",
@@ -79,6 +96,8 @@ def openshift(wish: Wish, release: Release, existing: Existing | None = None, re
         f"""oc patch scheduler cluster --type=merge -p '{{"spec":{{"policy":{{"name":"{_OPENSHIFT_POLICY}"}}}}}}'\n"""
         """To undo: oc patch scheduler cluster --type=merge -p '{"spec":{"policy":{"name":""}}}', and delete the ConfigMap."""
     )
+    if release.minor == POLICY_TRAP:
+        comment = f"{_OPENSHIFT_TRAP.format(trap=policy_trap(release))}\n{comment}"
     return documents.yaml_texts([config_map, scheduler], comment=comment)
 
 
@@ -108,7 +127,7 @@ def second_scheduler(wish: Wish, release: Release, second: SecondScheduler) -> s
         "resourceName": second.name,
         "resourceNamespace": second.namespace,
     }
-    moved = {"leaderElection": election, "profiles": [{"schedulerName": second.name}]}
+    moved = {"leaderElection": election, "profiles": [{"schedulerName": second.name}], **plain_port({}, release)}
     file = content.fresh(dialect(release, "configuration"), wish, moved)
     metadata = {"name": second.name, "namespace": second.namespace}
     account = {"kind": "ServiceAccount", "name": second.name, "namespace": second.namespace}

@@ -43,7 +43,8 @@ def said(check: Callable[[Snapshot, Catalog], Iterator[Finding]], snapshot: Snap
     ("version", "grade", "words"),
     [
         ("v1.36.4", Grade.FINE, "told by a configuration file"),
-        ("v1.20.0", Grade.FINE, "told by a policy"),
+        ("v1.21.0", Grade.FINE, "told by a policy"),
+        ("v1.22.0", Grade.FINE, "told by a configuration file"),
         ("v1.28.3+vendor", Grade.FINE, "configuration"),
         ("v1.10.2", Grade.PROBLEM, "older than 1.11"),
         ("v1.15.0", Grade.WARNING, "none of those that accelshare knows, 1.18 to 1.36"),

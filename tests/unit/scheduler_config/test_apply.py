@@ -272,8 +272,8 @@ def test_kubeadm_upgrade_is_noticed_and_healed(host: Host) -> None:
 
 
 def test_an_upgrade_across_the_end_of_policies_changes_the_kind(tmp_path: Path) -> None:
-    host = Host(tmp_path, with_words(version="v1.22.4"))
-    host.apply(version="v1.22.4")
+    host = Host(tmp_path, with_words(version="v1.21.4"))
+    host.apply(version="v1.21.4")
     assert (host.directory / "scheduler-policy.json").exists()
     host.manifest.write_bytes(with_words(version="v1.23.1"))
     host.apply(version="v1.23.1")
@@ -327,17 +327,17 @@ def test_an_upgrade_taken_back_after_its_scheduler_did_not_come_up(host: Host) -
 
 def test_an_upgrade_across_the_end_of_policies_that_is_taken_back(tmp_path: Path) -> None:
     """The manifest of before names a file that is gone: it is written again, and the newer one goes."""
-    host = Host(tmp_path, with_words(version="v1.22.4"))
-    host.apply(version="v1.22.4")
+    host = Host(tmp_path, with_words(version="v1.21.4"))
+    host.apply(version="v1.21.4")
     ours = host.manifest.read_bytes()
     host.manifest.write_bytes(with_words(version="v1.23.1"))
     host.apply(version="v1.23.1")
     host.manifest.write_bytes(ours)
-    assert host.apply(version="v1.22.4") == "applied"
+    assert host.apply(version="v1.21.4") == "applied"
     assert [file.name for file in host.directory.iterdir()] == ["scheduler-policy.json"]
     assert host.manifest.read_bytes() == ours
     host.restore()
-    assert host.files() == {"manifests/kube-scheduler.yaml": with_words(version="v1.22.4")}
+    assert host.files() == {"manifests/kube-scheduler.yaml": with_words(version="v1.21.4")}
 
 
 def test_restoring_after_an_upgrade_does_not_bring_the_old_version_back(host: Host) -> None:

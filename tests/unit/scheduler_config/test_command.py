@@ -123,6 +123,8 @@ def test_render_by_version_and_vendor() -> None:
         (["--kubernetes-version", "1.36", "--cert-file", "/x"], 1, "need --ca-file"),
         (["--kubernetes-version", "1.36", "--form", "openshift"], 1, "second-scheduler"),
         (["--kubernetes-version", "1.36", "--form", "second-scheduler"], 1, "--image"),
+        (["--kubernetes-version", "1.20", "--client-qps", "200"], 1, "--kube-api-qps and --kube-api-burst"),
+        (["--kubernetes-version", "1.22", "--kind", "policy"], 1, "--v=2"),
         (["--weight", "0"], 2, "--weight"),
     ],
 )
@@ -174,6 +176,12 @@ def test_proposals_are_taken_if_asked_and_possible(shell: Shell) -> None:
     old = shell.run("plan", "--accept-proposals")
     assert old.exit_code == 0, old.output
     assert "+    - --kube-api-qps=200\n" in old.stdout
+
+
+def test_proposals_that_a_rendered_policy_cannot_say_are_not_taken(shell: Shell) -> None:
+    for form in ("file", "openshift"):
+        made = shell.run("render", "--kubernetes-version", "1.20", "--accept-proposals", "--form", form)
+        assert made.exit_code == 0, made.output
 
 
 def test_directories_that_kubelet_reads_are_refused(shell: Shell) -> None:

@@ -40,13 +40,19 @@ def test_what_is_no_version_is_refused_in_words(text: str) -> None:
         parse(text)
 
 
-def test_a_policy_is_the_default_below_123_and_is_gone_from_there_on() -> None:
-    assert dialect(parse("1.22")) == POLICY
+def test_a_policy_is_the_default_below_122_and_is_gone_from_123_on() -> None:
+    assert dialect(parse("1.21")) == POLICY
     assert dialect(parse("1.23")).kind == "configuration"
     with pytest.raises(NotUnderstood, match="has no Policy"):
         dialect(parse("1.23"), "policy")
     with pytest.raises(NotUnderstood, match="has no extenders"):
         dialect(parse("1.17"), "configuration")
+
+
+def test_122_gets_no_new_policy_because_any_policy_ends_it_at_v2() -> None:
+    assert dialect(parse("1.22")).api_version == "kubescheduler.config.k8s.io/v1beta2"
+    with pytest.raises(NotUnderstood, match=r"v1\.22.*Policy.*--v=2"):
+        dialect(parse("1.22"), "policy")
 
 
 def test_spellings_that_strict_decoding_tells_apart() -> None:

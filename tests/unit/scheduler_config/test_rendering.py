@@ -23,8 +23,7 @@ CASES: dict[str, tuple[str, Kind | None]] = {
     "1.18-configuration.yaml": ("1.18", "configuration"),
     "1.20-policy.json": ("1.20", None),
     "1.20-configuration.yaml": ("1.20", "configuration"),
-    "1.22-policy.json": ("1.22", None),
-    "1.22-configuration.yaml": ("1.22", "configuration"),
+    "1.22.yaml": ("1.22", None),
     "1.23.yaml": ("1.23", None),
     "1.25.yaml": ("1.25", None),
     "1.28.yaml": ("1.28", None),
@@ -40,7 +39,7 @@ def full_wish(policy: bool) -> Wish:
 
 def rendered(version: str, kind: Kind | None) -> bytes:
     release = parse(version)
-    policy = kind is None and release.minor < 23
+    policy = kind is None and release.minor < 22
     return rendering.configuration(full_wish(policy), release, kind=kind, kubeconfig="/etc/kubernetes/scheduler.conf")
 
 
@@ -59,7 +58,7 @@ def entry_of(text: bytes) -> dict[str, Any]:
 
 
 def test_the_traps_of_each_dialect() -> None:
-    policy, alpha = entry_of(rendered("1.22", None)), entry_of(rendered("1.18", "configuration"))
+    policy, alpha = entry_of(rendered("1.21", None)), entry_of(rendered("1.18", "configuration"))
     for old in (policy, alpha):
         assert (old["enableHttps"], old["httpTimeout"]) == (True, 5_000_000_000)
         assert "enableHTTPS" not in old
@@ -92,6 +91,23 @@ def test_a_policy_has_no_percentage() -> None:
         rendering.configuration(wish(percentage=100), parse("1.20"))
 
 
+@pytest.mark.parametrize("settings", [{"qps": 200}, {"burst": 400}])
+def test_a_policy_file_cannot_say_client_limits(settings: dict[str, Any]) -> None:
+    """They would be dropped without a word: they are flags of kube-scheduler, which whoever renders a file sets by hand."""
+    with pytest.raises(Clash, match="--kube-api-qps and --kube-api-burst"):
+        rendering.configuration(wish(**settings), parse("1.20"))
+    with pytest.raises(Clash, match="--kube-api-qps and --kube-api-burst"):
+        rendering.openshift(wish(**settings), parse("1.20"))
+
+
+@pytest.mark.parametrize("version", ["1.18", "1.20", "1.22"])
+def test_a_rendered_configuration_keeps_the_plain_port_from_everybody(version: str) -> None:
+    content = yaml.safe_load(rendering.configuration(wish(), parse(version), kind="configuration"))
+    assert (content["healthzBindAddress"], content["metricsBindAddress"]) == ("127.0.0.1:10251", "127.0.0.1:10251")
+    ours = yaml.safe_load(one(second(f"v{version}.9"), "ConfigMap")["data"]["config.yaml"])
+    assert (ours["healthzBindAddress"], ours["metricsBindAddress"]) == ("127.0.0.1:10251", "127.0.0.1:10251")
+
+
 def test_an_existing_file_is_kept() -> None:
     own = Existing("own.json", b'{"kind": "Policy", "apiVersion": "v1", "predicates": [{"name": "GeneralPredicates"}]}')
     content = json.loads(rendering.configuration(wish(), parse("1.20"), existing=own))
@@ -111,6 +127,12 @@ def test_an_old_openshift_gets_a_config_map_and_the_object_that_names_it() -> No
     assert json.loads(config_map["data"]["policy.cfg"])["extenders"][0]["urlPrefix"] == URL
     assert scheduler["spec"] == {"policy": {"name": "scheduler-policy"}}
     assert "oc patch scheduler cluster" in text
+
+
+def test_openshift_49_is_told_which_configuration_makes_its_policy_work() -> None:
+    """Its operator starts kube-scheduler 1.22 at --v=2 with --config; with v1beta2 there any Policy ends it."""
+    assert "v1beta1" in rendering.openshift(wish(), parse("1.22"))
+    assert "v1beta1" not in rendering.openshift(wish(), parse("1.21"))
 
 
 def test_a_new_openshift_is_told_to_use_a_second_scheduler() -> None:

@@ -227,7 +227,48 @@ POLICY_CONTENT = b"""\
 """
 
 
-def test_below_123_a_policy_is_made() -> None:
+def test_on_122_a_configuration_is_made_and_the_operators_policy_is_kept_with_a_word() -> None:
+    plan = made(with_words("--v=2", version="v1.22.17"), asked=intent(version="v1.22.17"))
+    assert words_of(plan.trigger.content)[-1] == f"--config={CONFIG}"
+    kept = made(policy_manifest(version="v1.22.17"), POLICY_CONTENT, intent(version="v1.22.17"), "/etc/kubernetes/policy.json")
+    assert yaml.safe_load(kept.configuration.content)["kind"] == "Policy"
+    assert any("--v=2" in notice for notice in kept.notices)
+
+
+@pytest.mark.parametrize("word", ["--v=2", "-v=4"])
+def test_a_policy_on_122_that_would_crash_is_refused(word: str) -> None:
+    with pytest.raises(NotUnderstood, match=r"v1\.22.*Policy.*--v=2"):
+        made(policy_manifest(word, version="v1.22.17"), POLICY_CONTENT, intent(version="v1.22.17"), "/etc/kubernetes/policy.json")
+
+
+def test_client_limits_of_a_policy_beside_a_configuration_are_refused() -> None:
+    """Beside --config kube-scheduler ignores --kube-api-qps and --kube-api-burst, and a Policy has no place for them."""
+    manifest = policy_manifest("--config=/etc/own.yaml")
+    with pytest.raises(Clash, match="--kube-api-qps and --kube-api-burst"):
+        made(manifest, POLICY_CONTENT, intent(wish(qps=200), "v1.20.4"), "/etc/kubernetes/policy.json")
+
+
+def test_a_plain_port_that_stays_open_is_said_aloud() -> None:
+    def notices(*words: str) -> str:
+        asked = intent(version="v1.20.4", kind="configuration")
+        return "\n".join(made(with_words(*words, version="v1.20.4"), asked=asked).notices)
+
+    assert "127.0.0.1:10251" in notices("--port=0")
+    assert "everybody" not in notices("--port=0")
+    assert "everybody" in notices("--port=10251", "--address=0.0.0.0")
+
+
+def test_an_operators_file_that_leaves_the_plain_port_open_is_said_aloud() -> None:
+    own = OWN_CONTENT.replace(b"k8s.io/v1\n", b"k8s.io/v1beta1\n")
+    manifest = mounting(with_words(f"--config={OWN}", "--port=0", version="v1.20.4"), OWN)
+    plan = made(manifest, own, intent(version="v1.20.4"))
+    assert "BindAddress" not in plan.configuration.content.decode()
+    assert any("healthzBindAddress" in notice and "everybody" in notice for notice in plan.notices)
+    closed = own + b"healthzBindAddress: 127.0.0.1:10251\nmetricsBindAddress: 127.0.0.1:10251\n"
+    assert not any("everybody" in notice for notice in made(manifest, closed, intent(version="v1.20.4")).notices)
+
+
+def test_below_122_a_policy_is_made() -> None:
     plan = made(with_words(version="v1.20.4"), asked=intent(version="v1.20.4"))
     assert words_of(plan.trigger.content)[-1] == "--policy-config-file=/etc/kubernetes/accelshare/scheduler-policy.json"
 

@@ -75,7 +75,7 @@ def test_environment_files_are_named() -> None:
     assert systemd.environment(VARIABLES, NAME, {})["B"] == "2 3"
 
 
-def test_a_policy_below_123() -> None:
+def test_a_policy_below_122() -> None:
     text, content = planned(version="v1.20.4", wished=wish(qps=200))
     assert "--policy-config-file=/etc/kubernetes/accelshare/scheduler-policy.json" in text
     assert "--kube-api-qps=200" in text

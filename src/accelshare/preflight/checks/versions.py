@@ -16,7 +16,7 @@ OLDEST: Final = 11  # extenders with managedResources
 OLDEST_TRIED: Final = 18
 NEWEST_TRIED: Final = 36
 ADVICE: Final = 19  # kubelet asks the device plugin which ids it would take
-POLICY_ENDS: Final = 23
+CONFIGURATION_BEGINS: Final = 22  # what `scheduler-config` writes where there is nothing yet
 
 
 def check(snapshot: Snapshot, catalog: Catalog) -> Iterator[Finding]:
@@ -46,7 +46,7 @@ def _api_server(version: str) -> Finding:
     if not OLDEST_TRIED <= minor <= NEWEST_TRIED:
         tried = f"1.{OLDEST_TRIED} to 1.{NEWEST_TRIED}"
         return Finding("versions", Grade.WARNING, f"Kubernetes {version} is none of those that accelshare knows, {tried}")
-    form = "a policy" if minor < POLICY_ENDS else "a configuration file"
+    form = "a policy" if minor < CONFIGURATION_BEGINS else "a configuration file"
     return Finding("versions", Grade.FINE, f"Kubernetes {version}; kube-scheduler is told by {form}")
 
 
