@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from accelshare.wire import scheduler
-from accelshare.wire.scheduler import FilterAnswer, UnreadableError, Victims
+from accelshare.wire.decoding import UnreadableError
+from accelshare.wire.scheduler import FilterAnswer, Victims
 
 RECORDED = Path(__file__).parent / "recorded"
 

@@ -7,8 +7,6 @@ import asyncio
 import logging
 from typing import Final
 
-import msgspec
-
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.shelf import Shelf
 from accelshare.kube.client import Client
@@ -16,6 +14,7 @@ from accelshare.kube.errors import KubeError
 from accelshare.kube.inventory import annotate_node, show_amounts
 from accelshare.kube.watch import Gone, Reflector, Seen, Synced
 from accelshare.wire import assignment, inventory
+from accelshare.wire.decoding import UnreadableError
 from accelshare.wire.objects import Node, node_decoder
 from accelshare.wire.quantity import whole_number
 
@@ -46,7 +45,7 @@ class Publisher:
         text = (self._node.metadata.annotations or {}).get(inventory.KEY, "") if self._node is not None else ""
         try:
             return {kind: entry.unit for kind, entry in inventory.entries_of(text).items()}
-        except msgspec.DecodeError:
+        except UnreadableError:
             return {}
 
     @property
@@ -69,6 +68,7 @@ class Publisher:
             "/api/v1/nodes",
             decode=lambda raw: node_decoder.decode(raw),
             identity=lambda node: node.metadata.name,
+            identified_by="name",
             params={"fieldSelector": f"metadata.name={self._name}"},
         )
         async for change in reflector.changes():

@@ -12,6 +12,7 @@ from accelshare.agent.shelf import Shelf
 from accelshare.kube.client import Client
 from accelshare.kube.watch import Gone, Reflector, Seen
 from accelshare.vendors.profile import UnhealthyConfigMap
+from accelshare.wire.decoding import Decoder
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +22,11 @@ class _ConfigMap(msgspec.Struct):
     data: dict[str, str] | None = None
 
 
+_config_maps = Decoder(_ConfigMap)
+
+
 def decode(raw: msgspec.Raw) -> dict[str, str]:
-    return msgspec.json.decode(raw, type=_ConfigMap).data or {}
+    return _config_maps.decode(raw).data or {}
 
 
 def indexes(data: Mapping[str, str], key: str) -> tuple[list[int], str]:
@@ -44,6 +48,7 @@ async def follow(client: Client, node: str, shelf: Shelf, kind: str, where: Unhe
         f"/api/v1/namespaces/{where.namespace}/configmaps",
         decode=decode,
         identity=lambda _: name,
+        identified_by="name",
         params={"fieldSelector": f"metadata.name={name}"},
     )
     async for change in reflector.changes():

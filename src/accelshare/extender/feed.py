@@ -49,7 +49,7 @@ class Feed:
         self._text = text
         self._room = room
         self._nodes: Reflector[NodeSeen] = Reflector(
-            client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name
+            client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name, identified_by="name"
         )
         self._pods: Reflector[PodSeen | AgentSeen] = Reflector(
             client, "/api/v1/pods", decode=PodReader(catalog).decode, identity=lambda pod: pod.uid

@@ -28,6 +28,7 @@ from accelshare.report.view import rows
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
 from accelshare.wire import scheduler
+from accelshare.wire.decoding import UnreadableError
 from accelshare.wire.objects import PodToSchedule
 
 log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class Routes:
         start = time.perf_counter()
         try:
             answer = handle(body)
-        except scheduler.UnreadableError as error:
+        except UnreadableError as error:
             log.warning("%s outcome=unreadable problem=%r", verb, str(error))
             self._metrics.decided(verb, "unreadable")
             answer = _refusal(verb, str(error))

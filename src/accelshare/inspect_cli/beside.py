@@ -6,6 +6,7 @@ Belongs here: reading those parts of the same objects that the book is made of. 
 import msgspec
 
 from accelshare.report.surroundings import Surroundings, Taint
+from accelshare.wire.decoding import Decoder
 from accelshare.wire.objects import Metadata, NodeStatus, Pod, pod_decoder
 from accelshare.wire.pods import needs_of
 from accelshare.wire.quantity import thousandths, whole_number
@@ -28,7 +29,7 @@ class _Node(msgspec.Struct):
     status: NodeStatus | None = None
 
 
-_decode_node = msgspec.json.Decoder(_Node).decode
+_decode_node = Decoder(_Node).decode
 
 
 class Beside:

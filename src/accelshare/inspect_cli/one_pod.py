@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from accelshare.inspect_cli.reading import names
+from accelshare.inspect_cli.reading import decode_named, names
 from accelshare.inspect_cli.troubles import unknown
 from accelshare.kube import paths
 from accelshare.kube.errors import BadAnswer, KubeError, NotFound
@@ -16,6 +16,7 @@ from accelshare.ledger.facts import PodSeen
 from accelshare.report.surroundings import Toleration
 from accelshare.report.world import Asking
 from accelshare.vendors.catalog import Catalog
+from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.objects import Condition, Metadata, PodSpec, PodStatus
 from accelshare.wire.objects import Pod as BookedPod
 from accelshare.wire.pods import PodReader
@@ -59,7 +60,7 @@ class _Pod(msgspec.Struct, rename="camel"):
     status: _Status | None = None
 
 
-_decode = msgspec.json.Decoder(_Pod).decode
+_decode = Decoder(_Pod).decode
 
 
 def find(client: SyncClient, catalog: Catalog, namespace: str, name: str) -> tuple[PodSeen | None, Asking]:
@@ -70,7 +71,7 @@ def find(client: SyncClient, catalog: Catalog, namespace: str, name: str) -> tup
         _not_there(client, namespace, name)
     try:
         return read(raw, catalog)
-    except msgspec.DecodeError as error:
+    except UnreadableError as error:
         raise BadAnswer(f"pod {namespace}/{name} cannot be read: {error}") from error
 
 
@@ -111,16 +112,10 @@ def _not_there(client: SyncClient, namespace: str, name: str) -> NoReturn:
     here = names(client, f"/api/v1/namespaces/{namespace}/pods")
     try:
         others = [
-            pod.namespace
-            for pod in (msgspec.json.decode(raw, type=_Named).metadata for raw in client.items("/api/v1/pods"))
-            if pod.name == name
+            pod.namespace for pod in (decode_named(raw).metadata for raw in client.items("/api/v1/pods")) if pod.name == name
         ]
     except KubeError:  # who may not look everywhere is told of this namespace only
         others = []
     if others:
         unknown("pod", name, (), f" in namespace {namespace}; there is one in {', '.join(sorted(others))} (-n)")
     unknown("pod", name, here, f" in namespace {namespace}" + ("" if here else ", which has no pods"))
-
-
-class _Named(msgspec.Struct):
-    metadata: Metadata

@@ -19,6 +19,7 @@ from accelshare.ledger.policies import DEFAULT, Policy
 from accelshare.report.units import Told
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import inventory
+from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.nodes import NodeReader
 from accelshare.wire.objects import Metadata, node_decoder
 from accelshare.wire.pods import PodReader
@@ -50,7 +51,7 @@ class _Named(msgspec.Struct):
     metadata: Metadata
 
 
-_decode_named = msgspec.json.Decoder(_Named).decode
+decode_named = Decoder(_Named).decode
 
 
 @contextmanager
@@ -63,7 +64,7 @@ def connect(kubeconfig: Path | None, context: str | None, *, timeout_s: float = 
 
 def names(client: SyncClient, path: str) -> list[str]:
     """The names in a list."""
-    return [_decode_named(raw).metadata.name for raw in client.items(path)]
+    return [decode_named(raw).metadata.name for raw in client.items(path)]
 
 
 class Reader:
@@ -98,7 +99,7 @@ class Reader:
                 node = node_decoder.decode(raw)
                 if self._beside is not None:
                     self._beside.node(raw)
-            except msgspec.DecodeError as error:
+            except UnreadableError as error:
                 problems.append(f"a node cannot be read: {error}")
                 continue
             ledger.apply(self._read_node(node))
@@ -111,7 +112,7 @@ class Reader:
                 fact = self._read_pod(raw)
                 if self._beside is not None:
                     self._beside.pod(raw)
-            except msgspec.DecodeError as error:
+            except UnreadableError as error:
                 problems.append(f"a pod cannot be read: {error}")
                 continue
             if fact is not None:
@@ -140,5 +141,5 @@ def _node_path(name: str) -> str:
 def _entries(text: str) -> dict[str, inventory.KindEntry]:
     try:
         return inventory.entries_of(text)
-    except msgspec.DecodeError:
+    except UnreadableError:
         return {}  # the node's problems say so already

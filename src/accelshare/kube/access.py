@@ -9,6 +9,7 @@ import msgspec
 
 from accelshare.kube.client import Client
 from accelshare.kube.errors import BadAnswer
+from accelshare.wire.decoding import Decoder
 
 _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -35,6 +36,9 @@ class _Review(msgspec.Struct):
     status: _Status
 
 
+_reviews = Decoder(_Review)
+
+
 async def may(client: Client, right: Right) -> bool:
     """The API server's own answer about whoever we are."""
     resource, _, subresource = right.resource.partition("/")
@@ -52,6 +56,6 @@ async def may(client: Client, right: Right) -> bool:
     }
     answer = await client.request("POST", _PATH, body=msgspec.json.encode(review))
     try:
-        return msgspec.json.decode(answer, type=_Review).status.allowed
+        return _reviews.decode(answer).status.allowed
     except ValueError as error:
         raise BadAnswer(f"POST {_PATH}: not a review: {error}") from error

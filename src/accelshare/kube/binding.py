@@ -34,6 +34,7 @@ from accelshare.kube.errors import (
     TooManyRequests,
     Unreachable,
 )
+from accelshare.wire.decoding import Decoder
 
 # kube-scheduler gives an extender 5 s for a bind unless its configuration says otherwise.
 DEADLINE_S: Final = 4.0
@@ -112,7 +113,7 @@ async def bound_state(
     except NotFound:
         return Missing()
     try:
-        pod = msgspec.json.decode(body, type=_Pod)
+        pod = _pods.decode(body)
     except ValueError as error:
         raise BadAnswer(f"GET pod {namespace}/{name}: not a pod: {error}") from error
     if pod.metadata.uid != uid:
@@ -277,6 +278,9 @@ class _PodSpec(msgspec.Struct, rename={"node_name": "nodeName"}):
 class _Pod(msgspec.Struct):
     metadata: _PodMetadata
     spec: _PodSpec
+
+
+_pods = Decoder(_Pod)
 
 
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)

@@ -31,6 +31,7 @@ from accelshare.kube.errors import (
 )
 from accelshare.kube.lines import Lines, LineTooLongError
 from accelshare.kube.route import NotConnectedError, Route
+from accelshare.wire.decoding import Decoder
 
 GET_ATTEMPTS: Final = 4
 FIRST_RETRY_S: Final = 0.1
@@ -141,7 +142,7 @@ class Client:
         while True:
             body = await asking
             try:
-                page = msgspec.json.decode(body, type=_List)
+                page = _lists.decode(body)
             except ValueError as error:
                 raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
             if not page.metadata.resource_version:
@@ -314,7 +315,8 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
-_decode_event = msgspec.json.Decoder(_Event).decode
+_lists = Decoder(_List)
+_decode_event = Decoder(_Event).decode
 
 
 def _event(line: bytes, what: str) -> WatchEvent:

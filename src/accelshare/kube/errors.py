@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 
 from accelshare.terminal import visible
+from accelshare.wire.decoding import Decoder
 
 
 class KubeError(Exception):
@@ -114,10 +115,13 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
+_statuses = Decoder(_Status)
+
+
 def from_answer(status: int, body: bytes | msgspec.Raw, *, retry_after: str = "", request: str = "") -> ApiError:
     """The error that a refused request, or the Status object of a watch's ERROR event (status 0), stands for."""
     try:
-        said = msgspec.json.decode(body, type=_Status)
+        said = _statuses.decode(body)
     except ValueError:  # a proxy in between, or plain text of an old API server
         said = _Status(message=bytes(body)[:300].decode("utf-8", "replace").strip())
     code = status or said.code or 500

@@ -19,6 +19,7 @@ from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, NotFound
 from accelshare.terminal import visible
+from accelshare.wire.decoding import Decoder
 
 # The API server refuses a longer note in events.k8s.io, which is the same object under another name.
 LONGEST_MESSAGE_BYTES: Final = 1024
@@ -146,12 +147,15 @@ class Events:
 
     async def _read(self, pod: PodRef, name: str) -> "_Written":
         body = await self._client.request("GET", f"{paths.events(pod.namespace)}/{name}", timeout_s=TIMEOUT_S)
-        return msgspec.json.decode(body, type=_Written)
+        return _written.decode(body)
 
 
 class _Written(msgspec.Struct, rename="camel"):
     count: int | None = None
     last_timestamp: datetime | None = None
+
+
+_written = Decoder(_Written)
 
 
 def _name(pod: PodRef, reason: str, message: str) -> str:

@@ -20,6 +20,7 @@ import msgspec
 
 from accelshare.kube.credentials import Certificate, Presented, bearer
 from accelshare.kube.errors import ConfigError
+from accelshare.wire.decoding import Decoder
 
 API_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 TIMEOUT_S: Final = 60.0
@@ -109,7 +110,7 @@ class ExecPlugin:
 
     def _read(self, output: bytes) -> tuple[Presented, float | None]:
         try:
-            answer = msgspec.json.decode(output, type=_ExecCredential)
+            answer = _exec_credentials.decode(output)
         except ValueError as error:  # the output itself stays out of the message: it may hold half a token
             raise self._problem(f"printed {len(output)} bytes that are no ExecCredential: {error}") from error
         if answer.kind != "ExecCredential" or answer.api_version != self._program.api_version:
@@ -159,3 +160,6 @@ class _ExecCredential(msgspec.Struct, rename={"api_version": "apiVersion"}):
     api_version: str = ""
     kind: str = ""
     status: _ExecStatus | None = None
+
+
+_exec_credentials = Decoder(_ExecCredential)

@@ -18,6 +18,7 @@ import msgspec
 from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import BadAnswer, Conflict, KubeError, NotFound
+from accelshare.wire.decoding import Decoder
 
 MERGE: Final = "application/merge-patch+json"
 DURATION_S: Final = 30
@@ -37,6 +38,9 @@ class _Spec(msgspec.Struct, rename="camel"):
 class _Lease(msgspec.Struct):
     metadata: _Metadata
     spec: _Spec
+
+
+_leases = Decoder(_Lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ class Lease:
         except NotFound:
             return None
         try:
-            return msgspec.json.decode(body, type=_Lease)
+            return _leases.decode(body)
         except ValueError as error:
             raise BadAnswer(f"Lease {self._namespace}/{self._name}: {error}") from error
 

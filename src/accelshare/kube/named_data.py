@@ -14,6 +14,7 @@ import msgspec
 from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import BadAnswer, NotFound
+from accelshare.wire.decoding import Decoder
 
 MERGE = "application/merge-patch+json"
 
@@ -101,9 +102,12 @@ class _Object(msgspec.Struct):
     data: dict[str, str] | None = None
 
 
+_objects = Decoder(_Object)
+
+
 def _stored(body: bytes, place: Place) -> Stored:
     try:
-        found = msgspec.json.decode(body, type=_Object)
+        found = _objects.decode(body)
         data = found.data or {}
         if place.kind == "Secret":
             data = {key: base64.b64decode(value).decode("utf-8", "replace") for key, value in data.items()}

@@ -8,6 +8,7 @@ import msgspec
 from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import BadAnswer, NotFound
+from accelshare.wire.decoding import Decoder
 
 
 class _Spec(msgspec.Struct):
@@ -19,6 +20,9 @@ class _Service(msgspec.Struct):
     spec: _Spec
 
 
+_services = Decoder(_Service)
+
+
 async def cluster_ips(client: Client, namespace: str, name: str) -> tuple[str, ...]:
     """The Service's own addresses, the first one first; none if it is not there, or has none."""
     try:
@@ -26,7 +30,7 @@ async def cluster_ips(client: Client, namespace: str, name: str) -> tuple[str, .
     except NotFound:
         return ()
     try:
-        spec = msgspec.json.decode(body, type=_Service).spec
+        spec = _services.decode(body).spec
     except ValueError as error:
         raise BadAnswer(f"Service {namespace}/{name}: {error}") from error
     given = spec.clusterIPs or ([spec.clusterIP] if spec.clusterIP else [])  # Kubernetes before 1.20 has one only

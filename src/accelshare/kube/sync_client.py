@@ -20,6 +20,7 @@ import msgspec
 from accelshare.kube.config import Cluster
 from accelshare.kube.credentials import Certificate, Presented
 from accelshare.kube.errors import ApiError, BadAnswer, ConfigError, TooManyRequests, Unauthorized, Unreachable, from_answer
+from accelshare.wire.decoding import Decoder, UnreadableError
 
 ATTEMPTS: Final = 3
 LONGEST_RETRY_S: Final = 5.0
@@ -69,8 +70,8 @@ class SyncClient:
         asked = {**(params or {}), "limit": str(limit)}
         while True:
             try:
-                page = msgspec.json.decode(self.get(path, asked), type=_List)
-            except msgspec.DecodeError as error:
+                page = _lists.decode(self.get(path, asked))
+            except UnreadableError as error:
                 raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
             yield from page.items or ()
             if not page.metadata.continue_:
@@ -131,6 +132,9 @@ class _ListMeta(msgspec.Struct, rename={"continue_": "continue"}):
 class _List(msgspec.Struct):
     metadata: _ListMeta
     items: list[msgspec.Raw] | None = None
+
+
+_lists = Decoder(_List)
 
 
 class _NamedHttpsConnection(HTTPSConnection):

@@ -10,12 +10,13 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from accelshare.kube import errors
 from accelshare.kube.client import Client, WatchEvent
+from accelshare.wire.decoding import Decoder, UnreadableError, version_number
 
 T = TypeVar("T")
 
@@ -80,9 +81,9 @@ class Backoff:
 class Reflector(Generic[T]):
     """Everything under one path, as a stream of changes that never ends and never raises a KubeError.
 
-    `decode` answers None for an object that does not matter, and raises ValueError (msgspec's errors are some) for one it
-    cannot read. `identity` must be the object's metadata.uid, its "namespace/name", or its name: it has to be found again
-    when the object cannot be decoded.
+    `decode` answers None for an object that does not matter, and raises ValueError for one it cannot read. `identity` is what
+    `identified_by` names of the object's metadata, and nothing else: it has to be found again when the object cannot be decoded,
+    and a user can name one object like another's uid.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Reflector(Generic[T]):
         *,
         decode: Callable[[msgspec.Raw], T | None],
         identity: Callable[[T], str],
+        identified_by: Literal["uid", "name"] = "uid",
         params: Mapping[str, str] | None = None,
         backoff: Backoff = Backoff(),  # noqa: B008 – frozen
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -102,6 +104,7 @@ class Reflector(Generic[T]):
         self._path = path
         self._decode = decode
         self._identity = identity
+        self._identified_by = identified_by
         self._params = dict(params or {})
         self._backoff = backoff
         self._sleep = sleep
@@ -163,17 +166,17 @@ class Reflector(Generic[T]):
                     if isinstance(change, Seen):
                         listed.add(self._identity(change.obj))
                     if isinstance(change, Malformed):
-                        listed.update(self._known_as(_Object.of(raw)))
+                        listed.add(self._identity_of(_Object.of(raw)))
                     if change is not None:
                         yield change
         gone = self._known - listed
-        self._known = listed
+        self._known &= listed
         self._version = version
         self.relists += not self._first
         self._first = False
         for identity in sorted(gone):
-            yield Gone(identity, _number(version))
-        yield Synced(_number(version))
+            yield Gone(identity, version_number(version))
+        yield Synced(version_number(version))
 
     async def _watch(self) -> AsyncGenerator[Change[T], None]:
         """Changes until the server ends the watch."""
@@ -212,22 +215,26 @@ class Reflector(Generic[T]):
             return
         # Deleted, or it does not matter any more. Whom nobody was told about needs no farewell.
         about = _Object.of(event.object)
-        for identity in self._known_as(about):
+        identity = self._identity_of(about)
+        if identity in self._known:
             self._known.discard(identity)
-            yield Gone(identity, _number(about.resource_version))
+            yield Gone(identity, version_number(about.resource_version))
 
     def _read(self, raw: msgspec.Raw) -> Seen[T] | Malformed | None:
         try:
             obj = self._decode(raw)
-        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        except ValueError as error:
             return Malformed(_Object.of(raw).full_name, str(error))
         if obj is None:
             return None
-        self._known.add(self._identity(obj))
+        identity = self._identity(obj)
+        if not identity:
+            return Malformed(_Object.of(raw).full_name, f"it has no metadata.{self._identified_by}")
+        self._known.add(identity)
         return Seen(obj)
 
-    def _known_as(self, about: "_Object") -> set[str]:
-        return self._known & {about.uid, about.full_name, about.name}
+    def _identity_of(self, about: "_Object") -> str:
+        return about.uid if self._identified_by == "uid" else about.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +249,8 @@ class _Object:
     @classmethod
     def of(cls, raw: msgspec.Raw) -> "_Object":
         try:
-            metadata = _decode_metadata(raw).metadata
-        except (ValueError, RecursionError):
+            metadata = _metadata.decode(raw).metadata
+        except UnreadableError:
             metadata = _Metadata()
         fields = (metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
         return cls(*(field if isinstance(field, str) else "" for field in fields))
@@ -264,7 +271,7 @@ class _HasMetadata(msgspec.Struct):
     metadata: _Metadata
 
 
-_decode_metadata = msgspec.json.Decoder(_HasMetadata).decode
+_metadata = Decoder(_HasMetadata)
 
 
 # After these the next watch may well start where this one ended. Anything else (410 above all; 504 is also how the API server
@@ -276,8 +283,3 @@ def _can_resume(error: errors.KubeError) -> bool:
     if isinstance(error, errors.ApiError):
         return error.status in _RESUMABLE
     return not isinstance(error, errors.BadAnswer)
-
-
-def _number(version: str) -> int:
-    """Kubernetes calls versions opaque, and every API server counts them; 0 if one does not."""
-    return int(version) if version.isascii() and version.isdigit() else 0

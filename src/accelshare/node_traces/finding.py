@@ -6,10 +6,9 @@ Belongs here: telling the agents' annotation and amounts from everything else on
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import inventory
+from accelshare.wire.decoding import UnreadableError
 from accelshare.wire.objects import Node
 
 
@@ -45,7 +44,7 @@ def find(node: Node, known: Mapping[str, Sequence[str]]) -> Traces | None:
         return None
     try:
         kinds = sorted(inventory.entries_of(text))
-    except msgspec.DecodeError:
+    except UnreadableError:
         kinds = []  # whoever broke it, an agent once wrote it
     shown = {**(node.status.capacity or {}), **(node.status.allocatable or {})} if node.status else {}
     ours = [name for kind in kinds for name in known.get(kind, ())]

@@ -5,10 +5,9 @@ Belongs here: reading it as far as it can be read. Never: judging it, or a guess
 
 from collections.abc import Mapping
 
-import msgspec
-
 from accelshare.preflight.objects import Node
 from accelshare.wire import inventory
+from accelshare.wire.decoding import UnreadableError
 from accelshare.wire.inventory import KindEntry
 
 
@@ -16,5 +15,5 @@ def told(node: Node) -> Mapping[str, KindEntry]:
     """The cards of each kind, and how they are delivered; nothing where no agent is, or where it cannot be read."""
     try:
         return inventory.entries_of((node.metadata.annotations or {}).get(inventory.KEY, "{}"))
-    except msgspec.DecodeError:
+    except UnreadableError:
         return {}

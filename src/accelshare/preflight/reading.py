@@ -14,6 +14,7 @@ from accelshare.kube.client import Client
 from accelshare.kube.errors import BadAnswer, Forbidden, NotFound
 from accelshare.preflight.objects import Lease, Node, Pod, Service, Workload
 from accelshare.preflight.snapshot import Part, Snapshot
+from accelshare.wire.decoding import Decoder, UnreadableError
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class _Asking:
             return ""
         answer = await self._client.request("GET", "/version")
         try:
-            return msgspec.json.decode(answer, type=_Version).git_version
+            return Decoder(_Version).decode(answer).git_version
         except ValueError as error:
             raise BadAnswer(f"GET /version: not a version: {error}") from error
 
@@ -61,14 +62,14 @@ class _Asking:
         """Every object that can be read; none, and a word, if the API server shows none."""
         if part not in self._parts:
             return ()
-        decoder = msgspec.json.Decoder(kind)
+        decoder = Decoder(kind)
         found: list[T] = []
         try:
             async for page in self._client.pages(path, params=params):
                 for item in page.items:
                     try:
                         found.append(decoder.decode(item))
-                    except msgspec.DecodeError as error:
+                    except UnreadableError as error:
                         self.unread[f"one of the {part.value}"] = str(error)
         except (Forbidden, NotFound) as error:
             self.unread[part.value] = str(error)
@@ -80,8 +81,8 @@ class _Asking:
             return ""
         try:
             answer = await self._client.request("GET", paths.lease("kube-system", "kube-scheduler"))
-            return msgspec.json.decode(answer, type=Lease).spec.holder_identity or ""
-        except (NotFound, Forbidden, msgspec.DecodeError):
+            return Decoder(Lease).decode(answer).spec.holder_identity or ""
+        except (NotFound, Forbidden, UnreadableError):
             return ""
 
     async def rights(self, rights: Iterable[Right]) -> dict[Right, bool]:

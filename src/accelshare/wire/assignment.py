@@ -16,6 +16,7 @@ import msgspec
 
 from accelshare.ledger.nouns import Ask, Request, Slice
 from accelshare.vendors.profile import Profile
+from accelshare.wire.decoding import LONGEST_ANNOTATION, Decoder, UnreadableError
 
 OURS: Final = "accelshare.io/assignment"
 # A runtime with a validator refuses a container of such a pod while the plugin of this name is away.
@@ -34,8 +35,8 @@ class _Entry(msgspec.Struct, omit_defaults=True, frozen=True):
     whole: bool = False
 
 
-_decoder: Final = msgspec.json.Decoder(dict[str, list[_Entry]])
-_corrections: Final = msgspec.json.Decoder(dict[str, str])
+_decoder: Final = Decoder(dict[str, list[_Entry]], most_bytes=LONGEST_ANNOTATION)
+_corrections: Final = Decoder(dict[str, str], most_bytes=LONGEST_ANNOTATION)
 
 
 def write(
@@ -79,7 +80,7 @@ def read_corrections(value: str) -> dict[str, str]:
     """What write_corrections wrote; nothing if it is something else."""
     try:
         return _corrections.decode(value)
-    except (msgspec.DecodeError, RecursionError):
+    except UnreadableError:
         return {}
 
 
@@ -129,7 +130,7 @@ def _ours(annotations: Mapping[str, str]) -> tuple[dict[str, list[_Entry]], list
         return {}, []
     try:
         return _decoder.decode(value), []
-    except msgspec.DecodeError as error:
+    except UnreadableError as error:
         return {}, [f"annotation {OURS} cannot be read: {error}"]
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from accelshare.ledger.nouns import Card
+from accelshare.wire.decoding import LONGEST_ANNOTATION, Decoder, UnreadableError
 
 KEY: Final = "accelshare.io/inventory"
 LARGEST_SIZE: Final = 2**24  # units of one card
@@ -41,7 +42,7 @@ class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     insists: bool = False  # no container is made without its card, whoever is away
 
 
-_decoder: Final = msgspec.json.Decoder(dict[str, KindEntry])
+_decoder: Final = Decoder(dict[str, KindEntry], most_bytes=LONGEST_ANNOTATION)
 
 
 def write(inventory: dict[str, KindEntry]) -> str:
@@ -61,7 +62,7 @@ class Inventory:
 
 
 def entries_of(text: str) -> dict[str, KindEntry]:
-    """Exactly what was written; msgspec.DecodeError if it is no inventory."""
+    """Exactly what was written; UnreadableError if it is no inventory."""
     return _decoder.decode(text)
 
 
@@ -69,7 +70,7 @@ def read(text: str) -> Inventory:
     """What can be believed of an inventory. A kind with a mistake in it has no cards at all."""
     try:
         entries = entries_of(text)
-    except msgspec.DecodeError as error:
+    except UnreadableError as error:
         return Inventory(problems=(f"annotation {KEY} cannot be read: {error}",))
     cards: dict[str, tuple[Card, ...]] = {}
     problems: list[str] = []

@@ -6,10 +6,10 @@ Belongs here: finding a name in the list as it was sent, and reading the list wh
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
+from accelshare.wire.decoding import Decoder
 
 MOST_LOOKS: Final = 16  # a look goes through all bytes; reading them costs about as much as so many looks
-_decoder: Final = msgspec.json.Decoder(list[str])
+_decoder: Final = Decoder(list[str])
 
 
 class NodeNames:
@@ -41,7 +41,7 @@ class NodeNames:
         return self._count
 
     def listed(self) -> list[str]:
-        """All of them; msgspec.DecodeError if they are no names."""
+        """All of them; UnreadableError if they are no names."""
         if self._read is None:
             self._read = _decoder.decode(self._raw)
         return self._read

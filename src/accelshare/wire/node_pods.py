@@ -12,6 +12,7 @@ from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.matching import Part, Want
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import assignment
+from accelshare.wire.decoding import Decoder
 from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus
 from accelshare.wire.objects import Pod as WholePod
 from accelshare.wire.pods import ENDED, PodReader
@@ -68,7 +69,7 @@ class NodePod:
         return f"{self.seen.namespace}/{self.seen.name}"
 
 
-_decoder = msgspec.json.Decoder(_Pod)
+_decoder = Decoder(_Pod)
 
 
 class NodePodReader:

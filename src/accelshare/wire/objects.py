@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from accelshare.wire.decoding import Decoder, version_number
+
 Quantity: TypeAlias = str | int | float
 
 
@@ -100,10 +102,9 @@ class Node(_Part):
     status: NodeStatus | None = None
 
 
-pod_decoder: msgspec.json.Decoder[Pod] = msgspec.json.Decoder(Pod)
-node_decoder: msgspec.json.Decoder[Node] = msgspec.json.Decoder(Node)
+pod_decoder: Decoder[Pod] = Decoder(Pod)
+node_decoder: Decoder[Node] = Decoder(Node)
 
 
 def version_of(metadata: Metadata) -> int:
-    """A number that grows with each write. Servers promise only that it is a string; ours that is no number counts as oldest."""
-    return int(metadata.resource_version) if metadata.resource_version.isascii() and metadata.resource_version.isdigit() else 0
+    return version_number(metadata.resource_version)

@@ -11,14 +11,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 import orjson
 
+from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.node_names import NodeNames
 from accelshare.wire.objects import Metadata, Pod, PodToSchedule
 
 T = TypeVar("T")
-
-
-class UnreadableError(ValueError):
-    """A message that is not what kube-scheduler would send; the text says why."""
 
 
 class _NodeList(msgspec.Struct, frozen=True):
@@ -80,7 +77,7 @@ class NodesAsked(msgspec.Struct, frozen=True):
         """All names; UnreadableError if they are none."""
         try:
             return self.nodes.listed()
-        except msgspec.DecodeError as error:
+        except UnreadableError as error:
             raise UnreadableError(f"the message cannot be read: NodeNames: {error}") from error
 
 
@@ -102,11 +99,11 @@ class FilterAnswer(msgspec.Struct, frozen=True):
     incurable: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-_filter: Final = msgspec.json.Decoder(_FilterArguments)
-_lower_filter: Final = msgspec.json.Decoder(_LowerFilterArguments)
-_preempt: Final = msgspec.json.Decoder(_PreemptArguments)
-_bind: Final = msgspec.json.Decoder(BindArguments)
-_named: Final = msgspec.json.Decoder(_NamedObject)
+_filter: Final = Decoder(_FilterArguments)
+_lower_filter: Final = Decoder(_LowerFilterArguments)
+_preempt: Final = Decoder(_PreemptArguments)
+_bind: Final = Decoder(BindArguments)
+_named: Final = Decoder(_NamedObject)
 
 
 def read_nodes_asked(body: bytes) -> NodesAsked:
@@ -200,10 +197,8 @@ class ScoreWriter:
         return b"[" + b",".join(parts) + b"]"
 
 
-def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+def _decode(decoder: Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except UnreadableError as error:
         raise UnreadableError(f"the message cannot be read: {error}") from error
-    except RecursionError as error:
-        raise UnreadableError("the message is nested too deeply") from error

@@ -61,6 +61,18 @@ def full_nodes(count: int) -> Ledger:
     return ledger
 
 
+@pytest.mark.parametrize("verb", ["filter", "bind"])
+@pytest.mark.parametrize(
+    "body", [b'{"Pod": {"metadata": {"name": "\xff"}}, "PodName": "\xff"}', b'{"Pod":' + b"[" * 30_000, b"\xff", b""]
+)
+async def test_a_call_that_cannot_be_read_is_answered_where_kube_scheduler_looks(verb: str, body: bytes) -> None:
+    """Text that is not UTF-8, deep or no JSON: status 200, because kube-scheduler reads no other body."""
+    answer = routes_of(Ledger()).answer("POST", f"/accelshare/{verb}", body)
+    assert isinstance(answer, Answer)
+    assert answer.status == 200
+    assert "cannot be read" in json.loads(answer.body)["Error"]
+
+
 async def test_between_two_nodes_of_a_preemption_others_have_their_turn() -> None:
     container = {"name": "c", "resources": {"limits": {CATALOG[KIND].resources.memory: "16"}}}
     pod = {"metadata": {"name": "a", "uid": "a"}, "spec": {"priority": 10, "containers": [container]}}

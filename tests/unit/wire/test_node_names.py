@@ -1,8 +1,8 @@
 """Names that are looked for before they are read."""
 
-import msgspec
 import pytest
 
+from accelshare.wire.decoding import UnreadableError
 from accelshare.wire.node_names import MOST_LOOKS, NodeNames
 
 
@@ -22,6 +22,6 @@ def test_after_some_looks_it_is_read_and_answers_the_same() -> None:
 
 
 def test_what_is_no_list_of_names_is_refused_when_it_is_read() -> None:
-    with pytest.raises(msgspec.DecodeError):
+    with pytest.raises(UnreadableError):
         NodeNames(b"[1, 2]").listed()
     assert NodeNames(b"[]").listed() == []

@@ -37,6 +37,15 @@ def test_without_an_inventory_cards_are_total_by_count(reader: NodeReader) -> No
     assert fact.cards == (Card("nvidia", 0, 15), Card("nvidia", 1, 15))
 
 
+@pytest.mark.parametrize("text", ["[" * 30_000, '{"nvidia":' + "[" * 30_000 + "]" * 30_000 + "}", "[" * 300_000])
+def test_an_inventory_that_nobody_can_read_leaves_a_node_without_its_cards(reader: NodeReader, text: str) -> None:
+    fact = decode(reader, node(inventory=text))
+    assert (fact.name, fact.cards) == ("n1", ())
+    (problem,) = fact.problems
+    assert "accelshare.io/inventory" in problem
+    assert len(problem) < 300
+
+
 def test_one_vendor_may_have_an_inventory_and_another_not(reader: NodeReader) -> None:
     text = json.dumps({"nvidia": {"cards": [{"index": 0, "size": 8}]}})
     fact = decode(reader, node({"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "2"}, inventory=text))

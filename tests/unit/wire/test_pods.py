@@ -140,6 +140,24 @@ def test_a_broken_record_of_ours_is_told_or_passed_over(reader: PodReader, recor
     assert fact.slices == (Slice("nvidia", 1, 3),)
 
 
+DEEP = "[" * 30_000 + "]" * 30_000
+
+
+@pytest.mark.parametrize("record", [DEEP, f'{{"nvidia": {DEEP}}}', f'{{"nvidia": [{{"index": {DEEP}}}]}}', "x" * 300_000])
+def test_a_record_that_nobody_can_read_does_not_hide_its_pod(reader: PodReader, record: str) -> None:
+    fact = decode(reader, pod({MEMORY: "3"}, annotations={"accelshare.io/assignment": record}, node="n1"))
+    assert (fact.node, fact.request, fact.slices) == ("n1", (Ask("nvidia", 1, 3),), ())
+    (problem,) = fact.problems
+    assert "accelshare.io/assignment" in problem
+    assert len(problem) < 300
+
+
+def test_a_deep_part_of_a_record_that_nobody_reads_spoils_nothing(reader: PodReader) -> None:
+    record = f'{{"nvidia": [{{"index": 2, "more": {DEEP}}}]}}'
+    fact = decode(reader, pod({MEMORY: "3"}, annotations={"accelshare.io/assignment": record}, node="n1"))
+    assert fact.slices == (Slice("nvidia", 2, 3),)
+
+
 @pytest.mark.parametrize(
     ("phase", "ended"), [("Pending", False), ("Running", False), ("Succeeded", True), ("Failed", True), (None, False)]
 )

@@ -1,0 +1,80 @@
+"""The one door for JSON that comes from outside: API objects, lists, watch events, records, inventories, kube-scheduler's calls.
+
+Belongs here: decoding with a bound on everything that could hurt the reader, and one error for all that cannot be read.
+Never: what a text means.
+
+msgspec checks types and numbers, and answers text that is not UTF-8 with a UnicodeDecodeError. It recurses, also over parts that
+nobody asked for, and raises RecursionError at some thousand levels, less on a deep stack. No object that we read has more than
+20 levels, so what lies deeper than `MOST_LEVELS` is replaced by null and the rest is read: a hostile part spoils only itself.
+"""
+
+import re
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+MOST_LEVELS: Final = 64
+LONGEST_PROBLEM: Final = 200  # characters of an error's text
+LONGEST_ANNOTATION: Final = 256 << 10  # bytes; the API server takes no more in all annotations of an object together
+LONGEST_VERSION: Final = 20  # digits: versions are 64 bits
+
+# Up to the next bracket outside of strings, or to the end. It always matches and never goes back, so no byte is looked at twice.
+_TO_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+(?:"|\Z|\\\Z))*+(?:([\[\]{}])|\Z)', re.DOTALL)
+
+
+class UnreadableError(ValueError):
+    """Something from outside is not what it should be; the text says why."""
+
+
+class Decoder(Generic[T]):
+    """Decodes JSON to one type. Whatever the text is, it answers a value of that type or raises UnreadableError."""
+
+    __slots__ = ("_decode", "_most_bytes")
+
+    def __init__(self, kind: type[T], *, most_bytes: int = 0) -> None:
+        """`most_bytes`: refuse longer texts unread; 0: whoever reads them from the network has bounded them."""
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._most_bytes = most_bytes
+
+    def decode(self, text: bytes | str | msgspec.Raw) -> T:
+        if self._most_bytes and len(text if isinstance(text, str) else bytes(text)) > self._most_bytes:
+            raise UnreadableError(f"it is longer than {self._most_bytes} bytes")
+        try:
+            return self._decode(text)
+        except RecursionError:
+            pass  # read once more, below: on an error's own stack there would be less room
+        except ValueError as error:
+            raise UnreadableError(str(error)[:LONGEST_PROBLEM]) from error
+        try:
+            return self._decode(shallow(text.encode() if isinstance(text, str) else bytes(text)))
+        except (ValueError, RecursionError) as error:
+            raise UnreadableError(f"it is nested deeper than {MOST_LEVELS} levels: {error}"[:LONGEST_PROBLEM]) from error
+
+
+def shallow(text: bytes) -> bytes:
+    """The same JSON with null for whatever lies deeper than `MOST_LEVELS`. Text that is no JSON stays none."""
+    kept: list[bytes] = []
+    level = 0
+    start = 0
+    for part in _TO_BRACKET.finditer(text):
+        if part.lastindex is None:
+            break
+        end = part.end()
+        if text[end - 1] in b"[{":
+            level += 1
+            if level == MOST_LEVELS + 1:
+                kept += (text[start : end - 1], b"null")
+        else:
+            if level == MOST_LEVELS + 1:
+                start = end
+            level -= 1
+    if level <= MOST_LEVELS:
+        kept.append(text[start:])
+    return b"".join(kept)
+
+
+def version_number(text: str) -> int:
+    """A resourceVersion as a number that grows with each write. Servers promise only a string; one that is no number is 0."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_VERSION else 0
