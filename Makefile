@@ -3,26 +3,31 @@ PYTHON ?= python3
 VENV   ?= .venv
 PY     := $(VENV)/bin/python
 READY  := $(VENV)/.ready
+SHELL  := bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test up down status check format bench bench-node cluster image protos manifests lock clean
+.PHONY: help demo test test-real up down status check format bench bench-node cluster image protos manifests lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements/dev.txt pyproject.toml
-	@echo "installing into $(VENV)"
+	@echo "installing what requirements/dev.txt pins into $(VENV): some 60 packages, half a minute"
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Python 3.11 or newer is needed, {sys.executable} is {sys.version.split()[0]}: make PYTHON=python3.12 …")'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || { echo "no venv module: on Debian or Ubuntu, apt-get install python3-venv" >&2; exit 1; }
-	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@set -o pipefail; $(PY) -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements/dev.txt \
+	  | sed -un 's/^Collecting \([^ ]*\).*/  fetching \1/p; s/^Installing collected packages.*/  installing them/p'
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: $(READY)  ## the main job in seconds, from manifest to container: real extender and agents; no cluster, no hardware, no root
 	@$(PY) -m demo
 
-test: $(READY)  ## every test there is, on a real control plane that it builds and starts itself
+test: $(READY)  ## every test that needs no root and no built programs: minutes
 	@$(PY) -m tests
+
+test-real: $(READY)  ## the tests on a real control plane, kubelet and containerd; builds them first (root for the node's)
+	@$(PY) -m tests --real
 
 check: $(READY)  ## ruff, mypy --strict, the rooms' import contracts, docs tests; warnings are errors
 	@$(VENV)/bin/ruff check .

@@ -1,6 +1,6 @@
-"""`make test`: everything there is to test, with what it needs built first and what could not run named last.
+"""`make test` and `make test-real`: run the tests and say at the end how many passed and what could not run.
 
-Belongs here: the order of things. Never: a test.
+Belongs here: which tests run, in which order, and the summary. Never: a test.
 """
 
 import os
@@ -10,6 +10,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,20 +20,27 @@ from cluster.local.bring_up import provide
 from cluster.versions import CONTROL_PLANE_PROGRAMS
 
 ROOT = Path(__file__).parents[1]
-# Each on both cores, file by file, each worker with a control plane of its own. A machine has one kubelet: what needs it runs on
-# one worker, which begins with it (tests/workers.py).
-STAGES = (
-    ("unit, property and contract", ["-q", "-n", "2", "tests/unit", "tests/property", "tests/contract"]),
-    ("end to end, on the real control plane", ["-v", "-n", "2", "--no-loadscope-reorder", "tests/e2e"]),
-)
+SLOWEST_FILES = 12  # named at the end with their time
 
-LONGEST = 12  # files whose time is told at the end
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    title: str
+    pytest: Sequence[str]
+
+
+# Two workers take file by file. A machine has one kubelet: the tests that need it run on one worker (tests/workers.py).
+FAST = (Stage("everything that needs neither root nor built programs", ["-q", "-n", "2", "-m", "not real", "tests"]),)
+REAL = (
+    Stage("contracts, on the real control plane", ["-q", "-n", "2", "-m", "real", "tests/contract"]),
+    Stage("end to end, on the real control plane and node", ["-v", "-n", "2", "--no-loadscope-reorder", "tests/e2e"]),
+)
 
 
 @dataclass(slots=True)
-class Sum:
+class Summary:
     counts: Counter[str] = field(default_factory=Counter)
-    left_out: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)  # by reason
     seconds: Counter[str] = field(default_factory=Counter)  # by file
 
     def add(self, report: Path) -> None:
@@ -42,47 +50,57 @@ class Sum:
             self.seconds[case.get("classname", "").replace(".", "/")] += round(float(case.get("time", "0")))
             self.counts["failed" if broken else "skipped" if skipped is not None else "passed"] += 1
             if skipped is not None:
-                self.left_out[skipped.get("message", "no reason given")] += 1
+                self.skipped[skipped.get("message", "no reason given")] += 1
+
+    def show(self, took_s: float) -> None:
+        _print(f"\n{took_s:.0f} s; the slowest files, in seconds:")
+        for file, seconds in self.seconds.most_common(SLOWEST_FILES):
+            _print(f"  {seconds:4} {file}")
+        _print("could not run here:" if self.skipped else "nothing was skipped")
+        for reason, times in self.skipped.items():
+            _print(f"  {times} × {reason}")
+        _print(f"{self.counts['passed']} passed, {self.counts['failed']} failed, {self.counts['skipped']} skipped")
 
 
 def main() -> int:
-    began = time.monotonic()
-    total = Sum()
     options = sys.argv[1:]
-    leave_out: list[str] = []
-    if sys.platform == "linux":
+    real = "--real" in options
+    if real:
+        options.remove("--real")
         try:
-            # A kubelet needs root; kubeadm, which some tests ask for its manifests, does not.
-            provide(_say) if os.geteuid() == 0 else binaries((*CONTROL_PLANE_PROGRAMS, "kubeadm", "helm"), _say)
+            _build_programs()
         except ClusterError as error:
-            _say(f"the real control plane cannot be built, and without it nothing is proven:\n{error}")
+            _print(f"the real control plane cannot be built, and without it none of these tests can run:\n{error}")
             return 1
-    else:
-        leave_out = ["-m", "not real"]
-        total.left_out[f"every test of the real control plane: it is built for Linux only, this is {sys.platform}"] += 1
+    return _run(REAL if real else FAST, options)
+
+
+def _build_programs() -> None:
+    if sys.platform != "linux":
+        raise ClusterError(f"it is built for Linux only, this is {sys.platform}")
+    if os.geteuid() == 0:
+        provide(_print)
+    else:  # a kubelet needs root; kubeadm, which some tests ask for its manifests, does not
+        binaries((*CONTROL_PLANE_PROGRAMS, "kubeadm", "helm"), _print)
+
+
+def _run(stages: Sequence[Stage], options: Sequence[str]) -> int:
+    started = time.monotonic()
+    summary = Summary()
     codes = []
     with tempfile.TemporaryDirectory() as directory:
-        for number, (title, arguments) in enumerate(STAGES, start=1):
-            _say(f"\n=== {number}/{len(STAGES)} {title}")
+        for number, stage in enumerate(stages, start=1):
+            _print(f"\n=== {number}/{len(stages)} {stage.title}")
             report = Path(directory) / f"{number}.xml"
-            command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *arguments, *leave_out, *options]
+            command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *stage.pytest, *options]
             codes.append(subprocess.run(command, cwd=ROOT, check=False).returncode)
             if report.exists():
-                total.add(report)
-    _say(f"\nall stages took {time.monotonic() - began:.0f} s; most of it, in seconds:")
-    for file, seconds in total.seconds.most_common(LONGEST):
-        _say(f"  {seconds:4} {file}")
-    if total.left_out:
-        _say("could not run here:")
-        for reason, times in total.left_out.items():
-            _say(f"  {times} × {reason}")
-    else:
-        _say("nothing was left out")
-    _say(f"{total.counts['passed']} passed, {total.counts['failed']} failed, {total.counts['skipped']} skipped")
+                summary.add(report)
+    summary.show(time.monotonic() - started)
     return max(codes)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)
 
 

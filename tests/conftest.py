@@ -1,5 +1,6 @@
-"""Shared by all tests: one real control plane for a whole run, or for each of its workers, and which worker runs what."""
+"""Shared by all tests: which ones are real, which worker runs what, and one real control plane for each worker."""
 
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -10,8 +11,20 @@ from xdist.workermanage import WorkerController
 from cluster.control_plane import ControlPlane
 from tests import workers
 
+# A shell that starts us in the background, and cron, have us and every process that a test starts ignore SIGINT. Tests interrupt
+# what they start, so it is put back; a handler of our own becomes the default action in a child.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Fixtures and folders that need root or programs that `make test-real` builds.
+REAL_FIXTURES = {"control_plane", "machine", "operators_machine"}
+REAL_FOLDERS = ("tests/e2e/", "tests/contract/chart/")
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(REAL_FOLDERS) or REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.real)
     workers.tell(config, items)
 
 

@@ -64,7 +64,7 @@ HOPELESS: dict[str, dict[str, str]] = {
 @pytest.fixture(scope="module")
 def program() -> Program:
     if missing(["containerd"]):
-        pytest.skip("containerd is not built; `make test` builds it as root")
+        pytest.skip("containerd is not built; `make test-real` builds it as root")
     return Program(binaries(["containerd"])["containerd"])
 
 
