@@ -200,6 +200,7 @@ async def test_a_bind_in_doubt_keeps_its_card_and_is_offered_nowhere_else(town: 
     await town.start_extender("--shortlist=0")
     town.api.faults.drop_before(method="POST", path="/a/binding$", times=10**6)
     town.api.faults.answer(503, method="GET", path="/pods/a$", times=10**6)
+    town.api.faults.answer(503, method="PATCH", path="/pods/a/status$", times=10**6)
     assert await town.bind(pod, "n1") != ""
     assert (await town.filter(pod, "n1", "n2"))["NodeNames"] == ["n1"]
     assert (await town.filter(other, "n1", "n2"))["NodeNames"] == ["n2"]

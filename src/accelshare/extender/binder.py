@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from accelshare.extender.fence import Fence
 from accelshare.kube import binding, paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
@@ -24,8 +25,6 @@ from accelshare.wire.scheduler import BindArguments
 
 log = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
-# The API server may carry out a request for a minute after nobody waits for it any more: only then is "not bound" final.
-SETTLED_S: Final = 75.0
 BOUND_REMEMBERED: Final = 1024  # binds that are kept in mind before those are forgotten whose echo has come
 
 
@@ -37,6 +36,12 @@ class Outcome(msgspec.Struct, frozen=True):
     cards: str = ""
 
 
+class _Cardless(msgspec.Struct, frozen=True):
+    """A pod that asks for no card."""
+
+    version: str
+
+
 class Binder:
     def __init__(
         self,
@@ -44,6 +49,7 @@ class Binder:
         ledger: Ledger,
         catalog: Catalog,
         *,
+        fence: Fence,
         text: Callable[[Refusal], str],
         now_ns: Callable[[], int],
         room: Callable[[str], None],
@@ -53,6 +59,7 @@ class Binder:
         self._ledger = ledger
         self._profiles = {profile.name: profile for profile in catalog.profiles}
         self._reader = PodReader(catalog)
+        self._fence = fence
         self._text = text
         self._now_ns = now_ns
         self._room = room
@@ -73,11 +80,17 @@ class Binder:
             del self._under_way[asked.pod_uid]
             ended.set_result(None)
 
-    async def stop(self) -> None:
-        """Give up on finding out what became of binds in doubt; the next start reads it from the cluster."""
-        for task in list(self._in_doubt.values()):
+    async def stop(self, *, within_s: float) -> None:
+        """Find out what became of the binds in doubt, for at most so long. The next start fences those that are left."""
+        if self._in_doubt:
+            log.info("stopping binds_in_doubt=%d waiting_s=%.0f", len(self._in_doubt), within_s)
+            await asyncio.wait(self._in_doubt.values(), timeout=within_s)
+        left = dict(self._in_doubt)
+        if left:
+            log.warning("stopping binds_in_doubt=%d uids=%s outcome=left-to-the-next-start", len(left), ",".join(left))
+        for task in left.values():
             task.cancel()
-        await asyncio.gather(*self._in_doubt.values(), return_exceptions=True)
+        await asyncio.gather(*left.values(), return_exceptions=True)
 
     async def _bind(self, asked: BindArguments) -> Outcome:
         name = f"pod {asked.pod_namespace}/{asked.pod_name}"
@@ -91,8 +104,8 @@ class Binder:
             return Outcome("refused", str(error))
         if isinstance(pod, Outcome):
             return pod
-        if pod is None:
-            return await self._post(asked, Assignment(asked.node, ()), {})
+        if isinstance(pod, _Cardless):
+            return await self._post(asked, Assignment(asked.node, ()), {}, version=pod.version)
         if (pod.seen.namespace, pod.seen.name) != (asked.pod_namespace, asked.pod_name):
             return Outcome("gone", f"{name} has not the uid {asked.pod_uid}: that is pod {pod.seen.namespace}/{pod.seen.name}")
         if pod.seen.refusal is not None:
@@ -116,9 +129,9 @@ class Binder:
         )
         if self._by_runtime(asked.node, pod.seen.request):
             annotations |= assignment.require_plugin()
-        return await self._post(asked, given, annotations)
+        return await self._post(asked, given, annotations, version=str(pod.seen.version or ""))
 
-    async def _post(self, asked: BindArguments, given: Assignment, annotations: dict[str, str]) -> Outcome:
+    async def _post(self, asked: BindArguments, given: Assignment, annotations: dict[str, str], *, version: str) -> Outcome:
         doubted_at = self._posted_at.get(asked.pod_uid)
         if doubted_at is not None:
             self._posted_at[asked.pod_uid] = asyncio.get_running_loop().time()
@@ -128,6 +141,7 @@ class Binder:
                 namespace=asked.pod_namespace,
                 name=asked.pod_name,
                 uid=asked.pod_uid,
+                version=version,
                 node=asked.node,
                 annotations=annotations,
             )
@@ -157,8 +171,8 @@ class Binder:
             self._room_on(self._ledger.release(asked.pod_uid))
         return Outcome("failed", refused.message)
 
-    async def _read(self, asked: BindArguments) -> Pod | Outcome | None:
-        """A pod that the watch has not brought yet, or one that asks for nothing: then there is no pod of ours."""
+    async def _read(self, asked: BindArguments) -> Pod | Outcome | _Cardless:
+        """A pod that the watch has not brought yet, or one that asks for nothing."""
         path = paths.pod(asked.pod_namespace, asked.pod_name)
         pod = pod_decoder.decode(await self._client.request("GET", path))
         if pod.metadata.uid != asked.pod_uid:
@@ -166,7 +180,7 @@ class Binder:
             return Outcome("gone", f"{said}, and it's not equal with expected {asked.pod_uid}")
         fact = self._reader.fact(pod)
         if fact is None:
-            return None
+            return _Cardless(pod.metadata.resource_version)
         self._ledger.apply(fact)
         known = self._ledger.pod(asked.pod_uid)
         return known if known is not None else Outcome("gone", f"pod {asked.pod_namespace}/{asked.pod_name} has ended")
@@ -192,23 +206,18 @@ class Binder:
             del self._in_doubt[asked.pod_uid], self._posted_at[asked.pod_uid]
 
     async def _settle(self, asked: BindArguments) -> None:
-        """The hold stays until the API server says what became of the bind; the watch may say so first."""
+        """The hold stays until no POST of ours can give the pod a node any more; the watch may say first that one did."""
         while (pod := self._ledger.pod(asked.pod_uid)) is not None and pod.hold is not None and not pod.seen.node:
-            if await self._is_free(asked):
-                log.info("settled pod=%s/%s outcome=not-bound", asked.pod_namespace, asked.pod_name)
-                self._room_on(self._ledger.release(asked.pod_uid))
-                return
+            posted_at = self._posted_at[asked.pod_uid]
+            refused = await self._fence.refuses(asked.pod_namespace, asked.pod_name, asked.pod_uid, sent_at=posted_at)
+            # A bind that is under way may have read the pod after that, and begun before.
+            if refused and asked.pod_uid not in self._under_way and posted_at == self._posted_at[asked.pod_uid]:
+                break
             await asyncio.sleep(RETRY_S)
-
-    async def _is_free(self, asked: BindArguments) -> bool:
-        """Can no POST of ours give the pod a node any more? Each may still do so for a while, also one sent as we look."""
-        looked_at, posted_at = asyncio.get_running_loop().time(), self._posted_at[asked.pod_uid]
-        try:
-            state = await binding.bound_state(self._client, asked.pod_namespace, asked.pod_name, asked.pod_uid)
-        except KubeError:
-            return False
-        final = looked_at >= posted_at + SETTLED_S and posted_at == self._posted_at[asked.pod_uid]
-        return isinstance(state, binding.Missing) or (final and isinstance(state, binding.Unbound))
+        pod = self._ledger.pod(asked.pod_uid)
+        outcome = "bound" if pod is not None and pod.seen.node else "not-bound"
+        log.info("settled pod=%s/%s outcome=%s", asked.pod_namespace, asked.pod_name, outcome)
+        self._room_on(self._ledger.release(asked.pod_uid))
 
     def _room_on(self, node: str) -> None:
         if node:

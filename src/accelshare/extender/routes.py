@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import orjson
@@ -46,6 +46,17 @@ class Answer(msgspec.Struct, frozen=True):
     more: Sequence[bytes] = ()
 
 
+class NotDone(NamedTuple):
+    """What has to be done before the first decision, such as ("listed", "nodes and pods")."""
+
+    done: str
+    what: str
+
+    @property
+    def error(self) -> str:
+        return f"accelshare has not {self.done} {self.what} yet"
+
+
 class Routes:
     def __init__(
         self,
@@ -55,14 +66,14 @@ class Routes:
         deciding: Deciding,
         binder: Binder,
         metrics: Metrics,
-        waiting_for: Callable[[], list[str]],
+        not_done: Callable[[], NotDone | None],
         waking: Waking,
     ) -> None:
         self._ledger = ledger
         self._deciding = deciding
         self._binder = binder
         self._metrics = metrics
-        self._waiting_for = waiting_for
+        self._not_done = not_done
         self._waking = waking
         self._scores = scheduler.ScoreWriter()
         self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
@@ -124,7 +135,7 @@ class Routes:
     def _filter(self, body: bytes) -> Answer:
         start = time.perf_counter()
         asked = scheduler.read_nodes_asked(body)
-        if waiting := self._waiting_for():
+        if waiting := self._not_done():
             return self._not_ready("filter", asked.pod, waiting)
         result = self._deciding.filter(asked)
         outcome = "served" if result.answer.names else "refused"
@@ -146,7 +157,7 @@ class Routes:
     def _prioritize(self, body: bytes) -> Answer:
         start = time.perf_counter()
         asked = scheduler.read_nodes_asked(body)
-        if waiting := self._waiting_for():
+        if waiting := self._not_done():
             return self._not_ready("prioritize", asked.pod, waiting)
         scores = self._deciding.prioritize(asked)
         self._metrics.decided("prioritize", "served")
@@ -156,7 +167,7 @@ class Routes:
 
     def _preempt(self, body: bytes) -> Answer | Awaitable[Answer]:
         asked = scheduler.read_preemption_asked(body)
-        if waiting := self._waiting_for():
+        if waiting := self._not_done():
             return self._not_ready("preempt", asked.pod, waiting)
         return self._preempted(asked)
 
@@ -186,9 +197,9 @@ class Routes:
     async def _bound(self, asked: scheduler.BindArguments) -> Answer:
         start = time.perf_counter()
         # Half a book has room where there is none.
-        waiting = self._waiting_for()
+        waiting = self._not_done()
         self._metrics.echoes.sent(asked.pod_uid)
-        outcome = Outcome("not-ready", _not_listed(waiting)) if waiting else await self._binder.bind(asked)
+        outcome = Outcome("not-ready", waiting.error) if waiting else await self._binder.bind(asked)
         if outcome.word != "bound":
             self._metrics.echoes.forget(asked.pod_uid)
         self._metrics.decided("bind", outcome.word)
@@ -232,13 +243,13 @@ class Routes:
         return Answer(200, self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8", more=cards)
 
     def _readyz(self) -> Answer:
-        waiting = self._waiting_for()
-        return _text(503, f"not ready: {' and '.join(waiting)} not listed yet") if waiting else _text(200, "ok")
+        waiting = self._not_done()
+        return _text(503, f"not ready: {waiting.what} not {waiting.done} yet") if waiting else _text(200, "ok")
 
-    def _not_ready(self, verb: str, pod: PodToSchedule, waiting: list[str]) -> Answer:
+    def _not_ready(self, verb: str, pod: PodToSchedule, waiting: NotDone) -> Answer:
         self._metrics.decided(verb, "not-ready")
         log.info("%s pod=%s outcome=not-ready", verb, _pod(pod))
-        return _refusal(verb, _not_listed(waiting), status=503)
+        return _refusal(verb, waiting.error, status=503)
 
 
 def _pod(pod: PodToSchedule) -> str:
@@ -263,10 +274,6 @@ def _error(status: int, error: str) -> Answer:
 
 def _wrong_method(method: str, path: str, right: str) -> Answer:
     return _error(405, f"{path[:200]} takes {right}, not {method[:20]}")
-
-
-def _not_listed(waiting: list[str]) -> str:
-    return f"accelshare has not listed {' and '.join(waiting)} yet"
 
 
 def _refusal(verb: str, error: str, *, status: int = 400) -> Answer:

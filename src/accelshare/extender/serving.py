@@ -17,11 +17,12 @@ from accelshare import __version__
 from accelshare.extender.binder import Binder
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.feed import Feed
+from accelshare.extender.fence import Fence
 from accelshare.extender.listening import listen
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.port import Port
 from accelshare.extender.probes import Probes
-from accelshare.extender.routes import Routes
+from accelshare.extender.routes import NotDone, Routes
 from accelshare.extender.tls import Reloading, TlsFiles
 from accelshare.extender.waking import Waking
 from accelshare.kube import config
@@ -33,6 +34,7 @@ from accelshare.vendors.catalog import Catalog
 
 log = logging.getLogger(__name__)
 PROBE_BYTES: Final = 4096  # probes send no body
+LEAVE_S: Final = 36.0  # from the signal to the end, at most: less than the pod's terminationGracePeriodSeconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
         deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
         events = Events(client, component="accelshare-extender", clock=time.time)
         waking = Waking(client, ledger, metrics, clock=time.monotonic)
-        binder = Binder(client, ledger, catalog, text=deciding.text, now_ns=time.time_ns, room=waking.room)
+        fence = Fence(client, ledger, catalog, room=waking.room)
+        binder = Binder(client, ledger, catalog, fence=fence, text=deciding.text, now_ns=time.time_ns, room=waking.room)
         feed = Feed(client, ledger, catalog, events, metrics, text=deciding.text, room=waking.room)
         routes = Routes(
             ledger=ledger,
@@ -69,13 +72,13 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             deciding=deciding,
             binder=binder,
             metrics=metrics,
-            waiting_for=lambda: feed.waiting_for,
+            not_done=lambda: _not_done(feed, fence),
             waking=waking,
         )
         # While the lists come in nothing of them is garbage, and looking for some would take a tenth of the time.
         gc.disable()
         following = asyncio.create_task(feed.run())
-        ready = asyncio.create_task(_when_whole(feed, metrics))
+        ready = asyncio.create_task(_when_ready(feed, fence, metrics))
         waking_up = asyncio.create_task(waking.run())
         stopping = asyncio.create_task(_stop_signal().wait())
         largest_body = settings.largest_body_mib * 2**20
@@ -86,11 +89,11 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
                 await until_the_end.enter_async_context(probes)
             async with Port(routes.answer, port, tls=tls.context if tls is not None else None, largest_body=largest_body):
                 log.info("serving listen=%s:%d tls=%s server=%s", settings.host, settings.port, tls is not None, cluster.server)
-                await asyncio.wait([following, waking_up, stopping], return_when=asyncio.FIRST_COMPLETED)
-                broken = [task for task in (following, waking_up) if task.done()]
+                broken = await _until_stopped(stopping, starting=ready, forever={following, waking_up})
+                ends = time.monotonic() + LEAVE_S
             for task in (ready, waking_up, stopping):
                 task.cancel()
-            await binder.stop()
+            await binder.stop(within_s=max(1.0, ends - time.monotonic()))
         for task in broken:
             task.result()
         following.cancel()
@@ -98,15 +101,39 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
         log.info("stopped")
 
 
-async def _when_whole(feed: Feed, metrics: Metrics) -> None:
+async def _until_stopped(
+    stopping: asyncio.Task[bool], *, starting: asyncio.Task[None], forever: set[asyncio.Task[None]]
+) -> list[asyncio.Task[None]]:
+    """Until we are asked to stop, or a task ends that should not: those are given back."""
+    watched: set[asyncio.Task[None]] = {starting, *forever}
+    while True:
+        await asyncio.wait({stopping, *watched}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and starting.exception() is None:
+            watched.discard(starting)
+        broken = [task for task in watched if task.done()]
+        if stopping.done() or broken:
+            return broken
+
+
+async def _when_ready(feed: Feed, fence: Fence, metrics: Metrics) -> None:
     await feed.whole.wait()
     # What was listed lives as long as the process: the collector need not look at it again.
     gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000)  # a decision leaves hardly a cycle behind, and looking for one after every few takes 3 % of all time
+    await fence.fence_pending()
     metrics.ready.set(1)
     log.info("ready")
+
+
+def _not_done(feed: Feed, fence: Fence) -> NotDone | None:
+    """What must be done before anything can be decided."""
+    if feed.waiting_for:
+        return NotDone("listed", " and ".join(feed.waiting_for))
+    if fence.unfenced != 0:
+        return NotDone("fenced", f"{fence.unfenced or 'all'} pending pods")
+    return None
 
 
 def _stop_signal() -> asyncio.Event:

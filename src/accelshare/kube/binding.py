@@ -4,13 +4,16 @@ Belongs here: sending the Binding, and finding out what became of it when no ans
 
     answer to the POST           what it means                            what is done
     201                          carried out                              Bound
-    409                          not now, but maybe by an earlier POST    read the pod: as we want it → Bound, else Refused
+    409                          not now, but maybe by an earlier POST    read the pod: as we want it → Bound; of another version
+                                                                          → POST again with that; else Refused
     404, 400, 401, 403, 422, …   not carried out                          Refused
     429                          not carried out                          POST again after Retry-After
     502, 503, 504, 408, none     nobody knows                             read the pod: bound → as above, not yet → POST again
     other 5xx                    the API server failed on its way         read the pod: bound → as above, not yet → Refused
 
 Posting again is safe: the uid must match and a pod that has a node refuses another, so of several Bindings one at most counts.
+Each names the version of the pod that it was made for. API servers honour that since Kubernetes 1.23, so that any change of the
+pod refuses every Binding that was sent before it, however late it arrives (extender/fence.py).
 """
 
 import asyncio
@@ -93,6 +96,7 @@ class BoundTo:
 class Unbound:
     """The pod is there and has no node."""
 
+    version: str
     pod: bytes = field(repr=False)
 
 
@@ -119,7 +123,7 @@ async def bound_state(
     if pod.metadata.uid != uid:
         return Missing()
     if not pod.spec.node_name:
-        return Unbound(body)
+        return Unbound(pod.metadata.resource_version, body)
     return BoundTo(pod.spec.node_name, pod.metadata.annotations or {}, body)
 
 
@@ -129,6 +133,7 @@ async def bind(
     namespace: str,
     name: str,
     uid: str,
+    version: str,
     node: str,
     annotations: Mapping[str, str],
     deadline_s: float = DEADLINE_S,
@@ -136,11 +141,12 @@ async def bind(
 ) -> Bound | Refused | Unknown:
     """Give the pod this node and these annotations, or know that it has not got them, or know that nobody can tell.
 
+    `version` is the pod's resourceVersion as last seen, empty if it is not known. If the pod has changed since, it is read.
     Raises ValueError, before anything is sent, for names and annotations that the API server would take and should not.
     """
     _check(uid, node, annotations)
     what = _Wanted(namespace, name, uid, node, annotations)
-    attempt = _Attempt(client, what, deadline_s=deadline_s, sleep=sleep)
+    attempt = _Attempt(client, what, version, deadline_s=deadline_s, sleep=sleep)
     try:
         async with asyncio.timeout(deadline_s):
             return await attempt.until_known()
@@ -159,14 +165,11 @@ class _Wanted(msgspec.Struct, frozen=True):
     def path(self) -> str:
         return paths.binding(self.namespace, self.name)
 
-    @property
-    def body(self) -> bytes:
-        metadata = {
-            "name": self.name,
-            "namespace": self.namespace,
-            "uid": self.uid,  # a precondition since Kubernetes 1.23; older API servers do not look at it
-            "annotations": self.annotations,
-        }
+    def body(self, version: str) -> bytes:
+        # uid and resourceVersion are preconditions since Kubernetes 1.23; older API servers do not look at them.
+        metadata = {"name": self.name, "namespace": self.namespace, "uid": self.uid, "annotations": self.annotations}
+        if version:
+            metadata["resourceVersion"] = version
         target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
         return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
 
@@ -211,9 +214,12 @@ def _fate(error: KubeError) -> _Fate:
 class _Attempt:
     """One bind on its way to an answer, and what is known so far."""
 
-    def __init__(self, client: Client, wanted: _Wanted, *, deadline_s: float, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self, client: Client, wanted: _Wanted, version: str, *, deadline_s: float, sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
         self._client = client
         self._wanted = wanted
+        self._version = version  # of the pod, as last seen
         self._sleep = sleep
         self._now = asyncio.get_running_loop().time
         self._ends = self._now() + deadline_s
@@ -223,11 +229,11 @@ class _Attempt:
 
     async def until_known(self) -> Bound | Refused | Unknown:
         """POST, and look, and POST again, until the answer is certain or the time is over."""
-        wait_s = _FIRST_WAIT_S
+        wait_s = 0.0
         while (left_s := self._ends - self._now()) > _SHORTEST_POST_S:
             lost_before, self._lost = self._lost, True
             try:
-                path, body = self._wanted.path, self._wanted.body
+                path, body = self._wanted.path, self._wanted.body(self._version)
                 await self._client.request("POST", path, body=body, timeout_s=min(self._each_s, left_s))
                 return Bound()
             except KubeError as caught:
@@ -235,23 +241,29 @@ class _Attempt:
             self._problem = str(error)
             if fate is _Fate.NO_POD:
                 return Refused(Why.NO_SUCH_POD, self._problem)
-            if fate in (_Fate.LOST, _Fate.CHECK) and (known := await self._look()) is not None:
-                return known
+            outdated = False
+            if fate in (_Fate.LOST, _Fate.CHECK):
+                state = await self._look()
+                if not isinstance(state, Unbound):
+                    return state
+                outdated = isinstance(error, Conflict) and state.version != self._version
+                self._version = state.version
             if fate is not _Fate.LOST:
                 self._lost = lost_before
-            if fate in (_Fate.CHECK, _Fate.DENIED):
+            if fate in (_Fate.CHECK, _Fate.DENIED) and not outdated:
                 # An earlier POST that got lost may still come through, whatever this one was told.
                 return Unknown(self._problem) if self._lost else Refused(Why.DENIED, self._problem)
             asked_s = error.retry_after_s if isinstance(error, ApiError) else None
-            await self._sleep(max(wait_s, asked_s or 0.0))
-            wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
+            # kube-scheduler has written the pod's status since: once is no reason to wait.
+            await self._sleep(max(wait_s if outdated else max(wait_s, _FIRST_WAIT_S), asked_s or 0.0))
+            wait_s = min(max(wait_s, _FIRST_WAIT_S) * 2, _LONGEST_WAIT_S)
         return self.out_of_time()
 
     def out_of_time(self) -> Refused | Unknown:
         return Unknown(self._problem) if self._lost else Refused(Why.NOT_SENT, self._problem)
 
-    async def _look(self) -> Bound | Refused | Unknown | None:
-        """What the pod itself says; None if it has no node. Asks until it is told or the deadline ends it."""
+    async def _look(self) -> Bound | Refused | Unknown | Unbound:
+        """What the pod itself says. Asks until it is told or the deadline ends it."""
         wait_s = _FIRST_WAIT_S
         wanted = self._wanted
         while True:
@@ -261,13 +273,14 @@ class _Attempt:
                 if _fate(error) is _Fate.DENIED:  # for instance no permission to read pods
                     return Unknown(f"{self._problem}; then {error}")
             else:
-                return None if isinstance(state, Unbound) else wanted.judge(state)
+                return state if isinstance(state, Unbound) else wanted.judge(state)
             await self._sleep(wait_s)
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
 
-class _PodMetadata(msgspec.Struct):
+class _PodMetadata(msgspec.Struct, rename={"resource_version": "resourceVersion"}):
     uid: str
+    resource_version: str = ""
     annotations: dict[str, str] | None = None
 
 

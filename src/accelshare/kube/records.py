@@ -1,4 +1,4 @@
-"""Annotations of a pod, written by who is not its owner: a corrected record, a touch that makes kube-scheduler look again.
+"""What others than its owner write on a pod: a corrected record, a touch that makes kube-scheduler look again, a condition.
 
 Belongs here: the patches, and the end of a pod that must be replaced. Each names the pod's uid, so that another pod of the same
 name is never written on.
@@ -20,6 +20,16 @@ async def annotate_pod(client: Client, *, namespace: str, name: str, uid: str, a
 async def touch_pod(client: Client, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str]) -> None:
     """The same by way of the pod's status: a right that cannot change what the pod runs."""
     await _patch(client, f"{paths.pod(namespace, name)}/status", uid, annotations)
+
+
+async def set_condition(
+    client: Client, *, namespace: str, name: str, uid: str, condition: Mapping[str, str], timeout_s: float | None = None
+) -> bytes:
+    """Set one condition of the pod's status, and give the pod as it is then. kube-scheduler does not look again for that."""
+    body = msgspec.json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
+    path = f"{paths.pod(namespace, name)}/status"
+    kind = "application/strategic-merge-patch+json"  # conditions are merged by their type
+    return await client.request("PATCH", path, body=body, content_type=kind, timeout_s=timeout_s)
 
 
 async def delete_pod(client: Client, *, namespace: str, name: str, uid: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from accelshare.cli import accelshare
+from accelshare.extender.serving import LEAVE_S
 from accelshare.scheduler_config import content
 from accelshare.scheduler_config.release import dialect, parse
 from accelshare.scheduler_config.wish import Settings, Tls, Wish
@@ -51,6 +52,12 @@ def test_every_argument_is_text(arguments: list[str]) -> None:
     for title, pod in pods(objects(*arguments)):
         for container in containers(pod):
             assert all(isinstance(word, str) for word in [*container.get("args", []), *container.get("command", [])]), title
+
+
+def test_the_extender_has_the_time_to_leave_that_it_takes() -> None:
+    """kubelet must not kill it while it waits for binds in doubt."""
+    (pod,) = [spec for title, spec in pods(objects(*preset("gpushare"))) if title == "Deployment/gpushare-schd-extender"]
+    assert pod["terminationGracePeriodSeconds"] >= LEAVE_S + 2
 
 
 def test_the_rights_are_those_of_the_plain_files() -> None:

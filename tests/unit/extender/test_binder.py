@@ -10,7 +10,9 @@ import pytest
 from aiohttp import web
 
 from accelshare.extender import binder as room_of_binder
+from accelshare.extender import fence as room_of_fence
 from accelshare.extender.binder import Binder, Outcome
+from accelshare.extender.fence import Fence
 from accelshare.kube import binding
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import NodeSeen, PodSeen
@@ -28,9 +30,15 @@ LIMIT_S = 60.0
 
 
 class Server:
-    """An API server with one pod; it can be silent about what it does, refuse, or answer late who looks."""
+    """An API server with one pod; it can be silent about what it does, refuse, or answer late who looks.
+
+    It is older than Kubernetes 1.23, unless a test says otherwise: a Binding's version is ignored.
+    """
 
     def __init__(self) -> None:
+        self.minor = "22+"
+        self.version = 9
+        self.patches = 0
         self.posts: list[Any] = []
         self.looks = 0
         self.bound: Any = None
@@ -46,6 +54,12 @@ class Server:
             return self._post(request, self.posts[-1])
         if self.silent:
             return hang_up(request)
+        if request.path == "/version":
+            return web.json_response({"major": "1", "minor": self.minor})
+        if request.method == "PATCH":
+            self.patches += 1
+            self.version += 1
+            return web.json_response(self._pod())
         self.looks += 1
         seen = self._pod()
         await self.may_look.wait()
@@ -54,7 +68,8 @@ class Server:
     def _post(self, request: web.BaseRequest, binding: Any) -> web.StreamResponse:
         if self.refuses is not None:
             return refusal(self.refuses)
-        taken = self.bound is not None
+        asked = int(binding["metadata"]["resourceVersion"])
+        taken = self.bound is not None or (self.minor != "22+" and asked != self.version)
         if self.carries_out and not taken:
             self.bound = binding
         if self.silent:
@@ -63,7 +78,7 @@ class Server:
 
     def _pod(self) -> Any:
         limits = {PROFILE.resources.memory: "12"}
-        metadata: Any = {"uid": "u1", "namespace": "ml", "name": "a", "resourceVersion": "9"}
+        metadata: Any = {"uid": "u1", "namespace": "ml", "name": "a", "resourceVersion": str(self.version)}
         spec: Any = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
         if self.bound is not None:
             metadata["annotations"] = self.bound["metadata"]["annotations"]
@@ -109,11 +124,12 @@ async def _scene() -> AsyncIterator[Scene]:
     ledger.apply(PodSeen(uid="u1", namespace="ml", name="a", request=REQUEST, version=2))
     times = iter(range(1, 100))
     async with asking(server) as client:
-        binder = Binder(client, ledger, CATALOG, text=str, now_ns=lambda: next(times), room=rooms.append)
+        fence = Fence(client, ledger, CATALOG, room=rooms.append)
+        binder = Binder(client, ledger, CATALOG, fence=fence, text=str, now_ns=lambda: next(times), room=rooms.append)
         try:
             yield Scene(server, ledger, binder, rooms)
         finally:
-            await binder.stop()
+            await binder.stop(within_s=0.0)
     assert ledger.check() == []
 
 
@@ -156,7 +172,7 @@ async def test_a_refusal_does_not_free_the_card_of_an_earlier_bind_in_doubt(scen
 
 async def test_a_look_that_began_before_another_post_settles_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pod was free when it was looked at, and is bound when the answer comes."""
-    monkeypatch.setattr(room_of_binder, "SETTLED_S", 0.0)
+    monkeypatch.setattr(room_of_fence, "SETTLED_S", 0.0)
     scene.server.carries_out = False
     scene.server.may_look.clear()
     await scene.bind_in_doubt()
@@ -164,7 +180,7 @@ async def test_a_look_that_began_before_another_post_settles_nothing(scene: Scen
     scene.server.carries_out = True
     assert (await scene.bind()).word == "bound"
     scene.server.may_look.set()
-    await scene.until_looked_at(3)
+    await scene.until_looked_at(2)
     assert scene.card_is_held
 
 
@@ -176,7 +192,7 @@ async def test_a_bind_that_never_happened_gives_its_card_back_and_says_where(
     await scene.bind_in_doubt()
     scene.server.refuses = 403
     assert (await scene.bind()).word == "failed"
-    monkeypatch.setattr(room_of_binder, "SETTLED_S", 0.0)
+    monkeypatch.setattr(room_of_fence, "SETTLED_S", 0.0)
     await scene.until_free()
     assert scene.rooms == ["n1"]
 
@@ -216,3 +232,74 @@ async def test_a_record_that_no_pod_can_carry_is_refused_in_words_and_holds_noth
     assert "they must have at most" in outcome.error
     assert not scene.card_is_held
     assert scene.server.posts == []
+
+
+async def test_a_binding_names_the_version_that_the_ledger_knows(scene: Scene) -> None:
+    """Nothing is read for it: what the watch brought last is what kube-scheduler has decided by."""
+    assert (await scene.bind()).word == "bound"
+    assert [post["metadata"]["resourceVersion"] for post in scene.server.posts] == ["2"]
+    assert scene.server.looks == 0
+
+
+async def test_a_bind_in_doubt_is_settled_at_once_by_changing_the_pod(scene: Scene) -> None:
+    """Its Binding is refused from then on, so the card is free; kube-scheduler's next try has the new version."""
+    scene.server.minor = "23"
+    scene.server.carries_out = False
+    await scene.bind_in_doubt()
+    await scene.until_free()
+    assert scene.server.patches == 1
+    assert scene.rooms == ["n1"]
+    posts = len(scene.server.posts)
+    scene.server.carries_out = True
+    assert (await scene.bind()).word == "bound"
+    assert [post["metadata"]["resourceVersion"] for post in scene.server.posts[posts:]] == ["10"]
+
+
+async def test_a_bind_in_doubt_that_was_carried_out_is_known_by_the_answer_to_the_change(scene: Scene) -> None:
+    """The watch need not bring it."""
+    scene.server.minor = "36"
+    scene.server.version = 2
+    await scene.bind_in_doubt()
+    async with asyncio.timeout(LIMIT_S):
+        while (pod := scene.ledger.pod("u1")) is None or not pod.seen.node:
+            await asyncio.sleep(0.01)
+    assert scene.card_is_held
+    assert scene.rooms == []
+
+
+async def test_a_card_is_not_given_back_while_another_bind_of_its_pod_is_under_way(scene: Scene) -> None:
+    """That one may have read the pod after the change, and its Binding is not refused."""
+    scene.server.minor = "36"
+    scene.server.carries_out = False
+    await scene.bind_in_doubt()
+    # What bind() keeps while it waits for the API server.
+    under_way = scene.binder._under_way["u1"] = asyncio.get_running_loop().create_future()
+    patches = scene.server.patches
+    async with asyncio.timeout(LIMIT_S):
+        while scene.server.patches < patches + 2:
+            await asyncio.sleep(0.01)
+    assert scene.card_is_held
+    del scene.binder._under_way["u1"]
+    under_way.set_result(None)
+    await scene.until_free()
+
+
+async def test_stopping_waits_for_binds_in_doubt_and_says_what_is_left(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """Bounded: an API server that does not come back cannot keep the process."""
+    caplog.set_level("INFO")
+    scene.server.carries_out = False
+    await scene.bind_in_doubt()
+    scene.server.silent = True
+    await scene.binder.stop(within_s=0.05)
+    assert "binds_in_doubt=1 waiting_s=0" in caplog.text
+    assert "uids=u1 outcome=left-to-the-next-start" in caplog.text
+    assert scene.card_is_held
+
+
+async def test_stopping_ends_as_soon_as_no_bind_is_in_doubt(scene: Scene) -> None:
+    scene.server.minor = "36"
+    scene.server.carries_out = False
+    await scene.bind_in_doubt()
+    async with asyncio.timeout(LIMIT_S):
+        await scene.binder.stop(within_s=10 * LIMIT_S)
+    assert not scene.card_is_held

@@ -31,7 +31,7 @@ def routes_of(ledger: Ledger) -> Routes:
         deciding=Deciding(ledger, CATALOG, shortlist=1),
         binder=nobody,
         metrics=Metrics(),
-        waiting_for=list,
+        not_done=lambda: None,
         waking=nobody,
     )
 

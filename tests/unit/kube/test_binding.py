@@ -26,7 +26,14 @@ from accelshare.kube.config import Cluster
 from accelshare.kube.errors import Forbidden
 from tests.unit.kube.support import Naps, asking, client_of, hang_up, refusal, unused_url
 
-WANTED: dict[str, Any] = {"namespace": "ml", "name": "train", "uid": "u1", "node": "n1", "annotations": {"x.io/card": "0"}}
+WANTED: dict[str, Any] = {
+    "namespace": "ml",
+    "name": "train",
+    "uid": "u1",
+    "version": "5",
+    "node": "n1",
+    "annotations": {"x.io/card": "0"},
+}
 
 Fault = Callable[["Api", web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -36,7 +43,7 @@ class Api:
 
     def __init__(self, *, posts: list[Fault] | None = None, gets: list[Fault] | None = None) -> None:
         self.pod: dict[str, Any] | None = {
-            "metadata": {"name": "train", "namespace": "ml", "uid": "u1", "annotations": {"old": "1"}},
+            "metadata": {"name": "train", "namespace": "ml", "uid": "u1", "resourceVersion": "5", "annotations": {"old": "1"}},
             "spec": {},
         }
         self.faults = {"POST": posts or [], "GET": gets or []}
@@ -62,6 +69,8 @@ class Api:
             return refusal(404, "NotFound", 'pods "train" not found')
         if asked["metadata"]["uid"] != self.pod["metadata"]["uid"]:
             return refusal(409, "Conflict", "Precondition failed: UID in precondition")
+        if asked["metadata"].get("resourceVersion", "") not in ("", self.pod["metadata"]["resourceVersion"]):
+            return refusal(409, "Conflict", "Precondition failed: ResourceVersion in precondition")
         if "nodeName" in self.pod["spec"]:
             return refusal(409, "Conflict", f"pod train is already assigned to node {self.pod['spec']['nodeName']}")
         self.pod["spec"]["nodeName"] = asked["target"]["name"]
@@ -87,6 +96,13 @@ async def lost_after(api: Api, request: web.BaseRequest) -> web.StreamResponse:
     """The API server carries the bind out, and then the connection breaks."""
     api.carry_out()
     return hang_up(request)
+
+
+async def change(api: Api, request: web.BaseRequest) -> web.StreamResponse:
+    """Somebody writes the pod just before the POST arrives, as kube-scheduler does its status."""
+    assert api.pod is not None
+    api.pod["metadata"]["resourceVersion"] = str(int(api.pod["metadata"]["resourceVersion"]) + 1)
+    return api.carry_out()
 
 
 async def silent(api: Api, request: web.BaseRequest) -> web.StreamResponse:
@@ -119,9 +135,48 @@ async def test_a_bind_is_one_post_with_everything_in_it() -> None:
     assert api.bodies[0] == {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": "train", "namespace": "ml", "uid": "u1", "annotations": {"x.io/card": "0"}},
+        "metadata": {
+            "name": "train",
+            "namespace": "ml",
+            "uid": "u1",
+            "resourceVersion": "5",
+            "annotations": {"x.io/card": "0"},
+        },
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
     }
+
+
+async def test_a_pod_that_has_changed_since_is_bound_with_the_version_just_read() -> None:
+    """And without a wait: kube-scheduler's own status patches change a pod all the time."""
+    api, naps = Api(posts=[change]), Naps()
+    assert await api.bind(sleep=naps) == Bound(already=False)
+    assert api.calls == ["POST", "GET", "POST"]
+    assert [body["metadata"]["resourceVersion"] for body in api.bodies] == ["5", "6"]
+    assert naps.taken == [0.0]
+
+
+async def test_a_pod_that_never_stops_changing_is_given_up_in_time() -> None:
+    """Each try waits longer, and all of them end with the deadline."""
+    api = Api(posts=[change] * 1000)
+    outcome = await api.bind(deadline_s=0.5, sleep=asyncio.sleep)
+    assert isinstance(outcome, Refused)
+    assert "ResourceVersion in precondition" in outcome.message
+    assert len(api.bodies) < 10
+
+
+async def test_a_pod_whose_version_is_not_known_is_bound_without_one() -> None:
+    api = Api()
+    assert await api.bind(version="") == Bound(already=False)
+    assert "resourceVersion" not in api.bodies[0]["metadata"]
+
+
+async def test_a_conflict_at_the_right_version_is_final() -> None:
+    """A pod that is being deleted, or has a scheduling gate."""
+    api = Api(posts=[answered(409)] * 2)
+    outcome = await api.bind()
+    assert isinstance(outcome, Refused)
+    assert outcome.why is Why.DENIED
+    assert api.calls == ["POST", "GET"]
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 422])

@@ -1,0 +1,165 @@
+"""Refuses Bindings that are still on their way: each names the version of its pod, so any later change of the pod refuses it.
+
+Belongs here: changing pending pods for that, when the extender starts and when a bind is in doubt; what holds on API servers that
+ignore a Binding's version. Never: sending a Binding (kube/binding.py), giving cards back (binder.py).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from accelshare.kube import binding
+from accelshare.kube.client import Client
+from accelshare.kube.errors import KubeError, NotFound
+from accelshare.kube.records import set_condition
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.nouns import Request
+from accelshare.vendors.catalog import Catalog
+from accelshare.wire.objects import pod_decoder
+from accelshare.wire.pods import PodReader
+
+log = logging.getLogger(__name__)
+CONDITION: Final = "accelshare.io/BindFence"
+AT_ONCE: Final = 32
+RETRY_S: Final = 1.0
+REQUEST_S: Final = 5.0
+PROGRESS_S: Final = 5.0
+# The API server may carry out a request for a minute after its sender has stopped waiting. Where a Binding's version is ignored,
+# "not bound" is final only after this time.
+SETTLED_S: Final = 75.0
+
+
+class Fence:
+    def __init__(self, client: Client, ledger: Ledger, catalog: Catalog, *, room: Callable[[str], None]) -> None:
+        """`room` is called with each node on which something may have become free."""
+        self._client = client
+        self._ledger = ledger
+        self._reader = PodReader(catalog)
+        self._room = room
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._problem = ""  # why the last pod could not be changed
+        self._honoured: bool | None = None  # None: the API server's version is not known yet
+        self.unfenced: int | None = None  # pods that fence_pending has left to do; None before it has counted them
+
+    async def fence_pending(self) -> None:
+        """Refuse every Binding of an earlier extender: afterwards only ours can bind the pods that are pending now.
+
+        Without it a pod whose Binding arrives late would be on a card that has been given to another pod meanwhile. A pod for
+        which no card has room needs none: the earlier extender gave nobody else the card that it sent the pod to.
+        """
+        started = asyncio.get_running_loop().time()
+        room = _Room(self._ledger)
+        waiting = deque(pod.seen for pod in self._ledger.pods() if not pod.seen.node and room.may_serve(pod.seen.request))
+        count = self.unfenced = len(waiting)
+
+        async def fence_next() -> None:
+            while waiting:
+                pod = waiting.popleft()
+                while not await self.refuses(pod.namespace, pod.name, pod.uid, sent_at=started):  # noqa: ASYNC110 – asks the API server
+                    await asyncio.sleep(RETRY_S)
+                self.unfenced = (self.unfenced or 0) - 1
+
+        workers = [asyncio.ensure_future(fence_next()) for _ in range(min(AT_ONCE, count))]
+        try:
+            pending = set(workers)
+            while pending:
+                done, pending = await asyncio.wait(pending, timeout=PROGRESS_S, return_when=asyncio.FIRST_EXCEPTION)
+                for worker in done:
+                    worker.result()
+                if pending:
+                    log.info("fencing pending_pods=%d left=%d problem=%r", count, self.unfenced, self._problem)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        if count:
+            log.info("fenced pending_pods=%d took_s=%.1f", count, asyncio.get_running_loop().time() - started)
+
+    async def refuses(self, namespace: str, name: str, uid: str, *, sent_at: float) -> bool:
+        """Whether the pod refuses every Binding that was sent until `sent_at`; if it can be made to, it is.
+
+        True also for a pod that has a node or is gone: the ledger knows it then. False: try again later.
+        """
+        async with self._turn:
+            try:
+                if await self._version_is_honoured():
+                    return await self._change(namespace, name, uid)
+            except NotFound:
+                return True
+            except KubeError as error:
+                self._problem = str(error)
+            return await self._time_has_passed(namespace, name, uid, sent_at)
+
+    async def _change(self, namespace: str, name: str, uid: str) -> bool:
+        # The API server does not write a change that changes nothing, so the message is another one each time.
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        condition = {
+            "type": CONDITION,
+            "status": "True",
+            "reason": "LateBindingsRefused",
+            "message": f"Bindings that accelshare sent before {now} are refused.",
+        }
+        pod = await set_condition(self._client, namespace=namespace, name=name, uid=uid, condition=condition, timeout_s=REQUEST_S)
+        self._take_in(pod)
+        return True
+
+    async def _time_has_passed(self, namespace: str, name: str, uid: str, sent_at: float) -> bool:
+        looked_at = asyncio.get_running_loop().time()
+        try:
+            state = await binding.bound_state(self._client, namespace, name, uid, timeout_s=REQUEST_S)
+        except KubeError:
+            return False
+        if isinstance(state, binding.Missing):
+            return True
+        self._take_in(state.pod)
+        return isinstance(state, binding.BoundTo) or looked_at >= sent_at + SETTLED_S
+
+    async def _version_is_honoured(self) -> bool:
+        """Since Kubernetes 1.23. An API server that does not say its version is taken for an older one."""
+        if self._honoured is None:
+            try:
+                said = msgspec.json.decode(await self._client.request("GET", "/version", timeout_s=REQUEST_S), type=_Version)
+                self._honoured = (int(said.major), int(said.minor.rstrip("+"))) >= (1, 23)
+            except ValueError as error:
+                log.warning("fence outcome=version-unreadable waiting_s=%.0f error=%r", SETTLED_S, str(error))
+                self._honoured = False
+        return self._honoured
+
+    def _take_in(self, pod: bytes) -> None:
+        """The watch may be long in bringing this, and until then a card would be free or a version outdated."""
+        try:
+            fact = self._reader.fact(pod_decoder.decode(pod))
+        except ValueError:  # as the watch will say
+            return
+        if fact is not None and (freed := self._ledger.apply(fact)):
+            self._room(freed)
+
+
+class _Room:
+    """The most that any card has free, by kind. Cards that are unhealthy or paused count: they may come back meanwhile."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._units: dict[str, int] = {}
+        self._whole: set[str] = set()
+        for card in (card for node in ledger.nodes() for cards in node.cards.values() for card in cards):
+            kind = card.card.kind
+            if card.empty:
+                self._whole.add(kind)
+            if not card.wholes:
+                self._units[kind] = max(self._units.get(kind, 0), card.card.size - card.used)
+
+    def may_serve(self, request: Request) -> bool:
+        return all(
+            ask.kind in self._whole if ask.whole else ask.kind in self._units and ask.share <= self._units[ask.kind]
+            for ask in request
+        )
+
+
+class _Version(msgspec.Struct):
+    major: str
+    minor: str

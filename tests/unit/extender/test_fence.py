@@ -1,0 +1,154 @@
+"""When an extender starts, Bindings of an earlier one can bind no pending pod any more."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from accelshare.extender import fence as room_of_fence
+from accelshare.extender.fence import AT_ONCE, CONDITION, Fence
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.facts import NodeSeen, PodSeen
+from accelshare.ledger.nouns import Ask, Assignment, Card, Request, Slice
+from accelshare.vendors.catalog import load
+from tests.unit.kube.support import asking, refusal
+
+CATALOG = load(())
+PROFILE = CATALOG.profiles[0]
+REQUEST: Request = (Ask(PROFILE.name, share=12),)
+LIMIT_S = 60.0
+
+
+class Server:
+    """An API server that has every pod it is asked for, at version 20 once it was changed."""
+
+    def __init__(self, *, minor: str = "36", answers: int = 200) -> None:
+        self.minor = minor
+        self.answers = answers
+        self.calls: list[str] = []
+        self.patches: list[Any] = []
+        self.bound: set[str] = set()
+        self.at_once = self.most_at_once = 0
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path == "/version":
+            return web.json_response({"major": "1", "minor": self.minor})
+        self.calls.append(request.method)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            body = json.loads(await request.read() or b"{}")
+            await asyncio.sleep(0)
+            if request.method == "PATCH" and self.answers != 200:
+                return refusal(self.answers)
+            self.patches += [body] if request.method == "PATCH" else []
+            return web.json_response(self._pod(request.path.split("/")[6]))
+        finally:
+            self.at_once -= 1
+
+    def _pod(self, name: str) -> Any:
+        spec: Any = {"containers": [{"name": "main", "resources": {"limits": {PROFILE.resources.memory: "12"}}}]}
+        metadata: Any = {"uid": f"u-{name}", "namespace": "ml", "name": name, "resourceVersion": "20"}
+        if name in self.bound:
+            spec["nodeName"] = "n1"
+        return {"metadata": metadata, "spec": spec}
+
+
+def waiting(name: str, *, on: str = "") -> PodSeen:
+    return PodSeen(uid=f"u-{name}", namespace="ml", name=name, request=REQUEST, version=2, node=on)
+
+
+@asynccontextmanager
+async def fencing(server: Server, *pods: PodSeen) -> AsyncIterator[tuple[Ledger, Fence]]:
+    ledger = Ledger()
+    ledger.apply(NodeSeen(name="n1", version=1, cards=(Card(PROFILE.name, 0, 16, id="first"),)))
+    for pod in pods:
+        ledger.apply(pod)
+    async with asking(server) as client:
+        yield ledger, Fence(client, ledger, CATALOG, room=lambda _node: None)
+    assert ledger.check() == []
+
+
+async def test_every_pending_pod_is_changed_and_no_other() -> None:
+    """Each by its uid, each time with other words: the API server does not write a change that changes nothing."""
+    server = Server()
+    async with fencing(server, waiting("a"), waiting("b"), waiting("bound", on="n2")) as (ledger, fence):
+        before = fence.unfenced
+        await fence.fence_pending()
+        await fence.fence_pending()
+        assert (before, fence.unfenced) == (None, 0)
+        assert {pod.seen.name: pod.seen.version for pod in ledger.pods()} == {"a": 20, "b": 20, "bound": 2}
+    assert sorted(patch["metadata"]["uid"] for patch in server.patches) == ["u-a", "u-a", "u-b", "u-b"]
+    (conditions,) = {len(patch["status"]["conditions"]) for patch in server.patches}
+    assert conditions == 1
+    assert {patch["status"]["conditions"][0]["type"] for patch in server.patches} == {CONDITION}
+    assert len({patch["status"]["conditions"][0]["message"] for patch in server.patches}) > 1
+
+
+async def test_a_pod_for_which_no_card_has_room_is_left_alone() -> None:
+    """No earlier extender can have sent it anywhere. A card that is ill or paused now had room, and may be well again soon."""
+    server = Server()
+    full = replace(waiting("full", on="n1"), slices=(Slice(PROFILE.name, 0, 12, id="first"),))
+    async with fencing(server, full, waiting("a")) as (ledger, fence):
+        await fence.fence_pending()
+        assert server.patches == []
+        ill = (Card(PROFILE.name, 0, 16, id="second", healthy=False),)
+        ledger.apply(NodeSeen(name="n2", version=3, cards=ill, paused=frozenset({PROFILE.name})))
+        await fence.fence_pending()
+        assert [patch["metadata"]["uid"] for patch in server.patches] == ["u-a"]
+
+
+@pytest.mark.parametrize(("taken", "fenced"), [(False, ["u-a"]), (True, [])])
+async def test_a_whole_card_is_asked_of_cards_that_nobody_is_on(taken: bool, fenced: list[str]) -> None:
+    server = Server()
+    whole = replace(waiting("a"), request=(Ask(PROFILE.name, whole=True),))
+    other = replace(waiting("other", on="n1"), request=(Ask(PROFILE.name, share=1),))
+    other = replace(other, slices=(Slice(PROFILE.name, 0, 1, id="first"),))
+    async with fencing(server, whole, *([other] if taken else [])) as (_, fence):
+        await fence.fence_pending()
+    assert [patch["metadata"]["uid"] for patch in server.patches] == fenced
+
+
+async def test_a_pod_that_was_bound_meanwhile_is_counted_before_the_first_bind() -> None:
+    """A late Binding came between the list and the change, and the watch has not brought it yet."""
+    server = Server()
+    server.bound.add("a")
+    async with fencing(server, waiting("a")) as (ledger, fence):
+        await fence.fence_pending()
+        assert not isinstance(ledger.offer("n1", REQUEST), Assignment)
+
+
+async def test_thousands_are_changed_a_few_at_a_time() -> None:
+    server = Server()
+    async with fencing(server, *(waiting(f"p{number}") for number in range(300))) as (_, fence):
+        await fence.fence_pending()
+    assert len(server.patches) == 300
+    assert 1 < server.most_at_once <= AT_ONCE
+
+
+async def test_a_pod_that_is_gone_holds_nobody_up() -> None:
+    async with fencing(Server(answers=404), waiting("a")) as (_, fence):
+        await fence.fence_pending()
+        assert fence.unfenced == 0
+
+
+@pytest.mark.parametrize(("minor", "answers"), [("22", 200), ("18+", 200), ("36", 403), ("36", 422), ("36", 500)])
+async def test_where_a_pod_cannot_be_fenced_time_settles_it(minor: str, answers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server ignores a Binding's version, or refuses the change: nothing is decided before the time is over."""
+    monkeypatch.setattr(room_of_fence, "RETRY_S", 0.01)
+    server = Server(minor=minor, answers=answers)
+    async with fencing(server, waiting("a")) as (_, fence):
+        task = asyncio.ensure_future(fence.fence_pending())
+        async with asyncio.timeout(LIMIT_S):
+            while server.calls.count("GET") < 3:
+                await asyncio.sleep(0.01)
+            assert fence.unfenced == 1
+            monkeypatch.setattr(room_of_fence, "SETTLED_S", 0.0)
+            await task
+        assert fence.unfenced == 0
+    assert not server.patches
