@@ -14,7 +14,8 @@ from accelshare.wire.node_pods import NodePod
 
 def numbering(here: Kind) -> Callable[[Slice], int]:
     """From a slice of any record to its card as this node numbers it now; -1 for a card that is not here."""
-    by_id = {card.found.id: card.index for card in here.cards.values()}
+    by_id = {id: card.index for card in here.cards.values() for id in card.found.former_ids}
+    by_id |= {card.found.id: card.index for card in here.cards.values()}
     return lambda slice_: by_id.get(slice_.id, -1) if slice_.id else slice_.index
 
 

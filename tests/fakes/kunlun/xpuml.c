@@ -38,6 +38,11 @@ int xpumlDeviceGetMemoryInfo(device_t device, memory_t *memory) {
 }
 int xpumlDeviceGetState(device_t device, int *state) { ASK_CARD *state = (int)number(card, "state", 201); return 0; }
 int xpumlDeviceGetHostVxpuMode(device_t device, int *mode) { ASK_CARD *mode = (int)number(card, "mode", 0); return 0; }
+int xpumlDeviceGetMinorNumber(device_t device, unsigned int *minor) {
+    ASK_CARD
+    *minor = (unsigned int)number(card, "minor", (long)(uintptr_t)device.handle - 1);
+    return 0;
+}
 int xpumlDeviceGetSerial(device_t device, char *text, unsigned int size) { ASK_CARD value(card, "sn", "", text, size); return 0; }
 int xpumlDeviceGetAttributes(device_t device, attributes_t *attributes) {
     ASK_CARD

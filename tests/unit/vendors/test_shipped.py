@@ -53,7 +53,7 @@ FACTS: list[tuple[str, tuple[Any, Any, Any, Any]]] = [
         "hardware.device_nodes",
         (
             ("/dev/nvidia{minor}",),
-            ("/dev/xpu{index}",),
+            ("/dev/xpu{minor}",),
             ("/dev/gcu{minor}",),
             ("/dev/stc{index}", *(f"/dev/stc{{index}}c{cluster}" for cluster in range(4)), "/dev/stc{index}ctrl"),
         ),

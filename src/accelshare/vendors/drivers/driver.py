@@ -23,6 +23,7 @@ class FoundCard:
     healthy: bool = True
     problem: str = ""  # why it is not healthy, in words
     used_mib: int | None = field(default=None, compare=False)  # memory in use at that moment; none: not told
+    former_ids: tuple[str, ...] = field(default=(), compare=False)  # what earlier versions wrote into pods' records
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from accelshare.vendors.drivers.asking import CannotAsk, Listing, Remarks, Way
 from accelshare.vendors.drivers.driver import FoundCard, Health, Options
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.host_view import HostView
-from accelshare.vendors.drivers.kunlun_smi import TOOLS, parsed_lines, parsed_table
+from accelshare.vendors.drivers.kunlun_smi import TOOLS, KnownRanks, parsed_lines, parsed_table
 from accelshare.vendors.drivers.kunlun_xpuml import LIBRARIES, Xpuml
 from accelshare.vendors.drivers.library_ways import LibraryWays
 from accelshare.vendors.drivers.tools import run_tool
@@ -28,13 +28,14 @@ GOOD_PROC_STATES: Final = frozenset({"RUNNING", "NORMAL"})
 
 
 class KunlunDriver:
-    """Cards by serial number and device number."""
+    """Cards by serial number."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         openers = {name: partial(Xpuml, name) for name in options.libraries or LIBRARIES}
         self._libraries = LibraryWays("kunlun", openers, timeout_s=options.timeout_s)
         self._host = HostView("kunlun", self._completed, timeout_s=options.timeout_s)
+        self._ranks = KnownRanks()
         self._remarks = Remarks("kunlun")
         self._use = LastUse()
 
@@ -84,6 +85,7 @@ class KunlunDriver:
 
     def _completed(self, found: Listing) -> Listing:
         """The listing with what only the host's trees know: NUMA node, and the kernel's view of each card."""
+        found = self._ranks.kept(found)
         return Listing(tuple(map(self._with_host_view, found.cards)), found.left_out)
 
     def _with_host_view(self, card: FoundCard) -> FoundCard:

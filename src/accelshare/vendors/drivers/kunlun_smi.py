@@ -4,6 +4,9 @@ Belongs here: reading these texts, and telling Intel's tool of the same name apa
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from accelshare.vendors.drivers import pci
@@ -19,6 +22,7 @@ _INODE = re.compile(r"/dev/xpu([0-9]{1,5})")
 # 0 / 8064 MB, and 0 / 16384MB without the space; the tool's MB are MiB
 _MEMORY = re.compile(r"([0-9]{1,9})\s*(?:Mi?B)?\s*/\s*([0-9]{1,9})\s*Mi?B")
 _INTEL = re.compile(r"\bintel\b|\bDevice ID\s*\|\s*Device Information\b", re.IGNORECASE)
+_RANK = "-chip"
 _NO_SERIAL = frozenset({"", "n/a", "-", "none", "unknown"})
 
 # Positions in a line of -m, as several public readers and a captured P800 have them. The state's position is not known.
@@ -26,9 +30,40 @@ _PCI, _DEV_ID, _SERIAL, _USED, _TOTAL, _MODEL, _FEWEST = 0, 2, 3, 17, 18, 21, 22
 _QUOTED = re.compile(r'"[^"]*"|[^\s"]+')
 
 
-def card_id(serial: str, place: str, dev_id: int) -> str:
-    """An id that both chips of a K200 do not share, though their serial number and PCI address are the same."""
-    return f"{serial if serial.lower() not in _NO_SERIAL else place or 'xpu'}-{dev_id}"
+def board_id(serial: str, place: str, minor: int) -> str:
+    """The board's serial number, else its PCI address, else the number of its device file. No device number: that changes."""
+    return serial if serial.lower() not in _NO_SERIAL else place or f"xpu{minor}"
+
+
+def distinct(cards: Iterable[FoundCard]) -> list[FoundCard]:
+    """Cards with an id of their own: the board's where it has one card, else with the card's rank on the board (K200: two).
+
+    Earlier versions wrote the board's id and the device number; a pod's record may still say so.
+    """
+    cards = sorted(cards, key=lambda card: (card.minor or 0, card.index))
+    on_board, ranks = Counter(card.id for card in cards), Counter[str]()
+    named = []
+    for card in cards:
+        id = f"{card.id}{_RANK}{ranks[card.id]}" if on_board[card.id] > 1 else card.id
+        ranks[card.id] += 1
+        named.append(replace(card, id=id, former_ids=(f"{card.id}-{card.index}",)))
+    return named
+
+
+class KnownRanks:
+    """Ranks as they were first seen. The other card of a board may die, and the one that is left keeps its id."""
+
+    def __init__(self) -> None:
+        self._ids: dict[tuple[str, int | None], str] = {}
+
+    def kept(self, found: Listing) -> Listing:
+        cards = [replace(card, id=self._ids.setdefault((_board(card), card.minor), card.id)) for card in found.cards]
+        return listing(cards, found.left_out)
+
+
+def _board(card: FoundCard) -> str:
+    board, rank, number = card.id.rpartition(_RANK)
+    return board if rank and number.isdecimal() else card.id
 
 
 def refuse_intel(text: str) -> None:
@@ -58,7 +93,7 @@ def parsed_table(text: str) -> Listing:
             left_out.append(LeftOut(None, f"xpu_smi printed {shown(line)}; it must be {len(columns)} cells"))
     if not columns:
         raise CannotAsk(f"printed {shown(text)}; it must be a table with {', '.join(_COLUMNS)}")
-    return listing(cards, left_out)
+    return listing(distinct(cards), left_out)
 
 
 def _read_row(cell: dict[str, str], cards: list[FoundCard], left_out: list[LeftOut]) -> None:
@@ -74,14 +109,15 @@ def _read_row(cell: dict[str, str], cards: list[FoundCard], left_out: list[LeftO
         left_out.append(LeftOut(index, f"Memory is {cell['Memory']!r}; it must be like 0 / 8064 MB"))
         return
     node = _INODE.fullmatch(cell.get("INODE", ""))
+    minor = int(node[1]) if node else index
     healthy = cell["State"] == "N"
     cards.append(
         FoundCard(
             index=index,
-            id=card_id(cell["SN"], pci.address(cell["PCI Addr"]), index),
+            id=board_id(cell["SN"], pci.address(cell["PCI Addr"]), minor),
             memory_mib=int(memory[2]),
             used_mib=int(memory[1]),
-            minor=int(node[1]) if node else index,
+            minor=minor,
             model=cell["Model"],
             pci=pci.address(cell["PCI Addr"]),
             healthy=healthy,
@@ -112,8 +148,8 @@ def parsed_lines(text: str) -> Listing:
         else:
             total = int(fields[_TOTAL])
             used = int(fields[_USED]) if re.fullmatch(r"[0-9]{1,9}", fields[_USED]) else None
-            id = card_id(fields[_SERIAL], place, index)
+            id = board_id(fields[_SERIAL], place, index)
             cards.append(FoundCard(index, id, total, minor=index, model=model, pci=place, used_mib=used))
     if lines and not cards and all(left.index is None for left in left_out):
         raise CannotAsk(f"printed {shown(text)}; it must be a line of {_FEWEST} or more fields per device")
-    return listing(cards, left_out)
+    return listing(distinct(cards), left_out)

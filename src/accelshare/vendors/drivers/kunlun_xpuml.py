@@ -12,7 +12,7 @@ from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing
 from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
 from accelshare.vendors.drivers.driver import FoundCard
-from accelshare.vendors.drivers.kunlun_smi import PF_IS_NO_CARD, card_id
+from accelshare.vendors.drivers.kunlun_smi import PF_IS_NO_CARD, board_id, distinct
 
 LIBRARIES: Final = ("libxpuml.so.1", "libxpuml.so", "/usr/local/xpu/lib64/libxpuml.so.1", "/usr/local/xpu/lib64/libxpuml.so")
 
@@ -65,7 +65,7 @@ class Xpuml:
                 cards.append(self._card(index))
             except CannotAsk as error:
                 left_out.append(LeftOut(index, str(error)))
-        return listing(cards, left_out)
+        return listing(distinct(cards), left_out)
 
     def _card(self, index: int) -> FoundCard:
         device = _Device()
@@ -78,13 +78,15 @@ class Xpuml:
         memory = _Memory()
         self._memory(device, byref(memory))
         place = optional(lambda: self._place(device)) or ""
+        minor = optional(lambda: self._minor(device))
+        minor = index if minor is None else minor  # an older library does not tell, and counts as the kernel does
         healthy = state.value in GOOD_STATES
         return FoundCard(
             index=index,
-            id=card_id(optional(lambda: self._serial(device)) or "", place, index),
+            id=board_id(optional(lambda: self._serial(device)) or "", place, minor),
             memory_mib=memory.total_global >> 20,
             used_mib=memory.used_global >> 20,
-            minor=index,  # the library counts as the kernel names: /dev/xpu<index>
+            minor=minor,
             model=MODELS.get(-1 if model is None else model, ""),
             pci=place,
             healthy=healthy,
@@ -95,6 +97,11 @@ class Xpuml:
         serial = create_string_buffer(128)
         self._library.bind("xpumlDeviceGetSerial", _Device, c_char_p, c_uint)(device, serial, len(serial))
         return text_of(serial)
+
+    def _minor(self, device: "_Device") -> int:
+        minor = c_uint()
+        self._library.bind("xpumlDeviceGetMinorNumber", _Device, POINTER(c_uint))(device, byref(minor))
+        return minor.value
 
     def _place(self, device: "_Device") -> str:
         place = _PciInfo()

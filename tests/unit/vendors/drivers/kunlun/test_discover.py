@@ -13,9 +13,9 @@ from tests.fakes.hardware import Hardware
 K200 = {"sn": "000000000007a136", "pci": "0000:86:00.0", "memory_mib": 8064, "model": 0}
 R200 = {"sn": "02K00Y6217", "pci": "0000:af:00.0", "memory_mib": 16384, "model": 2}
 FOUND = [
-    FoundCard(0, "000000000007a136-0", 8064, minor=0, model="K200", pci="0000:86:00.0"),
-    FoundCard(1, "000000000007a136-1", 8064, minor=1, model="K200", pci="0000:86:00.0"),
-    FoundCard(2, "02K00Y6217-2", 16384, minor=2, model="R200", pci="0000:af:00.0"),
+    FoundCard(0, "000000000007a136-chip0", 8064, minor=0, model="K200", pci="0000:86:00.0"),
+    FoundCard(1, "000000000007a136-chip1", 8064, minor=1, model="K200", pci="0000:86:00.0"),
+    FoundCard(2, "02K00Y6217", 16384, minor=2, model="R200", pci="0000:af:00.0"),
 ]
 
 
@@ -142,7 +142,7 @@ async def test_a_library_that_hangs_leads_to_the_tool(hardware: Hardware) -> Non
     said = subprocess.run([hardware.path("xpu_smi")], capture_output=True, text=True, check=True).stdout
     tool = hardware.prints("quick", said)
     options = hardware.options(libraries=(hardware.path("libxpuml.so"),), tools=(tool,), timeout_s=1)
-    assert [card.id for card in await KunlunDriver(options).discover()] == ["02K00Y6217-0"]
+    assert [card.id for card in await KunlunDriver(options).discover()] == ["02K00Y6217"]
 
 
 async def test_an_init_that_fails_can_be_asked_again(hardware: Hardware) -> None:
@@ -152,3 +152,30 @@ async def test_an_init_that_fails_can_be_asked_again(hardware: Hardware) -> None
         await driver.discover()
     hardware.has(R200)
     assert len(await driver.discover()) == 1
+
+
+@pytest.mark.parametrize("way", [by_library, by_table])
+async def test_the_id_of_a_card_does_not_change_when_another_dies(way: type[KunlunDriver], hardware: Hardware) -> None:
+    """The survivors are counted anew, and the device files keep their numbers."""
+    other = {**R200, "sn": "02K00Y9999", "pci": "0000:d8:00.0"}
+    hardware.has({**R200, "minor": 0}, {**other, "minor": 1})
+    before = await way(hardware).discover()  # type: ignore[arg-type]
+    hardware.has({**other, "minor": 1})
+    after = await way(hardware).discover()  # type: ignore[arg-type]
+    assert [(card.index, card.id, card.minor) for card in before] == [(0, "02K00Y6217", 0), (1, "02K00Y9999", 1)]
+    assert [(card.index, card.id, card.minor) for card in after] == [(0, "02K00Y9999", 1)]
+
+
+@pytest.mark.parametrize("way", [by_library, by_table])
+async def test_the_card_that_is_left_of_a_board_keeps_its_rank(way: type[KunlunDriver], hardware: Hardware) -> None:
+    hardware.has({**K200, "minor": 0}, {**K200, "minor": 1})
+    driver = way(hardware)  # type: ignore[arg-type]
+    await driver.discover()
+    hardware.has({**K200, "minor": 1})
+    assert [(card.id, card.minor) for card in await driver.discover()] == [("000000000007a136-chip1", 1)]
+
+
+async def test_an_id_of_an_earlier_version_still_names_its_card(hardware: Hardware) -> None:
+    hardware.has(K200, K200, R200)
+    former = [card.former_ids for card in await by_library(hardware).discover()]
+    assert former == [("000000000007a136-0",), ("000000000007a136-1",), ("02K00Y6217-2",)]

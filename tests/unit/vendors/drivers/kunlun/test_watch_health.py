@@ -9,7 +9,7 @@ from accelshare.vendors.drivers.kunlun import KunlunDriver
 from tests.fakes.hardware import Hardware, Watching
 
 CARD = {"sn": "SN1", "pci": "0000:86:00.0", "memory_mib": 8064, "model": 0}
-FIRST, SECOND = "SN1-0", "SN1-1"
+FIRST, SECOND, ALONE = "SN1-chip0", "SN1-chip1", "SN1"
 
 
 async def test_the_librarys_state_comes_and_goes(hardware: Hardware) -> None:
@@ -44,7 +44,7 @@ async def test_a_card_found_ill_recovers(hardware: Hardware) -> None:
     cards = await driver.discover()
     hardware.has(CARD)
     async with Watching(driver, cards) as watching:
-        assert await watching.next() == Health(FIRST, True)
+        assert await watching.next() == Health(ALONE, True)
 
 
 async def test_proc_is_asked_instead_of_the_tool(hardware: Hardware) -> None:
@@ -59,7 +59,7 @@ async def test_proc_is_asked_instead_of_the_tool(hardware: Hardware) -> None:
         health = await watching.next()
         assert (health.healthy, health.problem.endswith("/xpu/dev0/state is 'ERROR'")) == (False, True)
         hardware.tree("proc/xpu/dev0/state", "RUNNING")
-        assert await watching.next() == Health(FIRST, True)
+        assert await watching.next() == Health(ALONE, True)
 
 
 @pytest.mark.parametrize("way", ["libxpuml.so", "xpu_smi"])
@@ -78,10 +78,10 @@ async def test_looks_that_fail_end_in_doubt_and_then_recover(hardware: Hardware)
     hardware.has(CARD, init=9)
     async with Watching(driver, cards) as watching:
         health = await watching.next()
-        assert (health.id, health.healthy) == (FIRST, False)
+        assert (health.id, health.healthy) == (ALONE, False)
         assert health.problem.startswith("could not be asked 3 times in a row: ")
         hardware.has(CARD)
-        assert await watching.next() == Health(FIRST, True)
+        assert await watching.next() == Health(ALONE, True)
 
 
 async def test_a_proc_file_that_hangs_stops_neither_the_loop_nor_the_watch(hardware: Hardware) -> None:
