@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define MOST 64
-typedef struct { char line[MOST][1024]; int lines; char init[16]; char hang[64]; } data_t;
+typedef struct { char line[MOST][1024]; int lines; char init[16]; char hang[64]; char crash[64]; } data_t;
 
 static void beside(const char *name, char *path, size_t size) {
     const char *named = getenv("ACCELSHARE_FAKE_CARDS");
@@ -21,7 +21,7 @@ static void beside(const char *name, char *path, size_t size) {
     snprintf(slash ? slash + 1 : path, 256, "%s", name);
 }
 
-/* Hangs here, if this is the function that the data file lets hang. */
+/* Hangs or crashes here, if this is the function that the data file says it of. */
 static data_t *look(const char *function, data_t *data) {
     char path[4096] = "", line[1024];
     beside("cards", path, sizeof path);
@@ -31,9 +31,11 @@ static data_t *look(const char *function, data_t *data) {
         line[strcspn(line, "\n")] = 0;
         if (!strncmp(line, "init=", 5)) snprintf(data->init, sizeof data->init, "%s", line + 5);
         if (!strncmp(line, "hang=", 5)) snprintf(data->hang, sizeof data->hang, "%s", line + 5);
+        if (!strncmp(line, "crash=", 6)) snprintf(data->crash, sizeof data->crash, "%s", line + 6);
         if (!strncmp(line, "card ", 5) && data->lines < MOST) strcpy(data->line[data->lines++], line + 5);
     }
     if (file) fclose(file);
+    if (!strcmp(data->crash, function)) *(volatile int *)0 = 1;
     if (!strcmp(data->hang, function)) for (;;) pause();
     return data;
 }

@@ -27,7 +27,7 @@ class Hardware:
         return cls(into)
 
     def has(self, *cards: Mapping[str, object], **settings: object) -> None:
-        """From now on the machine has these cards; settings are `init` and `hang`."""
+        """From now on the machine has these cards; settings are `init`, `hang` and `crash`."""
         lines = [f"{key}={value}" for key, value in settings.items()]
         lines += ["card " + ", ".join(f"{key}={value}" for key, value in card.items()) for card in cards]
         fresh = self.folder / "cards.fresh"

@@ -78,6 +78,8 @@ async def first_answer(ways: Sequence[Way]) -> Listing:
             return await ask()
         except CannotAsk as error:
             tried.append(f"{name}: {error}")
+        except DriverError as error:  # several places were tried, and each has its line
+            tried.extend(error.tried)
     raise DriverError(tried)
 
 

@@ -24,11 +24,16 @@ S = TypeVar("S")
 
 
 class LibraryError(CannotAsk):
-    """A function of the library did not succeed."""
+    """A function of the library did not succeed; the text says which, and what it returned."""
 
-    def __init__(self, function: str, code: int, words: str) -> None:
+    def __init__(self, text: str, code: int) -> None:
         self.code = code
-        super().__init__(f"{function} returned {code} ({words})" if words else f"{function} returned {code}")
+        super().__init__(text)
+
+
+def failed(function: str, code: int, words: str) -> LibraryError:
+    """The error of a function that returned this code."""
+    return LibraryError(f"{function} returned {code} ({words})" if words else f"{function} returned {code}", code)
 
 
 class Library:
@@ -65,7 +70,7 @@ class Library:
         def call(*arguments: Any) -> None:
             code = function(*arguments)
             if code != SUCCESS:
-                raise LibraryError(name, code, self.words(code))
+                raise failed(name, code, self.words(code))
 
         return call
 

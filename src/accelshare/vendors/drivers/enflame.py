@@ -13,11 +13,11 @@ from typing import Final
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.asking import CannotAsk, Listing, Remarks, Way
 from accelshare.vendors.drivers.driver import FoundCard, Health, Options
-from accelshare.vendors.drivers.enflame_efml import LIBRARIES, FirstEfml, NewerEfml
+from accelshare.vendors.drivers.enflame_efml import LIBRARIES
 from accelshare.vendors.drivers.enflame_efsmi import TOOLS, parsed_json, parsed_query, parsed_table
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.host_view import HostView
-from accelshare.vendors.drivers.library_ways import LibraryWays, Openers
+from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.drivers.use import LastUse
 
@@ -39,12 +39,6 @@ class EnflameDriver:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        openers: Openers = {
-            f"{name} ({api})": partial(session, name)
-            for name in options.libraries or LIBRARIES
-            for api, session in (("Efml…", FirstEfml), ("efml…", NewerEfml))
-        }
-        self._libraries = LibraryWays("enflame", openers, timeout_s=options.timeout_s)
         self._host = HostView("enflame", self._completed, timeout_s=options.timeout_s)
         self._remarks = Remarks("enflame")
         self._use = LastUse()
@@ -53,14 +47,18 @@ class EnflameDriver:
         return self._use.mib
 
     async def discover(self) -> list[FoundCard]:
-        ways = [*self._libraries.once(), *self._tool_ways(), (f"{self._options.roots.sys}/bus/pci", self._ask_sysfs)]
+        ways = [
+            ("EFML", self._library().listing_once),
+            *self._tool_ways(),
+            (f"{self._options.roots.sys}/bus/pci", self._ask_sysfs),
+        ]
         found = await self._host.of(ways)
         self._remarks.say(found.left_out)
         return list(found.cards)
 
     async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
-        kept = self._libraries.kept()
-        ways = [*self._libraries.through(kept), *self._tool_ways()]
+        library = self._library()
+        ways = [("EFML", library.listing), *self._tool_ways()]
 
         async def look() -> Mapping[str, Health]:
             found = await self._host.of(ways)
@@ -70,7 +68,15 @@ class EnflameDriver:
             async for health in changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
                 yield health
         finally:
-            await self._libraries.close(kept.values())
+            await library.close()
+
+    def _library(self) -> VendorLibrary:
+        candidates = [
+            Candidate(f"{name} ({api})", session, name)
+            for name in self._options.libraries or LIBRARIES
+            for api, session in (("Efml…", "efml-first"), ("efml…", "efml-newer"))
+        ]
+        return VendorLibrary("enflame", candidates, timeout_s=self._options.timeout_s)
 
     def _tool_ways(self) -> list[Way]:
         return [

@@ -16,8 +16,8 @@ from accelshare.vendors.drivers.driver import FoundCard, Health, Options
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.host_view import HostView
 from accelshare.vendors.drivers.kunlun_smi import TOOLS, KnownRanks, parsed_lines, parsed_table
-from accelshare.vendors.drivers.kunlun_xpuml import LIBRARIES, Xpuml
-from accelshare.vendors.drivers.library_ways import LibraryWays
+from accelshare.vendors.drivers.kunlun_xpuml import LIBRARIES
+from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.drivers.use import LastUse
 
@@ -32,8 +32,6 @@ class KunlunDriver:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        openers = {name: partial(Xpuml, name) for name in options.libraries or LIBRARIES}
-        self._libraries = LibraryWays("kunlun", openers, timeout_s=options.timeout_s)
         self._host = HostView("kunlun", self._completed, timeout_s=options.timeout_s)
         self._ranks = KnownRanks()
         self._remarks = Remarks("kunlun")
@@ -43,14 +41,14 @@ class KunlunDriver:
         return self._use.mib
 
     async def discover(self) -> list[FoundCard]:
-        found = await self._host.of([*self._libraries.once(), *self._tool_ways()])
+        found = await self._host.of([("XPUML", self._library().listing_once), *self._tool_ways()])
         self._remarks.say(found.left_out)
         return list(found.cards)
 
     async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
-        kept = self._libraries.kept()
+        library = self._library()
         # /proc is far cheaper to ask than the tool, and knows a card's state as well.
-        ways: list[Way] = [*self._libraries.through(kept), (str(self._proc), partial(self._ask_proc, cards)), *self._tool_ways()]
+        ways: list[Way] = [("XPUML", library.listing), (str(self._proc), partial(self._ask_proc, cards)), *self._tool_ways()]
 
         async def look() -> Mapping[str, Health]:
             return self._use.noted(compared(cards, await self._host.of(ways)))
@@ -59,7 +57,11 @@ class KunlunDriver:
             async for health in changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
                 yield health
         finally:
-            await self._libraries.close(kept.values())
+            await library.close()
+
+    def _library(self) -> VendorLibrary:
+        candidates = [Candidate(name, "xpuml", name) for name in self._options.libraries or LIBRARIES]
+        return VendorLibrary("kunlun", candidates, timeout_s=self._options.timeout_s)
 
     def _tool_ways(self) -> list[Way]:
         tools = self._options.tools or TOOLS

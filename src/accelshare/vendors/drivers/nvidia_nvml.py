@@ -1,6 +1,7 @@
-"""NVML through ctypes: the cards it lists, one card's ailment, and the XIDs it reports.
+"""NVML through ctypes: the cards it lists, what it says of each, and the XIDs it reports.
 
-Belongs here: the functions and structures of libnvidia-ml. Never: what an XID means for health (`nvidia_xids.py`).
+Belongs here: the functions and structures of libnvidia-ml. It runs in a helper process (`library_main.py`).
+Never: what an XID means for health (`nvidia_xids.py`).
 
 The PyPI package nvidia-ml-py loads libnvidia-ml.so.1 by that name alone and keeps it in module globals; a path of ours and a
 second library in one process would mean writing to its private state. It also costs 5 MiB. These are the functions we call.
@@ -8,13 +9,28 @@ second library in one process would mean writing to its private state. It also c
 
 import ctypes
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint, c_uint64, c_void_p, create_string_buffer
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
 
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing
-from accelshare.vendors.drivers.ctypes_library import NOT_SUPPORTED, TIMEOUT, Library, LibraryError, optional, text_of
+from accelshare.vendors.drivers.ctypes_library import (
+    DRIVER_MISMATCH,
+    DRIVER_NOT_LOADED,
+    GPU_NOT_FOUND,
+    LOST,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    TIMEOUT,
+    UNINITIALIZED,
+    Library,
+    LibraryError,
+    failed,
+    optional,
+    text_of,
+)
 from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.nvidia_xids import recovery_problem
 
 LIBRARIES: Final = ("libnvidia-ml.so.1", "libnvidia-ml.so")
 MIG_IS_ON: Final = "MIG is on, so its memory belongs to its instances; switch MIG off to share the whole card"
@@ -22,6 +38,22 @@ MIG_IS_ON: Final = "MIG is on, so its memory belongs to its instances; switch MI
 _XID_CRITICAL = 0x8
 _RECOVERY_ACTION_FIELD = 230
 _MOST_EVENTS_AT_ONCE = 256
+# Not about a card: NVML itself must be opened anew.
+_BROKEN = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, DRIVER_MISMATCH})
+# The card is not there: what a reset looks like from here.
+_AWAY = frozenset({LOST, NOT_FOUND, GPU_NOT_FOUND})
+
+
+@dataclass(frozen=True, slots=True)
+class SeenCard:
+    """What NVML says of one card now."""
+
+    id: str
+    problem: str = ""
+    away: bool = False  # it is not there at all
+    used_mib: int | None = None
+    recovery_action: int | None = None  # 0 for none; None if this driver cannot tell
+    listening: bool = False  # its XIDs are heard
 
 
 class Nvml:
@@ -38,6 +70,7 @@ class Nvml:
         self._memory = library.bind("nvmlDeviceGetMemoryInfo", c_void_p, POINTER(_Memory))
         self._events: c_void_p | None = None
         self._heard: dict[int, str] = {}
+        self._silent: set[str] = set()  # cards that report no events: they are looked at, and that is all
         self._shutdown = library.bind("nvmlShutdown")
         library.bind("nvmlInit_v2 nvmlInit")()
 
@@ -45,7 +78,7 @@ class Nvml:
         self.stop_listening()
         optional(self._shutdown)
 
-    def listing(self, sys_root: Path) -> Listing:
+    def listing(self) -> Listing:
         """All cards, without those in MIG mode and those that do not answer."""
         count = c_uint()
         self._count(byref(count))
@@ -53,12 +86,12 @@ class Nvml:
         left_out: list[LeftOut] = []
         for index in range(count.value):
             try:
-                cards.append(self._card(index, sys_root))
+                cards.append(self._card(index))
             except CannotAsk as error:
                 left_out.append(LeftOut(index, str(error)))
         return listing(cards, left_out)
 
-    def _card(self, index: int, sys_root: Path) -> FoundCard:
+    def _card(self, index: int) -> FoundCard:
         device = c_void_p()
         self._by_index(index, byref(device))
         uuid = create_string_buffer(96)
@@ -67,47 +100,66 @@ class Nvml:
         memory = _Memory()
         self._memory(device, byref(memory))
         place = optional(lambda: self._place(device)) or ""
+        problem = recovery_problem(optional(lambda: self._recovery_action(device)))
         return FoundCard(
             index=index,
             id=text_of(uuid),
             memory_mib=memory.total >> 20,
             minor=optional(lambda: self._minor(device)),
             model=optional(lambda: self._name(device)) or "",
-            numa=pci.numa(sys_root, place),
             pci=place,
+            healthy=not problem,
+            problem=problem,
         )
 
-    def check(self, id: str) -> int:
-        """How many MiB of this card are in use, if it answers and can be shared; raises the reason if not."""
-        device = self._find(id)
-        self._refuse_mig(device)
-        memory = _Memory()
-        self._memory(device, byref(memory))
-        return memory.used >> 20
+    def look(self, ids: list[str]) -> list[SeenCard]:
+        """What there is to say of these cards. From now on `heard` tells the XIDs of those that report any."""
+        if not self._heard:
+            self.stop_listening()
+        return [self._seen(id) for id in ids]
 
-    def recovery_action(self, id: str) -> int | None:
-        """What the driver wants done to this card, 0 for nothing; None if this driver cannot tell."""
-        return optional(lambda: self._recovery_action(id))
+    def _seen(self, id: str) -> SeenCard:
+        try:
+            device = self._find(id)
+            self._refuse_mig(device)
+            memory = _Memory()
+            self._memory(device, byref(memory))
+        except LibraryError as error:
+            if error.code in _BROKEN:
+                raise
+            if error.code in _AWAY:  # what it reports once it is back must be asked for anew
+                self._heard = {handle: known for handle, known in self._heard.items() if known != id}
+            return SeenCard(id, str(error), away=error.code in _AWAY)
+        except CannotAsk as error:
+            return SeenCard(id, str(error))
+        if id not in self._heard.values() and id not in self._silent:
+            self._listen(id, device)
+        action = optional(lambda: self._recovery_action(device))
+        return SeenCard(id, used_mib=memory.used >> 20, recovery_action=action, listening=id in self._heard.values())
 
-    def _recovery_action(self, id: str) -> int | None:
+    def _recovery_action(self, device: c_void_p) -> int | None:
         field = _FieldValue(_RECOVERY_ACTION_FIELD)
         ask = self._library.bind("nvmlDeviceGetFieldValues", c_void_p, c_int, POINTER(_FieldValue))
-        ask(self._find(id), 1, byref(field))
+        ask(device, 1, byref(field))
         return int(field.value & 0xFFFFFFFF) if field.result == 0 else None
 
-    def listen(self, id: str) -> None:
-        """From now on `heard` tells this card's XIDs; raises if the card or the driver does not report any."""
-        device = self._find(id)
-        if self._events is None:
-            events = c_void_p()
-            self._library.bind("nvmlEventSetCreate", POINTER(c_void_p))(byref(events))
-            self._events = events
-        supported = c_uint64()
-        self._library.bind("nvmlDeviceGetSupportedEventTypes", c_void_p, POINTER(c_uint64))(device, byref(supported))
-        if not supported.value & _XID_CRITICAL:
-            raise LibraryError("nvmlDeviceGetSupportedEventTypes", NOT_SUPPORTED, "no XID events")
-        self._library.bind("nvmlDeviceRegisterEvents", c_void_p, c_uint64, c_void_p)(device, _XID_CRITICAL, self._events)
-        self._heard[device.value or 0] = id
+    def _listen(self, id: str, device: c_void_p) -> None:
+        try:
+            if self._events is None:
+                events = c_void_p()
+                self._library.bind("nvmlEventSetCreate", POINTER(c_void_p))(byref(events))
+                self._events = events
+            supported = c_uint64()
+            self._library.bind("nvmlDeviceGetSupportedEventTypes", c_void_p, POINTER(c_uint64))(device, byref(supported))
+            if not supported.value & _XID_CRITICAL:
+                raise failed("nvmlDeviceGetSupportedEventTypes", NOT_SUPPORTED, "no XID events")
+            self._library.bind("nvmlDeviceRegisterEvents", c_void_p, c_uint64, c_void_p)(device, _XID_CRITICAL, self._events)
+            self._heard[device.value or 0] = id
+        except LibraryError as error:
+            if error.code == NOT_SUPPORTED:
+                self._silent.add(id)
+        except CannotAsk:  # a library without the function
+            self._silent.add(id)
 
     def heard(self, wait_s: float) -> list[tuple[str, int]]:
         """The XIDs that came up within this time: the card's id, empty if it is not known whose, and the number."""

@@ -38,6 +38,11 @@ RECOVERY_ACTIONS: Final[Mapping[int, str]] = {
 }
 
 
+def recovery_problem(action: int | None) -> str:
+    """Why a card of which the driver asks this is unhealthy, or nothing."""
+    return f"the driver asks for {RECOVERY_ACTIONS.get(action, f'recovery action {action}')}" if action else ""
+
+
 class XidBook:
     """The critical XIDs that are not over yet."""
 
@@ -60,7 +65,7 @@ class XidBook:
     def problem(self, id: str, *, recovery_action: int | None, now: float) -> str:
         """Why a card that answers is unhealthy all the same, or nothing; `recovery_action` is None if the driver cannot tell."""
         if recovery_action:
-            return f"the driver asks for {RECOVERY_ACTIONS.get(recovery_action, f'recovery action {recovery_action}')}"
+            return recovery_problem(recovery_action)
         if id not in self._open:
             return ""
         xid, at = self._open[id]

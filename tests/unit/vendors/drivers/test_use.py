@@ -46,7 +46,7 @@ async def test_kunluns_library_and_its_table_tell(tmp_path: Path, way: str) -> N
     hardware = Hardware.copied(build("kunlun", tmp_path / "built"), tmp_path)
     library, tool = ("libxpuml.so", "none") if way == "library" else ("none.so", "xpu_smi")
     driver = KunlunDriver(hardware.options(libraries=(hardware.path(library),), tools=(hardware.path(tool),)))
-    assert await used(driver, hardware, KUNLUN, {"state": 207, "letter": "E"}) == {"SN1-0": 0, "SN2-1": 512}
+    assert await used(driver, hardware, KUNLUN, {"state": 207, "letter": "E"}) == {"SN1": 0, "SN2": 512}
 
 
 @pytest.mark.parametrize(("library", "ill"), [("libefml.so", {"health": 0}), ("libefml-newer.so", {"code": 15})])
