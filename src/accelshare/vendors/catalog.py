@@ -16,6 +16,8 @@ from accelshare.vendors.profile import Profile
 # How a resource is asked for: as a slice of a card's memory, or as whole cards.
 Asked = Literal["memory", "whole"]
 # Not importlib.resources: a person who calls `inspect` would wait 7 ms for it.
+MOST_BYTES: Final = 256 * 1024
+LONGEST_LINE: Final = 4096  # tomllib takes minutes for a key of 100,000 dots
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 
@@ -92,14 +94,29 @@ def read_files(named: Iterable[tuple[str, Path]]) -> tuple[list[Source], list[Pr
     problems: list[Problem] = []
     for name, file in named:
         try:
-            sources.append(Source(name, tomllib.loads(file.read_text(encoding="utf-8"))))
+            sources.append(Source(name, tomllib.loads(_text(file))))
         except OSError as error:
             problems.append(Problem(name, "", f"cannot be read: {error.strerror}"))
         except UnicodeDecodeError as error:
             problems.append(Problem(name, "", f"is not UTF-8 text: {error.reason} at byte {error.start}"))
         except tomllib.TOMLDecodeError as error:
             problems.append(Problem(name, "", f"is not TOML: {error}"))
+        except RecursionError:
+            problems.append(Problem(name, "", "is nested too deep; a profile's tables and lists are not"))
+        except ValueError as error:  # thousands of digits, or more bytes than a profile has
+            problems.append(Problem(name, "", f"cannot be read: {error}"))
     return sources, problems
+
+
+def _text(file: Path) -> str:
+    with file.open("rb") as stream:
+        content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes; a profile has fewer")
+    text = content.decode("utf-8")
+    if max(map(len, text.split("\n"))) > LONGEST_LINE:
+        raise ValueError(f"a line has more than {LONGEST_LINE} characters; a profile's lines are shorter")
+    return text
 
 
 def _is_profile_file(name: str) -> bool:

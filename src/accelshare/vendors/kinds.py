@@ -4,8 +4,8 @@ Belongs here: rules about one value, Kubernetes' own spelling rules among them. 
 rules between keys.
 """
 
-import math
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from string import Formatter
@@ -104,8 +104,10 @@ def _compiled(value: object) -> re.Pattern[str] | None:
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_PATTERN:
         return None
     try:
-        return re.compile(value)
-    except re.error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what a later Python will read differently is not clear enough
+            return re.compile(value)
+    except (re.error, OverflowError, RecursionError, Warning):
         return None
 
 
@@ -157,7 +159,7 @@ LIST: Final = Kind("be a list", lambda value: isinstance(value, list | tuple))
 LINE: Final = Kind(f"be one line of text, 1 to {LONGEST_TEXT} characters long", _one_line)
 POSITIVE_MIB: Final = Kind(
     "be a positive number of MiB, at most 1048576",
-    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and 0 < value <= 2**20,
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 2**20,
 )
 
 PROFILE_NAME: Final = matching(r"[a-z][a-z0-9-]*", "be lower-case letters, digits and dashes, starting with a letter", 63)
@@ -165,7 +167,12 @@ NOUN: Final = matching(r"[A-Za-z][A-Za-z0-9]*", "be one word of letters and digi
 UNIT_NAME: Final = matching(r"[A-Za-z0-9.]+", "be letters, digits and dots, at most 16 long", 16)
 JSON_NAME: Final = matching(r"[A-Za-z][A-Za-z0-9_]*", "be a JSON name of letters, digits and underscores")
 PLUGIN_NAME: Final = matching(r"[a-z][a-z0-9]*", "be one word of lower-case letters and digits, as in kubectl inspect WORD", 63)
-URL_PREFIX: Final = matching(r"/[a-z0-9-]+", "be a slash followed by lower-case letters, digits and dashes")
+# Paths that the extender answers itself, whatever profiles there are.
+OWN_PATHS: Final = ("/accelshare", "/healthz", "/livez", "/metrics", "/readyz", "/version")
+URL_PREFIX: Final = matching(
+    rf"(?!(?:{'|'.join(OWN_PATHS)})$)/[a-z0-9-]+",
+    f"be a slash followed by lower-case letters, digits and dashes, and none of {', '.join(OWN_PATHS)}",
+)
 PCI_VENDOR: Final = matching(r"[0-9a-f]{4}", "be four lower-case hexadecimal digits")
 ENV_NAME: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*", "be the name of an environment variable")
 DATA_KEY: Final = matching(r"[-._A-Za-z0-9]+", "be a ConfigMap key of letters, digits, dots, dashes and underscores")
@@ -193,7 +200,7 @@ CARD_PATTERN: Final = Kind(
 )
 VERSION_PATTERN: Final = Kind(
     "be a regular expression whose one group is the version",
-    lambda value: isinstance(value, str) and _compiled(value) is not None and re.compile(value).groups == 1,
+    lambda value: (pattern := _compiled(value)) is not None and pattern.groups == 1,
 )
 
 RESOURCE: Final = Kind(

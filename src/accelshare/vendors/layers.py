@@ -43,7 +43,7 @@ class Survey:
 def survey(layers: Sequence[Sequence[Source]]) -> Survey:
     """Resolve all files. A later layer replaces a profile of an earlier one; in one layer a name is there once."""
     effective: dict[str, tuple[Profile, str]] = {}
-    problems: list[Problem] = []
+    layers, problems = _within_bounds(layers)
     for depth, layer in enumerate(layers):
         first: dict[str, str] = {}
         for source in layer:
@@ -61,6 +61,20 @@ def survey(layers: Sequence[Sequence[Source]]) -> Survey:
                 effective[profile.name] = (profile, source.file)
     problems.extend(_clashes(list(effective.values())))
     return Survey(tuple(effective[name][0] for name in sorted(effective)), tuple(problems))
+
+
+def _within_bounds(layers: Sequence[Sequence[Source]]) -> tuple[list[list[Source]], list[Problem]]:
+    """The files that can be looked at, and what is wrong with the others."""
+    problems: list[Problem] = []
+    kept: list[list[Source]] = []
+    for layer in layers:
+        kept.append([])
+        for source in layer:
+            wrong = list(schema.out_of_bounds(source.data, file=source.file))
+            problems.extend(wrong)
+            if not wrong:
+                kept[-1].append(source)
+    return kept, problems
 
 
 def merge(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:

@@ -22,6 +22,7 @@ from accelshare.vendors.node_rules import Requirement
 _TOOL_FOLDERS: Final = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "usr/local/nvidia/toolkit")
 _ANY_VERSION: Final = r"([0-9]+(?:\.[0-9]+)*)"
 _LONGEST_FILE: Final = 64 * 1024
+_LONGEST_SEARCHED: Final = 4096  # a version stands near the beginning, and a pattern's time grows with what it is applied to
 
 
 async def probe(
@@ -59,7 +60,7 @@ async def _one(requirement: Requirement, roots: Roots, host: Path, timeout_s: fl
 def _judged(requirement: Requirement, answer: str) -> Finding:
     if requirement.at_least is None:
         return Finding(holds=True, says=f"{requirement.subject} is there")
-    found = re.search(requirement.pattern or _ANY_VERSION, answer)
+    found = re.search(requirement.pattern or _ANY_VERSION, answer[:_LONGEST_SEARCHED])
     version = (found[1] or "").strip(".") if found else ""
     if not re.fullmatch(_ANY_VERSION, version):
         return Finding(holds=False, says=f"{requirement.subject} tells no version: {shown(answer)}")

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from accelshare.terminal import visible
 
-# Enough of a value to recognise it; a whole pasted file would hide the message around it.
+# Enough of a value or a key to recognise it; a whole pasted file would hide the message around it.
 _LONGEST_SHOWN = 60
+_LONGEST_KEY = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Problem:
     says: str
 
     def __str__(self) -> str:
-        return visible(f"{self.file}: {self.key} {self.says}" if self.key else f"{self.file}: {self.says}")
+        return visible(f"{self.file}: {_cut(self.key, _LONGEST_KEY)} {self.says}" if self.key else f"{self.file}: {self.says}")
 
 
 class VendorError(Exception):
@@ -55,8 +56,15 @@ def shown(value: object) -> str:
         return "a table"
     import json
 
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "…"
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):  # nested deeper, or with more digits, than Python writes out
+        return "a value that is too large to be shown"
+    return _cut(text, _LONGEST_SHOWN)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[:longest] + "…"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

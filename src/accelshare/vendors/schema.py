@@ -134,6 +134,11 @@ SCHEMA: Final[Mapping[str, Key]] = {
     "enforcement.ways": Key(kinds.TABLE, default={}, shape=Shape.TABLE, names=kinds.WAY_NAME, fields=_WAY_FIELDS),
 }
 
+DEEPEST: Final = 16  # tables and lists within each other
+MOST_VALUES: Final = 4_000
+MOST_UNKNOWN: Final = 100  # of which each is told
+_INTEGER_BITS: Final = 63  # and a sign
+
 # Tables whose names are ours, by the keys under them: "resources", "container", "container.cdi", …
 SECTIONS: Final = frozenset(key[:at] for key in SCHEMA for at, sign in enumerate(key) if sign == ".")
 
@@ -167,6 +172,31 @@ def check(data: Mapping[str, object], *, file: str) -> Checked:
     return Checked(file, given, tuple(problems))
 
 
+def out_of_bounds(data: Mapping[str, object], *, file: str) -> Iterator[Problem]:
+    """What no profile needs and no rule about it should have to expect: told once, and the file is not looked at any further."""
+    waiting: list[tuple[str, int, object]] = [("", 0, data)]
+    values = 0
+    while waiting:
+        key, depth, value = waiting.pop()
+        values += 1
+        if values > MOST_VALUES:
+            yield Problem(file, "", f"has more than {MOST_VALUES} values; a profile has fewer")
+            return
+        if isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
+            yield Problem(file, key, f"is a whole number of {value.bit_length()} bits; TOML's have at most 64")
+        if not isinstance(value, Mapping | list | tuple):
+            continue
+        if depth == DEEPEST:
+            yield Problem(file, key, f"is nested more than {DEEPEST} deep; a profile's tables and lists are not")
+            continue
+        inner = value.items() if isinstance(value, Mapping) else ((f"[{place}]", entry) for place, entry in enumerate(value))
+        waiting.extend((_below(key, name), depth + 1, entry) for name, entry in inner)
+
+
+def _below(key: str, name: str) -> str:
+    return f"{key}{name}" if not key or name.startswith("[") else f"{key}.{name}"
+
+
 def missing(data: Mapping[str, object], *, file: str) -> Iterator[Problem]:
     """The keys that a profile cannot do without and this one does."""
     present = _flat(data)
@@ -177,10 +207,12 @@ def missing(data: Mapping[str, object], *, file: str) -> Iterator[Problem]:
 
 def unknown_keys(data: Mapping[str, object], *, file: str) -> Iterator[Problem]:
     """Keys the table does not have; values are not looked at."""
-    for key in _flat(data):
-        if key not in SCHEMA and key not in SECTIONS:
-            section = key[: key.rfind(".") + 1]
-            yield _no_such(key, [known for known in (*SECTIONS, *SCHEMA) if known.startswith(section)], file)
+    unknown = [key for key in _flat(data) if key not in SCHEMA and key not in SECTIONS]
+    for key in unknown[:MOST_UNKNOWN]:
+        section = key[: key.rfind(".") + 1]
+        yield _no_such(key, [known for known in (*SECTIONS, *SCHEMA) if known.startswith(section)], file)
+    if len(unknown) > MOST_UNKNOWN:
+        yield Problem(file, "", f"has {len(unknown) - MOST_UNKNOWN} more keys that are no keys of a profile")
 
 
 def table_over(key: str) -> str | None:

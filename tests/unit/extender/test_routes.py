@@ -10,12 +10,15 @@ import pytest
 
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.metrics import Metrics
-from accelshare.extender.routes import Answer, Routes
+from accelshare.extender.probes import PAGES
+from accelshare.extender.routes import NEUTRAL, Answer, Routes
 from accelshare.extender.series import NODES_AT_ONCE
 from accelshare.ledger.book import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
+from accelshare.vendors import kinds
 from accelshare.vendors.catalog import load
+from accelshare.vendors.kinds import OWN_PATHS
 from tests.builders import card, node, running, share
 
 CATALOG = load(())
@@ -98,3 +101,11 @@ async def test_between_some_nodes_of_a_large_inspect_others_have_their_turn(pref
     at_once = inspect_json.neutral(rows(ledger)) if profile is None else inspect_json.dialect(rows(ledger), profile)
     assert answered.body == orjson.dumps(at_once)
     assert turns.taken >= 10
+
+
+def test_no_profile_can_take_a_path_of_our_own() -> None:
+    """A profile with the prefix /accelshare would replace the neutral answers."""
+    own = {NEUTRAL, "/metrics", *routes_of(Ledger())._pages}
+    assert own == set(OWN_PATHS)
+    assert set(PAGES) <= set(OWN_PATHS)
+    assert not any(kinds.URL_PREFIX.holds(path) for path in own)

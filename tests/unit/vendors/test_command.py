@@ -126,3 +126,38 @@ def test_a_file_checked_in_its_own_directory_is_told_once(site: Path) -> None:
 
 def test_check_wants_a_file() -> None:
     assert run("check").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a" + ".a" * 100_000 + " = 1", "a line has more than 4096 characters"),
+        ("[x]\n" + "".join(f"[{'.'.join(['x'] * depth)}]\n" for depth in range(2, 60)), "is nested more than 16 deep"),
+        ("a = " + "[\n" * 50_000, "is nested too deep"),
+        ("a = " + "[" * 500 + "]" * 500, "is nested"),
+        ("container.env.A = " + "{A = " * 200 + "1" + "}" * 200, "is nested"),
+        ("request.max_cards = " + "9" * 400, "request.max_cards is a whole number of 1329 bits; TOML's have at most 64"),
+        ("request.max_cards = 0x" + "f" * 4000, "request.max_cards is a whole number of 16000 bits"),
+        ("request.max_cards = " + "9" * 4090 + "\n", "cannot be read"),
+        ("request.max_cards = -9223372036854775809", "request.max_cards is a whole number of 64 bits"),
+        ("driver.static.pattern = '(?P<index>a{99999999999999})'", "driver.static.pattern is "),
+        ('http.prefix = "/accelshare"', 'http.prefix is "/accelshare"; it must'),
+        ('http.prefix = "/gpushare-scheduler"', "the url prefix of profile nvidia"),
+        ("#" * 300_000, "it has more than 262144 bytes"),
+        ("\n".join(f"key{number} = 1" for number in range(5000)), "has more than 4000 values"),
+        ("\n".join(f"key{number} = 1" for number in range(3000)), "has 2900 more keys"),
+        ('"\\u001b[2J\\nown.toml: ok" = 1', r"\x1b[2J\nown.toml: ok is no key of a profile"),
+        ('title = "\\u001b[2J"', r'title is "\u001b[2J"; it must'),
+    ],
+    ids=range(17),
+)
+def test_a_file_out_of_all_bounds_is_told_and_ends_in_no_traceback(tmp_path: Path, text: str, says: str) -> None:
+    head = 'name = "own"\nnoun = "XPU"\nresources.whole = "own.example/xpu"\n'
+    file = write(tmp_path, "own.toml", f"{head}{text}\n" if "title" in text else f'{head}title = "Own"\n{text}\n')
+    result = run("check", file)
+    assert result.exit_code == 1, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert says in result.output
+    for line in result.output.splitlines():
+        assert line.startswith(str(file))
+        assert line.isprintable()

@@ -3,6 +3,7 @@
 import pytest
 
 from accelshare.ledger.refusals import Reason
+from accelshare.vendors.kinds import OWN_PATHS
 from accelshare.vendors.schema import SCHEMA, SECTIONS
 from tests.unit.vendors.builders import COMPLETE, NOTHING, SMALLEST, problems_of, saying
 
@@ -47,6 +48,8 @@ WRONG: dict[str, list[object]] = {
         {"GiB": float("inf")},
         {"GiB": float("nan")},
         {"GiB": 1024, "big": 2**20 + 1},
+        {"GiB": 10**400},
+        {"GiB": {"GiB": {"GiB": 1}}},
         {"GiB": 1024, "a b": 1},
         {"GiB": 1024, "x" * 17: 1},
     ],
@@ -56,7 +59,24 @@ WRONG: dict[str, list[object]] = {
     "annotations.pod_units": ["", "a b", 1],
     "annotations.assigned": ["", "a b", True],
     "annotations.assign_time": ["", "a b", 1],
-    "http.prefix": ["", "/", "zpushare", "/Zpu", "/zpu/", "/a/b", "/a b", 1],
+    "http.prefix": [
+        "",
+        "/",
+        "zpushare",
+        "/Zpu",
+        "/zpu/",
+        "/a/b",
+        "/a b",
+        1,
+        "//zpu",
+        "/..",
+        "/zpu/..",
+        "/zpu%2f",
+        "/zpu?x",
+        "/zpu#x",
+        "/zpu\n",
+        *OWN_PATHS,
+    ],
     "http.node_port": [0, 65536, "32000", True, 1.5],
     "inspect.command": ["", "ZPU", "zpu-share", "zpu share", "1zpu", 1],
     "inspect.total": ["", "1total", "total zpu", 1],
@@ -112,7 +132,7 @@ WRONG: dict[str, list[object]] = {
     "driver.name": ["acme", "", 1, "Static"],
     "driver.libraries": ["libzpu.so", [""], [1]],
     "driver.tools": ["zpu-smi", [""], [1]],
-    "driver.timeout_s": [0, -1, "10", True, 3601],
+    "driver.timeout_s": [0, -1, "10", True, 3601, 10**400],
     "driver.every_s": [0, -0.5, "2", True, float("nan")],
     "driver.static.cards": [
         3,
@@ -138,6 +158,8 @@ WRONG: dict[str, list[object]] = {
         "no group",
         r"(?P<memory_mib>\d+)",
         r"(?P<index>\d+) (?P<colour>\w+)",
+        "(?P<index>a{99999999999999})",
+        "(?P<index>[[a])",
         3,
         "(?P<index>x)" * 40,
     ],
@@ -179,6 +201,7 @@ WRONG: dict[str, list[object]] = {
         {"late": {"env": {"X": "x"}, "requires": [{"file": "/x", "at_least": 1.2}]}},
         {"late": {"env": {"X": "x"}, "requires": [{"file": "/x", "at_least": "1", "pattern": "no group"}]}},
         {"late": {"env": {"X": "x"}, "requires": [{"file": "/x", "atleast": "1"}]}},
+        {"late": {"env": {"X": "x"}, "requires": [{"file": "/x", "at_least": "1", "pattern": "(a{99999999999999})"}]}},
     ],
 }
 
@@ -190,7 +213,7 @@ RIGHT: dict[str, list[object]] = {
     "request.max_cards": [1, 1024],
     "unit.mib": [{"GiB": 1024, "0.1": 102.4}, {"GiB": 2**20, "0.1": 0.001}],
     "annotations.index": ["ALL_CAPS_9", "Acme.Example/idx", "x", "x" * 63],
-    "http.prefix": ["/a", "/zpu-2"],
+    "http.prefix": ["/a", "/zpu-2", "/accelshare-2", "/metric"],
     "http.node_port": [1, 65535],
     "texts": [{}, {"no-cards": "x" * 120}, {"unknown-node": "Node, unknown"}],
     "unhealthy.name": ["{node}", "a.{node}.b", "a" * 114 + "{node}"],

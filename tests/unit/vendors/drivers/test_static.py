@@ -111,6 +111,13 @@ async def test_sizes_may_be_in_gib(tmp_path: Path) -> None:
     assert await driver(tmp_path, rules).discover() == [FoundCard(0, "card-0", 1536, minor=4, model="Z One")]
 
 
+async def test_a_pattern_is_applied_to_the_beginning_of_a_long_line(tmp_path: Path) -> None:
+    """Its time grows with what it is applied to."""
+    lines = ("card 0 A 16384MiB OK" + "x" * 5000, "x" * 5000 + "card 1 B 16384MiB OK")
+    rules = StaticRules(command=printing(tmp_path, *lines), pattern=PATTERN.removeprefix("^"))
+    assert [found.id for found in await driver(tmp_path, rules).discover()] == ["A"]
+
+
 async def test_a_command_that_prints_nothing_knows_no_cards(tmp_path: Path) -> None:
     assert await driver(tmp_path, StaticRules(command=printing(tmp_path), pattern=PATTERN)).discover() == []
 
