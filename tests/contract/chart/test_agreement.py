@@ -63,12 +63,11 @@ def test_the_extender_has_the_time_to_leave_that_it_takes() -> None:
 def test_the_rights_are_those_of_the_plain_files() -> None:
     things = objects(*preset("gpushare"))
     for part, name in (("extender", "gpushare-schd-extender"), ("agent", "gpushare-device-plugin-ds")):
-        (role,) = [
-            document
-            for document in yaml.safe_load_all((ROOT / f"deploy/{part}-rbac.yaml").read_text())
-            if document["kind"] == "ClusterRole"
-        ]
-        assert one(things, "ClusterRole", name)["rules"] == role["rules"]
+        plain = list(yaml.safe_load_all((ROOT / f"deploy/{part}-rbac.yaml").read_text()))
+        for kind in {document["kind"] for document in plain} & {"Role", "ClusterRole"}:
+            role, chart = one(plain, kind), one(things, kind, name)
+            assert chart["rules"] == role["rules"]
+            assert chart["metadata"].get("namespace") == role["metadata"].get("namespace")
 
 
 @pytest.mark.parametrize("profile", SHIPPED.values(), ids=lambda profile: profile.name)
@@ -77,6 +76,9 @@ def test_a_vendors_values_are_its_profiles(profile: Profile) -> None:
     assert values["nodeLabel"] == ("=".join(profile.node_label) if profile.node_label else "")
     resources = {"memory": profile.resources.memory, "whole": profile.resources.whole}
     assert values["resources"] == {kind: name for kind, name in resources.items() if name}
+    keys = (getattr(profile.annotations, field) for field in type(profile.annotations).__struct_fields__)
+    assert values["recordAnnotations"] == [key for key in keys if key is not None]
+    assert values["unhealthyNamespace"] == (profile.unhealthy.namespace if profile.unhealthy else "")
     schema = yaml.safe_load((CHART / "values.schema.json").read_text())["properties"]["vendors"]["properties"][profile.name]
     allowed = schema["properties"].get("memoryUnit", {}).get("enum", [])
     units = set(profile.unit.mib) if profile.resources.memory else set()

@@ -42,6 +42,21 @@ def test_old_clusters_get_what_they_know(version: str, budget: str, policy: bool
     assert bool(named(things, "ValidatingAdmissionPolicy")) == policy
 
 
+def test_a_cluster_that_has_no_admission_policies_gets_none_unless_it_is_said() -> None:
+    """An API server may have a kind switched off, whatever its version."""
+    others, policies = (
+        f"--api-versions={kind}" for kind in ("apps/v1/Deployment", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")
+    )
+    said = setting(admissionPolicy__enabled=True)
+    for arguments, made in (([others], []), ([others, policies], POLICIES), ([others, *said], POLICIES)):
+        things = objects(*preset("stc"), *arguments)
+        assert sorted(named(things, "ValidatingAdmissionPolicy")) == made
+        assert sorted(named(things, "ValidatingAdmissionPolicyBinding")) == made
+
+
+POLICIES = ["accelshare-records", "stc-device-plugin-daemonset"]
+
+
 @pytest.mark.parametrize(
     ("version", "bound", "confined"), [("1.18.20", False, False), ("1.19.16", False, True), ("1.20.0", True, True)]
 )

@@ -1,11 +1,14 @@
 """Every pod of the chart has the least it can do with."""
 
+import json
+
 import pytest
 
 from tests.contract.chart.words import (
     EVERYTHING,
     MIXTURES,
     SECOND,
+    Object,
     containers,
     hook,
     named,
@@ -74,15 +77,80 @@ def test_plain_http_comes_only_by_an_explicit_value() -> None:
 
 
 def test_network_policies_open_the_ports_in_use_and_no_other() -> None:
-    things = objects(*preset("gpushare"), *SECOND, *setting(networkPolicy__schedulerCIDRs=["10.0.0.0/24"]))
-    rules = {thing["metadata"]["name"]: thing["spec"].get("ingress", []) for thing in things if thing["kind"] == "NetworkPolicy"}
-    assert {name: [port["port"] for rule in found for port in rule["ports"]] for name, found in rules.items()} == {
+    rules = ingress(networkPolicy__schedulerCIDRs=["10.0.0.0/24"])
+    assert ports(rules) == {
+        "gpushare-schd-extender": [12345],
+        "gpushare-device-plugin-ds": [],
+        "accelshare-hooks": [],
+        "accelshare-scheduler": [],
+    }
+    assert rules["gpushare-schd-extender"][0]["from"][0] == {"ipBlock": {"cidr": "10.0.0.0/24"}}
+
+
+def test_probe_ports_are_open_to_those_who_are_named_and_to_nobody_else() -> None:
+    """kubelet needs no rule: a pod is always reachable from its own node. What is named twice over is one peer, not two."""
+    prometheus = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
+        "podSelector": {"matchLabels": {"app": "prometheus"}},
+    }
+    rules = ingress(networkPolicy__metricsFrom=[prometheus], agent__port=9999)
+    assert ports(rules) == {
         "gpushare-schd-extender": [12345, 12346],
-        "gpushare-device-plugin-ds": [12347],
+        "gpushare-device-plugin-ds": [9999],
         "accelshare-hooks": [],
         "accelshare-scheduler": [10259],
     }
-    assert rules["gpushare-schd-extender"][0]["from"][0] == {"ipBlock": {"cidr": "10.0.0.0/24"}}
+    probes = [rule for found in rules.values() for rule in found if rule["ports"][0]["port"] != 12345]
+    assert [rule["from"] for rule in probes] == [[prometheus]] * 3
+
+
+def ingress(**values: object) -> dict[str, list[Object]]:
+    """The rules of each network policy."""
+    things = objects(*preset("gpushare"), *SECOND, *setting(**values))
+    return {thing["metadata"]["name"]: thing["spec"].get("ingress", []) for thing in things if thing["kind"] == "NetworkPolicy"}
+
+
+def ports(rules: dict[str, list[Object]]) -> dict[str, list[int]]:
+    return {name: [port["port"] for rule in found for port in rule["ports"]] for name, found in rules.items()}
+
+
+def test_agents_read_config_maps_only_where_a_profile_of_theirs_has_them() -> None:
+    """One Role for each such namespace, none in the cluster: not that of a vendor that is off, and none where there is none."""
+    acme = {"enabled": True, "resources": {"memory": "acme.example/zpu"}, "unhealthyNamespace": "acme"}
+    for arguments, namespaces in (
+        (preset("gpushare"), ["kube-system"]),
+        (preset("gpushare", "xpushare"), ["kube-system"]),
+        (preset("stc"), []),
+        ([*preset("gpushare"), *setting(vendors__acme=acme)], ["acme", "kube-system"]),
+    ):
+        things = objects(*arguments, namespace="elsewhere")
+        readers = [t for t in things if t["kind"] in ("Role", "ClusterRole") and hook(t) == "" and reads_config_maps(t)]
+        assert sorted(role["metadata"]["namespace"] for role in readers) == namespaces
+        account = [pod["serviceAccountName"] for title, pod in pods(things) if "device-plugin" in title]
+        bindings = [t for t in things if t["kind"] == "RoleBinding" and t["roleRef"]["name"] in account]
+        assert sorted(binding["metadata"]["namespace"] for binding in bindings) == namespaces
+        for binding in bindings:
+            assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account[0], "namespace": "elsewhere"}]
+
+
+def reads_config_maps(role: Object) -> bool:
+    return any("configmaps" in rule["resources"] and "list" in rule["verbs"] for rule in role["rules"])
+
+
+def test_a_record_policy_protects_the_keys_of_the_enabled_vendors() -> None:
+    """And of no other: another vendor's own extender goes on. Values of an older chart say nothing of such keys."""
+    values = setting(vendors__nvidia__recordAnnotations=None, admissionPolicy__recordWriters=None)
+    assert protected(*preset("gpushare"), *values) == ["accelshare.io/assignment"]
+    ours = protected(*preset("stc", "gcushare"))
+    assert [key for key in ours if "enflame" in key] == ours[1:] != []
+
+
+def protected(*arguments: str) -> list[str]:
+    """The annotations that the policy names."""
+    policy = one(objects(*arguments), "ValidatingAdmissionPolicy", "accelshare-records")
+    (keys,) = [variable["expression"] for variable in policy["spec"]["variables"] if variable["name"] == "keys"]
+    found: list[str] = json.loads(keys.replace("'", '"'))
+    return found
 
 
 def test_tls_files_come_as_a_whole_secret_so_that_they_are_renewed() -> None:

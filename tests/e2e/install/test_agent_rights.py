@@ -3,7 +3,7 @@
 The chart's own rights and admission policy, on a real API server, with tokens as kubelet would give them.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,59 +13,23 @@ from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
 from accelshare.kube.inventory import annotate_node, show_amounts
 from accelshare.kube.records import annotate_pod, delete_pod
-from cluster.errors import KubectlError
-from cluster.kubeconfig import Token, write_kubeconfig
-from deploy.render import documents, template
-from tests.contract.chart.words import preset
-from tests.e2e.house import House, annotations, container
+from tests.e2e.house import House, annotations
+from tests.e2e.install.accounts import AGENT, agent_of, in_force, refusal, rights, with_token
 
 pytestmark = pytest.mark.real
-AGENT = "gpushare-device-plugin-ds"
-KINDS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 
 
 @pytest.fixture
-def rights(house: House) -> Iterator[str]:
-    """The chart's account, role and policy of the agents."""
-    wanted = [
-        document.text
-        for document in documents(template(*preset("gpushare")))
-        if any(f"\nkind: {kind}\n" in f"\n{document.text}" for kind in KINDS) and f"name: {AGENT}\n" in document.text
-    ]
-    assert len(wanted) == len(KINDS)
-    text = "---\n".join(wanted)
-    house.plane.kubectl("apply", "--filename=-", stdin=text)
-    yield text
-    house.plane.kubectl("delete", "--filename=-", stdin=text)
-
-
-@pytest.fixture
-async def agent(house: House, rights: str) -> Path:
+async def agent(house: House) -> AsyncIterator[Path]:
     """A kubeconfig with the token of an agent's pod on n1. The policy is in force: it refuses what RBAC would allow."""
-    for name in ("n1", "n2"):
-        await house.node(name, {})
-        await house.pod(f"on-{name}", {}, nodeName=name)
-    spec = {"nodeName": "n1", "serviceAccountName": AGENT, "containers": [container("agent", {})]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent"}, "spec": spec}
-    await house.create("/api/v1/namespaces/kube-system/pods", pod)
-    mine = with_token(house, "--bound-object-kind=Pod", "--bound-object-name=agent")
-    await house.until(lambda: refusal(house, mine, "annotate", "node", "n2", "x=y", "--dry-run=server"), "the policy is in force")
-    return mine
-
-
-def with_token(house: House, *bound: str) -> Path:
-    token = house.plane.kubectl("create", "token", AGENT, "--namespace=kube-system", *bound).strip()
-    path = house.directory / f"{len(bound)}.kubeconfig"
-    return write_kubeconfig(path, url=house.plane.url, ca_file=house.plane.ca_file, user=Token(token))
-
-
-def refusal(house: House, kubeconfig: Path, *arguments: str) -> str:
-    """The words of the refusal, or none."""
-    try:
-        house.plane.kubectl(*arguments, kubeconfig=kubeconfig)
-    except KubectlError as error:
-        return str(error)
-    return ""
+    async with in_force(house, rights()):
+        for name in ("n1", "n2"):
+            await house.node(name, {})
+            await house.pod(f"on-{name}", {}, nodeName=name)
+        mine = await agent_of(house, "n1")
+        elsewhere = ("annotate", "node", "n2", "x=y", "--dry-run=server")
+        await house.until(lambda: refusal(house, mine, *elsewhere), "the agents' policy is in force too")
+        yield mine
 
 
 async def test_an_agent_tells_the_story_of_its_node_and_its_pods(house: House, agent: Path) -> None:
@@ -115,7 +79,7 @@ async def test_an_agent_is_refused_another_nodes_status(house: House, agent: Pat
 
 async def test_a_token_that_is_bound_to_no_pod_is_refused_everywhere(house: House, agent: Path) -> None:
     """A token that somebody made of the account by hand says of no node that it is the agent's."""
-    loose = with_token(house)
+    loose = with_token(house, AGENT)
     for node in ("n1", "n2"):
         assert "bound to no node" in refusal(house, loose, "annotate", "node", node, "x=y")
 

@@ -42,9 +42,12 @@ imagePullSecrets:
 {{- if or (eq $said "true") (and (eq $said "auto") (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}true{{- end -}}
 {{- end }}
 
+{{/* With auto: from 1.30 on, unless the cluster tells its kinds and does not have it. `helm template` knows no kinds, so there the version decides. */}}
 {{- define "accelshare.admissionPolicy" -}}
 {{- $said := toString .Values.admissionPolicy.enabled -}}
-{{- if or (eq $said "true") (and (eq $said "auto") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version)) -}}true{{- end -}}
+{{- $kinds := .Capabilities.APIVersions -}}
+{{- $has := or ($kinds.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") (not ($kinds.Has "apps/v1/Deployment")) -}}
+{{- if or (eq $said "true") (and (eq $said "auto") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) $has) -}}true{{- end -}}
 {{- end }}
 
 {{- define "accelshare.prometheus" -}}

@@ -36,6 +36,15 @@
 {{- $found | uniq | toJson -}}
 {{- end }}
 
+{{/* The namespaces of the ConfigMaps in which people mark cards as unhealthy, each once, as a JSON list. */}}
+{{- define "accelshare.unhealthyNamespaces" -}}
+{{- $found := list -}}
+{{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
+{{- with (index $.Values.vendors $name).unhealthyNamespace -}}{{- $found = append $found . -}}{{- end -}}
+{{- end -}}
+{{- $found | uniq | toJson -}}
+{{- end }}
+
 {{/* Where agents run: nodes that have the label of any enabled vendor. A vendor without a label has the named nodes, or all. */}}
 {{- define "accelshare.agentNodes" -}}
 {{- if .Values.nodes.selector }}

@@ -1,0 +1,86 @@
+"""The chart's accounts, rights and admission policies on a real API server, and callers that use them.
+
+Belongs here: applying them, making tokens as kubelet would, and the words of a refusal. Never: expectations.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import yaml
+
+from cluster.errors import KubectlError
+from cluster.kubeconfig import Token, write_kubeconfig
+from deploy.render import documents, template
+from tests.contract.chart.words import preset
+from tests.e2e.house import House, Object, container
+
+AGENT = "gpushare-device-plugin-ds"
+EXTENDER = "gpushare-schd-extender"
+NAMESPACE = "kube-system"
+RECORD = "accelshare.io/assignment"
+_KINDS = (
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
+
+
+def rights(*arguments: str) -> list[Object]:
+    """All that the chart grants to and demands of its parts while they run; the rights of hook Jobs come and go with them."""
+    made = (document for document in documents(template(*preset("gpushare"), *arguments)) if not document.hook)
+    return [content for content in (yaml.safe_load(document.text) for document in made) if content["kind"] in _KINDS]
+
+
+@contextlib.asynccontextmanager
+async def in_force(house: House, objects: list[Object]) -> AsyncIterator[None]:
+    """These objects, from when the API server obeys the policies among them until it obeys them no more."""
+    text = yaml.safe_dump_all(objects)
+    house.plane.kubectl("apply", "--filename=-", stdin=text)
+    try:
+        await house.until(lambda: record_refused(house), "the policy is in force")
+        yield
+    finally:
+        house.plane.kubectl("delete", "--ignore-not-found", "--filename=-", stdin=text)
+        await house.until(lambda: not record_refused(house), "the policy is not in force any more")
+
+
+def record_refused(house: House) -> bool:
+    """Whether even an administrator may not make a pod that has a record."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe", "annotations": {RECORD: "{}"}},
+        "spec": {"containers": [container("main", {})]},
+    }
+    words = refusal(house, house.plane.kubeconfig, "create", "--dry-run=server", "--filename=-", stdin=yaml.safe_dump(pod))
+    return "accelshare-records" in words
+
+
+def with_token(house: House, account: str, *bound: str) -> Path:
+    """A kubeconfig with a token of this account."""
+    token = house.plane.kubectl("create", "token", account, f"--namespace={NAMESPACE}", *bound).strip()
+    path = house.directory / f"{account}-{'-'.join(bound).replace('=', '')}.kubeconfig"
+    return write_kubeconfig(path, url=house.plane.url, ca_file=house.plane.ca_file, user=Token(token))
+
+
+async def agent_of(house: House, node: str) -> Path:
+    """A kubeconfig with the token of the agent's pod on this node."""
+    name = f"agent-{node}"
+    spec = {"nodeName": node, "serviceAccountName": AGENT, "containers": [container("agent", {})]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+    await house.create(f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+    return with_token(house, AGENT, "--bound-object-kind=Pod", f"--bound-object-name={name}")
+
+
+def refusal(house: House, kubeconfig: Path, *arguments: str, stdin: str | None = None) -> str:
+    """The words of the refusal, or none."""
+    try:
+        house.plane.kubectl(*arguments, kubeconfig=kubeconfig, stdin=stdin)
+    except KubectlError as error:
+        return str(error)
+    return ""
