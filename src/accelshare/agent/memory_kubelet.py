@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -186,6 +187,7 @@ class MemoryKubelet:
                     self.rejected[name] = str(error)
                     status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": str(error)}
                 self._in_admission = None
+                status["startTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())  # what a kubelet writes first of all
                 body = msgspec.json.encode({"status": status})
                 await self._client.request("PATCH", f"{path}/status", body=body, content_type="application/merge-patch+json")
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from accelshare.extender.admissions import Admissions
 from accelshare.extender.fence import Fence
 from accelshare.kube import binding, paths
 from accelshare.kube.client import Client
@@ -53,6 +54,7 @@ class Binder:
         text: Callable[[Refusal], str],
         now_ns: Callable[[], int],
         room: Callable[[str], None],
+        admissions: Admissions | None = None,
     ) -> None:
         """`room` is told of each node on which a hold was given back."""
         self._client = client
@@ -63,6 +65,7 @@ class Binder:
         self._text = text
         self._now_ns = now_ns
         self._room = room
+        self._admissions = admissions or Admissions(ledger, room=room)
         self._under_way: dict[str, asyncio.Future[None]] = {}
         self._in_doubt: dict[str, asyncio.Task[None]] = {}
         self._posted_at: dict[str, float] = {}  # of each pod in doubt: when the last POST was sent that may count
@@ -77,6 +80,7 @@ class Binder:
         try:
             return await self._bind(asked)
         finally:
+            self._leave_unless_placed(asked.pod_uid)
             del self._under_way[asked.pod_uid]
             ended.set_result(None)
 
@@ -120,16 +124,32 @@ class Binder:
             return Outcome("already", cards=_cards(pod.hold.slices))
         if pod.hold is not None and not self._still_gives(pod.hold):
             return Outcome("in-doubt", f"{name} may already be bound to node {asked.node}, which no longer gives its cards")
-        given = pod.hold or self._ledger.offer(asked.node, pod.seen.request)
+        earlier = pod.hold
+        given = earlier or self._ledger.offer(asked.node, pod.seen.request)
         if isinstance(given, Refusal):
             return Outcome("refused", f"node {asked.node}: {self._text(given)}")
         self._ledger.hold(asked.pod_uid, given)
+        if (refused := await self._not_admitted(asked, given)) is not None:
+            if earlier is None:
+                self._room_on(self._ledger.release(asked.pod_uid))
+            return refused
         annotations = assignment.write(
             given.slices, profiles=self._profiles, sizes=self._sizes(asked.node, pod.seen.request), now_ns=self._now_ns()
         )
         if self._by_runtime(asked.node, pod.seen.request):
             annotations |= assignment.require_plugin()
         return await self._post(asked, given, annotations, version=str(pod.seen.version or ""))
+
+    async def _not_admitted(self, asked: BindArguments, given: Assignment) -> Outcome | None:
+        """Wait until the node may be given one more pod; why it may not, or None."""
+        if not await self._admissions.enter(asked.node, asked.pod_uid):
+            return Outcome("refused", f"node {asked.node}: its kubelet has not acknowledged the pods that were bound before")
+        pod = self._ledger.pod(asked.pod_uid)
+        if pod is None:
+            return Outcome("gone", f"pod {asked.pod_namespace}/{asked.pod_name} is gone")
+        if pod.hold != given or not self._still_gives(given):
+            return Outcome("refused", f"node {asked.node} changed while the pod waited for its kubelet")
+        return None
 
     async def _post(self, asked: BindArguments, given: Assignment, annotations: dict[str, str], *, version: str) -> Outcome:
         doubted_at = self._posted_at.get(asked.pod_uid)
@@ -218,6 +238,12 @@ class Binder:
         outcome = "bound" if pod is not None and pod.seen.node else "not-bound"
         log.info("settled pod=%s/%s outcome=%s", asked.pod_namespace, asked.pod_name, outcome)
         self._room_on(self._ledger.release(asked.pod_uid))
+        self._leave_unless_placed(asked.pod_uid)
+
+    def _leave_unless_placed(self, uid: str) -> None:
+        pod = self._ledger.pod(uid)
+        if pod is None or pod.place is None:
+            self._admissions.leave(uid)
 
     def _room_on(self, node: str) -> None:
         if node:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+from accelshare.extender.admissions import Admissions
 from accelshare.extender.metrics import Metrics
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
@@ -41,6 +42,7 @@ class Feed:
         *,
         text: Callable[[Refusal], str],
         room: Callable[[str], None],
+        admissions: Admissions | None = None,
     ) -> None:
         """`room` is told of each node on which something may have become free."""
         self._ledger = ledger
@@ -48,6 +50,7 @@ class Feed:
         self._metrics = metrics
         self._text = text
         self._room = room
+        self._admissions = admissions or Admissions(ledger, room=room)
         self._nodes: Reflector[NodeSeen] = Reflector(
             client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name, identified_by="name"
         )
@@ -141,6 +144,7 @@ class Feed:
 
     def _take_in(self, fact: Fact) -> None:
         freed = self._ledger.apply(fact)
+        self._admissions.seen(fact)
         if freed:
             self._room(freed)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from accelshare import __version__
+from accelshare.extender.admissions import Admissions
 from accelshare.extender.binder import Binder
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.feed import Feed
@@ -64,8 +65,18 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
         events = Events(client, component="accelshare-extender", clock=time.time)
         waking = Waking(client, ledger, metrics, clock=time.monotonic)
         fence = Fence(client, ledger, catalog, room=waking.room)
-        binder = Binder(client, ledger, catalog, fence=fence, text=deciding.text, now_ns=time.time_ns, room=waking.room)
-        feed = Feed(client, ledger, catalog, events, metrics, text=deciding.text, room=waking.room)
+        admissions = Admissions(ledger, room=waking.room)
+        binder = Binder(
+            client,
+            ledger,
+            catalog,
+            fence=fence,
+            text=deciding.text,
+            now_ns=time.time_ns,
+            room=waking.room,
+            admissions=admissions,
+        )
+        feed = Feed(client, ledger, catalog, events, metrics, text=deciding.text, room=waking.room, admissions=admissions)
         routes = Routes(
             ledger=ledger,
             catalog=catalog,
@@ -94,6 +105,7 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             for task in (ready, waking_up, stopping):
                 task.cancel()
             await binder.stop(within_s=max(1.0, ends - time.monotonic()))
+            admissions.stop()
         for task in broken:
             task.result()
         following.cancel()

@@ -130,6 +130,13 @@ class Ledger:
         self._touch(name)
         return name
 
+    def set_rejecting(self, name: str, rejecting: bool) -> None:
+        """Whether the node's kubelet rejects pods, because nobody serves its device plugins."""
+        node = self._nodes.get(name)
+        if node is not None and node.rejecting != rejecting:
+            node.rejecting = rejecting
+            self._touch(name)
+
     def _agent_is_away(self, node: str) -> bool:
         """A node whose agent we have never seen, or that has none any more, is not judged by it: its inventory tells."""
         return node in self._agents_on and not self.ready_agents(node)

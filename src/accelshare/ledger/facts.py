@@ -23,6 +23,7 @@ class NodeSeen:
     address: str = ""
     paused: frozenset[str] = frozenset()  # kinds of which the node cannot hand out cards at the moment
     by_runtime: frozenset[str] = frozenset()  # kinds that the node's container runtime hands out
+    by_device_plugin: frozenset[str] = frozenset()  # kinds that kubelet's device plugins hand out
     problems: tuple[str, ...] = ()  # what the node says of itself that could not be read, in words
 
 
@@ -44,6 +45,8 @@ class PodSeen:
     node: str = ""
     slices: tuple[Slice, ...] = ()
     ended: bool = False
+    started: bool = False  # its node's kubelet has acknowledged it
+    rejected: bool = False  # kubelet has refused to admit it, for good
     priority: int = 0
     created: str = ""
     needs: Needs = ()

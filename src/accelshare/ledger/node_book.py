@@ -47,11 +47,12 @@ class CardBook:
 class NodeBook:
     """One node's cards by kind, in the order of their index, and the pods bound here."""
 
-    __slots__ = ("away", "cards", "fact", "missing", "name", "pods", "unplaced")
+    __slots__ = ("away", "cards", "fact", "missing", "name", "pods", "rejecting", "unplaced")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.away = False  # the agent that hands out the cards is not there
+        self.rejecting = False  # kubelet has rejected a pod, and the agent has not restarted since
         self.fact: NodeSeen | None = None
         self.cards: dict[str, list[CardBook]] = {}
         self.missing: dict[tuple[str, str], CardBook] = {}  # (kind, id) of cards that the node no longer has
@@ -109,6 +110,7 @@ class NodeBook:
         """This node as it would be if these pods had ended."""
         other = NodeBook(self.name)
         other.away = self.away
+        other.rejecting = self.rejecting
         other.lay_out(self.fact)
         other.pods = {uid: None for uid in self.pods if uid not in uids}
         other.unplaced = {uid: asks for uid, asks in self.unplaced.items() if uid not in uids}
@@ -121,7 +123,7 @@ class NodeBook:
 
     def paused(self, kind: str) -> bool:
         """Would a pod that is bound here now wait in vain for its card?"""
-        return self.away or (self.fact is not None and kind in self.fact.paused)
+        return self.away or self.rejecting or (self.fact is not None and kind in self.fact.paused)
 
     def all_cards(self) -> Iterable[CardBook]:
         for cards in self.cards.values():

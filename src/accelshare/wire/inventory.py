@@ -15,6 +15,7 @@ from accelshare.wire.decoding import LONGEST_ANNOTATION, Decoder, UnreadableErro
 KEY: Final = "accelshare.io/inventory"
 LARGEST_SIZE: Final = 2**24  # units of one card
 MOST_CARDS: Final = 1024
+BY_DEVICE_PLUGIN: Final = ("device-plugin", "device-plugin+nri")
 BY_RUNTIME: Final = "nri"  # the delivery of which a pod must tell its container runtime
 
 
@@ -58,6 +59,7 @@ class Inventory:
     cards: dict[str, tuple[Card, ...]] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     by_runtime: frozenset[str] = frozenset()
+    by_device_plugin: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
 
 
@@ -80,7 +82,8 @@ def read(text: str) -> Inventory:
         cards[kind] = () if mistakes else tuple(Card(kind, c.index, c.size, c.healthy, intern(c.id)) for c in entry.cards)
     paused = frozenset(kind for kind, entry in entries.items() if not entry.delivers)
     by_runtime = frozenset(kind for kind, entry in entries.items() if entry.delivery == BY_RUNTIME)
-    return Inventory(cards, paused, by_runtime, tuple(problems))
+    by_device_plugin = frozenset(kind for kind, entry in entries.items() if entry.delivery in BY_DEVICE_PLUGIN)
+    return Inventory(cards, paused, by_runtime, by_device_plugin, tuple(problems))
 
 
 def _mistakes(kind: str, entry: KindEntry) -> list[str]:

@@ -48,6 +48,7 @@ class NodeReader:
             address=addresses.get("InternalIP", ""),
             paused=told.paused,
             by_runtime=told.by_runtime,
+            by_device_plugin=told.by_device_plugin,
             problems=problems,
         )
 

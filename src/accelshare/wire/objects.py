@@ -50,6 +50,8 @@ class Condition(_Part):
 
 class PodStatus(_Part):
     phase: str | None = None
+    reason: str | None = None
+    start_time: str | None = None
     conditions: list[Condition] | None = None
 
 

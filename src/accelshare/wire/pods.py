@@ -34,6 +34,7 @@ LARGEST_AMOUNT: Final = 2**31 - 1
 TEMPLATES_REMEMBERED: Final = 10_000
 LONGEST_TEMPLATE: Final = 4_000  # characters; a larger one is somebody's joke, and is read each time
 ENDED: Final = frozenset({"Succeeded", "Failed"})
+REJECTED: Final = ("Failed", "UnexpectedAdmissionError")  # what kubelet writes when no device plugin serves a pod
 
 Role: TypeAlias = Literal["memory", "whole"]
 
@@ -73,6 +74,8 @@ class PodReader:
             node=intern(pod.spec.node_name or ""),
             slices=slices,
             ended=pod.status is not None and pod.status.phase in ENDED,
+            started=pod.status is not None and pod.status.start_time is not None,
+            rejected=pod.status is not None and (pod.status.phase, pod.status.reason) == REJECTED,
             priority=pod.spec.priority or 0,
             created=metadata.creation_timestamp or "",
             needs=needs,

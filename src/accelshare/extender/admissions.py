@@ -1,0 +1,175 @@
+"""Bounds how many pods are bound to a node before its kubelet has acknowledged them, where kubelet's device plugins deliver.
+
+Belongs here: waiting for a place, and pausing a node whose kubelet has rejected a pod of ours. Never: binding, choosing cards.
+
+kubelet rejects for good every pod that it admits while no device plugin serves it. The cluster learns of a dead agent a second
+later or more, and in that time a rush would bind dozens of pods to the node. A pod that kubelet has acknowledged (it has a
+startTime) has been admitted, so only the few that are not are at risk. The first rejection pauses the node until its agent has
+restarted.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from accelshare.ledger.book import Ledger
+from accelshare.ledger.facts import Fact, PodGone, PodSeen
+
+log = logging.getLogger(__name__)
+PLACES: Final = 4
+WAIT_S: Final = 3.0  # kube-scheduler gives a bind 5 s, if nobody told it otherwise
+LONGEST_PAUSE_S: Final = 300.0  # of a node whose agent lives and has not restarted: then one pod is tried
+
+
+@dataclass(slots=True)
+class _Window:
+    """One node's pods that kubelet has not acknowledged."""
+
+    occupants: dict[str, bool] = field(default_factory=dict)  # uid → we bound it
+    waiting: deque[tuple[str, asyncio.Future[bool]]] = field(default_factory=deque)
+    paused: asyncio.TimerHandle | None = None
+    agent_was_away: bool = False  # since the pause began
+    cautious: bool = False  # nobody knows whether the node admits pods again: one at a time
+
+    @property
+    def full(self) -> bool:
+        return len(self.occupants) >= (1 if self.cautious else PLACES)
+
+
+class Admissions:
+    def __init__(self, ledger: Ledger, *, room: Callable[[str], None], wait_s: float = WAIT_S) -> None:
+        """`room` is told of each node that takes pods again."""
+        self._ledger = ledger
+        self._room = room
+        self._wait_s = wait_s
+        self._windows: dict[str, _Window] = {}
+        self._node_of: dict[str, str] = {}  # of each occupant
+        self._paused: set[str] = set()
+
+    async def enter(self, node: str, uid: str) -> bool:
+        """Wait, in the order of the calls, until this pod may be bound to the node; False if that takes too long."""
+        if not self._by_device_plugin(node, uid):
+            return True
+        window = self._windows.setdefault(node, _Window())
+        if uid in window.occupants:
+            return True
+        if window.paused is not None:
+            return False
+        if not window.full and not window.waiting:
+            self._occupy(node, window, uid)
+            return True
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        window.waiting.append((uid, turn))
+        try:
+            async with asyncio.timeout(self._wait_s):
+                return await turn
+        except TimeoutError:
+            return False
+        finally:
+            if (uid, turn) in window.waiting:
+                window.waiting.remove((uid, turn))
+            self._forget_empty(node)
+
+    def leave(self, uid: str) -> None:
+        """The pod was not bound, or kubelet has acknowledged it, or it is gone."""
+        node = self._node_of.pop(uid, "")
+        window = self._windows.get(node)
+        if window is None:
+            return
+        window.occupants.pop(uid, None)
+        self._admit_next(node, window)
+        self._forget_empty(node)
+
+    def seen(self, fact: Fact) -> None:
+        """A fact that the ledger has taken in."""
+        match fact:
+            case PodSeen():
+                if fact.rejected and self._windows.get(fact.node, _NONE).occupants.get(fact.uid):
+                    self._pause(fact.node, fact)
+                self._pod_seen(fact.uid)
+            case PodGone():
+                self.leave(fact.uid)
+        for node in list(self._paused):
+            self._look_at_agent(node, self._windows[node])
+
+    def stop(self) -> None:
+        for window in self._windows.values():
+            if window.paused is not None:
+                window.paused.cancel()
+
+    def _pod_seen(self, uid: str) -> None:
+        pod = self._ledger.pod(uid)
+        if pod is None or pod.seen.started:
+            if pod is not None and (window := self._windows.get(self._node_of.get(uid, ""))) is not None:
+                window.cautious = False
+            self.leave(uid)
+        elif pod.seen.node and uid not in self._node_of and self._by_device_plugin(pod.seen.node, uid):
+            # Bound before this process started, or by somebody else.
+            window = self._windows.setdefault(pod.seen.node, _Window())
+            window.occupants[uid] = False
+            self._node_of[uid] = pod.seen.node
+
+    def _by_device_plugin(self, node: str, uid: str) -> bool:
+        book, pod = self._ledger.node(node), self._ledger.pod(uid)
+        if book is None or book.fact is None or pod is None:
+            return False
+        return any(ask.kind in book.fact.by_device_plugin for ask in pod.seen.request)
+
+    def _occupy(self, node: str, window: _Window, uid: str) -> None:
+        window.occupants[uid] = True
+        self._node_of[uid] = node
+
+    def _admit_next(self, node: str, window: _Window) -> None:
+        while window.waiting and not window.full and window.paused is None:
+            uid, turn = window.waiting.popleft()
+            if not turn.done():
+                self._occupy(node, window, uid)
+                turn.set_result(True)
+
+    def _pause(self, node: str, rejected: PodSeen) -> None:
+        window = self._windows[node]
+        if window.paused is not None:
+            return
+        log.warning("paused node=%s why=%r", node, f"kubelet rejected pod {rejected.namespace}/{rejected.name}")
+        window.paused = asyncio.get_running_loop().call_later(LONGEST_PAUSE_S, self._resume, node, "nothing more was heard", True)
+        window.agent_was_away = False
+        self._paused.add(node)
+        self._ledger.set_rejecting(node, True)
+        while window.waiting:
+            _, turn = window.waiting.popleft()
+            if not turn.done():
+                turn.set_result(False)
+
+    def _look_at_agent(self, node: str, window: _Window) -> None:
+        """An agent that was away and is back has registered with kubelet anew."""
+        book = self._ledger.node(node)
+        if book is None or book.fact is None:
+            self._resume(node, "the node is gone", False)
+        elif book.away or book.fact.paused & book.fact.by_device_plugin:
+            window.agent_was_away = True
+        elif window.agent_was_away:
+            self._resume(node, "its agent has restarted", False)
+
+    def _resume(self, node: str, why: str, cautious: bool) -> None:
+        window = self._windows.get(node)
+        if window is None or window.paused is None:
+            return
+        log.info("resumed node=%s why=%r", node, why)
+        window.paused.cancel()
+        window.paused = None
+        self._paused.discard(node)
+        window.cautious = cautious
+        self._ledger.set_rejecting(node, False)
+        self._forget_empty(node)
+        self._room(node)
+
+    def _forget_empty(self, node: str) -> None:
+        window = self._windows.get(node)
+        if window is not None and not (window.occupants or window.waiting or window.paused is not None or window.cautious):
+            del self._windows[node]
+
+
+_NONE: Final = _Window()
