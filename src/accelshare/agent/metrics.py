@@ -58,6 +58,11 @@ class Metrics:
             "Records of pods that somebody else changed after the bind; the pod kept its cards",
             registry=self._registry,
         )
+        self.watch_current = Gauge(
+            "accelshare_agent_watch_current",
+            "1 while the agent's watch of its node's pods is open and not stalled",
+            registry=self._registry,
+        )
         self.waiting = Gauge("accelshare_waiting_pods", "Pods bound here that wait for their card", registry=self._registry)
 
     def show(self, shelf: Shelf) -> None:

@@ -3,7 +3,7 @@
 Belongs here: a page for each path. Never: the port itself (status.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from accelshare.agent.keeper import Keeper
 from accelshare.agent.metrics import Metrics
@@ -11,8 +11,12 @@ from accelshare.agent.shelf import Shelf
 from accelshare.agent.status import Page
 
 
-def pages(shelf: Shelf, metrics: Metrics, keepers: Mapping[str, Keeper]) -> dict[str, Page]:
+def pages(shelf: Shelf, metrics: Metrics, keepers: Mapping[str, Keeper], *, hears: Callable[[], bool]) -> dict[str, Page]:
+    """`hears`: the watch of this node's pods is current."""
+
     def ready() -> tuple[int, bytes]:
+        if not hears():
+            return 503, b"the watch of this node's pods is interrupted"
         away = [name for name in shelf.kinds if not shelf.delivers.get(name, False)]
         if not shelf.kinds:
             return 503, b"no cards found yet"

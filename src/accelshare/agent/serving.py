@@ -61,6 +61,7 @@ class Agent:
         self._node = node
         self._metrics = Metrics(node)
         self._keepers: dict[str, Keeper] = {}
+        self._way_delivers: dict[str, bool] = {}  # by kind, what the way of delivery says of itself
         self._shelf = Shelf()
         events = Events(client, component="accelshare-agent", clock=time.time)
         self._pins = PinnedRecords(client, node, catalog, events, self._metrics)
@@ -113,6 +114,8 @@ class Agent:
         self._answers.corrected = lambda _pod: count("corrected").inc()
         self._answers.refused = count("refused").inc
         self._room.changed = self._something_was_given
+        self._room.is_behind = self._pod_feed.is_behind
+        self._pod_feed.on_current = lambda _current: self._show_delivery()
         self._room.gone = self._answers.pod_gone
         desk.served = self._metrics.waits.served
         # A card that was held whole may be sliced again, or the other way round, once kubelet has let go of it.
@@ -125,7 +128,7 @@ class Agent:
         parts = Parts()
         port = None
         if self._settings.port:
-            shown = pages(self._shelf, self._metrics, self._keepers)
+            shown = pages(self._shelf, self._metrics, self._keepers, hears=lambda: self._pod_feed.current)
             port = await status.serve(self._settings.host, self._settings.port, shown)
         try:
             if await _unless(stop, self._start(parts)):
@@ -205,7 +208,14 @@ class Agent:
         self._choice.judged(verdict)
 
     def _delivers(self, kind: str, delivers: bool) -> None:
-        self._shelf.set_delivers(kind, delivers and not self._leaving.begun)
+        self._way_delivers[kind] = delivers
+        self._show_delivery()
+
+    def _show_delivery(self) -> None:
+        """A node whose agent does not hear of pods, or is about to end, hands out no cards."""
+        able = self._pod_feed.current and not self._leaving.begun
+        for kind, delivers in self._way_delivers.items():
+            self._shelf.set_delivers(kind, delivers and able)
 
     def _was_delivered(self, pod: NodePod) -> None:
         self._leaving.delivered()

@@ -8,7 +8,7 @@ is in the books and lacks something is the one. A kubelet that shows nobody its 
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -38,6 +38,7 @@ class WaitingRoom:
         self._done: set[str] = set()  # pods that have been given all they ask; kubelet may not have told yet
         self.kubelet_tells = True
         self.pods: dict[str, NodePod] = {}
+        self.is_behind: Callable[[], Awaitable[bool]] = _never  # may a pod be bound here that has not been seen yet?
         self.changed: Callable[[], None] = lambda: None  # called when something was given, or may have been lost
         self.gone: Callable[[str], None] = lambda _uid: None
 
@@ -145,6 +146,10 @@ class WaitingRoom:
             try:
                 await asyncio.wait_for(self._arrived.wait(), max(left_s, 0.001))
             except TimeoutError:
+                if await self.is_behind():
+                    # kubelet asks for a pod that it knows and we do not. Failing would end that pod for good.
+                    deadline = asyncio.get_running_loop().time() + self._arrival_s
+                    continue
                 if (match := self._lost(want, books)) is None:
                     raise NobodyWaitsError(self._nobody(want)) from None
                 break
@@ -203,6 +208,10 @@ class WaitingRoom:
         kinds = [self._shelf.kinds.get(ask.kind) for ask in pod.seen.request if not ask.whole]
         keys = [here.profile.annotations.assigned for here in kinds if here is not None]
         return any(keys) and all(pod.annotations.get(key) == "true" for key in keys if key is not None)
+
+
+async def _never() -> bool:
+    return False
 
 
 def holds_all(pod: NodePod, holding: Holding) -> bool:

@@ -23,6 +23,7 @@ from accelshare.vendors.catalog import load
 from accelshare.wire import assignment, inventory
 from cluster.https import free_port
 from cluster.process import Process
+from tests.proxy import Proxy
 
 Object = dict[str, Any]
 LIMIT_S = 60.0
@@ -78,6 +79,7 @@ class Village:
         self.catalog = load([self.profiles])
         self.port = free_port()
         self.agent: Process | None = None
+        self.proxy: Proxy | None = None  # between the agent and the API server
         self._starts = 0
         api.store.create("nodes", {"metadata": {"name": NODE}, "status": {"capacity": {"pods": "110"}}})
 
@@ -91,6 +93,8 @@ class Village:
     def begin_agent(self, *flags: str) -> Process:
         self._starts += 1
         kubeconfig = self.api.write_kubeconfig(self.directory / "kubeconfig")
+        if self.proxy is not None:
+            kubeconfig.write_text(kubeconfig.read_text().replace(self.api.url, f"http://127.0.0.1:{self.proxy.port}"))
         command = [
             sys.executable,
             "-m",

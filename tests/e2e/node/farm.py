@@ -58,6 +58,7 @@ class Farm:
         self.port = port  # where kube-scheduler looks for the extender
         self.agent_port = free_port()
         self.flags = flags  # of every agent
+        self.agent_kubeconfig = local.kubeconfig
         self.hardware: dict[str, Hardware] = {}
         self.agent: Process | None = None
         self.extender: Process | None = None
@@ -122,7 +123,7 @@ class Farm:
 
     def begin_agent(self, *flags: str) -> Process:
         self._starts += 1
-        command = [sys.executable, "-m", "accelshare", "agent", f"--kubeconfig={self.local.kubeconfig}"]
+        command = [sys.executable, "-m", "accelshare", "agent", f"--kubeconfig={self.agent_kubeconfig}"]
         command += [f"--node-name={self.local.node_name}", f"--profiles={self.profiles}", f"--port={self.agent_port}"]
         command += [f"--sys-root={self.trees / 'sys'}", f"--proc-root={self.trees / 'proc'}", *self.flags, *flags]
         log = self.directory / f"agent-{self._starts}.log"

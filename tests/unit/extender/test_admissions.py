@@ -41,12 +41,13 @@ class Scene:
             binds.append(asyncio.create_task(self.admissions.enter("n1", name)))
         return binds
 
-    def echo(self, name: str, **status: bool) -> None:
+    def echo(self, name: str, *, started: bool = False, ended: bool = False, rejected: bool = False) -> None:
         """What the watch brings of a pod that was bound."""
         pod = self.ledger.pod(name)
         assert pod is not None
         assert pod.place is not None
-        self.tell(again(replace(pod.seen, node="n1", slices=pod.place[1], **status)))
+        bound = replace(pod.seen, node="n1", slices=pod.place[1])
+        self.tell(again(replace(bound, started=started, ended=ended, rejected=rejected)))
 
     def name_numbers(self, numbers: range) -> list[str]:
         return [f"p{number}" for number in numbers]

@@ -1,0 +1,82 @@
+"""By device plugins, on a real kubelet: an agent that is cut off from the API server, and one that is killed in a rush."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+import yarl
+
+from tests.e2e.node.farm import GCU, Farm, all_agree, names
+from tests.proxy import Proxy
+
+pytestmark = pytest.mark.real
+
+RUSH: Final = 60
+MOST_DEAD: Final = 5
+
+
+@pytest.fixture
+async def proxy(farm: Farm, tmp_path: Path) -> AsyncIterator[Proxy]:
+    """Between the agent and the API server; the agent is started anew behind it."""
+    content = yaml.safe_load(farm.local.kubeconfig.read_text())
+    server = content["clusters"][0]["cluster"]
+    url = yarl.URL(server["server"])
+    async with Proxy(url.host or "", url.port or 0) as proxy:
+        server |= {"server": f"https://127.0.0.1:{proxy.port}", "tls-server-name": url.host}
+        farm.agent_kubeconfig = tmp_path / "through-the-proxy"
+        farm.agent_kubeconfig.write_text(yaml.safe_dump(content))
+        assert farm.agent is not None
+        await asyncio.to_thread(farm.agent.stop, 40)
+        await farm.start_agent()
+        yield proxy
+
+
+@pytest.mark.parametrize("how", ["cut", "stalled"])
+async def test_no_pod_dies_while_the_agent_does_not_hear(farm: Farm, proxy: Proxy, how: str) -> None:
+    """Pods are bound and kubelet asks for them; it waits until the agent is back, and each runs with its own card."""
+    pods = names("p", range(4))
+    if how == "cut":
+        await proxy.cut()
+    else:
+        proxy.stall()
+    await asyncio.gather(*(farm.pod(name, {GCU: 2}) for name in pods))
+
+    async def has_waited() -> bool:
+        """kubelet has asked for a pod that the agent has not heard of, for longer than news takes."""
+        assert farm.agent is not None
+        found = await farm.pods()
+        assert [found[name]["status"]["phase"] for name in pods] == ["Pending"] * len(pods), found
+        return "pods outcome=behind" in farm.agent.last_lines(200)
+
+    await farm.until(has_waited, "kubelet has waited for the agent")
+    proxy.restore()
+    await all_agree(farm, pods)
+
+
+async def test_a_killed_agent_costs_a_handful_of_a_rush(farm: Farm) -> None:
+    """Sixty pods at once, the agent dies by SIGKILL when a third is bound. All others run, each with its own card."""
+    await farm.show_agent()
+    pods = names("p", range(RUSH))
+    coming = asyncio.gather(*(farm.pod(name, {GCU: 2}) for name in pods))
+
+    async def some_are_bound() -> bool:
+        return sum("nodeName" in pod["spec"] for pod in (await farm.pods()).values()) > RUSH // 3
+
+    await farm.until(some_are_bound, "a third is bound")
+    assert farm.agent is not None
+    farm.agent.kill()
+    await farm.start_agent()
+    await coming
+
+    async def all_have_ended_up() -> dict[str, str] | None:
+        found = {name: pod["status"]["phase"] for name, pod in (await farm.pods()).items() if name in pods}
+        return found if set(found.values()) <= {"Running", "Failed"} else None
+
+    phases = await farm.until(all_have_ended_up, "every pod runs or has failed", limit_s=400)
+    dead = [name for name, phase in phases.items() if phase == "Failed"]
+    print(f"{len(dead)} of {RUSH} pods died")
+    assert len(dead) <= MOST_DEAD, dead
+    await all_agree(farm, [name for name in pods if name not in dead])
