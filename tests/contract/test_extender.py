@@ -113,12 +113,13 @@ async def test_every_refused_node_has_its_reason_in_the_right_map(town: Town) ->
     assert await town.bind(town.pod("filler", 16), "full") == ""
     answer = await town.filter(town.pod("a", 12), "full", "small", "fits", "cardless", "unheard")
     assert answer["NodeNames"] == ["fits"]
-    assert answer["FailedNodes"] == {"full": "Insufficient GPU Memory in one device"}
-    assert answer["FailedAndUnresolvableNodes"] == {
+    unresolvable = {
         "small": "Insufficient GPU Memory in one device",
         "cardless": "node has no GPU to share",
         "unheard": "node is not known to accelshare yet",
     }
+    assert answer["FailedAndUnresolvableNodes"] == unresolvable
+    assert answer["FailedNodes"] == {"full": "Insufficient GPU Memory in one device", **unresolvable}
 
 
 async def test_prioritize_counts_down_from_ten_and_breaks_ties_by_name(town: Town) -> None:

@@ -58,7 +58,8 @@ def test_the_filter_answer_has_gos_own_casing() -> None:
     assert answer == {
         "Nodes": None,
         "NodeNames": ["n1"],
-        "FailedNodes": {"n2": "full"},
+        # kube-scheduler before 1.21 reads this map only: without n3 in it the event would not say why n3 was refused.
+        "FailedNodes": {"n2": "full", "n3": "small"},
         "FailedAndUnresolvableNodes": {"n3": "small"},
         "Error": "",
     }

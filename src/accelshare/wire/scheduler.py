@@ -146,7 +146,8 @@ def write_filter_answer(answer: FilterAnswer, asked: NodesAsked) -> bytes:
     reply: dict[str, Any] = {
         "Nodes": None,
         "NodeNames": list(answer.names),
-        "FailedNodes": answer.curable,
+        # Both maps name the incurable: kube-scheduler before 1.21 reads the first only, from 1.21 on the second one wins.
+        "FailedNodes": {**answer.curable, **answer.incurable},
         "FailedAndUnresolvableNodes": answer.incurable,
         "Error": "",
     }
