@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
+from cluster import old_scheduler
 from cluster.build import binaries
 from cluster.cache import cache_directory
 from cluster.control_plane import ControlPlane
@@ -54,6 +55,12 @@ def build(options: argparse.Namespace) -> None:
     built = binaries(wanted, say, keep_go_caches=options.keep_go_caches, wait_for_trash=True)
     for path in built.paths.values():
         say(str(path))
+
+
+def build_scheduler(options: argparse.Namespace) -> None:
+    """Build kube-schedulers of older versions, one after the other, and name them."""
+    for version in options.versions:
+        say(str(old_scheduler.build(version, say)))
 
 
 def image(options: argparse.Namespace) -> None:
@@ -138,6 +145,14 @@ def _parser() -> argparse.ArgumentParser:
         "--keep-go-caches", action="store_true", help="keep Go's build and module caches (several GB) afterwards"
     )
     builder.set_defaults(command=build)
+
+    historian = commands.add_parser(
+        "build-scheduler",
+        help="build kube-schedulers of older versions into the cache, for the tests that use them",
+        description="Build kube-schedulers of older versions from source into the cache, some 5 minutes each on 2 cores.",
+    )
+    historian.add_argument("versions", nargs="+", metavar="VERSION", help="such as 1.18.19")
+    historian.set_defaults(command=build_scheduler)
 
     painter = commands.add_parser(
         "image",

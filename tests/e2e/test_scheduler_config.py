@@ -41,6 +41,7 @@ class Kubelet(threading.Thread):
         self._process: Process | None = None
         self._runs: bytes | None = None
         self.starts = 0
+        self.hides: Path | None = None  # a file that a kube-scheduler with a configuration file does not find
 
     def run(self) -> None:
         while not self._over.wait(0.1):
@@ -55,6 +56,8 @@ class Kubelet(threading.Thread):
         if self._process is not None:
             self._process.stop()
         self.starts += 1
+        if self.hides is not None and b"--config=" in content:
+            self.hides.unlink(missing_ok=True)
         _, *words = yaml.safe_load(content)["spec"]["containers"][0]["command"]
         command = [str(self._programs["kube-scheduler"]), *words]
         self._process = Process("kube-scheduler", command, self._logs / f"{self.starts}.log")
@@ -195,17 +198,18 @@ async def test_over_mutual_tls(house: House, node: Node) -> None:
 
 
 async def test_a_scheduler_that_does_not_start_is_rolled_back(house: House, node: Node) -> None:
-    """A CA that is not there: kube-scheduler ends at its start, and its own words are the reason given."""
-    words = ["--url=https://127.0.0.1:1/accelshare", f"--ca-file={node.root}/nowhere.crt"]
-    checked = node.run("apply", *words, f"--kube-scheduler={node.programs['kube-scheduler']}")
+    """A CA that goes while kube-scheduler starts: it ends at its start, and its own words are the reason given."""
+    authority = Authority(node.root / "pki")
+    url = "--url=https://127.0.0.1:1/accelshare"
+    checked = node.run("apply", url, f"--ca-file={node.root}/nowhere.crt")
     assert checked.returncode == 1
-    assert "refuses the configuration" in checked.stderr
-    assert "nowhere.crt" in checked.stderr
+    assert f"{node.root}/nowhere.crt is not there" in checked.stderr
     assert node.ours() == set()
 
-    applied = node.run("apply", *words, "--wait-s=8", f"--log-directory={node.root / 'logs'}")
+    node.kubelet.hides = authority.file
+    applied = node.run("apply", url, f"--ca-file={authority.file}", "--wait-s=8", f"--log-directory={node.root / 'logs'}")
     assert applied.returncode == 1
-    assert "nowhere.crt" in applied.stderr
+    assert str(authority.file) in applied.stderr
     assert "the former files are back, and kube-scheduler is healthy" in applied.stderr
     assert node.manifest.read_bytes() == node.original
     assert node.ours() == set()

@@ -17,7 +17,9 @@ from accelshare import __version__
 from accelshare.files.difference import unified
 from accelshare.files.disk import Found, sha256
 from accelshare.files.journal import Before
+from accelshare.scheduler_config import leadership, validation
 from accelshare.scheduler_config.health import Look, Patience, Scheduler, wait_for_new
+from accelshare.scheduler_config.leadership import NoLeaseError, ReadLease
 from accelshare.scheduler_config.plan import Intent, Plan, PlannedFile
 from accelshare.scheduler_config.problems import ChangedByOthers, NotUnderstood, RolledBack, SchedulerConfigError
 from accelshare.scheduler_config.record import Earlier, Record, Source, Tracked
@@ -35,11 +37,12 @@ def apply(
     patience: Patience,
     force: bool = False,
     check: Callable[[Plan], None] | None = None,
+    read_lease: ReadLease | None = None,
     say: Say = lambda _line: None,
 ) -> Outcome:
     """Make kube-scheduler ask the extender, or leave everything as it was and say why."""
     with site.archive.alone(SchedulerConfigError, make=True):
-        return _Applying(site, scheduler, patience, say).run(site.propose(intent), force, check)
+        return _Applying(site, scheduler, patience, say).run(site.propose(intent), intent, force, check, read_lease)
 
 
 def refuse_to_lose_work(site: Site, proposal: Proposal) -> None:
@@ -60,14 +63,42 @@ class _Applying:
         self._scheduler = scheduler
         self._patience = patience
         self._say = say
+        self._renewed: Callable[[], str] | None = None
 
-    def run(self, proposal: Proposal, force: bool, check: Callable[[Plan], None] | None) -> Outcome:
+    def _follow(self, plan: Plan, intent: Intent, read: ReadLease) -> None:
+        """Wait for the leader's Lease too, where it can be read now; else say that only health is waited for."""
+        try:
+            place = leadership.place(plan, intent.release)
+            read(place)
+        except NoLeaseError as why:
+            self._say(f"whether pods are scheduled afterwards is not looked at: {why}")
+            return
+
+        def renewed() -> str:
+            try:
+                return read(place).renewed or ""
+            except NoLeaseError:
+                return ""  # the API server may be away for a moment
+
+        self._renewed = renewed
+
+    def run(
+        self,
+        proposal: Proposal,
+        intent: Intent,
+        force: bool,
+        check: Callable[[Plan], None] | None,
+        read_lease: ReadLease | None,
+    ) -> Outcome:
         self._refuse_to_lose_work(proposal, force)
         changed = [file for file in proposal.plan.files if self._site.disk.read(file.path) != file.content]
         if not changed and self._settled(proposal):
             return "unchanged"
+        validation.refuse_what_would_not_start(proposal.plan, intent.wish, self._site.disk)
         if check is not None:
             check(proposal.plan)
+        if read_lease is not None and self._patience.limit_s > 0:
+            self._follow(proposal.plan, intent, read_lease)
         before = self._scheduler.look()
         journal = self._begin(proposal)
         try:
@@ -179,10 +210,10 @@ class _Applying:
     def _wait(self, before: Look, changed: list[PlannedFile]) -> str | None:
         if self._patience.limit_s <= 0:
             return None
-        self._say("waiting until the new kube-scheduler is healthy")
+        self._say(f"waiting until the new kube-scheduler is healthy{' and leads' if self._renewed is not None else ''}")
         # Where the trigger is as wished already (a crash in the middle, a repaired file), nobody will start another one.
         kubelet_acts = self._site.target.restarts_itself and any(file.path == self._site.target.trigger for file in changed)
-        return wait_for_new(self._scheduler, before, self._patience, restarted=not kubelet_acts)
+        return wait_for_new(self._scheduler, before, self._patience, restarted=not kubelet_acts, renewed=self._renewed)
 
     def _roll_back(self, journal: Record, why: str) -> RolledBack:
         """The files of before this apply: the original ones, or those of the apply before."""

@@ -133,6 +133,7 @@ def plan(**options: Any) -> None:
 def apply(program: Path | None, force: bool, wait_s: float, health_url: str | None, log_directory: Path, **options: Any) -> None:
     """Make kube-scheduler ask the extender. Twice is once; after a crash in the middle it finishes."""
     from accelshare.scheduler_config import apply as applying
+    from accelshare.scheduler_config import leadership
     from accelshare.scheduler_config.checking import checker
     from accelshare.scheduler_config.health import HttpsScheduler, Patience
 
@@ -148,7 +149,8 @@ def apply(program: Path | None, force: bool, wait_s: float, health_url: str | No
         HttpsScheduler(url, log_directory),
         patience=Patience(wait_s),
         force=force,
-        check=checker(program) if program is not None else None,
+        check=checker(program, intent.release) if program is not None else None,
+        read_lease=leadership.read,
         say=_say,
     )
     _say(outcome)

@@ -95,22 +95,37 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
 
-def wait_for_new(scheduler: Scheduler, before: Look, patience: Patience, *, restarted: bool = False) -> str | None:
+def wait_for_new(
+    scheduler: Scheduler,
+    before: Look,
+    patience: Patience,
+    *,
+    restarted: bool = False,
+    renewed: Callable[[], str] | None = None,
+) -> str | None:
     """None once a scheduler other than the one before is healthy and stays so; else why not, in words.
 
     kubelet takes its time, and until then the old one answers. The new one is known by its own certificate, or by the moment in
     which nobody listened. `restarted`: somebody has already seen to that.
+
+    `renewed`: when the leader's Lease was last renewed, or nothing if that is not known now. It must change while the new one
+    is healthy: kube-scheduler is healthy before it can schedule, and the former one is gone and renews nothing.
     """
     deadline = patience.clock() + patience.limit_s
     new, former, since = restarted or before.gone, before.certificate, None
+    stamp, leads = "", renewed is None
     while True:
         look = scheduler.look()
         now = patience.clock()
         former = former or look.certificate  # whoever was too busy to show its own before, and never went
         new = new or look.gone or (look.certificate is not None and look.certificate != former)
         since = None if not (new and look.healthy) else since if since is not None else now
-        if since is not None and now - since >= patience.steady_s:
+        if since is not None and renewed is not None and not leads and (seen := renewed()):
+            leads, stamp = bool(stamp) and seen != stamp, stamp or seen
+        if since is not None and leads and now - since >= patience.steady_s:
             return None
+        if now >= deadline and since is not None and not leads:
+            return f"schedules nothing: {look.says}, but its leader's Lease was not renewed within {patience.limit_s:g} s"
         if now >= deadline:
             what = look.says if new else f"the former kube-scheduler still answers ({look.says}): kubelet has not replaced it"
             return f"was not healthy within {patience.limit_s:g} s: {what}"

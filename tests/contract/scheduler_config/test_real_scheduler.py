@@ -99,9 +99,10 @@ def test_an_operators_configuration_with_ours_in_it(program: Path, pki: dict[str
 
 
 def test_the_check_says_yes(program: Path, pki: dict[str, Path]) -> None:
-    checker(program)(plan_of(here(GOLDEN, pki)))
+    check = checker(program, parse(KUBERNETES_VERSION))
+    check(plan_of(here(GOLDEN, pki)))
     plan = static_pod.plan(KUBEADM, "manifest", None, intent())
-    checker(program)(Plan(PlannedFile(plan.configuration.path, here(plan.configuration.content, pki)), plan.trigger, plan.words))
+    check(Plan(PlannedFile(plan.configuration.path, here(plan.configuration.content, pki)), plan.trigger, plan.words))
 
 
 @pytest.mark.parametrize(
@@ -122,12 +123,12 @@ def test_the_check_says_no_in_kube_schedulers_words(
     content = here(GOLDEN, pki)
     assert right in content
     with pytest.raises(Rejected) as rejected:
-        checker(program)(plan_of(content.replace(right, wrong)))
+        checker(program, parse(KUBERNETES_VERSION))(plan_of(content.replace(right, wrong)))
     assert words in str(rejected.value)
 
 
 def test_a_program_that_is_none_is_no_yes(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="could not check"):
-        checker(tmp_path / "nothing")(plan_of(GOLDEN))
+        checker(tmp_path / "nothing", parse(KUBERNETES_VERSION))(plan_of(GOLDEN))
     with pytest.raises(Rejected, match="without a word"):
-        checker(Path("/bin/true"))(plan_of(GOLDEN))
+        checker(Path("/bin/true"), parse(KUBERNETES_VERSION))(plan_of(GOLDEN))

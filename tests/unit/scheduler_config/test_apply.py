@@ -3,15 +3,20 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from accelshare.files.disk import Disk
+from accelshare.scheduler_config import apply as applying
+from accelshare.scheduler_config.leadership import Lease, NoLeaseError, Place, ReadLease
 from accelshare.scheduler_config.plan import CHECKSUM, Plan
 from accelshare.scheduler_config.problems import ChangedByOthers, NotUnderstood, Rejected, RolledBack, SchedulerConfigError
 from accelshare.scheduler_config.site import State
+from accelshare.scheduler_config.wish import Tls
+from cluster.certificates import Authority
 from tests.unit.scheduler_config.builders import KUBEADM, Host, mounting, wish, with_words
 
 
@@ -489,3 +494,107 @@ def test_restore_says_when_the_old_scheduler_does_not_come_back(host: Host) -> N
     with pytest.raises(SchedulerConfigError, match=re.escape("the original files are back, but kube-scheduler was not healthy")):
         host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
+
+
+# What would not start is found before anything is written, and what starts must schedule.
+
+
+def tls_files(directory: Path) -> Tls:
+    authority = Authority(directory)
+    certificate, key = authority.client_certificate("kube-scheduler")
+    return Tls(str(authority.file), str(certificate), str(key))
+
+
+def refused_for(host: Host, tls: Tls) -> str:
+    before = host.files()
+    with pytest.raises(Rejected) as why:
+        host.apply(wish("https://10.96.0.10:1/accelshare", tls=tls))
+    assert host.files() == before
+    return str(why.value)
+
+
+def test_certificates_that_are_there_are_taken(host: Host, tmp_path: Path) -> None:
+    assert host.apply(wish("https://10.96.0.10:1/accelshare", tls=tls_files(tmp_path / "pki"))) == "applied"
+
+
+def test_certificates_that_would_end_kube_scheduler_are_refused(host: Host, tmp_path: Path) -> None:
+    good, other = tls_files(tmp_path / "pki"), tls_files(tmp_path / "other")
+    assert "/nowhere.crt is not there" in refused_for(host, replace(good, ca_file="/nowhere.crt"))
+    assert "is not the key of the certificate" in refused_for(host, replace(good, key_file=other.key_file))
+    Path(good.ca_file).write_text("no certificate")
+    assert f"{good.ca_file} is no PEM certificate" in refused_for(host, good)
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([{"urlPrefix": "http://a", "prioritizeVerb": "p", "weight": 0}], "http://a has weight 0"),
+        ([{"urlPrefix": "http://a", "prioritizeVerb": "p"}], "http://a has weight 0"),
+        ([{"filterVerb": "f"}], "extenders[0] has no urlPrefix"),
+        (
+            [{"urlPrefix": f"http://{name}", "managedResources": [{"name": "other.example/fpga"}]} for name in "ab"],
+            "other.example/fpga is managed by http://a and http://b",
+        ),
+    ],
+)
+def test_extenders_that_old_kube_schedulers_do_not_check_are_refused(
+    tmp_path: Path, entries: list[dict[str, object]], words: str
+) -> None:
+    """1.18 says yes to all of them with --write-config-to, and ends at its start."""
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps({"kind": "Policy", "apiVersion": "v1", "extenders": entries}))
+    host = Host(tmp_path, mounting(with_words(f"--policy-config-file={own}", version="v1.18.19"), str(own)))
+    before = host.files()
+    with pytest.raises(Rejected) as why:
+        host.apply(version="v1.18.19")
+    assert words in str(why.value)
+    assert host.files() == before
+
+
+def applied_with(host: Host, read: ReadLease) -> str:
+    return applying.apply(
+        host.site(),
+        host.intent(),
+        host.kubelet,
+        patience=host.kubelet.patience,
+        read_lease=read,
+        say=host.kubelet.said.append,
+    )
+
+
+def test_applied_means_that_somebody_schedules(host: Host) -> None:
+    places: list[Place] = []
+
+    def read(place: Place) -> Lease:
+        places.append(place)
+        return Lease("me", str(host.kubelet.now))  # renewed as time goes by
+
+    assert applied_with(host, read) == "applied"
+    assert set(places) == {Place("/etc/kubernetes/scheduler.conf", "kube-system", "kube-scheduler")}
+
+
+def test_a_healthy_scheduler_that_schedules_nothing_is_rolled_back(host: Host) -> None:
+    before = host.files()
+    with pytest.raises(RolledBack, match="schedules nothing"):
+        applied_with(host, lambda _place: Lease("the former one", "10:00"))
+    assert host.files() == before
+
+
+def test_an_api_server_that_is_away_afterwards_is_waited_for(host: Host) -> None:
+    asked = iter(range(100))
+
+    def read(_place: Place) -> Lease:
+        number = next(asked)
+        if 0 < number < 5:
+            raise NoLeaseError("connection refused")
+        return Lease("me", str(number))
+
+    assert applied_with(host, read) == "applied"
+
+
+def test_a_lease_that_cannot_be_read_is_said_and_health_alone_counts(host: Host) -> None:
+    def read(_place: Place) -> Lease:
+        raise NoLeaseError("scheduler.conf is not there")
+
+    assert applied_with(host, read) == "applied"
+    assert any("scheduler.conf is not there" in line for line in host.kubelet.said)

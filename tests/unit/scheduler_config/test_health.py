@@ -1,6 +1,6 @@
 """When the new scheduler is believed to be the new one, and well."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -28,10 +28,10 @@ class Scripted:
         return ""
 
 
-def waited(*looks: Look, before: Look = OLD, restarted: bool = False) -> str | None:
+def waited(*looks: Look, before: Look = OLD, restarted: bool = False, renewed: Callable[[], str] | None = None) -> str | None:
     scheduler = Scripted(looks)
     patience = Patience(20.0, 2.0, clock=lambda: scheduler.now, sleep=lambda _seconds: None)
-    return wait_for_new(scheduler, before, patience, restarted=restarted)
+    return wait_for_new(scheduler, before, patience, restarted=restarted, renewed=renewed)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,43 @@ def test_whoever_was_only_sick_or_busy_before_may_just_be_well_again(before: Loo
 
 def test_a_restart_that_somebody_saw_to_needs_no_proof() -> None:
     assert waited(OLD, restarted=True) is None
+
+
+# The leader's Lease.
+
+
+def stamps(*said: str) -> Callable[[], str]:
+    """One renewal after the other, the last one for ever."""
+    left = list(said)
+    return lambda: left.pop(0) if len(left) > 1 else left[0]
+
+
+def test_a_healthy_one_that_nobody_renews_the_lease_of_schedules_nothing() -> None:
+    """Its caches never fill, say because it lacks a right: /healthz is ok all the same, and no pod is ever scheduled."""
+    said = waited(GONE, NEW, renewed=stamps("10:00"))
+    assert said is not None
+    assert "schedules nothing" in said
+    assert "Lease was not renewed within 20 s" in said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ("10:00", "10:00", "10:15"),  # the former one's last word, until it has run out
+        ("", "10:00", "", "10:02"),  # the API server was away
+        ("10:00", "10:02", "10:02"),
+    ],
+)
+def test_a_renewal_while_the_new_one_is_healthy_is_enough(said: Sequence[str]) -> None:
+    assert waited(GONE, NEW, renewed=stamps(*said)) is None
+
+
+def test_a_lease_that_is_never_seen_is_no_sign() -> None:
+    assert waited(GONE, NEW, renewed=stamps("")) is not None
+
+
+def test_renewals_by_the_former_one_do_not_count() -> None:
+    """It is asked for only once the new one is there."""
+    asked = iter(["10:00", "10:02"])
+    assert waited(OLD, OLD, OLD, renewed=lambda: next(asked)) is not None
+    assert list(asked) == ["10:00", "10:02"]

@@ -28,6 +28,7 @@ from accelshare.kube.named_data import Place
 from accelshare.scheduler_config import apply as applying
 from accelshare.scheduler_config import static_pod
 from accelshare.scheduler_config.health import Patience, Scheduler
+from accelshare.scheduler_config.leadership import ReadLease
 from accelshare.scheduler_config.managing import board as boards
 from accelshare.scheduler_config.managing.board import Board
 from accelshare.scheduler_config.managing.client_files import ClientFiles, Material
@@ -83,6 +84,7 @@ class Caretaker:
         make_intent: MakeIntent,
         scheduler: MakeScheduler,
         patience: Patience,
+        read_lease: ReadLease | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
@@ -91,6 +93,7 @@ class Caretaker:
         self._make_intent = make_intent
         self._scheduler = scheduler
         self._patience = patience
+        self._read_lease = read_lease
         self._now = now
         self._files = ClientFiles(site.directory, site.disk)
         self._lease = Lease(client, task.state.namespace, task.lease, identity=task.node)
@@ -161,7 +164,12 @@ class Caretaker:
 
     def _apply_now(self, work: Work) -> str:
         return applying.apply(
-            self._site, work.intent, self._scheduler(self._site), patience=self._patience, say=lambda line: log.info("%s", line)
+            self._site,
+            work.intent,
+            self._scheduler(self._site),
+            patience=self._patience,
+            read_lease=self._read_lease,
+            say=lambda line: log.info("%s", line),
         )
 
     async def _client_files(self) -> Material | None:

@@ -64,6 +64,7 @@ async def _keep(options: dict[str, Any]) -> None:
     from accelshare.kube import config
     from accelshare.kube.client import Client
     from accelshare.kube.named_data import Place
+    from accelshare.scheduler_config import leadership
     from accelshare.scheduler_config.health import Patience
     from accelshare.scheduler_config.managing import rounds
     from accelshare.scheduler_config.managing.caretaker import Caretaker, Task
@@ -92,6 +93,7 @@ async def _keep(options: dict[str, Any]) -> None:
             make_intent=intent,
             scheduler=lambda site: _scheduler(site, options),
             patience=Patience(options["wait_s"]),
+            read_lease=leadership.read,
         )
         await rounds.run(caretaker, node=task.node, every_s=options["every_s"])
 

@@ -1,0 +1,168 @@
+"""Real kube-schedulers of old, told by `accelshare scheduler-config`, against the real API server of today.
+
+They are not built by default: `python -m cluster build-scheduler 1.18.19 1.20.15 …` builds some into the cache, and
+ACCELSHARE_OLD_SCHEDULERS names another directory with programs called kube-scheduler-VERSION.
+"""
+
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from accelshare.scheduler_config import static_pod
+from accelshare.scheduler_config.checking import checker
+from accelshare.scheduler_config.health import HttpsScheduler
+from accelshare.scheduler_config.plan import Existing, Plan, PlannedFile
+from accelshare.scheduler_config.problems import Rejected
+from accelshare.scheduler_config.release import Kind, configurations, parse
+from cluster.build import Binaries
+from cluster.https import free_port
+from cluster.old_scheduler import built
+from tests.e2e.house import House, cards
+from tests.e2e.test_scheduler_config import Kubelet, Node
+from tests.unit.scheduler_config.builders import KUBEADM, intent
+from tests.unit.scheduler_config.test_static_pod import POLICY_CONTENT, policy_manifest
+
+pytestmark = pytest.mark.real
+PROGRAMS = built()
+# What today's API server serves no more; without these a cache never fills, and nothing is scheduled.
+GONE = {18: "PodDisruptionBudget=false", 20: "PodDisruptionBudget=false", 22: "CSIStorageCapacity=false"}
+KINDS: list[Kind] = ["policy", "configuration"]
+CASES = [
+    (version, kind)
+    for version in PROGRAMS
+    for kind in KINDS
+    if (kind == "policy") <= (parse(version).minor < 22) and (kind == "configuration") <= bool(configurations(parse(version)))
+]
+if not CASES:
+    pytest.skip("no old kube-scheduler: python -m cluster build-scheduler 1.18.19 1.20.15", allow_module_level=True)
+
+
+def minor(version: str) -> int:
+    return parse(version).minor
+
+
+class OldNode(Node):
+    """A control-plane node of an old version, as its kubeadm made it: --port=0, and health at /healthz."""
+
+    def __init__(self, house: House, root: Path, version: str, *, without_gates: bool = False) -> None:
+        self.programs = Binaries({"kube-scheduler": PROGRAMS[version]})
+        self.root = root
+        self.port = free_port()
+        kubeconfig = house.plane.kubeconfig_for("system:kube-scheduler")
+        words = [f"--secure-port={self.port}"]
+        words += ["--port=0"] if minor(version) < 23 else []
+        words += [f"--feature-gates={GONE[minor(version)]}"] if minor(version) in GONE and not without_gates else []
+        text = KUBEADM.decode().replace("v1.36.4", f"v{version}").replace("/etc/kubernetes/scheduler.conf", str(kubeconfig))
+        text = re.sub(r"path: /(readyz|livez)", "path: /healthz", text)
+        lines = "".join(f"    - {word}\n" for word in words)
+        self.original = text.replace("    - --leader-elect=true\n", f"    - --leader-elect=true\n{lines}").encode()
+        self.manifest = root / "manifests" / "kube-scheduler.yaml"
+        self.manifest.parent.mkdir()
+        self.manifest.write_bytes(self.original)
+        self.kubelet = Kubelet(self.manifest, self.programs, root / "logs")
+
+    @property
+    def health(self) -> HttpsScheduler:
+        return HttpsScheduler(f"https://127.0.0.1:{self.port}/healthz")
+
+
+@pytest.fixture
+async def root(house: House, tmp_path: Path) -> AsyncIterator[Path]:
+    """The extender beside the API server, and a place for the node."""
+    await house.start_extender()
+    place = tmp_path / "node"
+    place.mkdir()
+    yield place
+    await house.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler")
+
+
+def listeners(port: int) -> set[str]:
+    """The addresses, as the kernel writes them, that somebody listens at on this port."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return {words[1].split(":")[0] for words in lines if words[3] == "0A" and int(words[1].split(":")[1], 16) == port}
+
+
+@pytest.mark.parametrize(("version", "kind"), CASES)
+async def test_pods_of_every_sort_under_an_old_scheduler(house: House, root: Path, version: str, kind: Kind) -> None:
+    """Applied beside the running one, cards given, reasons told, nobody evicted in vain, nothing open to everybody, put back."""
+    node = OldNode(house, root, version)
+    node.kubelet.start()
+    try:
+        await house.until(lambda: node.health.look().healthy, "the old kube-scheduler is healthy")
+        program = f"--kube-scheduler={node.programs['kube-scheduler']}"
+        applied = node.run("apply", f"--url={house.extender_url}/accelshare", "--vendor=nvidia", f"--kind={kind}", program)
+        assert applied.returncode == 0, applied.stderr
+        assert applied.stderr.endswith("applied\n")
+        assert "is not looked at" not in applied.stderr
+        assert listeners(10251) <= {"0100007F"}  # 127.0.0.1
+
+        await house.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
+        await house.pod("slice", {"aliyun.com/gpu-mem": 8})
+        assert cards((await house.bound("slice"))["slice"], "nvidia") == [0]
+        await house.pod("large", {"aliyun.com/gpu-mem": 20})
+        await house.refused("large", "Insufficient GPU Memory in one device")
+        await house.delete("/api/v1/namespaces/default/pods/large")
+
+        await house.node("small", {"aliyun.com/gpu-mem": 16, "aliyun.com/gpu-count": 2})
+        await house.pod("beside", {"aliyun.com/gpu-mem": 16})
+        await house.pod("low", {"aliyun.com/gpu-mem": 8}, nodeSelector={"kubernetes.io/hostname": "small"})
+        await house.bound("beside", "low")
+        level = {"metadata": {"name": "high", "labels": {"house": "test"}}, "value": 1000}
+        await house.create("/apis/scheduling.k8s.io/v1/priorityclasses", level)
+        await house.pod("high", {"aliyun.com/gpu-mem": 16}, priorityClassName="high")
+        await house.until(lambda: evicted(house, {"slice", "beside"}), "one of n1's pods makes room")
+        assert cards((await house.bound("high"))["high"], "nvidia") in ([0], [1])
+        left = await house.pods()
+        assert left["high"]["spec"]["nodeName"] == "n1"
+        assert "deletionTimestamp" not in left["low"]["metadata"]  # small's cards are of 8: nobody there could help
+
+        restored = node.run("restore")
+        assert restored.returncode == 0, restored.stderr
+        assert node.manifest.read_bytes() == node.original
+    finally:
+        node.kubelet.end()
+
+
+async def evicted(house: House, names: set[str]) -> bool:
+    left = await house.pods()
+    return any(name not in left or "deletionTimestamp" in left[name]["metadata"] for name in names)
+
+
+@pytest.mark.parametrize("version", [version for version in PROGRAMS if minor(version) in GONE])
+async def test_a_healthy_old_scheduler_that_schedules_nothing_is_not_called_applied(
+    house: House, root: Path, version: str
+) -> None:
+    """One of its caches never fills: /healthz is ok, and no pod would ever be scheduled."""
+    node = OldNode(house, root, version, without_gates=True)
+    node.kubelet.start()
+    try:
+        await house.until(lambda: node.health.look().healthy, "the old kube-scheduler is healthy")
+        words = [f"--url={house.extender_url}/accelshare", "--wait-s=20", f"--log-directory={node.root / 'logs'}"]
+        applied = node.run("apply", *words)
+        assert applied.returncode == 1
+        assert "schedules nothing" in applied.stderr
+        assert node.manifest.read_bytes() == node.original
+    finally:
+        node.kubelet.end()
+
+
+@pytest.mark.parametrize("version", [version for version in PROGRAMS if minor(version) == 22])
+def test_any_policy_is_a_trap_on_122_and_ours_is_checked_all_the_same(house: House, tmp_path: Path, version: str) -> None:
+    kubeconfig = house.plane.kubeconfig_for("system:kube-scheduler")
+    file = tmp_path / "policy.json"
+    file.write_bytes(POLICY_CONTENT)
+    words = [str(PROGRAMS[version]), f"--policy-config-file={file}", f"--kubeconfig={kubeconfig}", "--port=0", "--secure-port=0"]
+    done = subprocess.run([*words, f"--write-config-to={tmp_path}/out"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0
+    assert "NodeResourcesLeastAllocatedArgs" in done.stderr
+
+    manifest = policy_manifest(version=f"v{version}").replace(b"/etc/kubernetes/scheduler.conf", str(kubeconfig).encode())
+    made = static_pod.plan(manifest, "manifest", Existing("/etc/kubernetes/policy.json", POLICY_CONTENT), intent(version=version))
+    check = checker(PROGRAMS[version], parse(version))
+    check(made)
+    broken = PlannedFile(made.configuration.path, made.configuration.content.replace(b"GeneralPredicates", b"NoSuchPredicate"))
+    with pytest.raises(Rejected, match="NoSuchPredicate"):
+        check(Plan(broken, made.trigger, made.words))
