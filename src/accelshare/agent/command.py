@@ -117,14 +117,13 @@ def agent(
     from accelshare.agent.identity import UnknownNodeError
     from accelshare.agent.serving import serve
     from accelshare.agent.settings import Settings
-    from accelshare.agent.units import UnitError
     from accelshare.kube.errors import KubeError
     from accelshare.runtimes.insistence import Files
-    from accelshare.vendors.catalog import load
+    from accelshare.vendors.catalog import load_usable
     from accelshare.vendors.drivers.driver import Roots
 
     logs.set_up(level=log_level, form=log_format, file=log_file, file_mib=log_file_mib, files=log_files)
-    catalog = load(directories)
+    catalog, broken = load_usable(directories)
     roots = Roots(dev=dev_root, proc=proc_root, sys=sys_root)
     settings = Settings(
         kubeconfig=kubeconfig,
@@ -143,6 +142,6 @@ def agent(
         runtime_files=Files(containerd_config, crio_config),
     )
     try:
-        asyncio.run(serve(settings, catalog))
-    except (KubeError, UnknownNodeError, UnitError, RuntimeChangedError) as error:
+        asyncio.run(serve(settings, catalog, broken))
+    except (KubeError, UnknownNodeError, RuntimeChangedError) as error:
         raise click.ClickException(str(error)) from error

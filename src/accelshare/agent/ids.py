@@ -59,8 +59,12 @@ def cards_of(device_ids: Iterable[str]) -> set[int]:
 
 
 def list_bytes(counts: Iterable[tuple[int, int]]) -> int:
-    """How large kubelet's device list is on the wire for cards of (index, units): 13 bytes and the id for each unit."""
-    return sum(sum(13 + len(device_id) for device_id in unit_ids(card, units)) for card, units in counts)
+    """How large kubelet's device list can become on the wire for cards of (index, units).
+
+    Each unit takes 15 bytes and its id: an unhealthy one takes two more than a healthy one, and a list must not outgrow kubelet's
+    limit because a card falls ill.
+    """
+    return sum(sum(15 + len(device_id) for device_id in unit_ids(card, units)) for card, units in counts)
 
 
 def _order(device_id: str) -> int:

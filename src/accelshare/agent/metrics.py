@@ -23,6 +23,12 @@ class Metrics:
             "accelshare_drift", "Pods that kubelet put on another card than their record said", registry=self._registry
         )
         self._delivers = Gauge("accelshare_delivers", "1 while cards can be handed out", ["vendor"], registry=self._registry)
+        self._problem = Gauge(
+            "accelshare_vendor_problem",
+            "1 while trouble of this vendor keeps it from being served",
+            ["vendor"],
+            registry=self._registry,
+        )
         self._card_healthy = Gauge(
             "accelshare_agent_card_healthy", "1 while a card is healthy, as seen on its node", _CARD, registry=self._registry
         )
@@ -69,6 +75,9 @@ class Metrics:
         """What is on the shelf now. A card that is not there any more has no series any more."""
         self._card_healthy.clear()
         self._card_memory.clear()
+        self._problem.clear()
+        for name in (*shelf.kinds, *shelf.problems):
+            self._problem.labels(name).set(name in shelf.problems)
         for name, kind in shelf.kinds.items():
             self._delivers.labels(name).set(shelf.delivers.get(name, False))
             for card in kind.cards.values():

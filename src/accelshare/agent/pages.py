@@ -17,7 +17,8 @@ def pages(shelf: Shelf, metrics: Metrics, keepers: Mapping[str, Keeper], *, hear
     def ready() -> tuple[int, bytes]:
         if not hears():
             return 503, b"the watch of this node's pods is interrupted"
-        away = [name for name in shelf.kinds if not shelf.delivers.get(name, False)]
+        # A kind's own problem is told on the node, and must not take the other kinds away with it.
+        away = [name for name in shelf.kinds if not shelf.delivers.get(name, False) and name not in shelf.problems]
         if not shelf.kinds:
             return 503, b"no cards found yet"
         return (503, f"not delivering: {', '.join(away)}".encode()) if away else (200, b"ok")

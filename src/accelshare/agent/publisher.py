@@ -96,7 +96,7 @@ class Publisher:
 
     async def _write(self) -> None:
         node = self._node
-        if node is None or not self._shelf.kinds:
+        if node is None or not (self._shelf.kinds or self._shelf.problems):
             return
         text = inventory.write(self._shelf.inventory())
         if (node.metadata.annotations or {}).get(inventory.KEY) != text:

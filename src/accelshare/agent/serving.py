@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from accelshare.agent.publisher import Publisher
 from accelshare.agent.reconcile import Reconcile
 from accelshare.agent.settings import Settings
 from accelshare.agent.shelf import Shelf
-from accelshare.agent.unit_change import refuse_changed_unit
+from accelshare.agent.unit_change import ChosenUnit, chosen_unit
 from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube import config
 from accelshare.kube.client import Client
@@ -54,9 +54,12 @@ FIRST_LOOK_S: Final = 20.0  # how long registration waits for slow drivers
 
 
 class Agent:
-    def __init__(self, settings: Settings, catalog: Catalog, client: Client, node: str) -> None:
+    def __init__(
+        self, settings: Settings, catalog: Catalog, client: Client, node: str, broken: Mapping[str, str] | None = None
+    ) -> None:
         self._settings = settings
-        self._profiles = settings.enabled(catalog)
+        self._broken = broken or {}  # by name, profiles that cannot be used
+        self._profiles = settings.enabled(catalog, but=self._broken)
         self._client = client
         self._node = node
         self._metrics = Metrics(node)
@@ -150,8 +153,8 @@ class Agent:
         parts.start(self._pins.run())
         parts.start(self._pod_feed.run())
         await parts.beside(self._pod_feed.listed.wait())
-        self._refuse_changed_units()
         await self._choice.make(parts.start, self._profiles)
+        self._tell_broken_profiles()
         self._keepers.update({profile.name: self._keeper(profile) for profile in self._profiles})
         for keeper in self._keepers.values():
             parts.start(keeper.run())
@@ -183,7 +186,7 @@ class Agent:
             profile,
             registry.make(profile, roots=self._settings.roots),
             self._shelf,
-            unit=self._settings.unit(profile),
+            unit=partial(self._chosen_unit, profile),
             enforcement=lambda: self._enforced(profile),
             listed=not self._choice.by_runtime,
             watch_health=self._settings.watch_health,
@@ -194,12 +197,17 @@ class Agent:
         found = await probe(requirements(profile.enforcement), roots=settings.roots, host=settings.host_root)
         return choose(profile.enforcement, found)
 
-    def _refuse_changed_units(self) -> None:
-        published = self._publisher.published_units
+    def _tell_broken_profiles(self) -> None:
+        units = self._publisher.published_units
+        for name, problem in self._broken.items():
+            log.error("profile kind=%s outcome=disabled problem=%r", name, problem)
+            if not self._settings.vendors or name in self._settings.vendors:
+                self._shelf.set_problem(name, f"its profile cannot be used: {problem}", unit=units.get(name, ""))
+
+    def _chosen_unit(self, profile: Profile) -> ChosenUnit:
+        before = self._publisher.published_units.get(profile.name, "")
         pods = tuple(self._room.pods.values())
-        for profile in self._profiles:
-            before = published.get(profile.name, "")
-            refuse_changed_unit(profile, wished=self._settings.unit(profile), before=before, pods=pods, node=self._node)
+        return chosen_unit(profile, wished=self._settings.unit(profile), before=before, pods=pods, node=self._node)
 
     # Who hears of what.
 
@@ -250,7 +258,7 @@ async def _first_looks(keepers: Iterable[Keeper]) -> None:
         await keeper.asked.wait()
 
 
-async def serve(settings: Settings, catalog: Catalog) -> None:
+async def serve(settings: Settings, catalog: Catalog, broken: Mapping[str, str] | None = None) -> None:
     """Run until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -260,5 +268,5 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
     async with Client(cluster, user_agent=f"accelshare-agent/{__version__}") as client:
         node = await node_name(client, flag=settings.node, environ=os.environ)
         log.info("agent node=%s server=%s", node, cluster.server)
-        await Agent(settings, catalog, client, node).run(stop)
+        await Agent(settings, catalog, client, node, broken).run(stop)
     log.info("stopped")

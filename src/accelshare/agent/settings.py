@@ -3,6 +3,7 @@
 Belongs here: names, types and defaults. Never: what is done about them.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,8 +39,9 @@ class Settings:
         """The unit wished for; empty is the profile's own."""
         return self.units.get(profile.name, self.units.get("", ""))
 
-    def enabled(self, catalog: Catalog) -> list[Profile]:
-        chosen = [catalog[name] for name in self.vendors] or list(catalog)
+    def enabled(self, catalog: Catalog, *, but: Container[str] = ()) -> list[Profile]:
+        """The profiles to serve, without those that cannot be used."""
+        chosen = [catalog[name] for name in self.vendors if name not in but] if self.vendors else list(catalog)
         return [profile for profile in chosen if profile.driver is not None]
 
     def on_host(self, path: str) -> Path:

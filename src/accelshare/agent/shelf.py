@@ -5,12 +5,15 @@ Belongs here: what there is to give. Never: who gets it.
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from accelshare.agent import ids
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 from accelshare.wire.inventory import BY_RUNTIME, CardEntry, KindEntry
+
+LONGEST_PROBLEM: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Shelf:
         self.delivers: dict[str, bool] = {}
         self.delivery = ""  # the way that cards reach containers here
         self.insists = False  # no container is made without its card, even while the agent is away
+        self._problems: dict[str, tuple[str, str]] = {}  # by kind: what keeps it from being served, and its unit
         self._told: dict[str, tuple[frozenset[int], str]] = {}  # cards that people have marked ill, and the words for it
         self._listeners: list[Callable[[], None]] = []
 
@@ -91,6 +95,23 @@ class Shelf:
         if (kind := self.kinds.get(name)) is not None:
             self.put(replace(kind, enforcement=enforcement))
 
+    def set_problem(self, name: str, problem: str, *, unit: str = "") -> None:
+        """The kind's own trouble; while it has one, no pod is sent here for it. Empty: it has none.
+
+        `unit` is what living pods asked in. It stays on the node while there are no cards to tell it with.
+        """
+        told = (problem[:LONGEST_PROBLEM], unit) if problem else None
+        if told != self._problems.get(name):
+            self._problems.pop(name, None)
+            if told is not None:
+                self._problems[name] = told
+            self._changed()
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """By kind: what keeps it from being served."""
+        return {name: problem for name, (problem, _) in self._problems.items()}
+
     def set_delivers(self, name: str, delivers: bool) -> None:
         if self.delivers.get(name) != delivers:
             self.delivers[name] = delivers
@@ -102,14 +123,19 @@ class Shelf:
             self._changed()
 
     def inventory(self) -> dict[str, KindEntry]:
-        """What the cluster is told."""
-        return {
+        """What the cluster is told. A kind that only has a problem is told as well, so that people can read it."""
+        without_cards = {
+            name: KindEntry(cards=[], unit=unit, delivers=False, problem=problem)
+            for name, (problem, unit) in self._problems.items()
+        }
+        return without_cards | {
             name: KindEntry(
                 cards=[_entry(card, kind) for card in kind.cards.values()],
                 unit=kind.unit,
                 delivery=self.delivery,
-                delivers=self.delivers.get(name, False),
+                delivers=self.delivers.get(name, False) and name not in self._problems,
                 insists=self.insists,
+                problem=self.problems.get(name, ""),
             )
             for name, kind in self.kinds.items()
         }

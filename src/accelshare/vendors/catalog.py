@@ -71,6 +71,25 @@ def load(directories: Iterable[Path] = ()) -> Catalog:
     return Catalog(found.profiles)
 
 
+def load_usable(directories: Iterable[Path] = ()) -> tuple[Catalog, dict[str, str]]:
+    """The profiles that are right, and by name those that are not, with what is wrong: for who must go on with the others.
+
+    A profile whose own file is wrong is not replaced by the shipped one of its name: it would serve what nobody asked for.
+    ProfileError if a directory cannot be read at all.
+    """
+    directories = tuple(directories)
+    layers, unread = read_layers(directories)
+    if lost := [problem for problem in unread if problem.file in map(str, directories)]:
+        raise ProfileError(lost)
+    found = survey(layers)
+    names = {source.file: source.name for layer in layers for source in layer}
+    broken: dict[str, list[str]] = {}
+    for problem in (*unread, *found.problems):
+        broken.setdefault(names.get(problem.file) or Path(problem.file).stem, []).append(str(problem))
+    usable = tuple(profile for profile in found.profiles if profile.name not in broken)
+    return Catalog(usable), {name: "; ".join(problems) for name, problems in broken.items()}
+
+
 def read_layers(directories: Iterable[Path]) -> tuple[list[list[Source]], list[Problem]]:
     """The files of the shipped directory and of each extra one, as layers; and the problems of reading them."""
     layers: list[list[Source]] = []

@@ -41,6 +41,7 @@ class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     delivery: str = ""  # the way a card reaches its container
     delivers: bool = True
     insists: bool = False  # no container is made without its card, whoever is away
+    problem: str = ""  # what keeps the agent from serving this kind
 
 
 _decoder: Final = Decoder(dict[str, KindEntry], most_bytes=LONGEST_ANNOTATION)
@@ -79,6 +80,8 @@ def read(text: str) -> Inventory:
     for kind, entry in entries.items():
         mistakes = list(_mistakes(kind, entry))
         problems.extend(mistakes)
+        if entry.problem:
+            problems.append(f"{kind}: {entry.problem}")
         cards[kind] = () if mistakes else tuple(Card(kind, c.index, c.size, c.healthy, intern(c.id)) for c in entry.cards)
     paused = frozenset(kind for kind, entry in entries.items() if not entry.delivers)
     by_runtime = frozenset(kind for kind, entry in entries.items() if entry.delivery == BY_RUNTIME)

@@ -275,7 +275,8 @@ async def test_no_hardware_is_no_reason_to_end(village: Village) -> None:
         assert village.told() is None
 
 
-async def test_a_changed_unit_is_refused_while_pods_of_the_old_one_live(village: Village) -> None:
+async def test_a_changed_unit_waits_for_the_pods_of_the_old_one(village: Village) -> None:
+    """The kind stays as it was, for containers that restart, and no other pod is sent for it; the node says why."""
     village.cards(1)
     async with village.kubelet():
         process = await village.start_agent()
@@ -283,25 +284,44 @@ async def test_a_changed_unit_is_refused_while_pods_of_the_old_one_live(village:
         village.bind("a", 0, units=4)
         await village.settled("a")
         process.kill()
-        refused = village.begin_agent("--memory-unit=MiB")
-        await village.until(lambda: not refused.running, "it has ended")
-        assert "cannot become 'MiB'" in refused.last_lines()
-        assert "default/a" in refused.last_lines()
         # Whichever is heard of first, the pods or the node.
-        village.api.faults.delay(2.0, method="GET", path=r"/nodes\?")
-        refused = village.begin_agent("--memory-unit=MiB")
-        await village.until(lambda: not refused.running, "it has ended again")
-        assert "cannot become 'MiB'" in refused.last_lines()
+        for delay_s in (0.0, 2.0):
+            if delay_s:
+                village.api.faults.delay(delay_s, method="GET", path=r"/nodes\?")
+            waits = village.begin_agent("--memory-unit=MiB")
+            await village.until(lambda: "cannot become 'MiB'" in village.problem(), "the node says why")
+            assert "default/a" in village.problem()
+            entry = village.told()
+            assert entry is not None
+            assert (entry.unit, entry.delivers, [card.size for card in entry.cards]) == ("GiB", False, [16])
+            assert waits.running
+            waits.kill()
         village.api.store.delete("pods", "a", options={"gracePeriodSeconds": 0})
         await village.start_agent("--memory-unit=acme=MiB")
+        changed = village.told()
+        assert changed is not None
+        assert changed.unit == "MiB"
 
 
-async def test_a_unit_that_kubelet_could_not_read_is_refused_with_one_that_works(village: Village) -> None:
+async def test_a_unit_that_kubelet_could_not_read_disables_that_kind_only(village: Village) -> None:
     village.cards(20)
+    (village.profiles / "other.toml").write_text(
+        'name = "other"\ntitle = "Other"\nnoun = "OPU"\n[resources]\nwhole = "other.example/opu"\n'
+        '[driver]\nname = "static"\n[driver.static]\ncards = [{ memory_mib = 1024 }]\n'
+    )
+    (village.profiles / "broken.toml").write_text('name = "broken"\nnoun = 7\n')
     async with village.kubelet():
-        process = village.begin_agent("--memory-unit=MiB")
-        await village.until(lambda: not process.running, "it has ended")
-        assert "the smallest unit that works is 'GiB'" in process.last_lines()
+        process = village.begin_agent("--memory-unit=acme=MiB", "--vendor=other", "--vendor=broken")
+        await village.until(
+            lambda: "the smallest unit that works is 'GiB'" in village.problem(), "the node says what would be right"
+        )
+        await village.until(lambda: (told := village.told("other")) is not None and told.delivers, "the other vendor delivers")
+        await village.until(village.ready, "and the agent is ready")
+        disabled = village.told()
+        assert disabled is not None
+        assert disabled.cards == []
+        assert "noun is 7" in village.problem("broken")
+        assert process.running
         assert "Traceback" not in process.last_lines()
 
 

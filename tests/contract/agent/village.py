@@ -127,9 +127,13 @@ class Village:
         except OSError:
             return False
 
-    def told(self) -> inventory.KindEntry | None:
+    def told(self, kind: str = "acme") -> inventory.KindEntry | None:
         annotations = self.api.store.get("nodes", NODE).object["metadata"].get("annotations") or {}
-        return inventory.entries_of(annotations[inventory.KEY]).get("acme") if inventory.KEY in annotations else None
+        return inventory.entries_of(annotations[inventory.KEY]).get(kind) if inventory.KEY in annotations else None
+
+    def problem(self, kind: str = "acme") -> str:
+        told = self.told(kind)
+        return told.problem if told is not None else ""
 
     def delivers(self) -> bool:
         assert self.agent is not None

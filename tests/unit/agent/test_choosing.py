@@ -26,11 +26,12 @@ def test_ids_of_some_cards_only_are_those_that_all_ids_have_of_them() -> None:
     assert ids.cards_of([*free(c0=2, c11=3), *strange]) == {0, 1, 10, 11}
 
 
-def test_the_size_of_kubelets_list_is_known_exactly() -> None:
+def test_the_size_of_kubelets_list_is_known_for_its_largest_form() -> None:
+    """All cards ill: a list that fits must not outgrow kubelet's limit then."""
     from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
 
     names = ids.unit_ids(0, 300) + ids.unit_ids(11, 40)
-    message = api.ListAndWatchResponse(devices=[api.Device(id=name, health="Healthy") for name in names])
+    message = api.ListAndWatchResponse(devices=[api.Device(id=name, health="Unhealthy") for name in names])
     assert ids.list_bytes([(0, 300), (11, 40)]) == message.ByteSize()
 
 

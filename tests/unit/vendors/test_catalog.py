@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.vendors.catalog import Catalog, load
+from accelshare.vendors.catalog import Catalog, load, load_usable
 from accelshare.vendors.problems import ProfileError, UnknownProfile
 from accelshare.vendors.profile import parse
 from tests.unit.vendors.builders import COMPLETE, SMALLEST, as_file, profile, saying, write
@@ -93,3 +93,20 @@ def test_a_clash_with_a_shipped_profile_names_both_files(tmp_path: Path) -> None
         load([tmp_path])
     assert f"{tmp_path}/acme.toml: http.prefix" in str(caught.value)
     assert f"of profile {taken.name} ({taken.name}.toml) already" in str(caught.value)
+
+
+def test_a_broken_profile_disables_itself_and_nobody_else(tmp_path: Path) -> None:
+    """Nor does the shipped one of its name serve in its place."""
+    write(tmp_path, "nvidia.toml", 'extends = "nvidia"\nnoun = 7\n')
+    write(tmp_path, "kunlun.toml", "this is no TOML")
+    write(tmp_path, "acme.toml", as_file(COMPLETE))
+    usable, broken = load_usable([tmp_path])
+    assert [profile.name for profile in usable] == ["acme", "enflame", "stream"]
+    assert sorted(broken) == ["kunlun", "nvidia"]
+    assert "noun is 7" in broken["nvidia"]
+    assert "is not TOML" in broken["kunlun"]
+
+
+def test_a_directory_that_is_not_there_is_nobodys_trouble_alone(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="is no directory"):
+        load_usable([tmp_path / "missing"])

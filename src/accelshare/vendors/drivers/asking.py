@@ -7,7 +7,7 @@ Never: what a way does, nor any vendor.
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from accelshare.vendors.drivers.driver import DriverError, FoundCard
@@ -24,6 +24,10 @@ LONGEST_SHOWN: Final = 120
 
 class CannotAsk(Exception):  # noqa: N818 (it reads as what it is: this way cannot be asked)
     """One way gave no answer that could be trusted; the text says why, in one line."""
+
+
+class NotThere(CannotAsk):
+    """This way is not on this host at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +76,20 @@ def listing(cards: Iterable[FoundCard], left_out: Iterable[LeftOut] = ()) -> Lis
 
 async def first_answer(ways: Sequence[Way]) -> Listing:
     """The answer of the first way that has one; DriverError with a line for each if none has."""
-    tried = []
+    tried: list[str] = []
+    absent = True
     for name, ask in ways:
         try:
-            return await ask()
+            found = await ask()
         except CannotAsk as error:
             tried.append(f"{name}: {error}")
+            absent = absent and isinstance(error, NotThere)
         except DriverError as error:  # several places were tried, and each has its line
             tried.extend(error.tried)
-    raise DriverError(tried)
+            absent = absent and error.absent
+        else:
+            return Listing(tuple(replace(card, asked_by=name) for card in found.cards), found.left_out)
+    raise DriverError(tried, absent=absent)
 
 
 class Remarks:

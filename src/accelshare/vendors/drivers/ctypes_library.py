@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from accelshare.vendors.drivers.asking import CannotAsk
+from accelshare.vendors.drivers.asking import CannotAsk, NotThere
 
 # NVML's return codes; XPUML and the newer EFML have the same.
 SUCCESS: Final = 0
@@ -43,7 +43,9 @@ class Library:
         try:
             self._library = ctypes.CDLL(name)
         except OSError as error:
-            raise CannotAsk(f"cannot be loaded: {error}") from error
+            # The loader has no code for it. A dependency that is missing reads the same, with another name.
+            missing = str(error).startswith(f"{name}: cannot open shared object file: No such file")
+            raise (NotThere if missing else CannotAsk)(f"cannot be loaded: {error}") from error
         self.words: Callable[[int], str] = lambda code: ""
 
     def has(self, function: str) -> bool:

@@ -24,6 +24,7 @@ class FoundCard:
     problem: str = ""  # why it is not healthy, in words
     used_mib: int | None = field(default=None, compare=False)  # memory in use at that moment; none: not told
     former_ids: tuple[str, ...] = field(default=(), compare=False)  # what earlier versions wrote into pods' records
+    asked_by: str = field(default="", compare=False)  # the way of asking that answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,15 @@ class Health:
 
 
 class DriverError(Exception):
-    """No card could be asked for; `tried` has one line for each way that was tried, and why it failed."""
+    """No card could be asked for; `tried` has one line for each way that was tried, and why it failed.
 
-    def __init__(self, tried: Sequence[str]) -> None:
+    `absent`: the vendor's libraries and tools are not on this host, which is no trouble.
+    """
+
+    def __init__(self, tried: Sequence[str], *, absent: bool = False) -> None:
         super().__init__("; ".join(tried))
         self.tried = tuple(tried)
+        self.absent = absent
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, Remarks, Way
+from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, Remarks, Way
 from accelshare.vendors.drivers.driver import FoundCard, Health, Options
 from accelshare.vendors.drivers.enflame_efml import LIBRARIES
 from accelshare.vendors.drivers.enflame_efsmi import TOOLS, parsed_json, parsed_query, parsed_table
@@ -95,9 +95,9 @@ class EnflameDriver:
             case True:
                 raise CannotAsk(f"has devices of vendor {PCI_VENDOR}, and does not tell their memory")
             case False:
-                raise CannotAsk(f"has no device of vendor {PCI_VENDOR}")
+                raise NotThere(f"has no device of vendor {PCI_VENDOR}")
             case None:
-                raise CannotAsk("cannot be read")
+                raise NotThere("cannot be read")
 
     def _completed(self, found: Listing) -> Listing:
         """The listing with what only the host's trees know: minor number and NUMA node."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, Remarks, Way
+from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, Remarks, Way
 from accelshare.vendors.drivers.driver import FoundCard, Health, Options
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.host_view import HostView
@@ -72,7 +72,7 @@ class KunlunDriver:
 
     async def _ask_tool(self, tool: str, args: tuple[str, ...], parsed: Callable[[str], Listing]) -> Listing:
         if Path(tool).name == SHARED_TOOL_NAME and await self._host.run(self._has_device) is False:
-            raise CannotAsk(f"may be Intel's tool of that name: this host has no PCI device of vendor {PCI_VENDOR}")
+            raise NotThere(f"may be Intel's tool of that name: this host has no PCI device of vendor {PCI_VENDOR}")
         output = await run_tool(tool, *args, timeout_s=self._options.timeout_s)
         return parsed(output.checked())
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing, shown
+from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, NotThere, listing, shown
 from accelshare.vendors.drivers.driver import FoundCard
 
 TOOLS: Final = ("xpu_smi", "/usr/local/xpu/bin/xpu_smi", "xpu-smi")
@@ -69,7 +69,7 @@ def _board(card: FoundCard) -> str:
 def refuse_intel(text: str) -> None:
     """Intel ships an xpu-smi of its own, for its GPUs."""
     if _INTEL.search(text):
-        raise CannotAsk(f"is Intel's tool of that name, it printed {shown(text)}; Kunlun's prints a table with DevID and Memory")
+        raise NotThere(f"is Intel's tool of that name, it printed {shown(text)}; Kunlun's prints a table with DevID and Memory")
 
 
 def parsed_table(text: str) -> Listing:

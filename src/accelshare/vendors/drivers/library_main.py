@@ -14,7 +14,7 @@ from dataclasses import asdict, is_dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from accelshare.vendors.drivers.asking import CannotAsk
+from accelshare.vendors.drivers.asking import CannotAsk, NotThere
 from accelshare.vendors.drivers.ctypes_library import LibraryError
 
 # What can be opened, and which of its methods may be called.
@@ -60,7 +60,7 @@ def main() -> None:
         except LibraryError as error:
             answer({"failed": str(error), "code": error.code})
         except CannotAsk as error:
-            answer({"failed": str(error)})
+            answer({"failed": str(error), "absent": isinstance(error, NotThere)})
         except Exception as error:  # whatever the library made of it, it is this library's trouble
             answer({"failed": f"{type(error).__name__}: {error}"})
     if session is not None:

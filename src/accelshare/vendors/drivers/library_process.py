@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, shown
+from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, shown
 from accelshare.vendors.drivers.ctypes_library import LibraryError
 from accelshare.vendors.drivers.driver import DriverError
 
@@ -34,6 +34,7 @@ class _Answer(msgspec.Struct):
     result: msgspec.Raw = msgspec.Raw(b"null")
     failed: str | None = None
     code: int | None = None
+    absent: bool = False
 
 
 class LibraryProcess:
@@ -112,7 +113,9 @@ class LibraryProcess:
             raise
         if answer.failed is None:
             return result  # type: ignore[return-value]
-        raise CannotAsk(answer.failed) if answer.code is None else LibraryError(answer.failed, answer.code)
+        if answer.code is not None:
+            raise LibraryError(answer.failed, answer.code)
+        raise (NotThere if answer.absent else CannotAsk)(answer.failed)
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         if self._process is process:
@@ -160,8 +163,8 @@ class Candidate:
 class NoLibraryAnswers(DriverError):  # noqa: N818 (it reads as what it is)
     """No candidate could be asked; `codes` are the return codes of those that were loaded and failed."""
 
-    def __init__(self, tried: Sequence[str], codes: frozenset[int]) -> None:
-        super().__init__(tried)
+    def __init__(self, tried: Sequence[str], codes: frozenset[int], *, absent: bool) -> None:
+        super().__init__(tried, absent=absent)
         self.codes = codes
 
 
@@ -186,14 +189,16 @@ class VendorLibrary:
                 await self.close()
         tried: list[str] = []
         codes: set[int] = set()
+        absent = True
         for candidate in self._candidates:
             try:
                 return await self._opened(candidate, what, arguments, into)
             except CannotAsk as error:
                 tried.append(f"{candidate.label}: {error}")
                 codes |= {error.code} if isinstance(error, LibraryError) else set()
+                absent = absent and isinstance(error, NotThere)
         await self.close()
-        raise NoLibraryAnswers(tried, frozenset(codes))
+        raise NoLibraryAnswers(tried, frozenset(codes), absent=absent)
 
     async def ask_open(self, what: str, *arguments: object, into: type[T], timeout_s: float) -> T:
         """The answer of the library that is open; CannotAsk if none is."""
@@ -217,7 +222,7 @@ class VendorLibrary:
 
     async def _opened(self, candidate: Candidate, what: str, arguments: Sequence[object], into: type[T]) -> T:
         if not candidate.may_be_there:
-            raise CannotAsk("cannot be loaded: no such file")
+            raise NotThere("cannot be loaded: no such file")
         none: Any = type(None)
         await self._process.call("open", candidate.session, candidate.library, into=none)
         answer = await self._process.call(what, *arguments, into=into)

@@ -30,9 +30,9 @@ class NvidiaDriver:
 
     def __init__(self, options: Options, *, quiet_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
-        self._quiet_s = quiet_s
         self._clock = clock
         self._host = HostView("nvidia", self._completed, timeout_s=options.timeout_s)
+        self._book = XidBook(quiet_s)  # it outlives a watch: cards are watched anew when another one comes
         self._remarks = Remarks("nvidia")
         self._use = LastUse()
 
@@ -46,7 +46,7 @@ class NvidiaDriver:
         return list(found.cards)
 
     async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
-        watch = _Watch(cards, self._library(), self._options, XidBook(self._quiet_s), self._clock)
+        watch = _Watch(cards, self._library(), self._options, self._book, self._clock)
 
         async def look() -> Mapping[str, Health]:
             try:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from accelshare.vendors.drivers import pci, stream_tool
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, Remarks, first_answer, listing
+from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, Remarks, first_answer, listing
 from accelshare.vendors.drivers.driver import FoundCard, Health, Options
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.stream_tool import Board
@@ -72,6 +72,8 @@ class StreamDriver:
         try:
             output = await run_tool(tool, *args, timeout_s=self._options.timeout_s)
             return {board.index: board for board in read(output.checked())}, ""
+        except NotThere:
+            raise
         except CannotAsk as error:
             return {}, str(error)
 

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import IO, Final
 
-from accelshare.vendors.drivers.asking import CannotAsk, shown
+from accelshare.vendors.drivers.asking import CannotAsk, NotThere, shown
 from accelshare.vendors.drivers.threads import BlockingCalls
 
 # A node's whole table is a few KiB; a tool that prints without end must not fill the memory.
@@ -43,7 +43,7 @@ async def run_tool(tool: str, *args: str, timeout_s: float) -> Output:
     """Runs a tool by name or path to its end; CannotAsk if it is missing, hangs or prints without end."""
     found = shutil.which(tool)
     if found is None:
-        raise CannotAsk("no such file" if "/" in tool else "not found on PATH")
+        raise NotThere("no such file" if "/" in tool else "not found on PATH")
     if found in _unkillable and not _unkillable[found].over:
         raise CannotAsk("an earlier run still hangs and cannot be killed")
     running = _Running([found, *args], timeout_s)
