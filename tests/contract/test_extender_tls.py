@@ -1,6 +1,8 @@
 """TLS on the extender's port: client certificates required when asked, files taken up when they change."""
 
+import asyncio
 import shutil
+import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +15,7 @@ from accelshare.certificates.making import Pair
 from cluster.certificates import Authority
 from tests.contract.town import Town
 
+LIMIT_S = 60.0
 FLAGS = ("tls-cert", "tls-key", "client-ca")
 
 
@@ -109,6 +112,42 @@ async def test_only_a_valid_client_certificate_of_the_right_ca_is_let_in(town: T
     with pytest.raises(aiohttp.ClientError):
         await fresh(town, shown(wrong))
     assert await fresh(town, shown(right)) == 200
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_no_session_outlives_the_client_ca_that_let_it_in(
+    files: tuple[Town, Office, Path, Path], tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """A client of the old CA shows the session that it got before the rotation, and is refused as without one."""
+    town, office, certificate, key = files
+    client_ca = tmp_path / "ca.crt"
+    shutil.copy(office.authority.file, client_ca)
+    await town.start_extender(f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={client_ca}")
+    old = office.client("kube-scheduler")
+    old.maximum_version = old.minimum_version = version
+    status, session = await asyncio.to_thread(ask_once, town.port, old, None)
+    assert (status, (await asyncio.to_thread(ask_once, town.port, old, session))[0]) == (200, 200)
+    new = Office(tmp_path, "second")
+    shutil.copy(new.authority.file, tmp_path / "ca.new")
+    (tmp_path / "ca.new").rename(client_ca)
+    context = office.client()
+    context.load_cert_chain(*new.authority.client_certificate("kube-scheduler"))
+    assert await fresh(town, context) == 200
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.to_thread(ask_once, town.port, old, session)
+
+
+def ask_once(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[int, ssl.SSLSession | None]:
+    """The status of a call that offers this session, and the session that the server gives."""
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as connection,
+    ):
+        connection.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = connection.recv(4096)
+        if not answer:
+            raise ConnectionResetError("closed without an answer")
+        return int(answer.split()[1]), connection.session
 
 
 async def fresh(town: Town, context: ssl.SSLContext) -> int:

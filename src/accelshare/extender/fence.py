@@ -20,12 +20,13 @@ from accelshare.kube.records import set_condition
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.nouns import Request
 from accelshare.vendors.catalog import Catalog
+from accelshare.wire.decoding import Decoder
 from accelshare.wire.objects import pod_decoder
 from accelshare.wire.pods import PodReader
 
 log = logging.getLogger(__name__)
 CONDITION: Final = "accelshare.io/BindFence"
-AT_ONCE: Final = 32
+AT_ONCE: Final = 16
 RETRY_S: Final = 1.0
 REQUEST_S: Final = 5.0
 PROGRESS_S: Final = 5.0
@@ -123,7 +124,7 @@ class Fence:
         """Since Kubernetes 1.23. An API server that does not say its version is taken for an older one."""
         if self._honoured is None:
             try:
-                said = msgspec.json.decode(await self._client.request("GET", "/version", timeout_s=REQUEST_S), type=_Version)
+                said = _versions.decode(await self._client.request("GET", "/version", timeout_s=REQUEST_S))
                 self._honoured = (int(said.major), int(said.minor.rstrip("+"))) >= (1, 23)
             except ValueError as error:
                 log.warning("fence outcome=version-unreadable waiting_s=%.0f error=%r", SETTLED_S, str(error))
@@ -163,3 +164,6 @@ class _Room:
 class _Version(msgspec.Struct):
     major: str
     minor: str
+
+
+_versions = Decoder(_Version)

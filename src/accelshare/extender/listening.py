@@ -1,14 +1,47 @@
-"""The socket on which callers come.
+"""The sockets on which callers come, and how many callers the process can have.
 
-Belongs here: which addresses it is bound to. Never: who comes, and what they are told (port.py).
+Belongs here: which addresses they are bound to, the limit of open files. Never: who comes, and what they are told (port.py).
 """
 
 import socket
-from typing import Any
+import sys
+from typing import Any, Final, NamedTuple
+
+# Files that are not callers' or their binds': standard streams, the loop's own, two ports, the log, two watches, events, fences.
+OWN_FILES: Final = 40
+MOST_CALLERS: Final = 1000
+MOST_PROBES: Final = 100
 
 
 class CannotServeError(Exception):
     """The port cannot be had; the message says which and why."""
+
+
+class MostCallers(NamedTuple):
+    """How many callers each port may have at once."""
+
+    serving: int
+    probing: int
+
+
+def most_callers() -> MostCallers:
+    """As many as leave each caller's bind a connection to the API server, under the limit of open files, which is raised."""
+    files = _open_files() - OWN_FILES
+    probing = min(MOST_PROBES, max(2, files // 8))
+    return MostCallers(min(MOST_CALLERS, max(4, (files - probing) // 2)), probing)
+
+
+def _open_files() -> int:
+    if sys.platform == "win32":
+        return OWN_FILES + 2 * MOST_CALLERS + MOST_PROBES
+    import resource
+
+    wanted = OWN_FILES + 2 * MOST_CALLERS + MOST_PROBES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return wanted if soft == resource.RLIM_INFINITY else soft
 
 
 def listen(host: str, port: int) -> socket.socket:

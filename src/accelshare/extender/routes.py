@@ -11,7 +11,8 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import orjson
@@ -46,6 +47,10 @@ class Answer(msgspec.Struct, frozen=True):
     more: Sequence[bytes] = ()
 
 
+# Carried out when it is called and awaited; nothing is lost if it is not.
+Later: TypeAlias = Callable[[], Awaitable[Answer]]
+
+
 class NotDone(NamedTuple):
     """What has to be done before the first decision, such as ("listed", "nodes and pods")."""
 
@@ -78,7 +83,8 @@ class Routes:
         self._scores = scheduler.ScoreWriter()
         self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
         self._dialects |= {profile.http.prefix: profile for profile in catalog.profiles if profile.http.prefix is not None}
-        self._verbs: dict[str, Callable[[bytes], Answer | Awaitable[Answer]]] = {
+        self._series: asyncio.Future[list[bytes]] | None = None  # while they are being written
+        self._verbs: dict[str, Callable[[bytes], Answer | Later]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
             "preempt": self._preempt,
@@ -113,7 +119,7 @@ class Routes:
             return _wrong_method(method, path, "POST")
         return self._timed(rest, verb, body)
 
-    def _timed(self, verb: str, handle: Callable[[bytes], Answer | Awaitable[Answer]], body: bytes) -> Answer | Awaitable[Answer]:
+    def _timed(self, verb: str, handle: Callable[[bytes], Answer | Later], body: bytes) -> Answer | Awaitable[Answer]:
         start = time.perf_counter()
         try:
             answer = handle(body)
@@ -126,9 +132,9 @@ class Routes:
             return answer
         return self._waited(verb, answer, start)
 
-    async def _waited(self, verb: str, answer: Awaitable[Answer], start: float) -> Answer:
+    async def _waited(self, verb: str, answer: Later, start: float) -> Answer:
         try:
-            return await answer
+            return await answer()
         finally:
             self._metrics.took(verb, time.perf_counter() - start)
 
@@ -165,11 +171,11 @@ class Routes:
         log.info("prioritize pod=%s nodes=%d best=%s took_ms=%s", _pod(asked.pod), len(asked.nodes), best, _ms(start))
         return Answer(200, self._scores.write(asked.names, scores))
 
-    def _preempt(self, body: bytes) -> Answer | Awaitable[Answer]:
+    def _preempt(self, body: bytes) -> Answer | Later:
         asked = scheduler.read_preemption_asked(body)
         if waiting := self._not_done():
             return self._not_ready("preempt", asked.pod, waiting)
-        return self._preempted(asked)
+        return partial(self._preempted, asked)
 
     async def _preempted(self, asked: scheduler.PreemptionAsked) -> Answer:
         start = time.perf_counter()
@@ -191,8 +197,8 @@ class Routes:
         )
         return Answer(200, scheduler.write_preemption_answer(chosen))
 
-    def _bind(self, body: bytes) -> Awaitable[Answer]:
-        return self._bound(scheduler.read_bind(body))
+    def _bind(self, body: bytes) -> Later:
+        return partial(self._bound, scheduler.read_bind(body))
 
     async def _bound(self, asked: scheduler.BindArguments) -> Answer:
         start = time.perf_counter()
@@ -230,16 +236,21 @@ class Routes:
         parts: list[bytes] = []
         for start in range(0, len(names), series.NODES_AT_ONCE):
             shown = self._shown(profile, names[start : start + series.NODES_AT_ONCE])
-            parts.append(orjson.dumps(shown["nodes"])[1:-1])
+            if text := orjson.dumps(shown["nodes"])[1:-1]:
+                parts.append(b"," + text if parts else text)
             await asyncio.sleep(0)
-        return Answer(200, b'{"nodes":[' + b",".join(part for part in parts if part) + b"]}")
+        return Answer(200, b'{"nodes":[', more=[*parts, b"]}"])
 
     def _shown(self, profile: Profile | None, nodes: Sequence[str]) -> dict[str, Any]:
         shown = rows(self._ledger, nodes)
         return inspect_json.neutral(shown) if profile is None else inspect_json.dialect(shown, profile)
 
     async def _metrics_page(self) -> Answer:
-        cards = await series.page(self._ledger)
+        """Whoever asks while the series are being written gets the same ones: they are large."""
+        if self._series is None:
+            self._series = asyncio.ensure_future(series.page(self._ledger))
+            self._series.add_done_callback(lambda _: setattr(self, "_series", None))
+        cards = await asyncio.shield(self._series)
         return Answer(200, self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8", more=cards)
 
     def _readyz(self) -> Answer:

@@ -19,7 +19,7 @@ from accelshare.extender.binder import Binder
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.feed import Feed
 from accelshare.extender.fence import Fence
-from accelshare.extender.listening import listen
+from accelshare.extender.listening import listen, most_callers
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.port import Port
 from accelshare.extender.probes import Probes
@@ -35,6 +35,7 @@ from accelshare.vendors.catalog import Catalog
 
 log = logging.getLogger(__name__)
 PROBE_BYTES: Final = 4096  # probes send no body
+PROBE_HEAD_BYTES: Final = 8192
 LEAVE_S: Final = 36.0  # from the signal to the end, at most: less than the pod's terminationGracePeriodSeconds
 
 
@@ -59,6 +60,7 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
     tls = Reloading(settings.tls) if settings.tls is not None else None
     port = listen(settings.host, settings.port)
     probe_port = listen(settings.host, settings.probe_port) if settings.probe_port else None
+    most = most_callers()
     agent = f"accelshare-extender/{__version__}"
     async with Client(cluster, user_agent=agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
         deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
@@ -96,9 +98,16 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
         async with contextlib.AsyncExitStack() as until_the_end:
             if probe_port is not None:
                 # It answers until the very end: a pod that is finishing what is in flight is alive.
-                probes = Port(Probes(routes.answer).answer, probe_port, largest_body=PROBE_BYTES)
+                probes = Port(
+                    Probes(routes.answer).answer,
+                    probe_port,
+                    largest_body=PROBE_BYTES,
+                    longest_head=PROBE_HEAD_BYTES,
+                    most_callers=most.probing,
+                )
                 await until_the_end.enter_async_context(probes)
-            async with Port(routes.answer, port, tls=tls.context if tls is not None else None, largest_body=largest_body):
+            context = tls.context if tls is not None else None
+            async with Port(routes.answer, port, tls=context, largest_body=largest_body, most_callers=most.serving):
                 log.info("serving listen=%s:%d tls=%s server=%s", settings.host, settings.port, tls is not None, cluster.server)
                 broken = await _until_stopped(stopping, starting=ready, forever={following, waking_up})
                 ends = time.monotonic() + LEAVE_S

@@ -29,6 +29,9 @@ class TlsFiles:
     def context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # No resumed session: whoever comes shows a certificate, and shows it to the client CA of today.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
         try:
             context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
@@ -43,20 +46,19 @@ class TlsFiles:
 
 
 class Reloading:
-    """One context for the server's whole life that hands each new connection to the newest files.
+    """The context for each new connection, made from the newest files.
 
-    Files that cannot be used yet (half of a pair is written) leave the old ones in place and are tried again.
+    Files that cannot be used yet (half of a pair is written) leave the old ones in place and are tried again. A context has its
+    own sessions, so none outlives the files that it was made from, not even one that OpenSSL keeps by its id (TLS 1.2).
     """
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._stamps = files.stamps() if files.certificate.exists() and files.key.exists() else ()
         self._newest = files.context()
-        self.context = files.context()
-        self.context.sni_callback = self._choose
         self.problem = ""
 
-    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext) -> None:
+    def context(self) -> ssl.SSLContext:
         try:
             stamps = self._files.stamps()
             if stamps != self._stamps:
@@ -67,4 +69,4 @@ class Reloading:
             if str(error) != self.problem:
                 log.warning("tls outcome=old-files-kept error=%r", str(error))
             self.problem = str(error)
-        connection.context = self._newest
+        return self._newest

@@ -4,11 +4,15 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import uvloop
 
+from accelshare.extender import caller as caller_module
 from accelshare.extender import port as port_module
+from accelshare.extender.callers import Callers
 from accelshare.extender.port import Port
 from accelshare.extender.routes import Answer
 
@@ -38,7 +42,9 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def open_port(handle: Callable[..., object]) -> AsyncIterator[Callable[[], contextlib.AbstractAsyncContextManager[Caller]]]:
+async def open_port(
+    handle: Callable[..., object], **limits: Any
+) -> AsyncIterator[Callable[[], contextlib.AbstractAsyncContextManager[Caller]]]:
     async def answered(method: str, path: str, body: bytes) -> Answer:
         said = handle(method, path, body)
         return await said if asyncio.iscoroutine(said) else said  # type: ignore[return-value]
@@ -55,7 +61,7 @@ async def open_port(handle: Callable[..., object]) -> AsyncIterator[Callable[[],
             with contextlib.suppress(ConnectionError):
                 await writer.wait_closed()
 
-    async with Port(answered, listening, largest_body=1000):
+    async with Port(answered, listening, largest_body=1000, **limits):
         yield call
 
 
@@ -164,6 +170,236 @@ async def test_what_cannot_be_read_is_refused_after_what_could(request_: bytes, 
         async with call() as caller:
             caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
             assert (await caller.answer())[0] == 200
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        b"GET / HTTP/1.1\r\nX: ",
+        b"GET / HTTP/1.1\r\n" + b"X",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nTrailer: ",
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;extension=",
+    ],
+    ids=["value", "name", "trailer", "extension"],
+)
+async def test_what_never_ends_is_refused_as_it_comes(before: bytes) -> None:
+    """The parser keeps it until it is complete, and takes longer for each piece: it is counted before it is complete."""
+    async with open_port(echo) as call, call() as caller:
+        caller.writer.write(before)
+        answered = asyncio.ensure_future(caller.answer())
+        with contextlib.suppress(ConnectionError):
+            for _ in range(200):  # 6.4 MB
+                caller.writer.write(b"y" * 32_000)
+                await caller.writer.drain()
+                if answered.done():
+                    break
+        assert (await answered)[0] == 431
+
+
+@pytest.mark.parametrize("blank", [b"\r\n" * 16_000])
+async def test_blank_lines_before_a_request_are_counted_too(blank: bytes) -> None:
+    async with open_port(echo) as call, call() as caller:
+        answered = asyncio.ensure_future(caller.answer())
+        with contextlib.suppress(ConnectionError):
+            while not answered.done():
+                caller.writer.write(blank)
+                await caller.writer.drain()
+                await asyncio.sleep(0)
+        assert (await answered)[0] == 431
+
+
+async def test_a_port_may_have_a_shorter_head() -> None:
+    async with open_port(echo, longest_head=100) as call, call() as caller:
+        caller.writer.write(b"GET / HTTP/1.1\r\nX: " + b"y" * 100 + b"\r\n\r\n")
+        assert (await caller.answer())[0] == 431
+
+
+async def test_our_word_comes_after_the_answer_that_is_due_before_it() -> None:
+    """The first request is still being answered when the head of the second asks whether it may go on."""
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    async def slow_first(method: str, path: str, body: bytes) -> Answer:
+        if path == "/first":
+            begun.set()
+            await released.wait()
+        return echo(method, path, body)
+
+    async with open_port(slow_first) as call, call() as caller:
+        head = b"POST /second HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+        caller.writer.write(b"GET /first HTTP/1.1\r\n\r\n" + head)
+        await begun.wait()
+        await asyncio.sleep(0)
+        released.set()
+        assert (await caller.answer())[2] == b"GET /first "
+        assert (await caller.answer())[0] == 100
+        caller.writer.write(b"ok")
+        assert (await caller.answer())[2] == b"POST /second ok"
+
+
+async def test_who_has_not_waited_for_our_word_gets_none() -> None:
+    """An old protocol knows no such word, and a body that has come needs none."""
+    async with open_port(echo) as call:
+        async with call() as caller:
+            caller.writer.write(b"POST / HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nok")
+            assert (await caller.answer())[2] == b"POST / ok"
+        async with call() as caller:
+            first = b"GET /metrics HTTP/1.1\r\n\r\n"
+            caller.writer.write(first + b"POST / HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nok")
+            assert (await caller.answer())[2] == b"GET /metrics "
+            assert (await caller.answer())[2] == b"POST / ok"
+
+
+@pytest.mark.parametrize("paths", [["/a"], ["/a", "/b"]], ids=["one", "two"])
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_sends_no_more_is_answered_all_the_same(loop: Callable[[], asyncio.AbstractEventLoop], paths: list[str]) -> None:
+    """A bind that is carried out is also answered, to a caller that has closed its half of the connection."""
+    carried_out: list[str] = []
+
+    async def bind(method: str, path: str, body: bytes) -> Answer:
+        await asyncio.sleep(0.05)
+        carried_out.append(path)
+        return echo(method, path, body)
+
+    async def main() -> None:
+        async with open_port(bind) as call, call() as caller:
+            for path in paths:
+                caller.writer.write(b"POST %s HTTP/1.1\r\nContent-Length: 0\r\n\r\n" % path.encode())
+            caller.writer.write_eof()
+            came = await caller.rest()
+        assert carried_out == paths
+        assert came.count(b"HTTP/1.1 200 OK") == len(paths)
+        assert came.endswith(f"POST {paths[-1]} ".encode())
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
+
+
+async def test_what_a_caller_asked_that_is_gone_already_is_not_carried_out() -> None:
+    """There is nobody to answer, and nothing has been done yet."""
+    carried_out: list[str] = []
+
+    async def bind() -> Answer:
+        carried_out.append("bind")
+        return Answer(200, b"")
+
+    caller = caller_module.Caller(lambda *_: bind(), Callers(most_bytes=1000), address="x", largest_body=1000, longest_head=1000)
+    transport = Mock(asyncio.Transport, is_closing=Mock(return_value=False))
+    caller.connection_made(transport)
+    caller.data_received(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    transport.is_closing.return_value = True
+    assert caller.answering is not None
+    await caller.answering
+    assert carried_out == []
+
+
+async def test_more_callers_than_agreed_are_not_kept() -> None:
+    """Who has been silent for longest goes, and each new one is answered."""
+    async with open_port(echo, most_callers=3) as call, contextlib.AsyncExitStack() as callers:
+        everybody = [await callers.enter_async_context(call()) for _ in range(3)]
+        for caller in everybody:
+            caller.writer.write(b"GET /first HTTP/1.1\r\n\r\n")
+            await caller.answer()
+        everybody[0].writer.write(b"GET /again HTTP/1.1\r\n\r\n")
+        await everybody[0].answer()
+        late = await callers.enter_async_context(call())
+        late.writer.write(b"GET /late HTTP/1.1\r\n\r\n")
+        assert (await late.answer())[2] == b"GET /late "
+        with contextlib.suppress(ConnectionError):
+            assert await everybody[1].rest() == b""
+        for caller in (everybody[0], everybody[2]):
+            caller.writer.write(b"GET /still HTTP/1.1\r\n\r\n")
+            assert (await caller.answer())[2] == b"GET /still "
+
+
+async def test_nobody_is_dropped_whose_bind_is_under_way() -> None:
+    """Then a new caller is refused."""
+    released = asyncio.Event()
+
+    async def slow(method: str, path: str, body: bytes) -> Answer:
+        await released.wait()
+        return echo(method, path, body)
+
+    async with open_port(slow, most_callers=2) as call, call() as one, call() as other:
+        for caller in (one, other):
+            caller.writer.write(b"POST /bind HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+        await asyncio.sleep(0.1)
+        async with call() as late:
+            with contextlib.suppress(ConnectionError):
+                assert await late.rest() == b""
+        released.set()
+        assert [(await caller.answer())[2] for caller in (one, other)] == [b"POST /bind "] * 2
+
+
+async def test_a_crowd_from_one_address_does_not_drive_out_another() -> None:
+    """Of many idle callers one goes whose address has most of them, though others have been idle for longer."""
+    callers = Callers(most_bytes=1000)
+
+    def come(address: str, idle_since: float) -> caller_module.Caller:
+        caller = caller_module.Caller(echo, callers, address=address, largest_body=1000, longest_head=1000)
+        caller.connection_made(Mock(asyncio.Transport, is_closing=lambda: False))
+        caller.idle_since = idle_since
+        callers.add(caller)
+        return caller
+
+    scheduler = come("10.0.0.1", 1.0)
+    crowd = [come("10.0.0.66", 100.0 + number) for number in range(5)]
+    for _ in range(4):
+        assert callers.drop_one()
+    assert callers == {scheduler, crowd[4]}
+
+
+async def test_who_takes_nothing_of_its_answer_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_module, "UNREAD_S", 0.1)
+    monkeypatch.setattr(port_module, "LOOK_EVERY_S", 0.05)
+    pieces = [b"x" * 100_000] * 300
+
+    async with open_port(lambda *_: Answer(200, b"", more=pieces)) as call, call() as caller:
+        caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await caller.reader.readexactly(1000)
+        caller.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        async with asyncio.timeout(LIMIT_S):
+            while not caller.writer.is_closing():
+                caller.writer.write(b"\r\n")  # an aborted connection is noticed by who writes
+                await asyncio.sleep(0.05)
+
+
+async def test_unread_answers_of_all_callers_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty callers ask for a page and do not read it: what is kept for them stays below the limit, and a reader is served."""
+    monkeypatch.setattr(port_module, "MOST_UNREAD_BYTES", 12_000_000)
+    asked: list[str] = []
+
+    def page(_method: str, path: str, _body: bytes) -> Answer:
+        asked.append(path)
+        return Answer(200, b"", more=[b"x" * 100_000 for _ in range(40)])  # 4 MB, made anew for each
+
+    async with open_port(page) as call, contextlib.AsyncExitStack() as callers:
+        silent = [await callers.enter_async_context(call()) for _ in range(60)]
+        for caller in silent:
+            caller.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(LIMIT_S):
+            while len(asked) < 60 or sum(not caller.writer.is_closing() for caller in silent) > 3:
+                for caller in silent:
+                    caller.writer.write(b"\r\n")  # an aborted connection is noticed by who writes
+                await asyncio.sleep(0.05)
+        reader = await callers.enter_async_context(call())
+        reader.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert len((await reader.answer())[2]) == 4_000_000
+
+
+async def test_bodies_that_do_not_end_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who began first is aborted, so that a body that comes in one go is read."""
+    monkeypatch.setattr(port_module, "MOST_UNREAD_BYTES", 1000)
+    async with open_port(echo) as call, contextlib.AsyncExitStack() as callers:
+        slow = [await callers.enter_async_context(call()) for _ in range(5)]
+        for caller in slow:
+            caller.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900)
+            await asyncio.sleep(0.05)
+        quick = await callers.enter_async_context(call())
+        quick.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"y" * 1000)
+        assert (await quick.answer())[0] == 200
+        with contextlib.suppress(ConnectionError):
+            assert await slow[0].rest() == b""
 
 
 async def test_who_waits_for_our_word_gets_it() -> None:

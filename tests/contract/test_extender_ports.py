@@ -1,0 +1,104 @@
+"""Both ports of the extender under callers who mean harm: they cost what was agreed, and a bind goes through."""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from accelshare.certificates import making
+from cluster.https import free_port
+from cluster.process import Process
+from tests.contract.town import Town
+
+OPEN_FILES = 64
+CROWD = 150
+LIMIT_S = 60.0
+
+
+@pytest.fixture
+async def ports(town: Town, tmp_path: Path) -> tuple[Town, int]:
+    """An extender over TLS with a probe port, and few files that it may open; the probe port's number."""
+    now, life = datetime.now(UTC), timedelta(hours=1)
+    ours = making.authority("ours", now=now, life=2 * life)
+    server = making.leaf(ours, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
+    client = making.leaf(ours, "client", "kube-scheduler", now=now, life=life)
+    for name, text in {"tls.crt": server.certificate, "tls.key": server.key, "ca.crt": ours.certificate}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "client.pem").write_text(client.certificate + client.key)
+    context = ssl.create_default_context(cadata=ours.certificate)
+    context.load_cert_chain(tmp_path / "client.pem")
+    town.scheme, town.tls = "https", context
+    town.node("n1", 16)
+    probe_port = free_port()
+    command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{town.port}", f"--probe-port={probe_port}"]
+    command += [f"--kubeconfig={town.api.write_kubeconfig(tmp_path / 'kubeconfig')}", f"--tls-cert={tmp_path / 'tls.crt'}"]
+    command += [f"--tls-key={tmp_path / 'tls.key'}", f"--client-ca={tmp_path / 'ca.crt'}"]
+    limited = ["/bin/sh", "-c", f'ulimit -n {OPEN_FILES}; exec "$@"', "sh", *command]
+    town.extender = Process("extender", limited, tmp_path / "extender.log")
+    await town.until(town.is_ready, "the extender is ready")
+    return town, probe_port
+
+
+async def fresh_bind(town: Town, name: str) -> str:
+    """A bind by somebody who comes now, as kube-scheduler does after a restart."""
+    meta = town.pod(name, 1)["metadata"]
+    body = {"PodName": name, "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": "n1"}
+    url = f"https://127.0.0.1:{town.port}/accelshare/bind"
+    timeout = aiohttp.ClientTimeout(total=LIMIT_S)
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True), timeout=timeout) as session,
+        session.post(url, json=body, ssl=town.tls) as answer,
+    ):
+        return str((await answer.json(content_type=None))["Error"])
+
+
+async def health(port: int) -> int:
+    timeout = aiohttp.ClientTimeout(total=LIMIT_S)
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"http://127.0.0.1:{port}/livez") as answer:
+        return answer.status
+
+
+@contextlib.contextmanager
+def crowd(*ports: int) -> Iterator[None]:
+    """Many connections that say nothing, half of them to each port."""
+    with contextlib.ExitStack() as callers:
+        for number in range(CROWD):
+            callers.enter_context(socket.create_connection(("127.0.0.1", ports[number % len(ports)]), timeout=LIMIT_S))
+        yield
+
+
+async def test_a_silent_crowd_leaves_files_for_binds(ports: tuple[Town, int]) -> None:
+    """More connections than the process may open files, on both ports: health is told and pods are bound."""
+    town, probe_port = ports
+    with crowd(town.port, probe_port):
+        assert await asyncio.gather(*(fresh_bind(town, f"p{number}") for number in range(6))) == [""] * 6
+        assert await health(probe_port) == 200
+        assert town.extender is not None
+        if sys.platform == "linux":
+            assert len(list(Path(f"/proc/{town.extender.pid}/fd").iterdir())) < OPEN_FILES
+    assert "Too many open files" not in town.extender.log.read_text()
+
+
+async def test_an_endless_header_on_the_probe_port_is_refused_at_once(ports: tuple[Town, int]) -> None:
+    """One header of 96 MiB took 13 s of the processor that all callers share."""
+    _, probe_port = ports
+    reader, writer = await asyncio.open_connection("127.0.0.1", probe_port)
+    writer.write(b"GET /livez HTTP/1.1\r\nX: ")
+    answered = asyncio.ensure_future(reader.read(100))
+    sent = 0
+    with contextlib.suppress(ConnectionError):
+        while not answered.done() and sent < 96 << 20:
+            writer.write(b"y" * (1 << 16))
+            sent += 1 << 16
+            await writer.drain()
+            await asyncio.sleep(0)
+    assert b" 431 " in await answered
+    assert sent < 32 << 20
+    writer.close()
