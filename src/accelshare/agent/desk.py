@@ -77,7 +77,7 @@ class Desk:
         if advice is not None and advice.ids == set(device_ids):
             match = advice.match
         else:
-            named_cards = cards_of(device_ids) if self._asked else ()
+            named_cards = {self._shelf.kinds[kind].index_at(slot) for slot in cards_of(device_ids)} if self._asked else ()
             match = await self._room.match((kind, whole, len(device_ids)), books=await self._books(), cards=named_cards)
         pod = self._room.pods[match.uid]
         here = self._shelf.kinds[kind]
@@ -86,7 +86,7 @@ class Desk:
         cards = self._cards(pod, here, whole=whole, named=named, amount=len(device_ids))
         shut = self.closed(kind, whole=whole)
         for card in cards if kind not in self.by_record else ():
-            if card in shut and not _has_both(pod, kind):
+            if here.slot_of(card) in shut and not _has_both(pod, kind):
                 manner = "in slices" if whole else "whole"
                 raise NoRoomError(f"pod {pod.name} was handed card {card} of {kind}, which another pod holds {manner}")
         result = given(
@@ -103,12 +103,13 @@ class Desk:
         return result
 
     def closed(self, kind: str, *, whole: bool) -> set[int]:
-        """The cards that are held in the other manner: whole, if slices are asked for; in slices, if whole cards are."""
+        """The slots of cards that are held in the other manner: whole, if slices are asked for; in slices, if whole cards are."""
         by_record: set[int] = set()
         if kind in self.by_record or not self._room.kubelet_tells:
             live = (pod for pod in self._room.pods.values() if not pod.seen.ended)
-            number = numbering(self._shelf.kinds[kind])
-            by_record = {number(s) for pod in live for s in pod.seen.slices if s.kind == kind and s.whole != whole}
+            here = self._shelf.kinds[kind]
+            number = numbering(here)
+            by_record = {here.slot_of(number(s)) for pod in live for s in pod.seen.slices if s.kind == kind and s.whole != whole}
         return by_record if kind in self.by_record else by_record | cards_of(self._room.all_ids(kind, whole=not whole))
 
     # How.
@@ -116,7 +117,8 @@ class Desk:
     def _choose(
         self, pod: NodePod, kind: str, *, whole: bool, available: Collection[str], must: Collection[str], size: int
     ) -> list[str] | None:
-        recorded = recorded_cards(pod, self._shelf.kinds[kind], whole=whole)
+        here = self._shelf.kinds[kind]
+        recorded = [here.slot_of(card) for card in recorded_cards(pod, here, whole=whole)]
         if recorded:
             chosen = choosing.on_cards(available, must=must, size=size, cards=recorded)
             if chosen is not None:
@@ -136,21 +138,26 @@ class Desk:
 
     def _without_promised(self, available: Collection[str], kind: str, *, whole: bool, but: str) -> list[str]:
         promised: dict[int, int] = {}
-        number = numbering(self._shelf.kinds[kind])
+        here = self._shelf.kinds[kind]
+        number = numbering(here)
         for pod in self._room.waiting_pods():
             for slice_ in pod.seen.slices if pod.uid != but else ():
                 if slice_.kind == kind:
-                    card = number(slice_)
+                    card = here.slot_of(number(slice_))
                     promised[card] = promised.get(card, 0) + (10**9 if slice_.whole or whole else slice_.units)
         return [i for card, free in by_card(available).items() for i in free[: max(0, len(free) - promised.get(card, 0))]]
 
     def _cards(self, pod: NodePod, here: Kind, *, whole: bool, named: Collection[str], amount: int) -> dict[int, int]:
-        """The container's cards, and how many units of each: those that its ids name, if they name any, else its record's."""
+        """The container's cards, and how many units of each: those that its ids name, if they name any, else its record's.
+
+        Of a kind that is made equal to the record after us the record's cards are given at once: nobody may be there to do it.
+        """
         kind = here.profile.name
-        cards = {card: len(taken) for card, taken in by_card(named).items()}
+        cards = {here.index_at(slot): len(taken) for slot, taken in by_card(named).items()}
         asked = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
-        if not 0 < len(cards) <= asked:
-            recorded = recorded_cards(pod, here, whole=whole)
+        recorded = recorded_cards(pod, here, whole=whole)
+        by_record = kind in self.by_record and recorded and not pod.by_hand and (not whole or len(recorded) == amount)
+        if by_record or not 0 < len(cards) <= asked:
             if not recorded:
                 raise NoRoomError(
                     f"pod {pod.name} was handed ids that kubelet took at random, and its record names no card of {kind}"

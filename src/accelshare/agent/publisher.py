@@ -40,13 +40,18 @@ class Publisher:
         return (node.metadata.labels or {}) if node is not None else {}
 
     @property
-    def published_units(self) -> dict[str, str]:
-        """The unit of each kind as the Node tells it now, perhaps from an earlier agent."""
+    def published(self) -> dict[str, inventory.KindEntry]:
+        """The inventory as the Node tells it now, perhaps from an earlier agent."""
         text = (self._node.metadata.annotations or {}).get(inventory.KEY, "") if self._node is not None else ""
         try:
-            return {kind: entry.unit for kind, entry in inventory.entries_of(text).items()}
+            return inventory.entries_of(text)
         except UnreadableError:
             return {}
+
+    @property
+    def published_units(self) -> dict[str, str]:
+        """The unit of each kind as the Node tells it now."""
+        return {kind: entry.unit for kind, entry in self.published.items()}
 
     @property
     def published_corrections(self) -> str:

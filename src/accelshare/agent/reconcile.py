@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from accelshare.agent.giving import numbering
 from accelshare.agent.ids import by_card
 from accelshare.agent.kubelet_books import KubeletBooks
 from accelshare.agent.metrics import Metrics
@@ -85,7 +86,7 @@ class Reconcile:
         real = self._slices(pod, holding)
         if real is None:
             return
-        moved = bool(pod.seen.slices) and _places(real) != _places(pod.seen.slices)
+        moved = bool(pod.seen.slices) and self._places(real) != self._places(pod.seen.slices)
         annotations = self._record(pod, real, rewrite=moved or not pod.seen.slices)
         if not annotations:
             return
@@ -121,7 +122,7 @@ class Reconcile:
         for ask in pod.seen.request:
             here = self._shelf.kinds.get(ask.kind)
             ids = {i for container in holding.values() for i in container.get((ask.kind, ask.whole), ())}
-            cards = list(by_card(ids))
+            cards = [here.index_at(slot) for slot in by_card(ids)] if here is not None else []
             recorded = [s for s in pod.seen.slices if s.kind == ask.kind and s.whole == ask.whole]
             if ask.kind in self.by_record and recorded and not pod.by_hand:
                 real += recorded
@@ -146,6 +147,7 @@ class Reconcile:
             return written | flags
         return {key: value for key, value in flags.items() if pod.annotations.get(key) != value}
 
-
-def _places(slices: tuple[Slice, ...]) -> set[tuple[str, int, bool]]:
-    return {(slice_.kind, slice_.index, slice_.whole) for slice_ in slices}
+    def _places(self, slices: tuple[Slice, ...]) -> set[tuple[str, int, bool]]:
+        """The cards as this node numbers them now: indexes in records are older than the unplugging of a card."""
+        numbers = {kind: numbering(here) for kind, here in self._shelf.kinds.items()}
+        return {(s.kind, numbers[s.kind](s) if s.kind in numbers else s.index, s.whole) for s in slices}

@@ -150,6 +150,7 @@ class Agent:
         parts.start(self._publisher.watch())
         await parts.beside(self._publisher.listed.wait())
         self._pins.load(self._publisher.published_corrections)
+        self._shelf.slots.load(self._publisher.published)
         parts.start(self._pins.run())
         parts.start(self._pod_feed.run())
         await parts.beside(self._pod_feed.listed.wait())

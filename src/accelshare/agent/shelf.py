@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from accelshare.agent import ids
+from accelshare.agent.slots import Slots
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
@@ -24,6 +25,7 @@ class ShelfCard:
     units: int
     ill: str = ""  # what the driver says
     told_ill: str = ""  # what people say
+    slot: int = -1  # its number in device ids; the shelf gives it
 
     @property
     def healthy(self) -> bool:
@@ -44,10 +46,18 @@ class Kind:
     cards: Mapping[int, ShelfCard]
     enforcement: Enforcement | None = None
 
+    def index_at(self, slot: int) -> int:
+        """The card that device ids of this number are of; -1 for one that is not here."""
+        return next((card.index for card in self.cards.values() if card.slot == slot), -1)
+
+    def slot_of(self, index: int) -> int:
+        """The number that device ids of this card have; -1 for one that is not here."""
+        return self.cards[index].slot if index in self.cards else -1
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One card as kubelet sees it: its size, and whether anything of it may be taken."""
+    """One card as kubelet sees it: its number, its size, and whether anything of it may be taken."""
 
     card: int
     units: int
@@ -68,6 +78,7 @@ class Shelf:
         self._problems: dict[str, tuple[str, str]] = {}  # by kind: what keeps it from being served, and its unit
         self._told: dict[str, tuple[frozenset[int], str]] = {}  # cards that people have marked ill, and the words for it
         self._listeners: list[Callable[[], None]] = []
+        self.slots = Slots()
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
@@ -75,7 +86,11 @@ class Shelf:
     def put(self, kind: Kind) -> None:
         """What a driver found. What people have said of these cards still holds, and is not a driver's to know."""
         marked, words = self._told.get(kind.profile.name, (frozenset(), ""))
-        cards = {index: replace(card, told_ill=words if index in marked else "") for index, card in kind.cards.items()}
+        slots = self.slots.assign(kind.profile.name, (card.found for card in kind.cards.values()))
+        cards = {
+            index: replace(card, told_ill=words if index in marked else "", slot=slots[index])
+            for index, card in kind.cards.items()
+        }
         kind = replace(kind, cards=cards)
         if self.kinds.get(kind.profile.name) != kind:
             self.kinds[kind.profile.name] = kind
@@ -125,7 +140,7 @@ class Shelf:
     def inventory(self) -> dict[str, KindEntry]:
         """What the cluster is told. A kind that only has a problem is told as well, so that people can read it."""
         without_cards = {
-            name: KindEntry(cards=[], unit=unit, delivers=False, problem=problem)
+            name: KindEntry(cards=[], unit=unit, delivers=False, problem=problem, slots=self.slots.told(name, ()))
             for name, (problem, unit) in self._problems.items()
         }
         return without_cards | {
@@ -136,6 +151,7 @@ class Shelf:
                 delivers=self.delivers.get(name, False) and name not in self._problems,
                 insists=self.insists,
                 problem=self.problems.get(name, ""),
+                slots=self.slots.told(name, (card.found for card in kind.cards.values())),
             )
             for name, kind in self.kinds.items()
         }
@@ -154,9 +170,9 @@ class Shelf:
         return told
 
     def shown(self, name: str, *, closed: Collection[int]) -> tuple[Shown, ...]:
-        """What kubelet is shown of each card. Closed cards are in use in the other manner."""
+        """What kubelet is shown of each card. Closed cards, by their slot, are in use in the other manner."""
         cards = self.kinds[name].cards.values()
-        return tuple(Shown(card.index, card.units, card.healthy and card.index not in closed) for card in cards)
+        return tuple(Shown(card.slot, card.units, card.healthy and card.slot not in closed) for card in cards)
 
     def _replace(self, name: str, change: Callable[[ShelfCard], ShelfCard]) -> None:
         kind = self.kinds.get(name)

@@ -42,6 +42,7 @@ class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     delivers: bool = True
     insists: bool = False  # no container is made without its card, whoever is away
     problem: str = ""  # what keeps the agent from serving this kind
+    slots: dict[str, int] = {}  # by hardware id: numbers in kubelet's device ids that are not the card's index
 
 
 _decoder: Final = Decoder(dict[str, KindEntry], most_bytes=LONGEST_ANNOTATION)

@@ -256,4 +256,38 @@ async def test_a_card_that_was_renumbered_is_kept_for_whom_it_was_promised() -> 
     front.books = {"default/homeless": {}}
     free = [*unit_ids(0, 16), *unit_ids(1, 16)]
     ids = await front.desk.prefer("nvidia", whole=False, available=free, must=(), size=2)
-    assert cards_of(ids) == {1}
+    assert cards_of(ids) == {0}  # ids keep their number, which GPU-0 had first
+
+
+async def test_a_card_keeps_its_device_ids_when_another_one_is_unplugged() -> None:
+    """Card 0 is gone and the agent restarted, so every index is one less. Who is bound to the free card gets just that one."""
+    before = Front()
+    before.shelf.set_delivery("device-plugin", insists=False)
+    front = Front()
+    front.shelf.slots.load(before.shelf.inventory())
+    front.renumber({0: "GPU-1", 1: "GPU-2", 2: "GPU-3"})
+    full = replace(pod("full", 1, asks=(16,)), phase="Running")
+    front.room.pod_seen(full)
+    front.books = {"default/full": {"main": {("nvidia", False): set(unit_ids(1, 16))}}, "default/new": {}}
+    shown = [i for card in front.shelf.shown("nvidia", closed=()) for i in card.device_ids(whole=False)]
+    assert sorted(shown) == sorted(unit for card in (1, 2, 3) for unit in unit_ids(card, 16))
+    front.room.pod_seen(pod("new", 2))
+    free = [i for i in shown if i not in unit_ids(1, 16)]
+    ids = await front.desk.prefer("nvidia", whole=False, available=free, must=(), size=2)
+    assert cards_of(ids) == {2}
+    given = await front.desk.allocate("nvidia", whole=False, device_ids=ids)
+    assert "GPU-2" in given.env.values()
+
+
+async def test_what_is_made_equal_to_the_record_is_given_by_the_record() -> None:
+    """Ids of another card are enough for kubelet's counting; the container gets its own card, also while NRI is away."""
+    front = Front()
+    front.desk.by_record = frozenset({"nvidia"})
+    front.room.pod_seen(pod("a", 2))
+    front.books = {"default/a": {}}
+    elsewhere = unit_ids(0, 16)
+    ids = await front.desk.prefer("nvidia", whole=False, available=elsewhere, must=(), size=2)
+    assert cards_of(ids) == {0}
+    given = await front.desk.allocate("nvidia", whole=False, device_ids=ids)
+    assert "GPU-2" in given.env.values()
+    assert "GPU-0" not in given.env.values()
