@@ -9,11 +9,14 @@ given out whole is counted in cards.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from accelshare.report.tabbed import tabbed
 from accelshare.report.units import NOTHING_TOLD, Told, in_cards, unit_label
 from accelshare.report.view import CardRow, NodeRow, PodRow
 from accelshare.vendors.profile import Profile
+
+_MOST_COLUMNS: Final = 64
 
 
 def summary(rows: Sequence[NodeRow], profile: Profile, told: Told = NOTHING_TOLD) -> str:
@@ -42,14 +45,14 @@ def _by_unit(rows: Sequence[NodeRow], profile: Profile, told: Told) -> dict[str,
 
 def _summary(rows: Sequence[NodeRow], profile: Profile, unit: str) -> str:
     noun = profile.noun
-    columns = max((_columns(row, profile) for row in rows), default=0)
+    columns = _columns(rows, profile)
     pending = any(_waiting(row, profile) for row in rows)
-    head = ["NAME", "IPADDRESS", *(f"{noun}{index}(Allocated/Total)" for index in range(columns))]
+    head = ["NAME", "IPADDRESS", *(f"{noun}{index}(Allocated/Total)" for index in columns)]
     head += ["PENDING(Allocated)"] if pending else []
     table = [[*head, f"{noun} Cards" if in_cards(profile) else f"{noun} Memory({unit})"]]
     for row in rows:
         cards = _cards(row, profile)
-        cells = [f"{_used(cards[i], profile)}/{_size(cards[i], profile)}" if i in cards else "0/0" for i in range(columns)]
+        cells = [f"{_used(cards[i], profile)}/{_size(cards[i], profile)}" if i in cards else "0/0" for i in columns]
         waiting = _waiting(row, profile)
         cells += [str(sum(_units(pod, profile) for pod in waiting)) if waiting else ""] if pending else []
         table.append([row.name, _address(row), *cells, "{}/{}".format(*_sums([row], profile))])
@@ -63,9 +66,9 @@ def _details(rows: Sequence[NodeRow], profile: Profile) -> str:
     table: list[list[str]] = []
     dashes = 0
     for row in rows:
-        columns = _columns(row, profile)
+        columns = _columns([row], profile)
         waiting = _waiting(row, profile)
-        head = ["NAME", "NAMESPACE", *(f"{profile.noun}{index}(Allocated)" for index in range(columns))]
+        head = ["NAME", "NAMESPACE", *(f"{profile.noun}{index}(Allocated)" for index in columns)]
         pods = [[name, namespace, *map(str, shares)] for (namespace, name), shares in _shares(row, profile, columns).items()]
         # As the original: once set, the length stays; a first node without pods gives ten.
         dashes = dashes or sum(len(cell) + 1 for pod in pods for cell in pod) + len(pods) + 10
@@ -79,12 +82,13 @@ def _details(rows: Sequence[NodeRow], profile: Profile) -> str:
     return tabbed(table)
 
 
-def _shares(row: NodeRow, profile: Profile, columns: int) -> Mapping[tuple[str, str], list[int]]:
+def _shares(row: NodeRow, profile: Profile, columns: Sequence[int]) -> Mapping[tuple[str, str], list[int]]:
     """For each pod what it has of each card, and last of no known card; by its first card, then by its name."""
     waiting = _waiting(row, profile)
-    width = columns + bool(waiting)
-    parts = [(card.index, pod, _units(pod, profile)) for card in _cards(row, profile).values() for pod in card.pods]
-    parts += [(columns, pod, _units(pod, profile)) for pod in waiting]
+    width = len(columns) + bool(waiting)
+    places = {index: place for place, index in enumerate(columns)}
+    parts = [(places[card.index], pod, _units(pod, profile)) for card in _cards(row, profile).values() for pod in card.pods]
+    parts += [(len(columns), pod, _units(pod, profile)) for pod in waiting]
     shares: dict[tuple[str, str], list[int]] = {}
     for column, pod, units in sorted(parts, key=lambda part: (part[0], part[1].namespace, part[1].name)):
         shares.setdefault((pod.namespace, pod.name), [0] * width)[column] += units
@@ -95,8 +99,11 @@ def _cards(row: NodeRow, profile: Profile) -> dict[int, CardRow]:
     return {card.index: card for card in row.of(profile.name) if card.present}
 
 
-def _columns(row: NodeRow, profile: Profile) -> int:
-    return max(_cards(row, profile), default=-1) + 1
+def _columns(rows: Sequence[NodeRow], profile: Profile) -> Sequence[int]:
+    """The indexes that have a column: from 0 to the highest, as the original has it; of a strange node only those it has."""
+    there = {index for row in rows for index in _cards(row, profile)}
+    count = max(there, default=-1) + 1
+    return range(count) if count <= _MOST_COLUMNS else sorted(there)
 
 
 def _waiting(row: NodeRow, profile: Profile) -> list[PodRow]:

@@ -1,6 +1,7 @@
 """The tables of the guides, to the letter."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -192,6 +193,19 @@ def test_a_pod_on_a_card_that_is_gone_is_pending_and_not_forgotten() -> None:
     ledger.apply(replace(running("p", on="n1/1", request=share(3, kind="nvidia")), slices=(Slice("nvidia", 1, 3, id="b"),)))
     lines = tables.summary(rows(ledger), CATALOG["nvidia"]).splitlines()
     assert lines[1].split() == ["n1", "unknown", "0/16", "3", "3/16"]
+
+
+@pytest.mark.parametrize("table", [tables.summary, tables.details])
+def test_a_node_that_gives_a_card_a_high_index_makes_no_line_of_a_thousand_columns(table: Callable[..., str]) -> None:
+    ledger = Ledger()
+    ledger.apply(NodeSeen("n1", 1, tuple(Card("nvidia", index, 16) for index in (0, 2, 1023))))
+    ledger.apply(NodeSeen("n2", 1, (Card("nvidia", 0, 16),)))
+    ledger.apply(running("a", on="n1/1023", request=share(3, kind="nvidia")))
+    text = table(rows(ledger), CATALOG["nvidia"])
+    assert max(map(len, text.splitlines())) < 200
+    assert [word.partition("(")[0] for word in text.split() if word.startswith("GPU1023(")] == ["GPU1023"]
+    assert "GPU1(" not in text
+    assert "3/64 (4%)" in text
 
 
 @pytest.mark.parametrize(("used", "total", "percent"), [(9000, 32256, 27), (29, 100, 29), (99999, 100000, 99)])
