@@ -142,7 +142,11 @@ class AnyOrder(RuleBasedStateMachine):
         card = data.draw(st.sampled_from(free))
         pod = PodSeen(f"u{self.made}", "default", f"stranger{self.made}", (Ask("gpu", share=units),), node=node)
         self.ledger.apply(self.world.write(pod))
-        self.send(self.world.write(replace(pod, slices=(Slice("gpu", card.index, units, id=card.id),))))
+        # Its node says which card it has, and then the pod says so too.
+        slices = (Slice("gpu", card.index, units, id=card.id),)
+        now = self.world.nodes[node]
+        self.send(self.world.write(replace(now, corrected={**now.corrected, pod.uid: slices})))
+        self.send(self.world.write(replace(pod, slices=slices)))
 
     @rule(data=st.data(), how=st.sampled_from(["ended", "gone"]))
     def a_pod_ends(self, data: st.DataObject, how: str) -> None:
@@ -158,10 +162,26 @@ class AnyOrder(RuleBasedStateMachine):
         """Cards turn unhealthy, vanish and return; their sizes stay what they are."""
         kept = [card for card in self.sizes[node] if data.draw(st.integers(0, 4)) > 0]
         cards = tuple(replace(card, healthy=data.draw(st.integers(0, 4)) > 0) for card in kept)
-        self.send(self.world.write(NodeSeen(node, cards=cards)))
+        corrected = self.world.nodes[node].corrected if node in self.world.nodes else {}
+        self.send(self.world.write(NodeSeen(node, cards=cards, corrected=corrected)))
+
+    @rule(data=st.data(), index=st.integers(0, 5), id=st.sampled_from(["n1-0", "n2-1", "nowhere"]))
+    def a_user_rewrites_a_record(self, data: st.DataObject, index: int, id: str) -> None:
+        """The agent of the node undoes it; whatever arrives first, nothing moves."""
+        bound = sorted(uid for uid, pod in self.world.pods.items() if pod.slices and pod.node in self.world.nodes)
+        if not bound:
+            return
+        pod = self.world.pods[data.draw(st.sampled_from(bound))]
+        self.send(self.world.write(replace(pod, slices=(Slice("gpu", index, 1, id=id),))))
+        now = self.world.nodes[pod.node]
+        self.send(self.world.write(replace(now, corrected={**now.corrected, pod.uid: pod.slices})))
+        self.send(self.world.write(pod))
 
     @rule(node=st.sampled_from(NODES))
     def a_node_leaves(self, node: str) -> None:
+        """Not one that knows better than the records of its pods: a new ledger could not know that any more."""
+        if node in self.world.nodes and self.world.nodes[node].corrected:
+            return
         self.send(self.world.write(NodeGone(node)))
 
     @rule(request=requests)

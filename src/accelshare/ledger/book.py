@@ -8,6 +8,7 @@ give the same book.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
@@ -26,21 +27,31 @@ class CannotHoldError(Exception):
 
 
 class Pod:
-    """A pod as the book knows it: what was last seen of it, and what we hold for it until that is seen."""
+    """A pod as the book knows it, and what we hold for it until that is seen.
 
-    __slots__ = ("hold", "seen")
+    `seen` is what is believed of it. What a bound pod asks and has stays as it was at its bind, or when it was first seen bound:
+    afterwards its owner can edit the pod. Only its node can say that it has other cards.
+    """
+
+    __slots__ = ("first", "hold", "latest", "seen")
 
     def __init__(self, seen: PodSeen) -> None:
         self.seen = seen
+        self.latest = seen  # as the API server last told it
+        self.first = seen if seen.node else None  # the oldest fact that has a node
         self.hold: Assignment | None = None
 
     @property
     def place(self) -> tuple[str, tuple[Slice, ...]] | None:
         """The node it counts against, and its cards there; no cards means that nobody has said which."""
         if self.seen.node:
-            known = self.seen.slices or (self.hold.slices if self.hold and self.hold.node == self.seen.node else ())
-            return self.seen.node, known
+            return self.seen.node, self.seen.slices
         return (self.hold.node, self.hold.slices) if self.hold else None
+
+    @property
+    def rewritten(self) -> bool:
+        """Does its record name other cards than it has?"""
+        return bool(self.seen.node) and self.latest.slices != self.seen.slices
 
 
 class Ledger:
@@ -78,25 +89,52 @@ class Ledger:
                 return self._node_gone(fact)
 
     def _pod_seen(self, fact: PodSeen) -> str:
-        pod = self._pods.get(fact.uid)
-        if fact.uid in self._ended or (pod is not None and fact.version < pod.seen.version):
+        if fact.uid in self._ended:
             return ""
         if fact.ended:
-            return self._pod_ended(fact.uid)
+            return self._pod_ended(fact.uid) if self._is_new(fact) else ""
+        pod = self._pods.get(fact.uid)
         if pod is None:
             pod = self._pods[fact.uid] = Pod(fact)
+            pod.seen = self._believed(pod)
             self._book(pod)
             return ""
         before, asked = pod.place, pod.seen.request
-        pod.seen = fact
+        if fact.node and (pod.first is None or fact.version < pod.first.version):
+            pod.first = self._bound(pod, fact)
+        if self._is_new(fact):
+            pod.latest = fact
         # A fact without a node may be older than our own bind, so it never ends a hold; one with a node is the bind's echo.
-        if pod.hold and fact.node and (fact.slices or fact.node != pod.hold.node):
+        if pod.latest.node:
             pod.hold = None
-        if pod.place == before and fact.request == asked:
+        pod.seen = self._believed(pod)
+        if pod.place == before and pod.seen.request == asked:
             return ""
         freed = self._strike(fact.uid, before)
         self._book(pod)
         return freed
+
+    def _is_new(self, fact: PodSeen) -> bool:
+        pod = self._pods.get(fact.uid)
+        return pod is None or fact.version >= pod.latest.version
+
+    def _bound(self, pod: Pod, fact: PodSeen) -> PodSeen:
+        """A pod that is seen bound for the first time. What we bound it with is known better than what stands on it by now."""
+        if pod.hold is None or pod.hold.node != fact.node or not pod.hold.slices:
+            return fact
+        return replace(fact, request=pod.seen.request, slices=pod.hold.slices, version=-1)
+
+    def _believed(self, pod: Pod) -> PodSeen:
+        latest = pod.latest
+        if pod.first is None or not latest.node:
+            return replace(latest, request=pod.seen.request) if pod.hold else latest
+        node = self._nodes.get(latest.node)
+        said = node.fact.corrected.get(latest.uid) if node is not None and node.fact is not None else None
+        request = pod.first.request
+        slices = pod.first.slices if said is None else _serving(request, said)
+        if (request, slices) == (latest.request, latest.slices):
+            return latest
+        return replace(latest, request=request, slices=slices)
 
     def _pod_ended(self, uid: str) -> str:
         pod = self._pods.pop(uid, None)
@@ -154,16 +192,34 @@ class Ledger:
         self._gone_nodes.pop(fact.name, None)
         if node is None:
             node = self._new_node(fact.name)
-        if node.fact and node.fact.cards == fact.cards:
-            turned = node.fact.paused != fact.paused
-            node.fact = fact
-            if not turned:
+        before = node.fact
+        node.fact = fact
+        moved = self._correct(node, before.corrected if before else {}, fact.corrected)
+        if before and before.cards == fact.cards:
+            if not moved and before.paused == fact.paused:
                 return ""
             self._touch(fact.name)
             return fact.name
         self._lay_out(node, fact)
         self._known[fact.name] = None
         return fact.name
+
+    def _correct(
+        self, node: NodeBook, before: Mapping[str, tuple[Slice, ...]], now: Mapping[str, tuple[Slice, ...]]
+    ) -> bool:
+        """The node tells anew which cards some of its pods have."""
+        moved = False
+        for uid in before.keys() | now.keys() if before != now else ():
+            pod = self._pods.get(uid)
+            if pod is None or pod.latest.node != node.name:
+                continue
+            place = pod.place
+            pod.seen = self._believed(pod)
+            if pod.place != place:
+                moved = True
+                node.strike(uid)
+                self._book(pod)
+        return moved
 
     def _node_gone(self, fact: NodeGone) -> str:
         node = self._nodes.get(fact.name)
@@ -248,6 +304,7 @@ class Ledger:
         if pod is None or pod.hold is None or pod.seen.node:
             return ""
         place, pod.hold = pod.place, None
+        pod.seen = pod.latest
         return self._strike(uid, place)
 
     def _answer(self, node: str, request: Request) -> Fit | Refusal | None:
@@ -301,3 +358,13 @@ class Ledger:
         from accelshare.ledger.audit import audit
 
         return audit(self, self._shapes.rankings(self._known))
+
+
+def _serving(request: Request, named: Iterable[Slice]) -> tuple[Slice, ...]:
+    """These cards as slices of the request; an ask that they do not serve has none."""
+    slices: list[Slice] = []
+    for ask in request:
+        cards = [slice_ for slice_ in named if (slice_.kind, slice_.whole) == (ask.kind, ask.whole)]
+        if len(cards) == ask.cards:
+            slices.extend(replace(slice_, units=ask.share) for slice_ in cards)
+    return tuple(slices)

@@ -3,7 +3,8 @@
 Belongs here: the facts. Never: what follows from them (book.py).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from accelshare.ledger.nouns import Card, Request, Slice
@@ -24,6 +25,8 @@ class NodeSeen:
     paused: frozenset[str] = frozenset()  # kinds of which the node cannot hand out cards at the moment
     by_runtime: frozenset[str] = frozenset()  # kinds that the node's container runtime hands out
     by_device_plugin: frozenset[str] = frozenset()  # kinds that kubelet's device plugins hand out
+    # uid → the cards that a pod of this node has where its own record says, or said, something else
+    corrected: Mapping[str, tuple[Slice, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()  # what the node says of itself that could not be read, in words
 
 

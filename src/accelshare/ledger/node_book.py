@@ -70,22 +70,22 @@ class NodeBook:
             self.cards.setdefault(card.kind, []).append(CardBook(card))
 
     def book(self, uid: str, request: Request, slices: Iterable[Slice]) -> None:
-        """Enter a pod. A slice whose card nobody knows makes that kind's asks unplaced, unless hardware of that id was here."""
+        """Enter a pod. A slice whose card nobody knows makes its ask unplaced, unless the node has lost that card."""
         self.pods[uid] = None
         found: list[tuple[CardBook, Slice]] = []
-        lost: set[str] = set()
-        kinds: set[str] = set()
+        lost: set[tuple[str, bool]] = set()
+        named: set[tuple[str, bool]] = set()  # of one kind a pod may ask for slices and for whole cards
         for slice_ in slices:
-            kinds.add(slice_.kind)
+            named.add((slice_.kind, slice_.whole))
             card = self._find(slice_)
             if card is None:
-                lost.add(slice_.kind)
+                lost.add((slice_.kind, slice_.whole))
             else:
                 found.append((card, slice_))
         for card, slice_ in found:
-            if slice_.kind not in lost:
+            if (slice_.kind, slice_.whole) not in lost:
                 card.give(uid, slice_)
-        nowhere = tuple(ask for ask in request if ask.kind in lost or ask.kind not in kinds)
+        nowhere = tuple(ask for ask in request if (ask.kind, ask.whole) in lost or (ask.kind, ask.whole) not in named)
         if nowhere:
             self.unplaced[uid] = nowhere
         if lost:
@@ -147,7 +147,9 @@ class NodeBook:
         for card in cards:
             if card.card.index == slice_.index and (not slice_.id or not card.card.id):
                 return card
-        if not slice_.id:
+        # A node has lost a card if an index below its highest is not there. One that shows all of them has nobody on a lost card.
+        indexes = {card.card.index for card in cards}
+        if not slice_.id or slice_.index in indexes or slice_.index > max(indexes, default=-1):
             return None
         # Named hardware that the node no longer shows: its pods keep their book, and it takes nothing new.
         gone = Card(slice_.kind, slice_.index, size=0, healthy=False, id=slice_.id)

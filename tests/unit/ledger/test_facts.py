@@ -6,10 +6,10 @@ import pytest
 
 from accelshare.ledger import book as book_room
 from accelshare.ledger.book import CannotHoldError, Ledger
-from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.facts import Fact, NodeSeen, PodSeen
 from accelshare.ledger.nouns import Assignment, Slice
 from accelshare.ledger.refusals import Reason, Refusal
-from tests.builders import KIND, again, card, ended, given, gone, node, node_gone, pending, place, running, share
+from tests.builders import KIND, again, card, ended, given, gone, node, node_gone, pending, place, running, share, whole
 
 FULL = Refusal(Reason.NO_CARD_HAS_ROOM, KIND)
 
@@ -51,9 +51,9 @@ def test_a_late_fact_does_not_bring_a_pod_back(ledger: Ledger, last: str) -> Non
     assert ledger.offer("n1", share(16)) == given("n1/0", 16)
 
 
-def test_an_older_record_does_not_undo_a_newer_one(ledger: Ledger) -> None:
+def test_an_older_fact_does_not_undo_a_newer_one(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16, 16))
-    old = running("a", on="n1/0", request=share(12))
+    old = pending("a", share(12))
     ledger.apply(running("a", on="n1/1", request=share(12)))
     ledger.apply(old)
     assert ledger.offer("n1", share(16)) == given("n1/0", 16)
@@ -240,3 +240,151 @@ def test_more_held_than_there_is_never_reads_as_room() -> None:
     ledger.apply(running("b", on="n1/0", request=share(12)))
     assert ledger.offer("n1", share(1)) == FULL
     assert ledger.check() == ["n1/gpu/0: 24 held of 16 by a, b"]
+
+
+# What is counted of a record that is not whole or not true.
+
+
+def test_a_slice_and_a_whole_card_of_one_kind_are_counted_each_by_its_own_record(ledger: Ledger) -> None:
+    """The record names the card of one of them only: the other sits on a card that nobody has named."""
+    both = (*share(4), *whole())
+    ledger.apply(node("n1", 16, 16))
+    ledger.apply(replace(running("a", on="n1", request=both), slices=(Slice(KIND, 0, 4),)))
+    assert isinstance(ledger.offer("n1", whole()), Refusal)
+    assert ledger.offer("n1", share(12)) == given("n1/0", 12), "the whole card cannot be the one where its own slice is"
+    book = ledger.node("n1")
+    assert book is not None
+    assert book.unplaced == {"a": whole()}
+    ledger.apply(gone("a"))
+    ledger.apply(replace(running("b", on="n1", request=both), slices=(Slice(KIND, 0, whole=True),)))
+    assert book.unplaced == {"b": share(4)}
+    assert isinstance(ledger.offer("n1", share(13)), Refusal)
+    assert ledger.offer("n1", share(12)) == given("n1/1", 12)
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, 9])
+def test_a_record_of_hardware_that_a_complete_node_does_not_show_counts_where_it_hurts_most(ledger: Ledger, index: int) -> None:
+    """A node that shows the cards 0 to 2 has lost none, so nobody can be on a card that it lost."""
+    ledger.apply(node("n1", cards=(card(0, 16, id="A"), card(1, 16, id="B"), card(2, 16, id="C"))))
+    ledger.apply(with_id("forged", index=index, id="nowhere"))
+    book = ledger.node("n1")
+    assert book is not None
+    assert (book.missing, list(book.unplaced)) == ({}, ["forged"])
+    assert ledger.offer("n1", share(5)) == FULL
+
+
+# Records of bound pods, which their owners can edit.
+
+A, B = (Slice(KIND, 0, 12, id="A"),), (Slice(KIND, 1, 12, id="B"),)
+TWO = (card(0, 16, id="A"), card(1, 16, id="B"))
+
+
+def slices_of(ledger: Ledger, uid: str) -> tuple[Slice, ...]:
+    pod = ledger.pod(uid)
+    assert pod is not None
+    return pod.seen.slices
+
+
+@pytest.mark.parametrize("rewritten", [B, ()], ids=["another card", "removed"])
+def test_an_edit_of_a_bound_pods_record_moves_nothing(ledger: Ledger, rewritten: tuple[Slice, ...]) -> None:
+    ledger.apply(node("n1", cards=TWO))
+    first = with_id("a", index=0, id="A")
+    ledger.apply(first)
+    assert ledger.apply(replace(again(first), slices=rewritten)) == ""
+    assert slices_of(ledger, "a") == A
+    pod = ledger.pod("a")
+    assert pod is not None
+    assert pod.rewritten
+    ledger.apply(again(first))
+    assert not pod.rewritten
+
+
+def test_an_edit_before_the_echo_of_a_bind_moves_nothing(ledger: Ledger) -> None:
+    """The first that the watch tells of the bind is already the user's record: what we hold was bound."""
+    ledger.apply(node("n1", cards=TWO))
+    offer = place(ledger, "a", share(12), on="n1")
+    assert offer.slices == A
+    ledger.apply(with_id("a", index=1, id="B"))
+    assert slices_of(ledger, "a") == A
+
+
+def test_an_edit_of_what_a_bound_pod_asks_moves_nothing(ledger: Ledger) -> None:
+    """Over how many cards a pod is spread is a label, which its owner can edit."""
+    ledger.apply(node("n1", cards=TWO))
+    first = with_id("a", index=0, id="A")
+    ledger.apply(first)
+    ledger.apply(replace(again(first), request=share(6, cards=2), slices=()))
+    ledger.apply(replace(again(first), request=(), slices=()))
+    assert slices_of(ledger, "a") == A
+    assert ledger.offer("n1", share(5)) == Assignment("n1", (Slice(KIND, 1, 5, id="B"),))
+
+
+def test_what_a_held_pod_asks_is_what_was_held(ledger: Ledger) -> None:
+    ledger.apply(node("n1", cards=TWO))
+    place(ledger, "a", share(12), on="n1")
+    ledger.apply(pending("a", share(6, cards=2)))
+    ledger.apply(replace(with_id("a", index=0, id="A"), request=share(6, cards=2), slices=()))
+    assert slices_of(ledger, "a") == A
+
+
+def test_a_hold_that_is_given_back_leaves_the_pod_with_what_it_asks_now(ledger: Ledger) -> None:
+    ledger.apply(node("n1", cards=TWO))
+    place(ledger, "a", share(12), on="n1")
+    ledger.apply(pending("a", share(6, cards=2)))
+    ledger.release("a")
+    pod = ledger.pod("a")
+    assert pod is not None
+    assert pod.seen.request == share(6, cards=2)
+
+
+def corrected(**records: tuple[Slice, ...]) -> NodeSeen:
+    return replace(node("n1", cards=TWO), corrected=records)
+
+
+@pytest.mark.parametrize("node_first", [True, False])
+def test_the_nodes_own_word_moves_a_pod(ledger: Ledger, node_first: bool) -> None:
+    ledger.apply(node("n1", cards=TWO))
+    first = with_id("a", index=0, id="A")
+    ledger.apply(first)
+    news: list[Fact] = [corrected(a=B), replace(again(first), slices=B)]
+    freed = [ledger.apply(fact) for fact in (news if node_first else reversed(news))]
+    assert slices_of(ledger, "a") == B
+    assert "n1" in freed, "card A has room now"
+    pod = ledger.pod("a")
+    assert pod is not None
+    assert not pod.rewritten
+
+
+def test_after_a_restart_the_nodes_word_counts_before_the_record(ledger: Ledger) -> None:
+    ledger.apply(replace(with_id("a", index=1, id="B")))
+    ledger.apply(corrected(a=A))
+    assert slices_of(ledger, "a") == A
+    pod = ledger.pod("a")
+    assert pod is not None
+    assert pod.rewritten
+
+
+@pytest.mark.parametrize(
+    "said", [(Slice(KIND, 0, whole=True),), (*A, *B), (), (Slice("npu", 0, 12),)], ids=["whole", "two", "none", "kind"]
+)
+def test_a_correction_that_does_not_serve_the_request_leaves_the_card_unknown(ledger: Ledger, said: tuple[Slice, ...]) -> None:
+    ledger.apply(node("n1", cards=TWO))
+    ledger.apply(with_id("a", index=0, id="A"))
+    ledger.apply(corrected(a=said))
+    assert slices_of(ledger, "a") == ()
+    assert ledger.offer("n1", share(5)) == FULL
+
+
+def test_a_node_speaks_of_its_own_pods_only(ledger: Ledger) -> None:
+    ledger.apply(node("n2", cards=TWO))
+    ledger.apply(replace(with_id("a", index=0, id="A"), node="n2"))
+    ledger.apply(corrected(a=B))
+    assert slices_of(ledger, "a") == A
+
+
+def test_the_oldest_record_that_is_heard_of_counts_in_any_order(ledger: Ledger) -> None:
+    ledger.apply(node("n1", cards=TWO))
+    first, edited = with_id("a", index=0, id="A"), with_id("a", index=1, id="B")
+    ledger.apply(edited)
+    ledger.apply(first)
+    assert slices_of(ledger, "a") == A

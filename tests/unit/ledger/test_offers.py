@@ -1,9 +1,11 @@
 """Which cards a node gives, and the reason when it gives none."""
 
+from dataclasses import replace
+
 import pytest
 
 from accelshare.ledger.book import Ledger
-from accelshare.ledger.nouns import Ask, Card, Request
+from accelshare.ledger.nouns import Ask, Card, Request, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from tests.builders import KIND, card, given, node, pending, place, running, share, whole
 
@@ -109,6 +111,8 @@ def test_a_pod_of_unknown_card_is_counted_where_it_hurts_most(ledger: Ledger) ->
     assert ledger.offer("n1", whole()) == refused(Reason.NO_CARD_IS_EMPTY)
 
     ledger.apply(running("stranger", on="n1/1", request=share(10)))
+    assert ledger.offer("n1", share(7)) == refused(Reason.NO_CARD_HAS_ROOM), "anybody could have written that"
+    ledger.apply(replace(node("n1", 16, 16), corrected={"stranger": (Slice(KIND, 1, 10),)}))
     assert ledger.offer("n1", share(7)) == given("n1/0", 7)
     assert ledger.offer("n1", whole()) == given("n1/0", whole=True)
 
