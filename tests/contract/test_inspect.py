@@ -393,7 +393,7 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e\x9b31m\u2028\u200b\rminikube: fine\nERR
 def hostile_cluster(desk: Desk) -> None:
     cards = [
         {"index": 0, "size": 8064, "id": "card-0", "model": f"K200{HOSTILE}", "enforced_by": HOSTILE},
-        {"index": 1, "size": 8064, "id": "卡-1", "model": "昆仑芯", "healthy": False, "problem": f"reset{HOSTILE}"},
+        {"index": 2, "size": 8064, "id": "卡-1", "model": "昆仑芯", "healthy": False, "problem": f"reset{HOSTILE}"},
     ]
     told = {"kunlun": {"unit": "MiB", "cards": cards}, f"kind{HOSTILE}": {"cards": [{"index": -1, "size": 1}]}}
     content = {
@@ -405,7 +405,7 @@ def hostile_cluster(desk: Desk) -> None:
         },
     }
     desk.api.store.create("nodes", content)
-    record = json.dumps({"kunlun": [{"index": 7, "id": f"gone{HOSTILE}"}]})
+    record = json.dumps({"kunlun": [{"index": 1, "id": f"gone{HOSTILE}"}]})
     limits = {"resources": {"limits": {"baidu.com/xpu-mem": 100}}}
     containers = [{"name": "main", "image": "none", **limits}]
     lost = {"metadata": {"name": "lost", "annotations": {"accelshare.io/assignment": record}}}
@@ -448,17 +448,17 @@ async def test_hostile_values_are_shown_and_not_obeyed(desk: Desk, words: tuple[
         assert not line.startswith(("ERROR", "minikube")), line
     if "json" in words and words[0] == "inspect":
         (node,) = json.loads(out)["nodes"]
-        assert [card["problem"] for card in node["cards"]] == ["", f"reset{HOSTILE}", ""]
+        assert [card["problem"] for card in node["cards"]] == ["", "", f"reset{HOSTILE}"]
     if "yaml" in words:
         (node,) = yaml.safe_load(out)["nodes"]
-        assert [card["problem"] for card in node["cards"]] == ["", f"reset{HOSTILE}", ""]
+        assert [card["problem"] for card in node["cards"]] == ["", "", f"reset{HOSTILE}"]
 
 
 async def test_wide_characters_keep_the_columns(desk: Desk) -> None:
     hostile_cluster(desk)
     _, out, _ = await desk.accelshare("inspect", "-o", "wide", "--vendor", "kunlun")
-    head, _, second, *_ = out.split("\n")
-    shown = "".join(f"{sign}\0" if unicodedata.east_asian_width(sign) == "W" else sign for sign in second)
+    head, _, _, third, *_ = out.split("\n")
+    shown = "".join(f"{sign}\0" if unicodedata.east_asian_width(sign) == "W" else sign for sign in third)
     assert shown[head.index("ID ")] == "卡"
 
 

@@ -17,7 +17,7 @@ from accelshare.ledger.nouns import Assignment, Request, Slice
 from accelshare.ledger.placing import Fit, fit
 from accelshare.ledger.policies import DEFAULT, Policy
 from accelshare.ledger.refusals import Reason, Refusal
-from accelshare.ledger.shapes import Ranking, Shapes
+from accelshare.ledger.shapes import MOST_SHAPES, Ranking, Shapes
 
 ENDED_REMEMBERED: Final = 16_384  # uids of pods that have ended and names of nodes, so that a late fact brings none back
 
@@ -55,7 +55,7 @@ class Pod:
 
 
 class Ledger:
-    def __init__(self, policy: Policy = DEFAULT, *, shapes: int = 32) -> None:
+    def __init__(self, policy: Policy = DEFAULT, *, shapes: int = MOST_SHAPES) -> None:
         self.policy = policy
         self._nodes: dict[str, NodeBook] = {}  # also nodes we only know from pods that are bound to them
         self._known: dict[str, None] = {}  # the nodes that have been seen and are not gone
@@ -204,9 +204,7 @@ class Ledger:
         self._known[fact.name] = None
         return fact.name
 
-    def _correct(
-        self, node: NodeBook, before: Mapping[str, tuple[Slice, ...]], now: Mapping[str, tuple[Slice, ...]]
-    ) -> bool:
+    def _correct(self, node: NodeBook, before: Mapping[str, tuple[Slice, ...]], now: Mapping[str, tuple[Slice, ...]]) -> bool:
         """The node tells anew which cards some of its pods have."""
         moved = False
         for uid in before.keys() | now.keys() if before != now else ():

@@ -3,7 +3,8 @@
 Belongs here: choosing cards for one request on one node. Never: other nodes, the clock, Kubernetes.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +13,7 @@ from accelshare.ledger.nouns import Ask, Assignment, Request, Slice
 from accelshare.ledger.policies import Policy
 from accelshare.ledger.refusals import Reason, Refusal
 
-LARGEST_EXACT: Final = 1 << 20  # units; above it the worst case is estimated, from the safe side
+MOST_BITS: Final = 1 << 24  # looked at for the sums of one node, some milliseconds; above it the worst case is estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,13 @@ def fit(node: NodeBook, request: Request, policy: Policy) -> Fit | Refusal:
 
 
 def _shared(node: NodeBook, cards: Sequence[CardBook], ask: Ask, policy: Policy) -> list[tuple[int, CardBook]] | Reason:
-    hidden = node.could_hide(ask.kind) if node.unplaced else ()
+    unplaced = node.could_hide(ask.kind) if node.unplaced else ()
+    hidden = Hidden(unplaced, max((book.room for book in cards), default=0)) if unplaced else None
     fitting = []
     for book in cards:
         room = book.room
         if hidden and room:
-            room -= hidden_at_worst(book, hidden)
+            room -= hidden.at_worst(book)
         if room >= ask.share:
             fitting.append((policy.card(room, ask.share), book.card.index, room, book))
     if len(fitting) >= ask.cards:
@@ -82,20 +84,44 @@ def _whole(node: NodeBook, cards: Sequence[CardBook], ask: Ask) -> list[tuple[in
     return Reason.NO_CARD_IS_EMPTY if ask.cards == 1 else Reason.TOO_FEW_CARDS_ARE_EMPTY
 
 
-def hidden_at_worst(book: CardBook, hidden: Sequence[Ask]) -> int:
-    """The most that pods of unknown place could hold of this card's room: they may sit on any card that could have taken them.
+class Hidden:
+    """Pods of unknown place: the most that they could hold of a card's room. They may sit on any card that could have taken them.
 
     A pod that landed past the scheduler is counted where it hurts most, so that its card cannot be oversold before the node
-    says which one it is. Sums that these pods can really make are found with a bit per sum.
+    says which one it is. Sums that these pods can really make are found with a bit per sum, once for all cards.
     """
-    room = book.room
-    if book.empty and any(ask.whole for ask in hidden):
-        return room
-    shares = [ask.share for ask in hidden if not ask.whole and ask.share <= room for _ in range(ask.cards)]
-    if room > LARGEST_EXACT or sum(shares) <= room:
-        return min(room, sum(shares))
-    sums = 1
-    mask = (1 << (room + 1)) - 1
-    for share in shares:
-        sums |= (sums << share) & mask
-    return sums.bit_length() - 1
+
+    def __init__(self, asks: Sequence[Ask], largest_room: int) -> None:
+        self._whole = any(ask.whole for ask in asks)
+        amounts = self._amounts = Counter[int]()
+        for ask in asks:
+            if not ask.whole and 0 < ask.share <= largest_room:
+                amounts[ask.share] += ask.cards
+        self._total = sum(share * count for share, count in amounts.items())
+        self._sums: int | None = None
+        # Many equal amounts are a few large ones: 13 = 1 + 2 + 4 + 6.
+        steps = [share * part for share, count in amounts.items() for part in _parts(min(count, largest_room // share))]
+        if len(steps) * largest_room <= MOST_BITS:
+            sums, mask = 1, (1 << (largest_room + 1)) - 1
+            for step in steps:
+                sums |= (sums << step) & mask
+            self._sums = sums
+
+    def at_worst(self, book: CardBook) -> int:
+        room = book.room
+        if self._whole and book.empty:
+            return room
+        if self._total <= room:
+            return self._total
+        if self._sums is None:  # from the safe side
+            return min(room, sum(share * count for share, count in self._amounts.items() if share <= room))
+        return (self._sums & ((1 << (room + 1)) - 1)).bit_length() - 1
+
+
+def _parts(count: int) -> Iterator[int]:
+    """Numbers of which some add up to each number up to this one, and none to more."""
+    part = 1
+    while count > 0:
+        yield min(part, count)
+        count -= part
+        part *= 2

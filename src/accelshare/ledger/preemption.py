@@ -35,8 +35,12 @@ def victims(ledger: Ledger, node: str, request: Request, *, priority: int, propo
     if _serves(ledger, book, request) or not _serves(ledger, book.without(evictable), request):
         return None
     enough = [_least(ledger, book, request, evictable, last) for last in _ways(book, request)]
-    chosen = min(enough, key=lambda uids: _harm(evictable[uid] for uid in uids))
-    return _by_importance(_give_back_as_much(chosen, proposed, evictable), proposed, evictable)
+    for chosen in sorted(enough, key=lambda uids: _harm(evictable[uid] for uid in uids)):
+        result = _give_back_as_much(chosen, proposed, evictable)
+        # Where more pods leave, a card may have room for a larger pod of unknown card, and then none for this one.
+        if _serves(ledger, book.without(result), request):
+            return _by_importance(result, proposed, evictable)
+    return _by_importance(_one_by_one(ledger, book, request, evictable, proposed), proposed, evictable)
 
 
 def _serves(ledger: Ledger, book: NodeBook, request: Request) -> bool:
@@ -81,6 +85,23 @@ def _must_go(ledger: Ledger, left: NodeBook, request: Request, pods: Sequence[Po
     half = len(pods) // 2
     yield from _must_go(ledger, left, request, pods[:half])
     yield from _must_go(ledger, left, request, pods[half:])
+
+
+def _one_by_one(
+    ledger: Ledger, book: NodeBook, request: Request, evictable: dict[str, Pod], proposed: Collection[str]
+) -> list[str]:
+    """Evict all, then take back each that can be, the most important first: there is always room, and as much given back."""
+    left = book.without(evictable)
+    gone = dict.fromkeys(evictable)
+    wanted = _needs(proposed, evictable)
+    for pod in sorted(evictable.values(), key=lambda pod: (-pod.seen.priority, pod.seen.uid)):
+        uid = pod.seen.uid
+        del gone[uid]
+        left.book(uid, pod.seen.request, pod.place[1] if pod.place else ())
+        if not wanted <= _needs(gone, evictable) or not _serves(ledger, left, request):
+            left.strike(uid)
+            gone[uid] = None
+    return [*gone, *(uid for uid in proposed if uid not in evictable)]
 
 
 def _harm(pods: Iterable[Pod]) -> tuple[int, int, int]:

@@ -10,7 +10,7 @@ from typing import Final
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.node_book import CardBook, NodeBook
 from accelshare.ledger.nouns import Ask, Assignment, Request
-from accelshare.ledger.placing import Fit, fit, hidden_at_worst
+from accelshare.ledger.placing import Fit, Hidden, fit
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.units import amount, cards
@@ -49,7 +49,7 @@ def room(world: World, book: NodeBook, pod: PodSeen, refusal: Refusal) -> Room:
 def free_of(book: NodeBook, card: CardBook) -> int:
     """What a new slice could have of this card, pods of unknown card counted where they hurt most."""
     hidden = book.could_hide(card.card.kind)
-    return card.room - hidden_at_worst(card, hidden) if hidden and card.room else card.room
+    return card.room - Hidden(hidden, card.room).at_worst(card) if hidden and card.room else card.room
 
 
 def _missing(book: NodeBook, ask: Ask, profile: Profile, unit: str) -> str:

@@ -17,12 +17,13 @@ import msgspec
 from accelshare.ledger.nouns import Ask, Request, Slice
 from accelshare.vendors.profile import Profile
 from accelshare.wire.decoding import LONGEST_ANNOTATION, Decoder, UnreadableError
+from accelshare.wire.inventory import LONGEST_ID, MOST_CARDS
 
 OURS: Final = "accelshare.io/assignment"
 # A runtime with a validator refuses a container of such a pod while the plugin of this name is away.
 REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
 PLUGIN: Final = "accelshare"
-LARGEST_INDEX: Final = 1023
+LARGEST_INDEX: Final = MOST_CARDS - 1
 # On a Node, written by its agent: the cards of pods whose own record was wrong, by uid. Users of a namespace cannot write Nodes.
 CORRECTED: Final = "accelshare.io/corrected-assignments"
 LARGEST_CORRECTIONS: Final = 100 * 1024  # characters; the API server takes 256 KiB of annotations on one object
@@ -84,6 +85,18 @@ def read_corrections(value: str) -> dict[str, str]:
         return {}
 
 
+def corrected_slices(value: str) -> dict[str, tuple[Slice, ...]]:
+    """The same as cards of each pod. A record that cannot be read names none: the pod's card is then unknown."""
+    slices: dict[str, tuple[Slice, ...]] = {}
+    for uid, record in read_corrections(value).items():
+        by_kind, _ = _ours({OURS: record})
+        named = [Slice(kind, e.index, e.units, e.whole, intern(e.id)) for kind, entries in by_kind.items() for e in entries]
+        places = [(s.kind, s.index) for s in named] + [(s.kind, s.id) for s in named if s.id]
+        good = len(set(places)) == len(places) and all(0 <= s.index <= LARGEST_INDEX and len(s.id) <= LONGEST_ID for s in named)
+        slices[uid] = tuple(named) if good else ()
+    return slices
+
+
 def require_plugin() -> dict[str, str]:
     """What makes the container runtime insist on our part in each container of the pod."""
     return {REQUIRED_PLUGINS: f'["{PLUGIN}"]'}
@@ -139,6 +152,8 @@ def _from_record(record: dict[str, list[_Entry]], ask: Ask) -> list[Slice] | Non
     indexes = {entry.index for entry in entries if 0 <= entry.index <= LARGEST_INDEX}
     ids = [entry.id for entry in entries if entry.id]
     if len(entries) != ask.cards or len(indexes) != ask.cards or len(set(ids)) < len(ids):
+        return None
+    if any(len(id_) > LONGEST_ID for id_ in ids):
         return None
     return [Slice(ask.kind, entry.index, ask.share, ask.whole, intern(entry.id)) for entry in entries]
 

@@ -14,7 +14,8 @@ from accelshare.wire.decoding import LONGEST_ANNOTATION, Decoder, UnreadableErro
 
 KEY: Final = "accelshare.io/inventory"
 LARGEST_SIZE: Final = 2**24  # units of one card
-MOST_CARDS: Final = 1024
+MOST_CARDS: Final = 256  # of one kind on one node
+LONGEST_ID: Final = 128  # characters of a card's hardware id
 BY_DEVICE_PLUGIN: Final = ("device-plugin", "device-plugin+nri")
 BY_RUNTIME: Final = "nri"  # the delivery of which a pod must tell its container runtime
 
@@ -92,14 +93,22 @@ def read(text: str) -> Inventory:
 
 def _mistakes(kind: str, entry: KindEntry) -> list[str]:
     where = f"annotation {KEY}, {kind}"
-    mistakes = [
-        f"{where}: card {card.index} has size {card.size}; an index is 0 to {MOST_CARDS - 1}, a size 0 to {LARGEST_SIZE}"
-        for card in entry.cards
-        if not (0 <= card.index < MOST_CARDS and 0 <= card.size <= LARGEST_SIZE)
-    ]
+    mistakes: list[str] = []
+    if len(entry.cards) > MOST_CARDS:
+        mistakes.append(f"{where}: it has {len(entry.cards)} cards; at most {MOST_CARDS} are believed")
+    bad = [card for card in entry.cards if not _in_bounds(card)]
+    if bad:
+        first = bad[0]
+        said = f"index {str(first.index)[:20]}, size {str(first.size)[:20]} and an id of {len(first.id)} characters"
+        bounds = f"an index is 0 to {MOST_CARDS - 1}, a size 0 to {LARGEST_SIZE}, an id has at most {LONGEST_ID} characters"
+        mistakes.append(f"{where}: {len(bad)} of {len(entry.cards)} cards are out of bounds, the first has {said}; {bounds}")
     if len({card.index for card in entry.cards}) < len(entry.cards):
         mistakes.append(f"{where}: two cards have the same index")
     ids = [card.id for card in entry.cards if card.id]
     if len(set(ids)) < len(ids):
         mistakes.append(f"{where}: two cards have the same id")
     return mistakes
+
+
+def _in_bounds(card: CardEntry) -> bool:
+    return 0 <= card.index < MOST_CARDS and 0 <= card.size <= LARGEST_SIZE and len(card.id) <= LONGEST_ID

@@ -6,6 +6,7 @@ installed, tells only a total and a count, and then its cards are taken to be eq
 
 from collections.abc import Mapping
 from sys import intern
+from typing import Final
 
 import msgspec
 
@@ -13,9 +14,11 @@ from accelshare.ledger.facts import NodeSeen
 from accelshare.ledger.nouns import Card
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
-from accelshare.wire import inventory
+from accelshare.wire import assignment, inventory
 from accelshare.wire.objects import Node, NodeStatus, Quantity, node_decoder, version_of
 from accelshare.wire.quantity import whole_number
+
+LONGEST_ADDRESS: Final = 64  # characters; an IPv6 address with its zone has fewer
 
 
 class NodeReader:
@@ -23,13 +26,15 @@ class NodeReader:
 
     def __init__(self, catalog: Catalog) -> None:
         self._profiles = catalog.profiles
+        self._kinds = frozenset(profile.name for profile in catalog.profiles)
 
     def decode(self, raw: msgspec.Raw | bytes) -> NodeSeen:
         return self.fact(node_decoder.decode(raw))
 
     def fact(self, node: Node) -> NodeSeen:
         status = node.status or NodeStatus()
-        text = (node.metadata.annotations or {}).get(inventory.KEY)
+        annotations = node.metadata.annotations or {}
+        text = annotations.get(inventory.KEY)
         told = inventory.read(text) if text is not None else inventory.Inventory()
         problems = told.problems
         cards: list[Card] = []
@@ -45,10 +50,11 @@ class NodeReader:
             name=intern(node.metadata.name),
             version=version_of(node.metadata),
             cards=tuple(cards),
-            address=addresses.get("InternalIP", ""),
-            paused=told.paused,
-            by_runtime=told.by_runtime,
-            by_device_plugin=told.by_device_plugin,
+            address=addresses.get("InternalIP", "")[:LONGEST_ADDRESS],
+            paused=told.paused & self._kinds,
+            by_runtime=told.by_runtime & self._kinds,
+            by_device_plugin=told.by_device_plugin & self._kinds,
+            corrected=assignment.corrected_slices(annotations.get(assignment.CORRECTED, "{}")),
             problems=problems,
         )
 

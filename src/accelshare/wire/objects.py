@@ -41,6 +41,8 @@ class PodSpec(_Part):
     priority: int | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    overhead: dict[str, Quantity] | None = None
+    resources: Resources | None = None  # of the pod as a whole
 
 
 class Condition(_Part):

@@ -21,6 +21,7 @@ from accelshare.wire import assignment
 from accelshare.wire.objects import (
     Container,
     Pod,
+    PodSpec,
     PodToSchedule,
     Quantity,
     SpecWithPreferences,
@@ -126,6 +127,8 @@ class PodReader:
         return (
             tuple([_said(container) for container in spec.containers or ()]),
             tuple([(_said(container), container.restart_policy) for container in spec.init_containers or ()]),
+            _said(spec),
+            tuple((spec.overhead or {}).items()),
             (pod.metadata.annotations or {}).get(CARD_COUNT_ANNOTATION),
             *[labels.get(label) for label in self._count_labels],
         )
@@ -153,9 +156,19 @@ class PodReader:
 
 
 def needs_of(pod: Pod | PodToSchedule) -> Needs:
-    """What any pod takes of every resource it names, in thousandths."""
-    names = {name for c in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())) for name in _requests(c)}
-    return tuple((name, _pod_peak(pod, partial(_thousandths, name)) or 0) for name in sorted(names))
+    """What any pod takes of every resource it names, in thousandths, as kube-scheduler counts it."""
+    spec = pod.spec
+    names = {name for c in (*(spec.containers or ()), *(spec.init_containers or ())) for name in _requests(c)}
+    needs = {name: _pod_peak(pod, partial(_thousandths, name)) or 0 for name in names}
+    needs |= {name: thousandths(amount) for name, amount in _requests(spec).items() if _of_a_whole_pod(name)}
+    for name, amount in (spec.overhead or {}).items():
+        needs[name] = needs.get(name, 0) + thousandths(amount)
+    return tuple(sorted(needs.items()))
+
+
+def _of_a_whole_pod(resource: str) -> bool:
+    """May a pod name an amount of it for all its containers together?"""
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
 def _agent(pod: Pod) -> AgentSeen | None:
@@ -184,8 +197,8 @@ def _pod_peak(pod: Pod | PodToSchedule, amount_of: Callable[[Container], int | N
     return peak(readable, steps)
 
 
-def _said(container: Container) -> object:
-    resources = container.resources
+def _said(asking: Container | PodSpec) -> object:
+    resources = asking.resources
     if resources is None:
         return None
     return tuple(resources.limits.items()) if resources.limits else (), tuple((resources.requests or {}).items())
@@ -203,6 +216,6 @@ def _thousandths(resource: str, container: Container) -> int:
     return thousandths(_requests(container).get(resource, 0))
 
 
-def _requests(container: Container) -> dict[str, Quantity]:
-    resources = container.resources
+def _requests(asking: Container | PodSpec) -> dict[str, Quantity]:
+    resources = asking.resources
     return {**(resources.limits or {}), **(resources.requests or {})} if resources else {}

@@ -7,6 +7,7 @@ import pytest
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.waking import MOST_WOKEN, PATIENCE_S, REST_S, Waking
 from accelshare.ledger.book import Ledger
+from accelshare.ledger.nouns import Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from tests.builders import KIND, gone, node, pending, running, share
 
@@ -52,7 +53,9 @@ def test_a_pod_whose_card_is_told_makes_room_on_the_others() -> None:
     ledger = Ledger()
     ledger.apply(node("n1", 16, 16))
     assert ledger.apply(running("stranger", on="n1", request=share(10))) == ""
-    assert ledger.apply(running("stranger", on="n1/0", request=share(10))) == "n1"
+    assert ledger.apply(running("stranger", on="n1/0", request=share(10))) == "", "anybody could have written that"
+    told = replace(node("n1", 16, 16), corrected={"stranger": (Slice(KIND, 0, 10),)})
+    assert ledger.apply(told) == "n1"
     assert ledger.apply(running("stranger", on="n1/0", request=share(10))) == ""
 
 

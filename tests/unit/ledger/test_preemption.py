@@ -1,13 +1,15 @@
 """Who has to leave so that one card really becomes free."""
 
 from dataclasses import replace
+from random import Random
 from unittest.mock import Mock
 
 import pytest
 
 from accelshare.ledger import preemption
 from accelshare.ledger.book import Ledger
-from accelshare.ledger.placing import fit
+from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.placing import Fit, fit
 from accelshare.ledger.preemption import victims
 from tests.builders import card, node, place, running, share, whole
 
@@ -138,3 +140,43 @@ def test_a_victim_that_is_not_in_the_book_stays_before_those_it_was_proposed_bef
         ledger.apply(running(name, on=on, request=share(8), priority=priority))
     assert victims(ledger, "n1", share(16), priority=10, proposed=["stranger", "c"]) == ["stranger", "b", "a"]
     assert victims(ledger, "n1", share(16), priority=10, proposed=["c", "stranger"]) == ["b", "a", "stranger"]
+
+
+def a_crowded_node(random: Random) -> tuple[Ledger, dict[str, PodSeen]]:
+    """A node with pods of known and unknown card, of several priorities and needs."""
+    ledger = Ledger()
+    sizes = [random.choice([8, 12, 16]) for _ in range(random.randint(1, 3))]
+    ledger.apply(node("n1", *sizes))
+    pods: dict[str, PodSeen] = {}
+    for number in range(random.randint(1, 7)):
+        request = whole() if random.random() < 0.1 else share(random.randint(1, 9))
+        where = f"n1/{random.randrange(len(sizes))}" if random.random() < 0.6 else "n1"
+        pod = replace(
+            running(f"p{number}", on=where, request=request, priority=random.choice([0, 0, 5, 20])),
+            needs=(("cpu", random.randint(0, 4)),),
+        )
+        ledger.apply(pod)
+        pods[pod.uid] = pod
+    return ledger, pods
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whoever_is_chosen_makes_room_and_gives_back_as_much(seed: int) -> None:
+    """Pods of unknown card too: a card that loses a pod could hide a larger one of them."""
+    random = Random(seed)
+    for _ in range(150):
+        ledger, pods = a_crowded_node(random)
+        request = whole() if random.random() < 0.2 else share(random.randint(1, 16))
+        evictable = [uid for uid, pod in pods.items() if pod.priority < 10]
+        proposed = sorted(random.sample(evictable, random.randint(0, len(evictable))), key=lambda uid: -pods[uid].priority)
+        chosen = victims(ledger, "n1", request, priority=10, proposed=proposed)
+        if chosen is None:
+            continue
+        book = ledger.node("n1")
+        assert book is not None
+        assert isinstance(fit(book.without(chosen), request, ledger.policy), Fit), (pods, request, proposed, chosen)
+        assert all(pods[uid].priority < 10 for uid in chosen)
+        assert len(set(chosen)) == len(chosen)
+        needs = {uid: dict(pods[uid].needs)["cpu"] for uid in pods}
+        assert sum(needs[uid] for uid in chosen) >= sum(needs[uid] for uid in proposed)
+        assert [pods[uid].priority for uid in chosen] == sorted((pods[uid].priority for uid in chosen), reverse=True)

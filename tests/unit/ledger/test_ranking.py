@@ -3,6 +3,7 @@
 import pytest
 
 from accelshare.ledger import book as book_module
+from accelshare.ledger import shapes as shapes_room
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.node_book import NodeBook
 from accelshare.ledger.nouns import Request
@@ -93,6 +94,27 @@ def test_a_question_asked_again_looks_only_at_what_changed(monkeypatch: pytest.M
         place(ledger, f"p{number}", share(4), on=best)
     # For each pod: one offer by the test, one to check the hold, one to bring the ranking up to date.
     assert len(looked) <= 3 * 50
+
+
+def asked_anew(ledger: Ledger, shapes: int) -> int:
+    """How many of these shapes, asked for in turn, have been forgotten when their turn comes again."""
+    for units in range(1, shapes + 1):
+        ledger.ranking(share(units))
+    remembered = set(ledger._shapes._rankings)
+    return sum(share(units) not in remembered for units in range(1, shapes + 1))
+
+
+def test_more_shapes_are_remembered_where_there_are_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes_room, "ANSWERS_REMEMBERED", 1_000)
+    monkeypatch.setattr(shapes_room, "FEWEST_SHAPES", 3)
+    ledger = Ledger()
+    for number in range(10):
+        ledger.apply(node(f"n{number}", 16))
+    assert asked_anew(ledger, 100) == 0
+    assert asked_anew(ledger, 101) == 1
+    for number in range(10, 1_000):
+        ledger.apply(node(f"n{number}", 16))
+    assert asked_anew(ledger, 10) == 7
 
 
 def test_the_memory_of_shapes_is_bounded() -> None:

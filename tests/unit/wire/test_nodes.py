@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accelshare.ledger.nouns import Card
+from accelshare.ledger.nouns import Card, Slice
 from accelshare.vendors.catalog import load
 from accelshare.wire import inventory
 from accelshare.wire.nodes import NodeReader
@@ -35,6 +35,49 @@ def test_the_inventory_tells_each_card(reader: NodeReader) -> None:
 def test_without_an_inventory_cards_are_total_by_count(reader: NodeReader) -> None:
     fact = decode(reader, node({"aliyun.com/gpu-mem": "31", "aliyun.com/gpu-count": "2"}))
     assert fact.cards == (Card("nvidia", 0, 15), Card("nvidia", 1, 15))
+
+
+@pytest.mark.parametrize(
+    ("cards", "fact"),
+    [
+        ([{"index": 0, "size": 1, "id": "x" * 220_000}], "id of 220000 characters"),
+        ([{"index": 0, "size": 1, "id": "x" * 129}], "at most 128 characters"),
+        ([{"index": 256, "size": 1}], "an index is 0 to 255"),
+        ([{"index": -1, "size": 9**20}] * 5_000, "5000 of 5000 cards"),
+        ([{"index": index, "size": 1} for index in range(257)], "at most 256"),
+    ],
+)
+def test_a_node_that_says_too_much_has_no_cards_and_one_short_problem(
+    reader: NodeReader, cards: list[dict[str, Any]], fact: str
+) -> None:
+    seen = decode(reader, node(inventory=json.dumps({"nvidia": {"cards": cards}})))
+    assert seen.cards == ()
+    assert fact in "; ".join(seen.problems)
+    assert len("".join(seen.problems)) < 1_000
+
+
+def test_a_node_tells_of_vendors_that_are_known(reader: NodeReader) -> None:
+    text = json.dumps({kind: {"cards": [], "delivers": False, "delivery": "nri"} for kind in ("nvidia", "nobody's")})
+    seen = decode(reader, node(inventory=text))
+    assert (seen.paused, seen.by_runtime) == (frozenset({"nvidia"}), frozenset({"nvidia"}))
+
+
+def test_a_node_corrects_the_records_of_its_pods(reader: NodeReader) -> None:
+    content = node({"aliyun.com/gpu-mem": "31", "aliyun.com/gpu-count": "2"})
+    corrections = {
+        "good": '{"nvidia": [{"index": 1, "id": "GPU-b", "units": 3}]}',
+        "broken": "{",
+        "twice": '{"nvidia": [{"index": 1}, {"index": 1}]}',
+        "long": json.dumps({"nvidia": [{"index": 1, "id": "x" * 129}]}),
+        "far": '{"nvidia": [{"index": 256}]}',
+    }
+    content["metadata"]["annotations"] = {"accelshare.io/corrected-assignments": json.dumps(corrections)}
+    corrected = decode(reader, content).corrected
+    assert corrected.pop("good") == (Slice("nvidia", 1, 3, id="GPU-b"),)
+    assert corrected == dict.fromkeys(["broken", "twice", "long", "far"], ())
+    for text in ("[" * 30_000, '{"good": 1}', "x"):
+        content["metadata"]["annotations"] = {"accelshare.io/corrected-assignments": text}
+        assert decode(reader, content).corrected == {}
 
 
 @pytest.mark.parametrize("text", ["[" * 30_000, '{"nvidia":' + "[" * 30_000 + "]" * 30_000 + "}", "[" * 300_000])

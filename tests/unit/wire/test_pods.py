@@ -152,6 +152,12 @@ def test_a_record_that_nobody_can_read_does_not_hide_its_pod(reader: PodReader, 
     assert len(problem) < 300
 
 
+@pytest.mark.parametrize("entry", [{"index": 256}, {"index": 0, "id": "x" * 129}, {"index": 9**30}])
+def test_a_record_that_says_too_much_places_nothing(reader: PodReader, entry: dict[str, Any]) -> None:
+    annotations = {"accelshare.io/assignment": json.dumps({"nvidia": [entry]})}
+    assert decode(reader, pod({MEMORY: "3"}, annotations=annotations, node="n1")).slices == ()
+
+
 def test_a_deep_part_of_a_record_that_nobody_reads_spoils_nothing(reader: PodReader) -> None:
     record = f'{{"nvidia": [{{"index": 2, "more": {DEEP}}}]}}'
     fact = decode(reader, pod({MEMORY: "3"}, annotations={"accelshare.io/assignment": record}, node="n1"))
@@ -206,3 +212,30 @@ def test_what_large_pods_say_is_not_remembered(reader: PodReader, large: Callabl
         assert tracemalloc.get_traced_memory()[0] < 500_000
     finally:
         tracemalloc.stop()
+
+
+def needing(reader: PodReader, **spec: Any) -> dict[str, int]:
+    content = pod({MEMORY: "3"})
+    content["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1", "memory": "1k"}
+    content["spec"] |= spec
+    return {name: amount // 1000 for name, amount in decode(reader, content).needs}
+
+
+def test_a_pod_needs_its_overhead_besides(reader: PodReader) -> None:
+    """As kube-scheduler counts it, so that as much is given back by whoever is evicted instead."""
+    needs = needing(reader, overhead={"cpu": "2", "ephemeral-storage": "5"})
+    assert needs == {"cpu": 3, "memory": 1000, "ephemeral-storage": 5, MEMORY: 3}
+
+
+def test_what_a_pod_asks_as_a_whole_counts_for_all_its_containers(reader: PodReader) -> None:
+    """Pod-level resources (Kubernetes 1.34): CPU, memory and huge pages; an amount that only limits name is asked for, too."""
+    whole_pod = {"requests": {"cpu": "4"}, "limits": {"cpu": "8", "memory": "2k", "hugepages-2Mi": "4", MEMORY: "99"}}
+    needs = needing(reader, resources=whole_pod, overhead={"cpu": "2"})
+    assert needs == {"cpu": 6, "memory": 2000, "hugepages-2Mi": 4, MEMORY: 3}
+
+
+def test_templates_that_differ_in_overhead_or_as_a_whole_are_not_mixed_up(reader: PodReader) -> None:
+    assert needing(reader)["cpu"] == 1
+    assert needing(reader, overhead={"cpu": "2"})["cpu"] == 3
+    assert needing(reader, resources={"requests": {"cpu": "7"}})["cpu"] == 7
+    assert needing(reader)["cpu"] == 1

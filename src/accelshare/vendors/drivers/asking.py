@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 # 16 TiB: no card has more, so a larger figure was misread.
 MOST_MEMORY_MIB: Final = 1 << 24
 # A node tells no card beyond it, and a pod's record names none.
-LARGEST_INDEX: Final = 1023
+LARGEST_INDEX: Final = 255
 # Enough of an answer to recognise the program that gave it.
 LONGEST_SHOWN: Final = 120
 
