@@ -21,14 +21,26 @@ from accelshare.ledger.facts import Fact, PodGone, PodSeen
 log = logging.getLogger(__name__)
 PLACES: Final = 4
 WAIT_S: Final = 3.0  # kube-scheduler gives a bind 5 s, if nobody told it otherwise
+# A kubelet that lives acknowledges a pod within seconds. One that it never acknowledges (kubelet deletes a mirror pod of nothing,
+# and a finalizer keeps the object) must not take a place for ever.
+ACKNOWLEDGED_WITHIN_S: Final = 30.0
 LONGEST_PAUSE_S: Final = 300.0  # of a node whose agent lives and has not restarted: then one pod is tried
+
+
+@dataclass(slots=True)
+class _Occupant:
+    """A pod that kubelet has not acknowledged."""
+
+    ours: bool  # we bound it
+    timer: asyncio.TimerHandle
+    overdue: bool = False  # it takes no place any more
 
 
 @dataclass(slots=True)
 class _Window:
     """One node's pods that kubelet has not acknowledged."""
 
-    occupants: dict[str, bool] = field(default_factory=dict)  # uid → we bound it
+    occupants: dict[str, _Occupant] = field(default_factory=dict)  # by uid
     waiting: deque[tuple[str, asyncio.Future[bool]]] = field(default_factory=deque)
     paused: asyncio.TimerHandle | None = None
     agent_was_away: bool = False  # since the pause began
@@ -36,15 +48,24 @@ class _Window:
 
     @property
     def full(self) -> bool:
-        return len(self.occupants) >= (1 if self.cautious else PLACES)
+        taken = sum(not occupant.overdue for occupant in self.occupants.values())
+        return taken >= (1 if self.cautious else PLACES)
 
 
 class Admissions:
-    def __init__(self, ledger: Ledger, *, room: Callable[[str], None], wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        room: Callable[[str], None],
+        wait_s: float = WAIT_S,
+        acknowledged_within_s: float = ACKNOWLEDGED_WITHIN_S,
+    ) -> None:
         """`room` is told of each node that takes pods again."""
         self._ledger = ledger
         self._room = room
         self._wait_s = wait_s
+        self._acknowledged_within_s = acknowledged_within_s
         self._windows: dict[str, _Window] = {}
         self._node_of: dict[str, str] = {}  # of each occupant
         self._paused: set[str] = set()
@@ -59,7 +80,7 @@ class Admissions:
         if window.paused is not None:
             return False
         if not window.full and not window.waiting:
-            self._occupy(node, window, uid)
+            self._occupy(node, window, uid, ours=True)
             return True
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         window.waiting.append((uid, turn))
@@ -79,7 +100,8 @@ class Admissions:
         window = self._windows.get(node)
         if window is None:
             return
-        window.occupants.pop(uid, None)
+        if (occupant := window.occupants.pop(uid, None)) is not None:
+            occupant.timer.cancel()
         self._admit_next(node, window)
         self._forget_empty(node)
 
@@ -87,7 +109,8 @@ class Admissions:
         """A fact that the ledger has taken in."""
         match fact:
             case PodSeen():
-                if fact.rejected and self._windows.get(fact.node, _NONE).occupants.get(fact.uid):
+                occupant = self._windows.get(fact.node, _NONE).occupants.get(fact.uid)
+                if fact.rejected and occupant is not None and occupant.ours:
                     self._pause(fact.node, fact)
                 self._pod_seen(fact.uid)
             case PodGone():
@@ -99,6 +122,8 @@ class Admissions:
         for window in self._windows.values():
             if window.paused is not None:
                 window.paused.cancel()
+            for occupant in window.occupants.values():
+                occupant.timer.cancel()
 
     def _pod_seen(self, uid: str) -> None:
         pod = self._ledger.pod(uid)
@@ -108,9 +133,7 @@ class Admissions:
             self.leave(uid)
         elif pod.seen.node and uid not in self._node_of and self._by_device_plugin(pod.seen.node, uid):
             # Bound before this process started, or by somebody else.
-            window = self._windows.setdefault(pod.seen.node, _Window())
-            window.occupants[uid] = False
-            self._node_of[uid] = pod.seen.node
+            self._occupy(pod.seen.node, self._windows.setdefault(pod.seen.node, _Window()), uid, ours=False)
 
     def _by_device_plugin(self, node: str, uid: str) -> bool:
         book, pod = self._ledger.node(node), self._ledger.pod(uid)
@@ -118,15 +141,23 @@ class Admissions:
             return False
         return any(ask.kind in book.fact.by_device_plugin for ask in pod.seen.request)
 
-    def _occupy(self, node: str, window: _Window, uid: str) -> None:
-        window.occupants[uid] = True
+    def _occupy(self, node: str, window: _Window, uid: str, *, ours: bool) -> None:
+        timer = asyncio.get_running_loop().call_later(self._acknowledged_within_s, self._overdue, node, uid)
+        window.occupants[uid] = _Occupant(ours, timer)
         self._node_of[uid] = node
+
+    def _overdue(self, node: str, uid: str) -> None:
+        window = self._windows.get(node)
+        if window is not None and uid in window.occupants:
+            log.warning("unacknowledged node=%s uid=%s within_s=%.0f", node, uid, self._acknowledged_within_s)
+            window.occupants[uid].overdue = True
+            self._admit_next(node, window)
 
     def _admit_next(self, node: str, window: _Window) -> None:
         while window.waiting and not window.full and window.paused is None:
             uid, turn = window.waiting.popleft()
             if not turn.done():
-                self._occupy(node, window, uid)
+                self._occupy(node, window, uid, ours=True)
                 turn.set_result(True)
 
     def _pause(self, node: str, rejected: PodSeen) -> None:

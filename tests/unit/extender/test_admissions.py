@@ -201,3 +201,29 @@ def test_a_pod_is_read_as_kubelet_writes_it() -> None:
     assert read('{"phase":"Pending","startTime":"2026-01-01T00:00:00Z"}').started
     assert read('{"phase":"Failed","reason":"UnexpectedAdmissionError"}').rejected
     assert not read('{"phase":"Failed","reason":"Evicted"}').rejected
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["bound by us", "names its node itself"])
+async def test_pods_that_kubelet_never_acknowledges_do_not_close_their_node(ours: bool) -> None:
+    """A user can make such pods: kubelet deletes a mirror pod of nothing, and a finalizer keeps the object."""
+    scene = Scene()
+    scene.admissions = Admissions(scene.ledger, room=scene.rooms.append, wait_s=LIMIT_S, acknowledged_within_s=0.2)
+    names = scene.name_numbers(range(PLACES))
+    if ours:
+        assert await entered(scene.come(*names)) == PLACES
+        for name in names:
+            scene.echo(name)
+    else:
+        for name in names:
+            scene.tell(replace(pending(name, share(2)), node="n1"))
+    (bind,) = scene.come("late")
+    assert await entered([bind]) == 0
+    assert await bind
+    # However often the owner of these pods changes them, they stay out.
+    for name in names:
+        pod = scene.ledger.pod(name)
+        assert pod is not None
+        scene.tell(again(pod.seen))
+    others = scene.come(*scene.name_numbers(range(10, 10 + PLACES - 1)))
+    assert await entered(others) == PLACES - 1
+    scene.admissions.stop()
