@@ -5,10 +5,14 @@ Belongs here: the directory's content, as far as it is ours. Never: what a file 
 A container that restarts while the agent is away still needs the file, so it stays at the agent's end while pods have cards here.
 """
 
+import json
 import logging
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from typing import Any, Final
+
+import yaml
 
 from accelshare.agent.shelf import Kind, Shelf
 from accelshare.vendors import cdi
@@ -16,6 +20,25 @@ from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
 
 log = logging.getLogger(__name__)
+LARGEST_FILE: Final = 4 << 20
+_SUFFIXES: Final = (".json", ".yaml", ".yml")
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def specifications(directories: Iterable[Path]) -> list[object]:
+    """What the specifications in these directories say; a file that cannot be read says nothing."""
+    found: list[object] = []
+    for directory in directories:
+        for file in sorted(directory.glob("*")):
+            if file.suffix not in _SUFFIXES:
+                continue
+            try:
+                with file.open("rb") as opened:
+                    text = opened.read(LARGEST_FILE)
+                found.append(json.loads(text) if file.suffix == ".json" else yaml.load(text, Loader=_Loader))  # noqa: S506 – safe
+            except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+                log.debug("cdi path=%s outcome=unreadable error=%r", file, str(error))
+    return found
 
 
 class CdiFiles:

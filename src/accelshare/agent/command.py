@@ -19,6 +19,17 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     return {vendor: unit for vendor, _, unit in pairs}
 
 
+def _card_memory(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    """`vendor=131072`."""
+    given: dict[str, int] = {}
+    for value in values:
+        vendor, _, mib = value.partition("=")
+        if not vendor or not (mib.isascii() and mib.isdecimal()) or not 1 <= int(mib) <= 2**24:
+            raise click.BadParameter(f"{value[:80]!r} must be VENDOR=MIB, a whole number from 1 to {2**24}, such as acme=131072")
+        given[vendor] = int(mib)
+    return given
+
+
 @click.command()
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="How to reach the API server.")
 @click.option("--context", help="The kubeconfig's context to use.")
@@ -31,6 +42,14 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     callback=_units,
     metavar="[VENDOR=]UNIT",
     help="Count memory in this unit; repeatable.",
+)
+@click.option(
+    "--card-memory-mib",
+    "card_memory_mib",
+    multiple=True,
+    callback=_card_memory,
+    metavar="VENDOR=MIB",
+    help="The memory of this vendor's cards that do not tell it, such as those that share the host's; repeatable.",
 )
 @click.option("--health-check/--no-health-check", default=True, show_default=True, help="Watch the cards' health.")
 @click.option(
@@ -92,6 +111,7 @@ def agent(
     node_name: str | None,
     vendors: tuple[str, ...],
     units: dict[str, str],
+    card_memory_mib: dict[str, int],
     health_check: bool,
     delivery: str,
     nri_socket: Path,
@@ -131,6 +151,7 @@ def agent(
         node=node_name,
         vendors=vendors,
         units=units,
+        card_memory_mib=card_memory_mib,
         kubelet=kubelet_root,
         roots=roots,
         host_root=host_root,

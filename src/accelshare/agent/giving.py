@@ -37,6 +37,7 @@ def shares(here: Kind, cards: Mapping[int, int], *, whole: bool) -> list[CardSha
             card_units=here.cards[index].units,
             unit_mib=here.unit_mib,
             whole=whole,
+            cdi_name=here.cards[index].cdi_name,
         )
         for index, units in cards.items()
     ]

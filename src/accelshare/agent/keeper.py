@@ -34,6 +34,7 @@ class Keeper:
         *,
         unit: Callable[[], ChosenUnit],
         enforcement: Callable[[], Awaitable[Enforcement]],
+        cdi_name: Callable[[FoundCard], str] = lambda _card: "",
         listed: bool = True,
         watch_health: bool = True,
         again_s: float = AGAIN_S,
@@ -45,6 +46,7 @@ class Keeper:
         self._shelf = shelf
         self._unit = unit
         self._enforcement = enforcement
+        self._cdi_name = cdi_name
         self._listed = listed
         self._watch_health = watch_health
         self._again_s = again_s
@@ -165,6 +167,7 @@ class Keeper:
                         counted.cards[card.index],
                         # Of cards that are watched the watch tells the health.
                         ill=known[card.id].ill if card.id in known else _ill(card.healthy, card.problem),
+                        cdi_name=self._cdi_name(card),
                     )
                     for card in self._cards
                 },

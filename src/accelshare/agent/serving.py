@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from accelshare import __version__
 from accelshare.agent import pod_resources, status, told
-from accelshare.agent.cdi_files import CdiFiles
+from accelshare.agent.cdi_files import CdiFiles, specifications
 from accelshare.agent.choice import Choice, RuntimeChangedError
 from accelshare.agent.desk import Desk
 from accelshare.agent.device_plugin.way import DevicePluginWay
@@ -43,8 +43,11 @@ from accelshare.kube.client import Client
 from accelshare.kube.events import Events
 from accelshare.runtimes.insistence import Verdict
 from accelshare.vendors.catalog import Catalog
+from accelshare.vendors.cdi import existing_name
 from accelshare.vendors.drivers import registry
+from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.enforcement import Enforcement, choose, requirements
+from accelshare.vendors.host_root import seen_from_here
 from accelshare.vendors.probing import probe
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
@@ -185,13 +188,26 @@ class Agent:
     def _keeper(self, profile: Profile) -> Keeper:
         return Keeper(
             profile,
-            registry.make(profile, roots=self._settings.roots),
+            registry.make(
+                profile,
+                roots=self._settings.roots,
+                host=self._settings.host_root,
+                card_memory_mib=self._settings.card_memory_mib.get(profile.name),
+            ),
             self._shelf,
             unit=partial(self._chosen_unit, profile),
             enforcement=lambda: self._enforced(profile),
+            cdi_name=partial(self._cdi_name, profile),
             listed=not self._choice.by_runtime,
             watch_health=self._settings.watch_health,
         )
+
+    def _cdi_name(self, profile: Profile, card: FoundCard) -> str:
+        rules = profile.container
+        if "cdi" not in rules.strategy or rules.cdi.write_spec:
+            return ""
+        directories = (seen_from_here("etc/cdi", self._settings.host_root), self._settings.cdi)
+        return existing_name(profile, card, specifications(directories))
 
     async def _enforced(self, profile: Profile) -> Enforcement:
         settings = self._settings

@@ -20,6 +20,7 @@ class Settings:
     node: str | None = None
     vendors: tuple[str, ...] = ()  # none: every profile that has a driver
     units: dict[str, str] = field(default_factory=dict)  # by vendor; "" is for all others
+    card_memory_mib: dict[str, int] = field(default_factory=dict)  # by vendor, of cards that do not tell it
     kubelet: Path = Path("/var/lib/kubelet")
     roots: Roots = field(default_factory=Roots)
     host_root: Path = Path("/")  # for tools and files that enforce shares

@@ -26,6 +26,7 @@ class ShelfCard:
     ill: str = ""  # what the driver says
     told_ill: str = ""  # what people say
     slot: int = -1  # its number in device ids; the shelf gives it
+    cdi_name: str = ""  # where a specification on this node, not of ours, names it
 
     @property
     def healthy(self) -> bool:
@@ -194,5 +195,6 @@ def _entry(card: ShelfCard, kind: Kind) -> CardEntry:
         model=card.found.model,
         numa=card.found.numa,
         problem=card.ill or card.told_ill,
+        size_given=not card.found.measured,
         enforced_by=kind.enforcement.name if kind.enforcement is not None else "",
     )

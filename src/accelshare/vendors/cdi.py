@@ -5,7 +5,7 @@ Belongs here: its content. Pure. Never: writing or removing it, which is the age
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from accelshare.vendors.container_edits import CardNames, DeviceNode, EditsError, cdi_name, device_nodes
@@ -35,6 +35,36 @@ def spec(profile: Profile, cards: Sequence[CardNames], *, exists: Callable[[str]
     if shared:
         content["containerEdits"] = {"deviceNodes": _listed(shared)}
     return json.dumps(content, indent=2) + "\n"
+
+
+def existing_name(profile: Profile, card: CardNames, specs: Iterable[object]) -> str:
+    """The name that specifications of the vendor's own tool have for this card; empty if they have none.
+
+    By the profile's name, else by the device files: the device that has this card's, and no other card's.
+    """
+    kind, _, name = cdi_name(profile, card).partition("=")
+    devices = [device for spec in specs for device in _devices(spec, kind)]
+    if name in (found for found, _ in devices):
+        return f"{kind}={name}"
+    try:
+        own = {node.host_path for node in device_nodes(profile, (card,), lambda _: False)}
+    except EditsError:
+        return ""  # its minor number is not known
+    of_cards = re.compile("|".join(re.sub(r"\\\{\w+\\\}", "[0-9]+", re.escape(path)) for path in profile.hardware.device_nodes))
+    same = [found for found, paths in devices if own and {path for path in paths if of_cards.fullmatch(path)} == own]
+    return f"{kind}={min(same)}" if same else ""
+
+
+def _devices(spec: object, kind: str) -> Iterator[tuple[str, list[str]]]:
+    """Each device of a specification of this kind, with its device files; what is none is passed over."""
+    if not isinstance(spec, Mapping) or spec.get("kind") != kind or not isinstance(spec.get("devices"), list):
+        return
+    for device in spec["devices"]:
+        if isinstance(device, Mapping) and isinstance(device.get("name"), str):
+            edits = device.get("containerEdits")
+            nodes = edits.get("deviceNodes") if isinstance(edits, Mapping) else None
+            paths = [node.get("hostPath") or node.get("path") for node in nodes or () if isinstance(node, Mapping)]
+            yield device["name"], [path for path in paths if isinstance(path, str)]
 
 
 def file_name(profile: Profile) -> str:

@@ -42,6 +42,7 @@ class CardShare:
     card_units: int
     unit_mib: float
     whole: bool = False
+    cdi_name: str = ""  # as a specification on this node has it; empty: the profile's
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def edits(
         env=env,
         device_nodes=device_nodes(profile, cards, exists) if "device-nodes" in strategies else (),
         mounts=mounts,
-        cdi_devices=tuple(cdi_name(profile, card) for card in cards) if "cdi" in strategies else (),
+        cdi_devices=tuple(card.cdi_name or cdi_name(profile, card) for card in cards) if "cdi" in strategies else (),
         annotations={name: _joined(name, template, fills) for name, template in rules.annotations.items()},
     )
 

@@ -4,6 +4,7 @@ Belongs here: following links as the host itself would, where an absolute one st
 looked for.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -33,3 +34,11 @@ def seen_from_here(path: str, host: Path) -> Path:
             there, target = host, target.relative_to("/")
         left += reversed(target.parts)
     return there
+
+
+def places(names: Iterable[str], folders: Iterable[str], host: Path) -> tuple[str, ...]:
+    """These names as they are, then the same files in these folders of the host, as far as they are there."""
+    names = tuple(names)
+    paths = [name if name.startswith("/") else f"{folder}/{name}" for name in names for folder in folders]
+    there = (str(seen_from_here(path, host)) for path in paths)
+    return tuple(dict.fromkeys((*names, *(path for path in there if Path(path).exists()))))

@@ -109,6 +109,7 @@ SCHEMA: Final[Mapping[str, Key]] = {
     "driver.tools": Key(kinds.LINE, default=(), shape=Shape.LIST),
     "driver.timeout_s": Key(kinds.SECONDS, default=10),
     "driver.every_s": Key(kinds.SECONDS, default=2),
+    "driver.card_memory_mib": Key(_MIB),
     "driver.static.cards": Key(kinds.TABLE, default=(), shape=Shape.LIST, fields=_CARD_FIELDS),
     "driver.static.glob": Key(kinds.DEV_GLOB),
     "driver.static.command": Key(kinds.LINE, default=(), shape=Shape.LIST),

@@ -31,6 +31,7 @@ class CardEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     model: str = ""
     numa: int | None = None
     problem: str = ""  # why it is not healthy
+    size_given: bool = False  # the card does not tell its size: a profile or a flag does
     enforced_by: str = ""  # who holds a pod to its share here; nobody, if empty
 
 

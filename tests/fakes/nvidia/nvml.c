@@ -58,6 +58,7 @@ int nvmlDeviceGetMinorNumber(device_t device, unsigned int *minor) {
 }
 int nvmlDeviceGetMemoryInfo(device_t device, memory_t *memory) {
     ASK_CARD
+    if (number(card, "memory_mib", 0) < 0) return NOT_SUPPORTED;
     memory->total = (unsigned long long)number(card, "memory_mib", 0) << 20;
     memory->used = (unsigned long long)number(card, "used_mib", 0) << 20;
     memory->free = memory->total - memory->used;

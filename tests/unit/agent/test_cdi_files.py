@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from accelshare.agent.cdi_files import CdiFiles
+from accelshare.agent.cdi_files import CdiFiles, specifications
 from accelshare.agent.shelf import Kind, Shelf, ShelfCard
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
@@ -33,3 +33,13 @@ def test_a_card_that_cannot_be_named_is_said_and_the_agent_goes_on(tmp_path: Pat
     shelf.put(Kind(BY_CDI, "GiB", 1024, {0: ShelfCard(FoundCard(0, "no name/for CDI", 1024, minor=0), 1)}))
     CdiFiles(tmp_path, shelf, exists=lambda _: True).write()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_specifications_of_others_are_read_in_both_forms_and_broken_ones_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"kind": "acme.example/a"}')
+    (tmp_path / "b.yaml").write_text("kind: acme.example/b\n")
+    (tmp_path / "c.yaml").write_text("{ no: yaml: at all")
+    (tmp_path / "d.json").write_bytes(b"\xff" * 10)
+    (tmp_path / "e.json").write_text("[" * 100_000)
+    (tmp_path / "f.txt").write_text("kind: acme.example/f\n")
+    assert specifications([tmp_path, tmp_path / "missing"]) == [{"kind": "acme.example/a"}, {"kind": "acme.example/b"}]

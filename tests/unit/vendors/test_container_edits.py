@@ -80,7 +80,7 @@ def test_a_gpu_by_device_nodes() -> None:
 
 def test_a_gpu_by_cdi() -> None:
     got = given(choosing("nvidia", "cdi"), share(0, id="GPU-a"), share(3, id="GPU-b"))
-    assert got.cdi_devices == ("k8s.device-plugin.nvidia.com/gpu=GPU-a", "k8s.device-plugin.nvidia.com/gpu=GPU-b")
+    assert got.cdi_devices == ("nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b")
     assert got.env["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 

@@ -134,6 +134,7 @@ WRONG: dict[str, list[object]] = {
     "driver.tools": ["zpu-smi", [""], [1]],
     "driver.timeout_s": [0, -1, "10", True, 3601, 10**400],
     "driver.every_s": [0, -0.5, "2", True, float("nan")],
+    "driver.card_memory_mib": [0, -1, 2**24 + 1, 1.5, "1024", True],
     "driver.static.cards": [
         3,
         [3],
@@ -225,6 +226,7 @@ RIGHT: dict[str, list[object]] = {
     ],
     "driver.name": ["static"],
     "driver.every_s": [0.1, 3600],
+    "driver.card_memory_mib": [1, 122880, 2**24],
     "driver.static.cards": [[{"memory_mib": 1}], [{"count": 3, "memory_mib": 1, "id": "Z-{index}"}, {"memory_mib": 2}]],
     "container.strategy": ["envvar", "cdi", ["device-nodes", "envvar"]],
     "container.device_nodes.permissions": ["r", "rw", "m", "rwm"],

@@ -18,6 +18,10 @@ log = logging.getLogger(__name__)
 MOST_MEMORY_MIB: Final = 1 << 24
 # A node tells no card beyond it, and a pod's record names none.
 LARGEST_INDEX: Final = 255
+TELLS_NO_MEMORY: Final = (
+    "it does not tell its memory (unified with the host's?); give a figure by --card-memory-mib VENDOR=MIB or the profile's "
+    "driver.card_memory_mib"
+)
 # Enough of an answer to recognise the program that gave it.
 LONGEST_SHOWN: Final = 120
 
@@ -61,7 +65,7 @@ def listing(cards: Iterable[FoundCard], left_out: Iterable[LeftOut] = ()) -> Lis
     doubtful = list(left_out)
     sure = []
     for card in cards:
-        if not 0 < card.memory_mib <= MOST_MEMORY_MIB:
+        if card.measured and not 0 < card.memory_mib <= MOST_MEMORY_MIB:
             doubtful.append(LeftOut(card.index, f"its memory is {card.memory_mib} MiB; it must be from 1 to {MOST_MEMORY_MIB}"))
         elif not 0 <= card.index <= LARGEST_INDEX:
             doubtful.append(LeftOut(card.index, f"its index must be from 0 to {LARGEST_INDEX}"))
@@ -72,6 +76,16 @@ def listing(cards: Iterable[FoundCard], left_out: Iterable[LeftOut] = ()) -> Lis
         else:
             sure.append(card)
     return Listing(tuple(sorted(sure, key=lambda card: card.index)), tuple(doubtful))
+
+
+def sized(found: Listing, memory_mib: int | None) -> Listing:
+    """The listing in which cards that do not tell their memory have this much; without a figure they are left out."""
+    silent = [card for card in found.cards if not card.measured]
+    if memory_mib is not None:
+        given = tuple(card if card.measured else replace(card, memory_mib=memory_mib) for card in found.cards)
+        return Listing(given, found.left_out)
+    left_out = (LeftOut(card.index, TELLS_NO_MEMORY) for card in silent)
+    return Listing(tuple(card for card in found.cards if card.measured), (*found.left_out, *left_out))
 
 
 async def first_answer(ways: Sequence[Way]) -> Listing:

@@ -24,6 +24,7 @@ class FoundCard:
     problem: str = ""  # why it is not healthy, in words
     used_mib: int | None = field(default=None, compare=False)  # memory in use at that moment; none: not told
     former_ids: tuple[str, ...] = field(default=(), compare=False)  # what earlier versions wrote into pods' records
+    measured: bool = True  # its memory was told by the card; if not, by a profile or a flag
     asked_by: str = field(default="", compare=False)  # the way of asking that answered
 
 
@@ -67,6 +68,8 @@ class Options:
     tools: tuple[str, ...] = ()  # names or paths, tried in order; none: the driver's own list
     timeout_s: float = 10.0
     every_s: float = 2.0  # how often health is looked at where nothing tells it
+    host: Path = Path("/")  # where the host's root is seen from here; its own libraries and tools are looked for below it
+    card_memory_mib: int | None = None  # of cards that do not tell their memory
 
 
 class Driver(Protocol):

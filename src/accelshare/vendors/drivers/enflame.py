@@ -13,13 +13,14 @@ from typing import Final
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, Remarks, Way
 from accelshare.vendors.drivers.driver import FoundCard, Health, Options
-from accelshare.vendors.drivers.enflame_efml import LIBRARIES
-from accelshare.vendors.drivers.enflame_efsmi import TOOLS, parsed_json, parsed_query, parsed_table
+from accelshare.vendors.drivers.enflame_efml import FOLDERS, LIBRARIES
+from accelshare.vendors.drivers.enflame_efsmi import TOOL_FOLDERS, TOOLS, parsed_json, parsed_query, parsed_table
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.host_view import HostView
 from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.drivers.use import LastUse
+from accelshare.vendors.host_root import places
 
 PCI_VENDOR: Final = "1e36"
 OFF_THE_BUS: Final = "its PCI device is gone"
@@ -39,7 +40,7 @@ class EnflameDriver:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._host = HostView("enflame", self._completed, timeout_s=options.timeout_s)
+        self._host = HostView("enflame", self._completed, options)
         self._remarks = Remarks("enflame")
         self._use = LastUse()
 
@@ -73,7 +74,7 @@ class EnflameDriver:
     def _library(self) -> VendorLibrary:
         candidates = [
             Candidate(f"{name} ({api})", session, name)
-            for name in self._options.libraries or LIBRARIES
+            for name in self._options.libraries or places(LIBRARIES, FOLDERS, self._options.host)
             for api, session in (("Efml…", "efml-first"), ("efml…", "efml-newer"))
         ]
         return VendorLibrary("enflame", candidates, timeout_s=self._options.timeout_s)
@@ -81,7 +82,7 @@ class EnflameDriver:
     def _tool_ways(self) -> list[Way]:
         return [
             (" ".join((tool, *args)), partial(self._ask_tool, tool, args, parsed))
-            for tool in self._options.tools or TOOLS
+            for tool in self._options.tools or places(TOOLS, TOOL_FOLDERS, self._options.host)
             for args, parsed in _QUESTIONS
         ]
 

@@ -14,7 +14,8 @@ from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing, shown
 from accelshare.vendors.drivers.driver import FoundCard
 
-TOOLS: Final = ("efsmi", "/usr/bin/efsmi", "/usr/local/bin/efsmi")
+TOOLS: Final = ("efsmi",)
+TOOL_FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/usr/local/efsmi")
 NOT_HEALTHY: Final = "efsmi says that it is not healthy"
 
 _NONE = frozenset({"", "n/a", "-", "none", "unknown", "xxx"})

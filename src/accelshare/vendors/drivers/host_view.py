@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, Way, first_answer
-from accelshare.vendors.drivers.driver import DriverError
+from accelshare.vendors.drivers.asking import CannotAsk, Listing, Way, first_answer, sized
+from accelshare.vendors.drivers.driver import DriverError, Options
 from accelshare.vendors.drivers.threads import BlockingCalls
 
 T = TypeVar("T")
@@ -17,15 +17,16 @@ T = TypeVar("T")
 class HostView:
     """What the host's own trees add to a listing. Reading them may hang with the vendor's kernel module, hence the thread."""
 
-    def __init__(self, vendor: str, completed: Callable[[Listing], Listing], *, timeout_s: float) -> None:
+    def __init__(self, vendor: str, completed: Callable[[Listing], Listing], options: Options) -> None:
         self._vendor = vendor
         self._completed = completed
-        self._timeout_s = timeout_s
+        self._timeout_s = options.timeout_s
+        self._card_memory_mib = options.card_memory_mib
         self._calls = BlockingCalls(f"{vendor} host")
 
     async def of(self, ways: Sequence[Way]) -> Listing:
         """The first answer, completed; DriverError if there is none or the trees cannot be read."""
-        found = await first_answer(ways)
+        found = sized(await first_answer(ways), self._card_memory_mib)
         try:
             return await self.run(partial(self._completed, found))
         except CannotAsk as error:

@@ -15,11 +15,12 @@ from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, Rema
 from accelshare.vendors.drivers.driver import FoundCard, Health, Options
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.host_view import HostView
-from accelshare.vendors.drivers.kunlun_smi import TOOLS, KnownRanks, parsed_lines, parsed_table
-from accelshare.vendors.drivers.kunlun_xpuml import LIBRARIES
+from accelshare.vendors.drivers.kunlun_smi import TOOL_FOLDERS, TOOLS, KnownRanks, parsed_lines, parsed_table
+from accelshare.vendors.drivers.kunlun_xpuml import FOLDERS, LIBRARIES
 from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.drivers.use import LastUse
+from accelshare.vendors.host_root import places
 
 PCI_VENDOR: Final = "1d22"
 # The name that Intel's tool has too; the text tells them apart, and so does a host without a device of Kunlun's.
@@ -32,7 +33,7 @@ class KunlunDriver:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._host = HostView("kunlun", self._completed, timeout_s=options.timeout_s)
+        self._host = HostView("kunlun", self._completed, options)
         self._ranks = KnownRanks()
         self._remarks = Remarks("kunlun")
         self._use = LastUse()
@@ -60,11 +61,12 @@ class KunlunDriver:
             await library.close()
 
     def _library(self) -> VendorLibrary:
-        candidates = [Candidate(name, "xpuml", name) for name in self._options.libraries or LIBRARIES]
+        names = self._options.libraries or places(LIBRARIES, FOLDERS, self._options.host)
+        candidates = [Candidate(name, "xpuml", name) for name in names]
         return VendorLibrary("kunlun", candidates, timeout_s=self._options.timeout_s)
 
     def _tool_ways(self) -> list[Way]:
-        tools = self._options.tools or TOOLS
+        tools = self._options.tools or places(TOOLS, TOOL_FOLDERS, self._options.host)
         return [
             *((tool, partial(self._ask_tool, tool, (), parsed_table)) for tool in tools),
             *((f"{tool} -m", partial(self._ask_tool, tool, ("-m",), parsed_lines)) for tool in tools),

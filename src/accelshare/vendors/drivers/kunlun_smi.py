@@ -13,7 +13,8 @@ from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, NotThere, listing, shown
 from accelshare.vendors.drivers.driver import FoundCard
 
-TOOLS: Final = ("xpu_smi", "/usr/local/xpu/bin/xpu_smi", "xpu-smi")
+TOOLS: Final = ("xpu_smi", "xpu-smi")
+TOOL_FOLDERS: Final = ("/usr/local/xpu/bin", "/usr/local/bin", "/usr/bin")
 PF_IS_NO_CARD: Final = "it is a physical function that only carries virtual ones (SR-IOV)"
 
 _COLUMNS = ("DevID", "PCI Addr", "Model", "SN", "State", "Memory")

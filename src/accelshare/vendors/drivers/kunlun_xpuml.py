@@ -14,7 +14,8 @@ from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.drivers.kunlun_smi import PF_IS_NO_CARD, board_id, distinct
 
-LIBRARIES: Final = ("libxpuml.so.1", "libxpuml.so", "/usr/local/xpu/lib64/libxpuml.so.1", "/usr/local/xpu/lib64/libxpuml.so")
+LIBRARIES: Final = ("libxpuml.so.1", "libxpuml.so")
+FOLDERS: Final = ("/usr/local/xpu/lib64", "/usr/local/xpu/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 # xpumlDeviceState_t; a card at work is RUNNING, one that nobody uses is UNUSED.
 GOOD_STATES: Final = frozenset({0, 201})

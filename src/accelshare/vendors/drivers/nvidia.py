@@ -17,10 +17,11 @@ from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health, Op
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.host_view import HostView
 from accelshare.vendors.drivers.library_process import Candidate, NoLibraryAnswers, VendorLibrary
-from accelshare.vendors.drivers.nvidia_nvml import LIBRARIES, SeenCard
+from accelshare.vendors.drivers.nvidia_nvml import FOLDERS, LIBRARIES, SeenCard
 from accelshare.vendors.drivers.nvidia_xids import XidBook
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.drivers.use import LastUse
+from accelshare.vendors.host_root import places
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class NvidiaDriver:
     def __init__(self, options: Options, *, quiet_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._clock = clock
-        self._host = HostView("nvidia", self._completed, timeout_s=options.timeout_s)
+        self._host = HostView("nvidia", self._completed, options)
         self._book = XidBook(quiet_s)  # it outlives a watch: cards are watched anew when another one comes
         self._remarks = Remarks("nvidia")
         self._use = LastUse()
@@ -64,7 +65,7 @@ class NvidiaDriver:
             await watch.close()
 
     def _library(self) -> VendorLibrary:
-        names = self._options.libraries or LIBRARIES
+        names = self._options.libraries or places(LIBRARIES, FOLDERS, self._options.host)
         candidates = [Candidate(name, "nvml", name) for name in names]
         return VendorLibrary("nvidia", candidates, timeout_s=self._options.timeout_s)
 

@@ -33,6 +33,14 @@ from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.drivers.nvidia_xids import recovery_problem
 
 LIBRARIES: Final = ("libnvidia-ml.so.1", "libnvidia-ml.so")
+# Where distributions put it, and where the vendor's operator puts a driver of its own.
+FOLDERS: Final = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "/run/nvidia/driver/usr/lib64",
+)
 MIG_IS_ON: Final = "MIG is on, so its memory belongs to its instances; switch MIG off to share the whole card"
 
 _XID_CRITICAL = 0x8
@@ -97,14 +105,14 @@ class Nvml:
         uuid = create_string_buffer(96)
         self._uuid(device, uuid, len(uuid))
         self._refuse_mig(device)
-        memory = _Memory()
-        self._memory(device, byref(memory))
+        memory = self._memory_of(device)
         place = optional(lambda: self._place(device)) or ""
         problem = recovery_problem(optional(lambda: self._recovery_action(device)))
         return FoundCard(
             index=index,
             id=text_of(uuid),
-            memory_mib=memory.total >> 20,
+            memory_mib=memory.total >> 20 if memory is not None else 0,
+            measured=memory is not None,
             minor=optional(lambda: self._minor(device)),
             model=optional(lambda: self._name(device)) or "",
             pci=place,
@@ -122,8 +130,7 @@ class Nvml:
         try:
             device = self._find(id)
             self._refuse_mig(device)
-            memory = _Memory()
-            self._memory(device, byref(memory))
+            memory = self._memory_of(device)
         except LibraryError as error:
             if error.code in _BROKEN:
                 raise
@@ -135,7 +142,19 @@ class Nvml:
         if id not in self._heard.values() and id not in self._silent:
             self._listen(id, device)
         action = optional(lambda: self._recovery_action(device))
-        return SeenCard(id, used_mib=memory.used >> 20, recovery_action=action, listening=id in self._heard.values())
+        used_mib = memory.used >> 20 if memory is not None else None
+        return SeenCard(id, used_mib=used_mib, recovery_action=action, listening=id in self._heard.values())
+
+    def _memory_of(self, device: c_void_p) -> "_Memory | None":
+        """None of a card that has none of its own, as one that shares the host's."""
+        memory = _Memory()
+        try:
+            self._memory(device, byref(memory))
+        except LibraryError as error:
+            if error.code == NOT_SUPPORTED:
+                return None
+            raise
+        return memory
 
     def _recovery_action(self, device: c_void_p) -> int | None:
         field = _FieldValue(_RECOVERY_ACTION_FIELD)

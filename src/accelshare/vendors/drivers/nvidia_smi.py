@@ -20,6 +20,7 @@ OLD_FIELDS: Final = ("index", "uuid", "memory.total", "pci.bus_id", "name")
 
 _UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_MEMORY = re.compile(r"[0-9]{1,9}|\[?N/A\]?|\[Not Supported\]")  # the latter of cards that share the host's memory
 # One lost card makes the tool say so, and end badly, while it still lists the others.
 _LOST = "Unable to determine the device handle"
 _NONE = "No devices were found"
@@ -52,16 +53,18 @@ def parsed(text: str, fields: tuple[str, ...]) -> Listing:
             left_out.append(LeftOut(None, f"nvidia-smi printed {shown(line)}; it must be {len(fields)} values"))
         elif values.get("mig.mode.current") == "Enabled":
             left_out.append(LeftOut(int(values["index"]), MIG_IS_ON))
-        elif not _UUID.fullmatch(values["uuid"]) or not _NUMBER.fullmatch(values["memory.total"]):
+        elif not _UUID.fullmatch(values["uuid"]) or not _MEMORY.fullmatch(values["memory.total"]):
             left_out.append(
                 LeftOut(int(values["index"]), f"nvidia-smi printed {shown(line)}; uuid or memory.total is unreadable")
             )
         else:
+            measured = values["memory.total"].isdecimal()
             cards.append(
                 FoundCard(
                     index=int(values["index"]),
                     id=values["uuid"],
-                    memory_mib=int(values["memory.total"]),
+                    memory_mib=int(values["memory.total"]) if measured else 0,
+                    measured=measured,
                     model=values["name"],
                     pci=pci.address(values["pci.bus_id"]),
                 )

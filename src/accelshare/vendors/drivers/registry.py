@@ -4,6 +4,7 @@ Belongs here: making a driver with what the profile says and what a flag overrid
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from accelshare.vendors.drivers.driver import Driver, Options, Roots
@@ -24,6 +25,8 @@ def make(
     tools: tuple[str, ...] = (),
     timeout_s: float | None = None,
     every_s: float | None = None,
+    host: Path = Path("/"),
+    card_memory_mib: int | None = None,
 ) -> Driver:
     """The profile's driver; whatever is given here goes before what the profile says."""
     rules = profile.driver
@@ -35,6 +38,8 @@ def make(
         tools=tools or rules.tools,
         timeout_s=rules.timeout_s if timeout_s is None else timeout_s,
         every_s=rules.every_s if every_s is None else every_s,
+        host=host,
+        card_memory_mib=rules.card_memory_mib if card_memory_mib is None else card_memory_mib,
     )
     module, _, name = DRIVERS[rules.name].partition(":")
     driver: Any = getattr(import_module(module), name)

@@ -1,6 +1,8 @@
 """Enflame's cards by both APIs of libefml and by efsmi's three outputs, with sysfs for their minors."""
 
+import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -149,3 +151,13 @@ async def test_a_tool_that_hangs_is_given_up(hardware: Hardware) -> None:
     driver = EnflameDriver(hardware.options(tools=(hardware.path("efsmi"),), timeout_s=0.2))
     with pytest.raises(DriverError, match=r"gave no answer within 0\.2 s and was killed"):
         await driver.discover()
+
+
+async def test_the_library_is_found_where_the_vendor_puts_it_on_the_host(hardware: Hardware) -> None:
+    hardware.has(S60)
+    there = hardware.folder / "host/usr/lib/x86_64-linux-gnu"
+    there.mkdir(parents=True)
+    for name in ("libefml.so", "cards"):
+        shutil.copy(hardware.path(name), there / name)
+    options = replace(hardware.options(), libraries=(), host=hardware.folder / "host")
+    assert len(await EnflameDriver(options).discover()) == 1

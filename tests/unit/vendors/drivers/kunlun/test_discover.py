@@ -1,7 +1,9 @@
 """Kunlun's cards by libxpuml, by xpu_smi's table and by xpu_smi -m."""
 
 import logging
+import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -179,3 +181,13 @@ async def test_an_id_of_an_earlier_version_still_names_its_card(hardware: Hardwa
     hardware.has(K200, K200, R200)
     former = [card.former_ids for card in await by_library(hardware).discover()]
     assert former == [("000000000007a136-0",), ("000000000007a136-1",), ("02K00Y6217-2",)]
+
+
+async def test_the_library_is_found_where_the_vendor_puts_it_on_the_host(hardware: Hardware) -> None:
+    hardware.has(R200)
+    there = hardware.folder / "host/usr/local/xpu/lib64"
+    there.mkdir(parents=True)
+    for name in ("libxpuml.so", "cards"):
+        shutil.copy(hardware.path(name), there / name)
+    options = replace(hardware.options(), libraries=(), host=hardware.folder / "host")
+    assert len(await KunlunDriver(options).discover()) == 1

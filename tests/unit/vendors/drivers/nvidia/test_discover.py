@@ -1,12 +1,14 @@
 """NVIDIA's cards by NVML, and by nvidia-smi where NVML cannot be asked."""
 
 import logging
+import shutil
+from dataclasses import replace
 
 import pytest
 
 from accelshare.vendors.drivers.driver import DriverError, FoundCard
 from accelshare.vendors.drivers.nvidia import NvidiaDriver
-from tests.fakes.hardware import Hardware
+from tests.fakes.hardware import Hardware, Watching
 
 T4 = "GPU-368a683d-1111-2222-3333-0123456789ab"
 A30 = "GPU-c0ffee00-1111-2222-3333-0123456789ab"
@@ -158,3 +160,36 @@ async def test_garbage_and_failure_are_no_cards(hardware: Hardware, text: str, c
 async def test_a_row_that_was_cut_short_is_no_card(hardware: Hardware) -> None:
     text = f"0, {T4}, 16127, 00000000:3B:00.0, Disabled, Tesla T4\n1, {A30}, 242"
     assert [card.id for card in await by_tool(hardware, tool=hardware.prints("cut-smi", text)).discover()] == [T4]
+
+
+@pytest.mark.parametrize("way", ["library", "tool"])
+async def test_a_card_that_tells_no_memory_has_what_it_is_given(
+    way: str, hardware: Hardware, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a GB10, whose memory is the host's. Without a figure it is left out, and the line says how to give one."""
+    hardware.has({**CARDS[0], "memory_mib": -1}, CARDS[1])
+    library, tool = hardware.path("libnvidia-ml.so.1"), hardware.path("nvidia-smi")
+    options = hardware.options(libraries=(library,)) if way == "library" else hardware.options(tools=(tool,))
+    with caplog.at_level(logging.WARNING):
+        assert [card.id for card in await NvidiaDriver(options).discover()] == [A30]
+    assert "device 0: it does not tell its memory" in caplog.text
+    assert "--card-memory-mib" in caplog.text
+    driver = NvidiaDriver(replace(options, card_memory_mib=122880))
+    cards = await driver.discover()
+    assert [(card.id, card.memory_mib, card.measured) for card in cards] == [(T4, 122880, False), (A30, 24258, True)]
+    async with Watching(driver, cards) as watching:
+        hardware.has({**CARDS[0], "memory_mib": -1}, {**CARDS[1], "code": 15})
+        assert (await watching.next()).id == A30  # and the other one stays healthy
+
+
+async def test_the_hosts_own_library_is_found_below_its_root(hardware: Hardware) -> None:
+    """Links on the way are the host's: an absolute one begins at its root."""
+    hardware.has(*CARDS)
+    host = hardware.folder / "host"
+    (host / "opt").mkdir(parents=True)
+    (host / "usr/lib64").mkdir(parents=True)
+    shutil.copy(hardware.path("libnvidia-ml.so.1"), host / "opt/real.so")
+    shutil.copy(hardware.folder / "cards", host / "opt/cards")
+    (host / "usr/lib64/libnvidia-ml.so.1").symlink_to("/opt/real.so")
+    options = replace(hardware.options(tools=("/nowhere/tool",)), libraries=(), host=host)
+    assert [card.id for card in await NvidiaDriver(options).discover()] == [T4, A30]
