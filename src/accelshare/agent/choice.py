@@ -70,7 +70,7 @@ class Choice:
                     await asyncio.wait_for(self._nri.connected.wait(), FIRST_CONTACT_S)
         verdict = self._nri.verdict
         self._profiles = profiles
-        self._resources = [resource for profile in profiles for resource in profile.resources.asked]
+        self._resources = [resource for profile in profiles for resource, _ in self._shelf.resources(profile)]
         if self._wish == NriWay.name or (self._wish == "auto" and self._may_deliver(verdict)):
             self._by_runtime(verdict)
         elif self._wish == "auto":

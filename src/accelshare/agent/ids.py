@@ -28,6 +28,10 @@ def current(card: int, usual: Sequence[str], *, held: Sequence[str], lost: Colle
     return [*kept, *islice((name for name in names if name not in taken), len(usual) - len(kept))]
 
 
+def is_ours(device_id: str) -> bool:
+    return _OURS.fullmatch(device_id) is not None
+
+
 def card_of(device_id: str) -> int:
     """The card's index; ValueError for an id that is none of ours."""
     found = _OURS.fullmatch(device_id)

@@ -12,12 +12,13 @@ from typing import Any, Final
 FILE: Final = "kubelet_internal_checkpoint"
 
 
-def registered(directory: Path) -> set[str]:
-    """The resources that kubelet has devices of; none if it has no such file or the file cannot be understood."""
+def registered(directory: Path) -> dict[str, frozenset[str]]:
+    """The resources that kubelet has devices of, with their ids; none if it has no such file or it cannot be understood."""
     try:
-        return {str(resource) for resource in _content(directory)["RegisteredDevices"] or {}}
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
+        devices = _content(directory)["RegisteredDevices"] or {}
+        return {str(resource): frozenset(map(str, ids or ())) for resource, ids in devices.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def held(directory: Path) -> dict[str, dict[str, set[str]]]:

@@ -5,10 +5,12 @@ for as long as one pod lives that a plugin served: such a resource it asks of a 
 what it holds. Never: which way a node goes (choice.py).
 """
 
+import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
 from accelshare.agent import kubelet_checkpoint
+from accelshare.agent.ids import is_ours
 from accelshare.agent.pod_resources import NotToldError
 from accelshare.wire.node_pods import NodePod
 
@@ -19,6 +21,21 @@ class KubeletMemory:
         self._pods = pods
         self._ask = ask
         self._forgotten: set[str] = set()  # uids of the dead of whom kubelet has let go since
+
+    def is_anothers(self, resource: str | None) -> bool:
+        """Does another device plugin serve this resource? Its device ids are not of our form, and a plugin is there that listens:
+        kubelet remembers ids for a while after their plugin has gone.
+        """
+        if resource is None or not any(map(_listens, self._sockets_of_others())):
+            return False
+        return not all(map(is_ours, kubelet_checkpoint.registered(self._directory).get(resource, ())))
+
+    def _sockets_of_others(self) -> list[Path]:
+        ours = ("kubelet.sock", "accelshare-")
+        try:
+            return [path for path in self._directory.iterdir() if path.is_socket() and not path.name.startswith(ours)]
+        except OSError:
+            return []
 
     def served(self, resources: Collection[str]) -> list[str]:
         """The names of the pods that live and hold one of these resources from a device plugin."""
@@ -48,3 +65,15 @@ class KubeletMemory:
     def _alive(self) -> dict[str, str]:
         """The names of the pods that live, by the uid that kubelet has for them."""
         return {pod.uid_at_kubelet: pod.name for pod in self._pods.values() if not pod.seen.ended}
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+        attempt.setblocking(False)
+        try:
+            attempt.connect(str(path))
+        except BlockingIOError:
+            return True  # it has more callers than it takes at once
+        except OSError:
+            return False
+        return True

@@ -6,7 +6,7 @@ Belongs here: comparing and correcting. Never: giving anything.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from accelshare.agent.giving import numbering
@@ -15,7 +15,7 @@ from accelshare.agent.kubelet_books import KubeletBooks
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.retries import Retries
-from accelshare.agent.shelf import Shelf
+from accelshare.agent.shelf import Kind, Shelf
 from accelshare.agent.waiting_room import Holding, WaitingRoom, holds_all
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError, NotFound
@@ -122,7 +122,7 @@ class Reconcile:
         for ask in pod.seen.request:
             here = self._shelf.kinds.get(ask.kind)
             ids = {i for container in holding.values() for i in container.get((ask.kind, ask.whole), ())}
-            cards = [here.index_at(slot) for slot in by_card(ids)] if here is not None else []
+            cards = [here.index_at(slot) for slot in by_card(ids)] or _by_hardware_id(ids, here) if here is not None else []
             recorded = [s for s in pod.seen.slices if s.kind == ask.kind and s.whole == ask.whole]
             if ask.kind in self.by_record and recorded and not pod.by_hand:
                 real += recorded
@@ -151,3 +151,10 @@ class Reconcile:
         """The cards as this node numbers them now: indexes in records are older than the unplugging of a card."""
         numbers = {kind: numbering(here) for kind, here in self._shelf.kinds.items()}
         return {(s.kind, numbers[s.kind](s) if s.kind in numbers else s.index, s.whole) for s in slices}
+
+
+def _by_hardware_id(device_ids: Iterable[str], here: Kind) -> list[int]:
+    """The cards that another plugin's ids name: their hardware ids, perhaps with a replica's number behind two colons."""
+    by_id = {card.found.id: index for index, card in here.cards.items()}
+    named = {device_id.partition("::")[0] for device_id in device_ids}
+    return sorted(by_id[name] for name in named) if named <= by_id.keys() else []

@@ -53,6 +53,7 @@ from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
 
 log = logging.getLogger(__name__)
+OTHERS_S: Final = 5.0  # how often it is looked whether another device plugin serves whole cards
 FIRST_LOOK_S: Final = 20.0  # how long registration waits for slow drivers
 
 
@@ -61,6 +62,7 @@ class Agent:
         self, settings: Settings, catalog: Catalog, client: Client, node: str, broken: Mapping[str, str] | None = None
     ) -> None:
         self._settings = settings
+        self._others: frozenset[str] = frozenset()
         self._broken = broken or {}  # by name, profiles that cannot be used
         self._profiles = settings.enabled(catalog, but=self._broken)
         self._client = client
@@ -92,6 +94,7 @@ class Agent:
             client, node, catalog, room=self._room, reconcile=self._reconcile, metrics=self._metrics, pins=self._pins
         )
         memory = KubeletMemory(settings.device_plugins, self._room.pods, partial(pod_resources.held, settings.kubelet, catalog))
+        self._kubelet_memory = memory
         self._nri = NriWay(
             self._shelf,
             self._answers,
@@ -104,7 +107,7 @@ class Agent:
         self._choice = Choice(
             settings.delivery,
             self._nri,
-            DevicePluginWay(self._shelf, self._room, desk, settings.device_plugins),
+            DevicePluginWay(self._shelf, self._room, desk, settings.device_plugins, look_for_others=self._look_for_other_plugins),
             socket=settings.nri_socket,
             answers=self._answers,
             desk=desk,
@@ -157,6 +160,8 @@ class Agent:
         parts.start(self._pins.run())
         parts.start(self._pod_feed.run())
         await parts.beside(self._pod_feed.listed.wait())
+        self._look_for_other_plugins()
+        parts.start(self._watch_other_plugins())
         await self._choice.make(parts.start, self._profiles)
         self._tell_broken_profiles()
         self._keepers.update({profile.name: self._keeper(profile) for profile in self._profiles})
@@ -213,6 +218,20 @@ class Agent:
         settings = self._settings
         found = await probe(requirements(profile.enforcement), roots=settings.roots, host=settings.host_root)
         return choose(profile.enforcement, found)
+
+    def _look_for_other_plugins(self) -> None:
+        found = frozenset(profile.name for profile in self._profiles if self._kubelet_memory.is_anothers(profile.resources.whole))
+        for kind in found - self._others:
+            log.warning("whole kind=%s outcome=left why='another device plugin of this node serves them'", kind)
+        self._others = found
+        self._shelf.set_whole_by_others(found)
+
+    async def _watch_other_plugins(self) -> None:
+        while True:
+            await asyncio.sleep(OTHERS_S)
+            self._look_for_other_plugins()
+            if self._others and self._choice.by_runtime:
+                await self._reconcile.once()  # which cards the other plugin has given
 
     def _tell_broken_profiles(self) -> None:
         units = self._publisher.published_units

@@ -74,6 +74,7 @@ class Shelf:
     def __init__(self) -> None:
         self.kinds: dict[str, Kind] = {}
         self.delivers: dict[str, bool] = {}
+        self._whole_by_others: frozenset[str] = frozenset()  # kinds whose whole cards another device plugin hands out
         self.delivery = ""  # the way that cards reach containers here
         self.insists = False  # no container is made without its card, even while the agent is away
         self._problems: dict[str, tuple[str, str]] = {}  # by kind: what keeps it from being served, and its unit
@@ -128,6 +129,21 @@ class Shelf:
         """By kind: what keeps it from being served."""
         return {name: problem for name, (problem, _) in self._problems.items()}
 
+    def set_whole_by_others(self, kinds: frozenset[str]) -> None:
+        """Whole cards of these kinds are another device plugin's to hand out; slices stay ours."""
+        if self._whole_by_others != kinds:
+            self._whole_by_others = kinds
+            self._changed()
+
+    def whole_by_others(self, name: str) -> bool:
+        return name in self._whole_by_others
+
+    def resources(self, profile: Profile) -> tuple[tuple[str, bool], ...]:
+        """What pods ask for and we hand out, each with whether it is whole cards."""
+        resources = profile.resources
+        whole = None if self.whole_by_others(profile.name) else resources.whole
+        return tuple((name, is_whole) for name, is_whole in ((resources.memory, False), (whole, True)) if name is not None)
+
     def set_delivers(self, name: str, delivers: bool) -> None:
         if self.delivers.get(name) != delivers:
             self.delivers[name] = delivers
@@ -151,6 +167,7 @@ class Shelf:
                 delivery=self.delivery,
                 delivers=self.delivers.get(name, False) and name not in self._problems,
                 insists=self.insists,
+                whole_by_others=self.whole_by_others(name),
                 problem=self.problems.get(name, ""),
                 slots=self.slots.told(name, (card.found for card in kind.cards.values())),
             )
@@ -166,7 +183,7 @@ class Shelf:
                 told[resources.count] = len(kind.cards)
             if self.delivery == BY_RUNTIME and resources.memory is not None:
                 told[resources.memory] = sum(card.units for card in kind.cards.values())
-            if self.delivery == BY_RUNTIME and resources.whole is not None:
+            if self.delivery == BY_RUNTIME and resources.whole is not None and not self.whole_by_others(kind.profile.name):
                 told[resources.whole] = len(kind.cards)
         return told
 

@@ -54,8 +54,8 @@ class DriverRules(Struct, frozen=True):
     tools: tuple[str, ...] = ()
     timeout_s: float = 10
     every_s: float = 2
-    card_memory_mib: int | None = None  # of cards that do not tell their memory
     static: StaticRules | None = None
+    card_memory_mib: int | None = None  # of cards that do not tell their memory
 
 
 class VolumeMounts(Struct, frozen=True):

@@ -43,6 +43,7 @@ class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     delivery: str = ""  # the way a card reaches its container
     delivers: bool = True
     insists: bool = False  # no container is made without its card, whoever is away
+    whole_by_others: bool = False  # another device plugin hands out whole cards
     problem: str = ""  # what keeps the agent from serving this kind
     slots: dict[str, int] = {}  # by hardware id: numbers in kubelet's device ids that are not the card's index
 

@@ -1,7 +1,9 @@
 """The agent against kubelet's gRPC: what it tells, whom it serves, and what it does when somebody goes away."""
 
 import asyncio
+import json
 import random
+import socket
 from functools import partial
 from typing import Any
 
@@ -323,6 +325,28 @@ async def test_a_unit_that_kubelet_could_not_read_disables_that_kind_only(villag
         assert "noun is 7" in village.problem("broken")
         assert process.running
         assert "Traceback" not in process.last_lines()
+
+
+async def test_whole_cards_are_left_to_a_plugin_that_serves_them_and_memory_goes_on(village: Village) -> None:
+    village.cards(2)
+    async with village.kubelet() as kubelet:
+        plugins = village.kubelet_root / "device-plugins"
+        data = {"PodDeviceEntries": None, "RegisteredDevices": {WHOLE: ["zpu0", "zpu1"]}}
+        (plugins / "kubelet_internal_checkpoint").write_text(json.dumps({"Data": data, "Checksum": 1}))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+            other.bind(str(plugins / "zpu.sock"))
+            other.listen()
+            await village.start_agent()
+            assert list(kubelet.resources) == [MEMORY]
+            told = village.told()
+            assert told is not None
+            assert told.whole_by_others
+            village.pod("a", {MEMORY: 4})
+            village.bind("a", 1, units=4)
+            await village.settled("a")
+            assert village.phase("a") == "Running"
+        # The other plugin is removed: from then on whole cards are ours to hand out.
+        await village.until(lambda: WHOLE in kubelet.resources, "whole cards are registered")
 
 
 async def test_an_unknown_node_is_told(village: Village) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -463,3 +464,27 @@ async def test_a_rewritten_record_moves_no_container_and_is_restored(village: Vi
 
 async def _seen(village: Village) -> bool:
     return await village.metric("accelshare_waiting_pods") >= 1
+
+
+async def test_beside_another_plugin_for_whole_cards_memory_goes_on(village: Village, runtime: Runtime) -> None:
+    """Before, kubelet's memory of that plugin kept the whole kind away, and its pods kept the node from this way."""
+    directory = village.kubelet_root / "device-plugins"
+    directory.mkdir(exist_ok=True)
+    held = village.pod("theirs", {WHOLE: 1})
+    village.bind("theirs", 0, whole=True)
+    entries = [{"PodUID": held, "ContainerName": "c0", "ResourceName": WHOLE, "DeviceIDs": {"-1": ["zpu0"]}}]
+    data = {"PodDeviceEntries": entries, "RegisteredDevices": {WHOLE: ["zpu0", "zpu1"]}}
+    (directory / "kubelet_internal_checkpoint").write_text(json.dumps({"Data": data, "Checksum": 1}))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        other.bind(str(directory / "zpu.sock"))
+        other.listen()
+        await runtime.start_agent(delivery="auto")
+        told = village.told()
+        assert told is not None
+        assert (told.delivery, told.whole_by_others) == ("nri", True)
+        assert WHOLE not in village.capacity()
+        village.pod("ours", {MEMORY: 4})
+        village.bind("ours", 1, units=4)
+        assert (await runtime.created("ours")).container.environment["ZPU_VISIBLE"] == "1"
+        # What the other plugin gave stays as it is.
+        assert "ZPU_VISIBLE" not in (await runtime.created("theirs")).container.environment

@@ -23,7 +23,7 @@ def test_the_ids_of_each_pod_by_resource(tmp_path: Path) -> None:
     npu = entry("b", "streamcomputing.com/npu", "0")
     remember(tmp_path, entry("a", MEMORY, "0-0"), entry("a", MEMORY, "0-1", container="c1"), npu)
     assert kubelet_checkpoint.held(tmp_path) == {MEMORY: {"a": {"0-0", "0-1"}}, "streamcomputing.com/npu": {"b": {"0"}}}
-    assert kubelet_checkpoint.registered(tmp_path) == {MEMORY}
+    assert kubelet_checkpoint.registered(tmp_path) == {MEMORY: {"0-0"}}
 
 
 def test_no_file_an_empty_one_or_another_content_is_no_memory(tmp_path: Path) -> None:

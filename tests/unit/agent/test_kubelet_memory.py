@@ -1,6 +1,7 @@
 """Whom kubelet remembers, and who of them lives."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,25 @@ async def test_who_lives_is_not_forgotten(tmp_path: Path, uid: str, annotations:
     assert kubelet.asked == 1
     assert memory.served([RESOURCE]) == []
     assert not memory.refuses(RESOURCE)
+
+
+def test_whole_cards_are_anothers_while_its_plugin_is_there(tmp_path: Path) -> None:
+    """Its ids are not of our form. kubelet remembers them after the plugin has gone, and its socket may stay behind."""
+    memory = KubeletMemory(tmp_path, {}, Kubelet())
+
+    def registers(*ids: str) -> None:
+        data = {"PodDeviceEntries": None, "RegisteredDevices": {"acme.example/zpu": list(ids)}}
+        (tmp_path / "kubelet_internal_checkpoint").write_text(json.dumps({"Data": data, "Checksum": 1}))
+
+    registers("GPU-8f3a", "GPU-90c1")
+    assert not memory.is_anothers("acme.example/zpu")  # nobody listens
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        other.bind(str(tmp_path / "other.sock"))
+        other.listen()
+        assert memory.is_anothers("acme.example/zpu")
+        assert not memory.is_anothers("acme.example/zpu-mem")
+        assert not memory.is_anothers(None)
+        registers("0", "1")
+        assert not memory.is_anothers("acme.example/zpu")  # those are ours
+        registers("GPU-8f3a")
+    assert not memory.is_anothers("acme.example/zpu")  # a socket that was left behind

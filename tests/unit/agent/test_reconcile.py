@@ -146,3 +146,36 @@ def one(number: int) -> NodePod:
     read = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
     assert read is not None
     return read
+
+
+async def test_the_record_follows_what_another_plugin_gave_whole(shelf: Shelf) -> None:
+    """Its ids are the cards' hardware ids, as NVIDIA's own plugin has them; the scheduler's card was another one."""
+    content = {
+        "metadata": {
+            "name": "w",
+            "namespace": "default",
+            "uid": "w",
+            "annotations": {"accelshare.io/assignment": '{"nvidia":[{"index":0,"id":"GPU-0","whole":true}]}'},
+        },
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+        "status": {"phase": "Running"},
+    }
+    whole = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
+    assert whole is not None
+    writes, room = Writes(), WaitingRoom(shelf)
+    room.pod_seen(whole)
+    room.kubelet_says({"default/w": {"main": {("nvidia", True): {"GPU-1::3"}}}})
+    reconcile = Reconcile(
+        cast("Client", writes),
+        room,
+        shelf,
+        CATALOG,
+        cast("Events", writes),
+        Metrics(),
+        books=cast("KubeletBooks", writes),
+        pins=PinnedRecords(cast("Client", writes), "n1", CATALOG, cast("Events", writes), Metrics()),
+        now_ns=lambda: 0,
+    )
+    await asyncio.wait_for(reconcile.once(), 60)
+    [body] = [body for body in writes.bodies if "accelshare.io/assignment" in body["metadata"]["annotations"]]
+    assert json.loads(body["metadata"]["annotations"]["accelshare.io/assignment"])["nvidia"][0]["id"] == "GPU-1"

@@ -44,3 +44,15 @@ def test_a_card_that_people_marked_stays_marked_when_it_is_found_again() -> None
         assert [card.told_ill for card in made.kinds[kind(made)].cards.values()] == ["", "marked"]
     made.set_told(kind(made), [], "")
     assert all(card.healthy for card in made.kinds[kind(made)].cards.values())
+
+
+def test_whole_cards_of_another_plugin_are_neither_told_nor_served() -> None:
+    made = shelf(c0=4, c1=2)
+    made.set_delivery("nri", insists=True)
+    profile = made.kinds[kind(made)].profile
+    assert profile.resources.whole in made.amounts()
+    assert (profile.resources.whole, True) in made.resources(profile)
+    made.set_whole_by_others(frozenset({profile.name}))
+    assert profile.resources.whole not in made.amounts()
+    assert made.resources(profile) == ((profile.resources.memory, False),)
+    assert made.amounts()[profile.resources.memory or ""] == 6

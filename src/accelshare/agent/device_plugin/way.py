@@ -24,6 +24,7 @@ LOOK_S: Final = 0.5  # how often kubelet's socket is looked at; kubelet makes a 
 QUICK_S: Final = 0.02  # the same while kubelet is away: it admits pods a moment after it made its socket; who is not served dies
 REGISTER_S: Final = 15.0  # kubelet dials back within this call, and gives that 10 s
 STREAM_S: Final = 30.0
+REPLACED_S: Final = 2.0
 
 
 class DevicePluginWay:
@@ -31,11 +32,14 @@ class DevicePluginWay:
 
     name = "device-plugin"
 
-    def __init__(self, shelf: Shelf, room: WaitingRoom, desk: Desk, directory: Path) -> None:
+    def __init__(
+        self, shelf: Shelf, room: WaitingRoom, desk: Desk, directory: Path, *, look_for_others: Callable[[], None] = lambda: None
+    ) -> None:
         self._shelf = shelf
         self._room = room
         self._desk = desk
         self._directory = directory
+        self._look_for_others = look_for_others
         self._plugins: dict[str, Plugin] = {}
         self._on_state: Callable[[str, bool], None] = lambda _kind, _delivers: None
         self._streams_changed = asyncio.Event()
@@ -56,10 +60,12 @@ class DevicePluginWay:
                 if not self._shelf.kinds:
                     await asyncio.sleep(LOOK_S)
                     continue
+                self._look_for_others()
                 self._make_plugins()
                 try:
                     await self._register_all()
                     await self._until_kubelet_is_gone(kubelet)
+                    await self._unless_replaced(kubelet)
                 except (grpc.aio.AioRpcError, TimeoutError, OSError, RuntimeError) as error:  # RuntimeError: gRPC cannot bind
                     log.warning("register outcome=failed error=%r", _said(error))
                     await self._another_socket(kubelet)
@@ -69,10 +75,11 @@ class DevicePluginWay:
             self._tell()
 
     def _make_plugins(self) -> None:
+        for resource in self._plugins.keys() - self._ours():
+            del self._plugins[resource]
         for kind in self._shelf.kinds.values():
-            resources = kind.profile.resources
-            for resource, whole in ((resources.memory, False), (resources.whole, True)):
-                if resource is not None and resource not in self._plugins:
+            for resource, whole in self._shelf.resources(kind.profile):
+                if resource not in self._plugins:
                     self._plugins[resource] = Plugin(
                         resource, kind.profile.name, whole=whole, desk=self._desk, shelf=self._shelf, on_stream=self._tell
                     )
@@ -111,7 +118,7 @@ class DevicePluginWay:
         while (
             self._stamp() == kubelet
             and all(plugin.streams for plugin in self._plugins.values())
-            and {plugin.kind for plugin in self._plugins.values()} == set(self._shelf.kinds)
+            and self._plugins.keys() == self._ours()
         ):
             self._streams_changed.clear()
             try:
@@ -119,6 +126,25 @@ class DevicePluginWay:
             except TimeoutError:
                 continue
         log.warning("kubelet outcome=gone-or-changed")
+
+    async def _unless_replaced(self, kubelet: tuple[int, int]) -> None:
+        """kubelet ended a list of whole cards and watches others on: another plugin may have registered for them. kubelet writes
+        down whose they are a moment later; who registers again before that takes them from it, and it would not come back.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REPLACED_S
+        while (
+            loop.time() < deadline
+            and self._stamp() == kubelet
+            and all(plugin.streams for plugin in self._plugins.values() if not plugin.whole)
+            and not all(plugin.streams for plugin in self._plugins.values())
+            and self._plugins.keys() == self._ours()
+        ):
+            await asyncio.sleep(QUICK_S)
+            self._look_for_others()
+
+    def _ours(self) -> set[str]:
+        return {resource for kind in self._shelf.kinds.values() for resource, _ in self._shelf.resources(kind.profile)}
 
     async def _all_watched(self) -> None:
         while not all(plugin.streams for plugin in self._plugins.values()):

@@ -177,6 +177,8 @@ class Answers:
 
     def _given(self, pod: NodePod, want: Want) -> ContainerEdits:
         kind, whole, amount = want
+        if whole and self._shelf.whole_by_others(kind):
+            return ContainerEdits()  # another device plugin has given them
         what = f"{amount} {'whole cards' if whole else 'units'} of {kind}"
         here = self._shelf.kinds.get(kind)
         if here is None:

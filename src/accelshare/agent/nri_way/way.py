@@ -75,7 +75,7 @@ class NriWay:
         self._on_state = on_state
         while True:
             await self._kubelet.let_go(
-                [resource for kind in self._shelf.kinds.values() for resource in kind.profile.resources.asked]
+                [resource for kind in self._shelf.kinds.values() for resource, _ in self._shelf.resources(kind.profile)]
             )
             self.show()
             await asyncio.sleep(LOOK_S)
@@ -84,7 +84,7 @@ class NriWay:
         if self._answers.manner != "delivers":
             return
         for name, kind in self._shelf.kinds.items():
-            still = [resource for resource in kind.profile.resources.asked if self._kubelet.refuses(resource)]
+            still = [resource for resource, _ in self._shelf.resources(kind.profile) if self._kubelet.refuses(resource)]
             if still and name not in self._said:
                 self._said.add(name)
                 served = self._kubelet.served(still)
