@@ -41,7 +41,7 @@ def count(profile: Profile, memory_mib: dict[int, int], unit: str = "", *, liste
         known = ", ".join(profile.unit.mib)
         raise UnitError(f"{profile.name}: memory unit {chosen!r} is not known; it must be one of {known}")
     cards = _units(memory_mib, profile.unit.mib[chosen])
-    size = list_bytes(cards.items())
+    size = _largest_list(cards)
     if profile.resources.memory is None or not listed:
         # A card's size is told all the same.
         return Counted(chosen, profile.unit.mib[chosen], cards)
@@ -58,11 +58,16 @@ def _units(memory_mib: dict[int, int], unit_mib: float) -> dict[int, int]:
     return {index: int(mib / unit_mib + 1e-6) for index, mib in memory_mib.items()}
 
 
+def _largest_list(cards: dict[int, int]) -> int:
+    # An id grows by a digit if its card's slot becomes 10 or more, and by one if kubelet keeps names for the dead.
+    return list_bytes(cards.items()) + 2 * sum(cards.values())
+
+
 def _fitting(profile: Profile, memory_mib: dict[int, int], most_bytes: int, per_id: int | None = None) -> Sequence[str]:
     fitting = []
     for unit in sorted(profile.unit.mib, key=lambda unit: profile.unit.mib[unit]):
         cards = _units(memory_mib, profile.unit.mib[unit])
-        size = list_bytes(cards.items()) if per_id is None else max(cards.values(), default=0) * per_id
+        size = _largest_list(cards) if per_id is None else max(cards.values(), default=0) * per_id
         if size <= most_bytes:
             fitting.append(unit)
     return fitting
