@@ -117,6 +117,7 @@ class Caller(asyncio.Protocol):
         self._unparsed_bytes = self._unparsed_bytes + len(data) if parsed == self._parsed else 0
         if self._unparsed_bytes > self._longest_head:
             self._refuse_head()
+        self._count_kept()
 
     def eof_received(self) -> bool:
         """The caller sends no more, and may well read on: what it has asked is answered. TLS has no such half of a connection."""
@@ -169,8 +170,6 @@ class Caller(asyncio.Protocol):
         self._size += len(data)
         if self._size > self._largest_body:
             self._refuse_body()
-        else:
-            self._count_kept()
 
     def on_message_complete(self) -> None:
         self._parsed += 1
@@ -205,6 +204,7 @@ class Caller(asyncio.Protocol):
         if not self._refused:
             self._refused = True
             self._parts.clear()
+            self._size = 0
             self._put(_Asked("", "", b"", last=True, refusal=Answer(status, orjson.dumps({"error": error}))))
 
     # Answering.
@@ -215,8 +215,11 @@ class Caller(asyncio.Protocol):
         return self._transport if self._transport is not None and not self._transport.is_closing() else None
 
     def _count_kept(self) -> None:
-        if self in self._everybody:
-            self._everybody.keep(self, self._size + sum(len(asked.body) for asked in self._waiting) + self._unread_bytes)
+        size = self._size + self._unread_bytes
+        if self._waiting:
+            size += sum(len(asked.body) for asked in self._waiting)
+        if size != self.kept_bytes and self in self._everybody:
+            self._everybody.keep(self, size)
 
     def _taken(self) -> None:
         """The caller has taken the last answer, as far as we know."""
@@ -237,7 +240,7 @@ class Caller(asyncio.Protocol):
 
     def _next(self) -> None:
         """Answer who waits: at once what is known at once, the rest as a task of its own, which nobody's hanging up ends."""
-        while self._waiting and self.answering is None and self._writable.is_set() and self._open is not None:
+        while self._waiting and self.answering is None and self.unread_since is None and self._open is not None:
             asked = self._waiting.popleft()
             try:
                 answer = asked.refusal or self._handle(asked.method, asked.path, asked.body)
@@ -298,13 +301,14 @@ class Caller(asyncio.Protocol):
         """In one write: the peer is woken once, and has all of it. Says whether the conversation ends with it."""
         last = asked.last or (self._leaving and not self._waiting)
         self.idle_since = self._loop.time()
-        if self._open is not None:
+        transport = self._open
+        if transport is not None:
             self._written_bytes = _size(answer)
             self._unread_bytes = self._written_bytes if more else 0
-            self._open.write(_head(answer, last=last) + (b"" if asked.method == "HEAD" else answer.body))
+            transport.write(_head(answer, last=last) + (b"" if asked.method == "HEAD" else answer.body))
             self._count_kept()
-            if last and not more and self._open is not None:
-                self._open.close()
+            if last and not more:
+                transport.close()
         return last
 
 
@@ -315,7 +319,7 @@ def _failed(asked: _Asked) -> Answer:
 
 
 def _size(answer: Answer) -> int:
-    return len(answer.body) + sum(map(len, answer.more))
+    return len(answer.body) + sum(map(len, answer.more)) if answer.more else len(answer.body)
 
 
 def _head(answer: Answer, *, last: bool) -> bytes:

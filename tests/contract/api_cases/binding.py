@@ -1,6 +1,6 @@
 """Binding: one POST puts a pod on a node with its annotations."""
 
-from tests.contract.api_cases.client import Api, binding, name_of, pod
+from tests.contract.api_cases.client import STRATEGIC, Api, binding, name_of, pod
 
 
 def a_binding_is_one_write(api: Api) -> None:
@@ -52,6 +52,28 @@ def a_binding_can_name_its_pod_exactly(api: Api) -> None:
     assert "Precondition failed: ResourceVersion in precondition: 1, " in reply.message
     exact = binding("a", uid=meta["uid"], resourceVersion=meta["resourceVersion"])
     assert api.post(f"{ns}/pods/a/binding", exact).code == 201
+
+
+def a_condition_of_the_pod_refuses_older_bindings(api: Api) -> None:
+    """Also on a pod whose annotations are as large as they may be, and without a word about its other conditions."""
+    ns = api.namespace()
+    body = pod("a")
+    body["metadata"]["annotations"] = {"example.com/x": "x" * (256 * 1024 - len("example.com/x"))}
+    meta = api.make(f"{ns}/pods", body)["metadata"]
+    failed = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    meta = api.patch(f"{ns}/pods/a/status", {"status": {"conditions": [failed]}}).body["metadata"]
+    condition = {"type": "example.com/Fence", "status": "True", "reason": "R", "message": "1"}
+    fence = {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [condition]}}
+    reply = api.patch(f"{ns}/pods/a/status", fence, STRATEGIC)
+    assert reply.code == 200
+    assert {item["type"] for item in reply.body["status"]["conditions"]} == {"PodScheduled", "example.com/Fence"}
+    older = binding("a", uid=meta["uid"], resourceVersion=meta["resourceVersion"])
+    assert api.post(f"{ns}/pods/a/binding", older).code == 409
+    fenced = reply.body["metadata"]["resourceVersion"]
+    assert api.patch(f"{ns}/pods/a/status", fence, STRATEGIC).body["metadata"]["resourceVersion"] == fenced, "nothing to write"
+    other = {"metadata": {"uid": "another"}, "status": {"conditions": [{**condition, "message": "2"}]}}
+    assert api.patch(f"{ns}/pods/a/status", other, STRATEGIC).code == 422
+    assert api.post(f"{ns}/pods/a/binding", binding("a", uid=meta["uid"], resourceVersion=fenced)).code == 201
 
 
 def a_pod_that_is_being_deleted_is_not_bound(api: Api) -> None:

@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import uvloop
 
+from accelshare.certificates import making
 from accelshare.extender import caller as caller_module
 from accelshare.extender import port as port_module
 from accelshare.extender.callers import Callers
@@ -43,17 +47,18 @@ class Caller:
 
 @contextlib.asynccontextmanager
 async def open_port(
-    handle: Callable[..., object], **limits: Any
-) -> AsyncIterator[Callable[[], contextlib.AbstractAsyncContextManager[Caller]]]:
+    handle: Callable[..., object], *, client: ssl.SSLContext | None = None, **limits: Any
+) -> AsyncIterator[Callable[..., contextlib.AbstractAsyncContextManager[Caller]]]:
     async def answered(method: str, path: str, body: bytes) -> Answer:
         said = handle(method, path, body)
         return await said if asyncio.iscoroutine(said) else said  # type: ignore[return-value]
 
     listening = socket.create_server(("127.0.0.1", 0))
+    address = listening.getsockname()
 
     @contextlib.asynccontextmanager
-    async def call() -> AsyncIterator[Caller]:
-        reader, writer = await asyncio.open_connection(*listening.getsockname())
+    async def call(*, tls: bool = True) -> AsyncIterator[Caller]:
+        reader, writer = await asyncio.open_connection(*address, ssl=client if tls else None)
         try:
             yield Caller(reader, writer)
         finally:
@@ -63,6 +68,17 @@ async def open_port(
 
     async with Port(answered, listening, largest_body=1000, **limits):
         yield call
+
+
+def contexts(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """For a server, and for a client that trusts it."""
+    now, life = datetime.now(UTC), timedelta(hours=1)
+    authority = making.authority("ours", now=now, life=2 * life)
+    leaf = making.leaf(authority, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
+    (directory / "server.pem").write_text(leaf.certificate + leaf.key)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(directory / "server.pem")
+    return server, ssl.create_default_context(cadata=authority.certificate)
 
 
 def echo(method: str, path: str, body: bytes) -> Answer:
@@ -348,19 +364,53 @@ async def test_a_crowd_from_one_address_does_not_drive_out_another() -> None:
     assert callers == {scheduler, crowd[4]}
 
 
-async def test_who_takes_nothing_of_its_answer_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_takes_nothing_of_its_answer_is_aborted(
+    loop: Callable[[], asyncio.AbstractEventLoop], over_tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(port_module, "UNREAD_S", 0.1)
     monkeypatch.setattr(port_module, "LOOK_EVERY_S", 0.05)
     pieces = [b"x" * 100_000] * 300
+    server, client = contexts(tmp_path) if over_tls else (None, None)
 
-    async with open_port(lambda *_: Answer(200, b"", more=pieces)) as call, call() as caller:
-        caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        await caller.reader.readexactly(1000)
-        caller.reader._transport.pause_reading()  # type: ignore[attr-defined]
-        async with asyncio.timeout(LIMIT_S):
-            while not caller.writer.is_closing():
-                caller.writer.write(b"\r\n")  # an aborted connection is noticed by who writes
-                await asyncio.sleep(0.05)
+    async def main() -> None:
+        limits = {"tls": lambda: server} if server is not None else {}
+        async with open_port(lambda *_: Answer(200, b"", more=pieces), client=client, **limits) as call, call() as caller:
+            caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await caller.reader.readexactly(1000)
+            caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            async with asyncio.timeout(LIMIT_S):
+                while not caller.writer.is_closing():
+                    caller.writer.write(b"\r\n")  # an aborted connection is noticed by who writes
+                    await asyncio.sleep(0.05)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_handshakes_that_do_not_end_are_callers_too(loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
+    """They go first, so that somebody who has shown a certificate stays, and a new one comes through."""
+    server, client = contexts(tmp_path)
+
+    async def main() -> None:
+        async with (
+            open_port(echo, client=client, tls=lambda: server, most_callers=3) as call,
+            contextlib.AsyncExitStack() as callers,
+        ):
+            early = await callers.enter_async_context(call())
+            silent = [await callers.enter_async_context(call(tls=False)) for _ in range(5)]
+            late = await callers.enter_async_context(call())
+            for caller in (early, late):
+                caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                assert (await caller.answer())[0] == 200
+            for caller in silent[:4]:
+                with contextlib.suppress(ConnectionError):
+                    assert await caller.rest() == b""
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
 
 
 async def test_unread_answers_of_all_callers_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
