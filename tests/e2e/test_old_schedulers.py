@@ -54,6 +54,8 @@ class OldNode(Node):
         kubeconfig = house.plane.kubeconfig_for("system:kube-scheduler")
         words = [f"--secure-port={self.port}"]
         words += ["--port=0"] if minor(version) < 23 else []
+        # By default it would keep Endpoints too, which today's role of kube-scheduler has no right to.
+        words += ["--leader-elect-resource-lock=leases"] if minor(version) < 20 else []
         words += [f"--feature-gates={GONE[minor(version)]}"] if minor(version) in GONE and not without_gates else []
         text = KUBEADM.decode().replace("v1.36.4", f"v{version}").replace("/etc/kubernetes/scheduler.conf", str(kubeconfig))
         text = re.sub(r"path: /(readyz|livez)", "path: /healthz", text)

@@ -7,6 +7,7 @@ hand to be asked. Belongs here: their rules for extenders, and the files that ou
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -21,11 +22,20 @@ from accelshare.scheduler_config.wish import Tls, Wish
 def refuse_what_would_not_start(plan: Plan, wish: Wish, disk: Disk) -> None:
     """Raises Rejected with all that is wrong."""
     data = documents.plain(documents.read(plan.configuration.content, plan.configuration.path).data)
-    problems = list(_of_extenders(data.get("extenders") or []))
+    problems = [*_of_form(plan.configuration.content), *_of_extenders(data.get("extenders") or [])]
     if wish.tls is not None:
         problems += _of_files(wish.tls, disk)
     if problems:
         raise Rejected("\n".join([f"kube-scheduler would not start with {plan.configuration.path}:", *problems]))
+
+
+def _of_form(content: bytes) -> Iterator[str]:
+    if not content.lstrip().startswith(b"{"):
+        return
+    try:
+        msgspec.json.decode(content)
+    except msgspec.DecodeError as error:  # perhaps good YAML
+        yield f"it begins with a brace, so that kube-scheduler takes it for JSON, and it is no JSON: {error}"
 
 
 def _of_extenders(extenders: list[Mapping[str, Any]]) -> Iterator[str]:

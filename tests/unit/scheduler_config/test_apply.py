@@ -551,6 +551,18 @@ def test_extenders_that_old_kube_schedulers_do_not_check_are_refused(
     assert host.files() == before
 
 
+@pytest.mark.parametrize("text", ['{"kind": "Policy", "apiVersion": "v1",}', '{"kind": "Policy", "apiVersion": "v1"'])
+def test_broken_json_is_refused_although_118_would_say_yes_to_it(tmp_path: Path, text: str) -> None:
+    """With the comma it is good YAML, but kube-scheduler takes for JSON what begins with a brace."""
+    own = tmp_path / "own.json"
+    own.write_text(text)
+    host = Host(tmp_path, mounting(with_words(f"--policy-config-file={own}", version="v1.18.19"), str(own)))
+    before = host.files()
+    with pytest.raises((Rejected, NotUnderstood), match=r"no JSON|cannot be read"):
+        host.apply(version="v1.18.19")
+    assert host.files() == before
+
+
 def applied_with(host: Host, read: ReadLease) -> str:
     return applying.apply(
         host.site(),
