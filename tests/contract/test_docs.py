@@ -147,6 +147,27 @@ def test_every_page_is_reached_from_the_index() -> None:
     assert [named(page) for page in PAGES if DOCS in page.parents and page not in reached] == []
 
 
+def named_tests(page: Path) -> list[str]:
+    return re.findall(r"tests/[\w/]+\.py::\w+", page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    """What is said to be held by a test is held by one."""
+    places = [name.split("::") for name in named_tests(page)]
+    missing = [
+        f"{file}::{test}"
+        for file, test in places
+        if not (ROOT / file).exists() or not re.search(rf"^(async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE)
+    ]
+    assert missing == []
+
+
+def test_both_security_pages_name_the_same_tests() -> None:
+    english, chinese = (named_tests(DOCS / place / "security.md") for place in ("explanation", "zh/explanation"))
+    assert english == chinese != []
+
+
 # The README and the pages in two languages.
 
 

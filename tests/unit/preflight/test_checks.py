@@ -180,6 +180,14 @@ def test_a_single_check_reads_no_more_than_it_needs() -> None:
     assert checks.parts(checks.chosen()) == set(Part)
 
 
+def test_an_install_elsewhere_also_needs_the_namespace_where_agents_read_config_maps() -> None:
+    def roles(namespace: str) -> list[tuple[str, str]]:
+        return sorted((right.resource, right.namespace) for right in permissions.needed(namespace) if right.resource == "roles")
+
+    assert roles("kube-system") == [("roles", "kube-system")]
+    assert roles("ml") == [("roles", "kube-system"), ("roles", "ml")]
+
+
 def test_a_missing_right_is_a_problem_and_named() -> None:
     rights = dict.fromkeys(permissions.needed("ml"), True)
     assert said(permissions.check, Snapshot("v1.36.4", rights=rights)) == [

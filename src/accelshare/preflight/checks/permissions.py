@@ -34,12 +34,17 @@ IN_CLUSTER: Final = (
     ("validatingadmissionpolicies", "admissionregistration.k8s.io"),
     ("validatingadmissionpolicybindings", "admissionregistration.k8s.io"),
 )
+# Where agents are given the right to read ConfigMaps that mark cards as unhealthy, as the shipped profiles have it.
+UNHEALTHY_NAMESPACE: Final = "kube-system"
+FOR_AGENTS: Final = (("roles", "rbac.authorization.k8s.io"), ("rolebindings", "rbac.authorization.k8s.io"))
 
 
 def needed(namespace: str) -> tuple[Right, ...]:
     """All of them, for an install into this namespace."""
+    elsewhere = namespace != UNHEALTHY_NAMESPACE
     return (
         *(Right("create", resource, group, namespace) for resource, group in IN_NAMESPACE),
+        *(Right("create", resource, group, UNHEALTHY_NAMESPACE) for resource, group in FOR_AGENTS if elsewhere),
         *(Right("create", resource, group) for resource, group in IN_CLUSTER),
         Right("patch", "nodes"),  # labels of nodes that share
     )
