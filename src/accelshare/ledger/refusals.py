@@ -32,6 +32,7 @@ class Reason(Enum):
     CARD_COUNT_LEAVES_REMAINDER = "card-count-leaves-remainder"
     TOO_MANY_WHOLE_CARDS = "too-many-whole-cards"
     AMOUNT_UNREADABLE = "amount-unreadable"
+    WHOLE_AND_SLICE_IN_ONE_CONTAINER = "whole-and-slice-in-one-container"
 
     @property
     def eviction_could_help(self) -> bool:
@@ -53,6 +54,7 @@ _ABOUT_THE_REQUEST: Final = frozenset(
         Reason.CARD_COUNT_LEAVES_REMAINDER,
         Reason.TOO_MANY_WHOLE_CARDS,
         Reason.AMOUNT_UNREADABLE,
+        Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER,
     }
 )
 

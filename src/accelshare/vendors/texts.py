@@ -27,6 +27,7 @@ DEFAULT_TEXTS: Final[Mapping[Reason, str]] = {
     Reason.CARD_COUNT_LEAVES_REMAINDER: "{memory} does not divide equally by the number of cards asked",
     Reason.TOO_MANY_WHOLE_CARDS: "{most_whole}",
     Reason.AMOUNT_UNREADABLE: "amount of {either} is not a whole number that a card could have",
+    Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER: "one container may ask for {memory} or {whole_resource}, not for both",
 }
 
 
@@ -38,6 +39,7 @@ def default_texts(
         "noun": noun,
         # A vendor without one of the two resources can still be asked wrongly, through the annotation above.
         "memory": memory or f"{noun} memory",
+        "whole_resource": whole or f"whole {noun}s",
         "either": " or ".join(name for name in (memory, whole) if name),
         "count_key": f"label {cards_label}" if cards_label else f"annotation {CARD_COUNT_ANNOTATION}",
         "max_cards": max_cards,

@@ -90,7 +90,7 @@ class PodReader:
         A wrong request is still read as well as it can be, because a pod may be on a node all the same.
         """
         asks: list[Ask] = []
-        refusal: Refusal | None = None
+        refusal = self._mixed(pod)
         for kind, role in sorted(set(self._roles.values())):
             profile = self._profiles[kind]
             amount = self._peak(pod, kind, role)
@@ -110,6 +110,15 @@ class PodReader:
                 even = count is not None and not amount % count
                 asks.append(Ask(kind, cards=count, share=amount // count) if count and even else Ask(kind, share=amount))
         return tuple(asks), refusal
+
+    def _mixed(self, pod: Pod | PodToSchedule) -> Refusal | None:
+        """One container that asks for whole cards and for a slice: variables of the vendor could name only one of the two."""
+        for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+            for profile in self._profiles.values():
+                names = profile.resources.asked
+                if len(names) > 1 and all(_amount(container, name) for name in names):
+                    return Refusal(Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER, profile.name)
+        return None
 
     def _read(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None, Needs]:
         """What the pod asks and needs, remembered per template: there are few templates and many pods."""

@@ -23,6 +23,7 @@ ACME = {
     Reason.CARD_COUNT_LEAVES_REMAINDER: "acme.example/zpu-mem does not divide equally by the number of cards asked",
     Reason.TOO_MANY_WHOLE_CARDS: "at most 4 acme.example/zpu may be asked",
     Reason.AMOUNT_UNREADABLE: "amount of acme.example/zpu-mem or acme.example/zpu is not a whole number that a card could have",
+    Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER: "one container may ask for acme.example/zpu-mem or acme.example/zpu, not for both",
 }
 
 

@@ -98,6 +98,17 @@ def test_more_whole_cards_than_the_vendor_allows_are_refused(reader: PodReader) 
     assert decode(reader, pod({WHOLE: "8"})).refusal is None
 
 
+def test_whole_cards_and_a_slice_of_one_kind_in_one_container_are_refused(reader: PodReader) -> None:
+    """In two containers of a pod they are two requests, and each container has its own."""
+    both = pod({MEMORY: "3", WHOLE: "1"})
+    assert decode(reader, both).refusal == Refusal(Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER, "nvidia")
+    assert decode(reader, pod({MEMORY: "3", WHOLE: "0"})).refusal is None
+    assert decode(reader, pod({MEMORY: "3", "enflame.com/gcu": "1"})).refusal is None
+    apart = pod({MEMORY: "3"})
+    apart["spec"]["containers"].append({"resources": {"limits": {WHOLE: "1"}}})
+    assert decode(reader, apart).refusal is None
+
+
 def test_our_record_is_believed_first_and_amounts_come_from_the_request(reader: PodReader) -> None:
     record = {"nvidia": [{"index": 2, "id": "GPU-2", "units": 999}]}
     annotations = {"accelshare.io/assignment": json.dumps(record), "ALIYUN_COM_GPU_MEM_IDX": "1"}
