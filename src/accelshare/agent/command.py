@@ -60,6 +60,21 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     help="How cards reach containers: by the container runtime, by device plugins, or the stronger that this node offers.",
 )
 @click.option(
+    "--guard/--no-guard",
+    default=True,
+    show_default=True,
+    help="With the container runtime's plugin interface: containers that ask for no card see none, and may bring none.",
+)
+@click.option(
+    "--exempt-namespace",
+    "exempt_namespaces",
+    multiple=True,
+    default=("kube-system",),
+    show_default=True,
+    metavar="NAMESPACE",
+    help="The guard does not look at this one's containers; repeatable. The agent's own namespace is always exempt.",
+)
+@click.option(
     "--nri-socket",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("/var/run/nri/nri.sock"),
@@ -114,6 +129,8 @@ def agent(
     card_memory_mib: dict[str, int],
     health_check: bool,
     delivery: str,
+    guard: bool,
+    exempt_namespaces: tuple[str, ...],
     nri_socket: Path,
     containerd_config: Path,
     crio_config: Path,
@@ -134,7 +151,7 @@ def agent(
     """Hand out this node's cards: find them, tell the cluster, give each container its own."""
     from accelshare import logs
     from accelshare.agent.choice import RuntimeChangedError
-    from accelshare.agent.identity import UnknownNodeError
+    from accelshare.agent.identity import UnknownNodeError, own_namespace
     from accelshare.agent.serving import serve
     from accelshare.agent.settings import Settings
     from accelshare.kube.errors import KubeError
@@ -158,6 +175,8 @@ def agent(
         port=port,
         watch_health=health_check,
         delivery=delivery,
+        guard=guard,
+        exempt_namespaces=(*exempt_namespaces, *filter(None, [own_namespace()])),
         cdi=cdi_directory,
         nri_socket=nri_socket,
         runtime_files=Files(containerd_config, crio_config),

@@ -4,7 +4,7 @@ Belongs here: from a pod's record to card numbers of this node, from those to th
 turn it is (waiting_room.py), how it reaches the container (device_plugin/, nri_way/).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from accelshare.agent.shelf import Kind
 from accelshare.ledger.nouns import Slice
@@ -24,6 +24,33 @@ def recorded_cards(pod: NodePod, here: Kind, *, whole: bool) -> list[int]:
     number = numbering(here)
     cards = [number(s) for s in pod.seen.slices if s.kind == here.profile.name and s.whole == whole]
     return cards if all(card in here.cards for card in cards) else []
+
+
+def whole_cards(pod: NodePod, here: Kind, container: str, held: Mapping[str, Collection[int]] | None = None) -> list[int]:
+    """The whole cards of one container: those of the pod's record, shared out over its containers as kubelet does it.
+
+    Containers that run side by side have different cards; an ordinary init container uses those of whoever comes after it. The
+    order of the manifest and of the record decides. `held` are containers whose cards are certain already.
+    """
+    held = held or {}
+    together = {part.container for part in pod.parts if not part.ends_first}
+    fresh = recorded_cards(pod, here, whole=True)
+    again: list[int] = []  # had by init containers that have ended
+    for part in pod.parts:
+        amount = sum(want[2] for want in part.wants if want[0] == here.profile.name and want[1])
+        others = {card for name in together & held.keys() - {part.container} for card in held[name]}
+        mine = [
+            card
+            for card in held.get(part.container) or (*again, *(card for card in fresh if card not in again))
+            if part.ends_first or card not in others
+        ][:amount]
+        if part.container == container:
+            return mine
+        fresh = [card for card in fresh if card not in mine]
+        again = [card for card in again if card not in mine]
+        if part.ends_first:
+            again += mine
+    return []
 
 
 def shares(here: Kind, cards: Mapping[int, int], *, whole: bool) -> list[CardShare]:

@@ -42,7 +42,7 @@ async def _guess(client: Client, flag: str | None, environ: Mapping[str, str], n
     if environ.get("NODE_NAME"):
         return environ["NODE_NAME"], "from NODE_NAME"
     host = (environ.get("HOSTNAME") or socket.gethostname()).lower()
-    namespace = _namespace(namespace_file)
+    namespace = own_namespace(namespace_file)
     if namespace:
         try:
             path = paths.pod(namespace, environ.get("POD_NAME", host))
@@ -54,7 +54,7 @@ async def _guess(client: Client, flag: str | None, environ: Mapping[str, str], n
     return host, "the host's name"
 
 
-def _namespace(file: Path) -> str:
+def own_namespace(file: Path = NAMESPACE_FILE) -> str:
     """The namespace of the pod we run in; empty outside of pods."""
     try:
         return file.read_text().strip()

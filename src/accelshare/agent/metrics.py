@@ -59,6 +59,14 @@ class Metrics:
             "1 while the container runtime refuses containers rather than make them without their cards",
             registry=self._registry,
         )
+        self.guarded = Counter(
+            "accelshare_guard",
+            "Containers that ask for no card of a kind and would have had some: withheld, refused, or found running",
+            ["outcome"],
+            registry=self._registry,
+        )
+        for outcome in ("withheld", "refused", "found"):
+            self.guarded.labels(outcome)
         self.record_rewrites = Counter(
             "accelshare_record_rewrites",
             "Records of pods that somebody else changed after the bind; the pod kept its cards",

@@ -75,6 +75,8 @@ class PinnedRecords:
 
     def see(self, pod: NodePod) -> NodePod:
         """The pod with the cards that were first seen for it."""
+        if not pod.seen.request:
+            return pod  # nobody chooses cards for it, so what stands on it is its owner's business
         pin = self._pins.get(pod.uid)
         now = self._keys_of(pod)
         if pin is None:

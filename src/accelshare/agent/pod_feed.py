@@ -91,7 +91,7 @@ class PodFeed:
             pod = self._reader.decode(raw)
         except (ValueError, RecursionError):
             return ""
-        return pod.name if pod is not None and pod.uid not in self._room.pods else ""
+        return pod.name if pod.uid not in self._room.pods else ""
 
     async def _changes(self) -> AsyncGenerator[Change[NodePod], None]:
         """The reflector's changes. A watch that has to be opened anew goes on where it was."""
@@ -162,7 +162,7 @@ class PodFeed:
         self._metrics.waiting.set(self._room.waiting)
 
     def _seen(self, pod: NodePod) -> None:
-        if pod.uid not in self._room.pods:
+        if pod.uid not in self._room.pods and pod.parts:
             self._metrics.waits.came(pod.uid)
         self._room.pod_seen(pod)
         if pod.terminating:

@@ -40,6 +40,13 @@ class Publisher:
         return (node.metadata.labels or {}) if node is not None else {}
 
     @property
+    def resources(self) -> frozenset[str]:
+        """The resources that this node has any of."""
+        node = self._node
+        amounts = (node.status.capacity if node is not None and node.status else None) or {}
+        return frozenset(name for name, amount in amounts.items() if whole_number(amount))
+
+    @property
     def published(self) -> dict[str, inventory.KindEntry]:
         """The inventory as the Node tells it now, perhaps from an earlier agent."""
         text = (self._node.metadata.annotations or {}).get(inventory.KEY, "") if self._node is not None else ""

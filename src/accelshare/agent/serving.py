@@ -25,7 +25,8 @@ from accelshare.agent.kubelet_books import KubeletBooks
 from accelshare.agent.kubelet_memory import KubeletMemory
 from accelshare.agent.leaving import Leaving
 from accelshare.agent.metrics import Metrics
-from accelshare.agent.nri_way.answers import Answers
+from accelshare.agent.nri_way.answers import Answers, Guarded
+from accelshare.agent.nri_way.guard import Guard
 from accelshare.agent.nri_way.repairs import Repairs
 from accelshare.agent.nri_way.way import NriWay
 from accelshare.agent.pages import pages
@@ -84,7 +85,19 @@ class Agent:
             exists=lambda path: on_host(path).exists(),
             node_labels=lambda: self._publisher.labels,
         )
-        self._answers = Answers(self._shelf, self._room.pods, on_host=on_host, node_labels=lambda: self._publisher.labels)
+        guard = Guard(
+            self._shelf,
+            exempt=settings.exempt_namespaces,
+            on_host=on_host,
+            node_resources=lambda: self._publisher.resources,
+        )
+        self._answers = Answers(
+            self._shelf,
+            self._room.pods,
+            on_host=on_host,
+            node_labels=lambda: self._publisher.labels,
+            guard=guard if settings.guard else None,
+        )
         count = self._metrics.deliveries.labels
         self._repairs = Repairs(client, events, {profile.name: profile for profile in catalog}, replaced=count("replaced").inc)
         self._reconcile = Reconcile(
@@ -102,6 +115,7 @@ class Agent:
             socket=settings.nri_socket,
             files=settings.runtime_files,
             kubelet=memory,
+            pins=self._pins,
             on_verdict=self._judged,
         )
         self._choice = Choice(
@@ -122,6 +136,7 @@ class Agent:
         self._answers.delivered = self._was_delivered
         self._answers.corrected = lambda _pod: count("corrected").inc()
         self._answers.refused = count("refused").inc
+        self._answers.guarded = self._was_guarded
         self._room.changed = self._something_was_given
         self._room.is_behind = self._pod_feed.is_behind
         self._pod_feed.on_current = lambda _current: self._show_delivery()
@@ -182,6 +197,7 @@ class Agent:
         parts.start(self._choice.way.run(self._delivers))
         if self._choice.by_runtime:
             self._nri.look_back()
+        self._nri.report()
 
     async def _leave(self) -> None:
         by_runtime = self._choice.by_runtime
@@ -258,7 +274,7 @@ class Agent:
     def _show_delivery(self) -> None:
         """A node whose agent does not hear of pods, or is about to end, hands out no cards."""
         able = self._pod_feed.current and not self._leaving.begun
-        for kind, delivers in self._way_delivers.items():
+        for kind, delivers in list(self._way_delivers.items()):  # each change has the way tell of all kinds again
             self._shelf.set_delivers(kind, delivers and able)
 
     def _was_delivered(self, pod: NodePod) -> None:
@@ -266,6 +282,10 @@ class Agent:
         self._metrics.deliveries.labels("delivered").inc()
         self._metrics.waits.served(pod.uid)
         self._repairs.delivered(pod)
+
+    def _was_guarded(self, what: Guarded) -> None:
+        self._metrics.guarded.labels(what.outcome).inc()
+        self._repairs.guarded(what)
 
     def _something_was_given(self) -> None:
         self._show()

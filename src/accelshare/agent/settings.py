@@ -30,6 +30,8 @@ class Settings:
     delivery: str = "auto"
     cdi: Path = Path("/var/run/cdi")
     nri_socket: Path = Path("/var/run/nri/nri.sock")
+    guard: bool = True  # containers that ask for no card see none
+    exempt_namespaces: tuple[str, ...] = ("kube-system",)  # of the guard
     runtime_files: Files = field(default_factory=Files)
 
     @property

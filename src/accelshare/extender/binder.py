@@ -137,7 +137,7 @@ class Binder:
             given.slices, profiles=self._profiles, sizes=self._sizes(asked.node, pod.seen.request), now_ns=self._now_ns()
         )
         if self._by_runtime(asked.node, pod.seen.request):
-            annotations |= assignment.require_plugin()
+            annotations |= dict(pod.seen.runtime_notes)
         return await self._post(asked, given, annotations, version=str(pod.seen.version or ""))
 
     async def _not_admitted(self, asked: BindArguments, given: Assignment) -> Outcome | None:

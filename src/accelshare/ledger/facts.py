@@ -55,6 +55,7 @@ class PodSeen:
     needs: Needs = ()
     refusal: Refusal | None = None  # why no node can serve it, if the request itself is wrong
     problems: tuple[str, ...] = ()  # what its record says that could not be read, in words
+    runtime_notes: tuple[tuple[str, str], ...] = ()  # to be written beside its record where a container runtime hands out cards
 
 
 @dataclass(frozen=True, slots=True)

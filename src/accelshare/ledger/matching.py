@@ -22,6 +22,7 @@ class Part:
 
     container: str
     wants: tuple[Want, ...]
+    ends_first: bool = False  # it has ended before any later container starts, which then uses the same whole cards
 
 
 @dataclass(frozen=True, slots=True)

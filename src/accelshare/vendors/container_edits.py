@@ -5,11 +5,12 @@ has is an argument. Never: choosing cards, talking to kubelet or a runtime; the 
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from accelshare.vendors.enforcement import Enforcement
+from accelshare.vendors.kinds import CARD_FIELDS
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
 
@@ -124,6 +125,55 @@ def device_nodes(profile: Profile, cards: Sequence[CardNames], exists: Callable[
     shared = [path for path in profile.hardware.shared_device_nodes if exists(path)]
     permissions = profile.container.device_nodes.permissions
     return tuple(DeviceNode(path, path, permissions) for path in dict.fromkeys((*own, *shared)))
+
+
+def naming_templates(profile: Profile) -> dict[str, str]:
+    """The variables that tell a container's cards to whoever makes them visible; without such, any that name a card."""
+    rules = profile.container
+    by_strategy = {**rules.envvar} if "envvar" in rules.strategy else {}
+    strong = {name: template for name, template in by_strategy.items() if _names_a_card(template)}
+    if strong or {"device-nodes", "volume-mounts"} & set(rules.strategy):
+        return strong
+    return {name: template for name, template in rules.env.items() if _names_a_card(template)}
+
+
+def shows_cards(profile: Profile) -> bool:
+    """Whether a container of this profile can be seen to have its cards at all."""
+    return bool(naming_templates(profile)) or not {"device-nodes", "volume-mounts"}.isdisjoint(profile.container.strategy)
+
+
+def shown_cards(
+    profile: Profile,
+    cards: Iterable[CardNames],
+    *,
+    env: Mapping[str, str],
+    devices: Collection[str],
+    mounts: Collection[str],
+) -> set[int]:
+    """The cards that a container with these variables, device files and mounts shows, by all that its strategies can show of one.
+
+    A variable of the user's own that names no card, or only one of several signs, shows nothing.
+    """
+    rules = profile.container
+    templates = naming_templates(profile)
+    found = set()
+    for card in cards:
+        words = naming(card)
+        try:
+            signs = [filled(template, words) in env.get(name, "").split(",") for name, template in templates.items()]
+            if "device-nodes" in rules.strategy:
+                signs += [filled(template, words) in devices for template in profile.hardware.device_nodes]
+            if "volume-mounts" in rules.strategy and rules.volume_mounts.container_path is not None:
+                signs.append(filled(rules.volume_mounts.container_path, words) in mounts)
+        except EditsError:
+            continue
+        if signs and all(signs):
+            found.add(card.index)
+    return found
+
+
+def _names_a_card(template: str) -> bool:
+    return any(f"{{{field}}}" in template for field in CARD_FIELDS)
 
 
 def cdi_name(profile: Profile, card: CardNames) -> str:

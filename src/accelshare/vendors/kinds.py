@@ -203,6 +203,15 @@ VERSION_PATTERN: Final = Kind(
     lambda value: (pattern := _compiled(value)) is not None and pattern.groups == 1,
 )
 
+RESOURCE_PREFIX: Final = matching(
+    r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/", "be the domain of resources with a slash, such as example.com/", 254
+)
+ANNOTATION_PREFIX: Final = matching(
+    r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9_.]*", "be the beginning of annotation keys, such as example.com/", 254
+)
+CDI_KIND: Final = matching(
+    r"[A-Za-z][A-Za-z0-9_.-]*/[A-Za-z][A-Za-z0-9_-]*", "be vendor/class of CDI names, such as example.com/card"
+)
 RESOURCE: Final = Kind(
     "be an extended resource name such as example.com/card-memory, and not one of kubernetes.io", _is_extended_resource
 )

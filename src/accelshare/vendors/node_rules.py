@@ -88,6 +88,10 @@ class ContainerRules(Struct, frozen=True):
     strategy: tuple[Strategy, ...] = ("envvar", "device-nodes")
     annotations: Mapping[str, str] = field(default_factory=_nothing)
     node_label_env: Mapping[str, str] = field(default_factory=_nothing)
+    none: Mapping[str, str] = field(default_factory=_nothing)  # variables of a container without cards; "-" empties one
+    other_resources: tuple[str, ...] = ()  # beginnings of names that plugins of the vendor's own serve
+    cdi_kinds: tuple[str, ...] = ()
+    vendor_annotations: tuple[str, ...] = ()
     envvar: Mapping[str, str] = field(default_factory=_nothing)
     volume_mounts: VolumeMounts = VolumeMounts()
     device_nodes: DeviceNodes = DeviceNodes()

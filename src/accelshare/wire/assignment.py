@@ -8,6 +8,7 @@ The profile's own keys are what its users, tools and node plugins already read, 
 commas. Ours is believed first; a pod placed by an original system has only the other.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from sys import intern
 from typing import Final
@@ -23,6 +24,12 @@ OURS: Final = "accelshare.io/assignment"
 # A runtime with a validator refuses a container of such a pod while the plugin of this name is away.
 REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
 PLUGIN: Final = "accelshare"
+_WHOLE_POD: Final = f"{REQUIRED_PLUGINS}/pod"
+_PLUGIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}")
+MOST_PLUGINS: Final = 32
+LONGEST_KEY_NAME: Final = 63  # of an annotation, after the slash; nobody can write a longer one
+# On a container, for the runtime: the cards that it was given by the agent. Kubernetes has no way for users to write it.
+DELIVERED: Final = "accelshare.io/delivered"
 LARGEST_INDEX: Final = MOST_CARDS - 1
 # On a Node, written by its agent: the cards of pods whose own record was wrong, by uid. Users of a namespace cannot write Nodes.
 CORRECTED: Final = "accelshare.io/corrected-assignments"
@@ -57,6 +64,15 @@ def text(slices: tuple[Slice, ...]) -> str:
     for s in slices:
         by_kind.setdefault(s.kind, []).append(_Entry(s.index, s.id, s.units, s.whole))
     return msgspec.json.encode(dict(sorted(by_kind.items()))).decode()
+
+
+def slices_of(record: str) -> tuple[Slice, ...]:
+    """What text() wrote; nothing if it is something else."""
+    try:
+        entries = _decoder.decode(record)
+    except UnreadableError:
+        return ()
+    return tuple(Slice(kind, e.index, e.units, e.whole, intern(e.id)) for kind, of_kind in entries.items() for e in of_kind)
 
 
 def record_keys(profiles: Iterable[Profile]) -> frozenset[str]:
@@ -97,13 +113,38 @@ def corrected_slices(value: str) -> dict[str, tuple[Slice, ...]]:
     return slices
 
 
-def require_plugin() -> dict[str, str]:
-    """What makes the container runtime insist on our part in each container of the pod."""
-    return {REQUIRED_PLUGINS: f'["{PLUGIN}"]'}
+def require_plugin(containers: Iterable[str] = (), annotations: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What makes the container runtime insist on our part in each of these containers, whatever the pod's own annotations say.
+
+    A validator looks at the narrowest scope only: the container's, the pod's, then the plain key. So each gets our name beside
+    the plugins that the user required there.
+    """
+    own = annotations or {}
+    scopes = [_scope(name) for name in containers if len(_scope(name).partition("/")[2]) <= LONGEST_KEY_NAME]
+    return {
+        key: msgspec.json.encode(list(dict.fromkeys((*_required(own, key), PLUGIN)))).decode()
+        for key in (REQUIRED_PLUGINS, _WHOLE_POD, *scopes)
+    }
 
 
-def requires_plugin(annotations: Mapping[str, str]) -> bool:
-    return PLUGIN in annotations.get(REQUIRED_PLUGINS, "")
+def requires_plugin(annotations: Mapping[str, str], container: str) -> bool | None:
+    """Whether the runtime insists on our part in this container; None if the pod requires nothing of it."""
+    if not annotations.keys() & {_scope(container), _WHOLE_POD, REQUIRED_PLUGINS}:
+        return None
+    return PLUGIN in _required(annotations, _scope(container))
+
+
+def _scope(container: str) -> str:
+    return f"{REQUIRED_PLUGINS}/container.{container}"
+
+
+def _required(annotations: Mapping[str, str], key: str) -> list[str]:
+    """The plugins that are required in this scope. The validator reads YAML; every word of it that may be a name is taken for
+    one, so that nothing the user required is lost.
+    """
+    wider = {REQUIRED_PLUGINS: (), _WHOLE_POD: (REQUIRED_PLUGINS,)}.get(key, (_WHOLE_POD, REQUIRED_PLUGINS))
+    value = next((annotations[scope] for scope in (key, *wider) if scope in annotations), "")
+    return _PLUGIN_NAME.findall(value)[:MOST_PLUGINS]
 
 
 def _seed_keys(

@@ -3,7 +3,8 @@
 Belongs here: reading pods for the node's side. What the whole cluster must know of a pod is in pods.py.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -11,9 +12,8 @@ import msgspec
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.matching import Part, Want
 from accelshare.vendors.catalog import Catalog
-from accelshare.wire import assignment
 from accelshare.wire.decoding import Decoder
-from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus
+from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus, Quantity, Resources
 from accelshare.wire.objects import Pod as WholePod
 from accelshare.wire.pods import ENDED, PodReader
 from accelshare.wire.quantity import whole_number
@@ -21,12 +21,16 @@ from accelshare.wire.quantity import whole_number
 _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
+class _ContainerResources(Resources):
+    claims: list[msgspec.Raw] | None = None
+
+
 class _Container(Container):
-    name: str = ""
+    resources: _ContainerResources | None = None
 
 
 class _Spec(PodSpec):
-    containers: list[_Container] | None = None  # type: ignore[assignment]  # the same, with names
+    containers: list[_Container] | None = None  # type: ignore[assignment]  # the same, with claims
     init_containers: list[_Container] | None = None  # type: ignore[assignment]
 
 
@@ -54,6 +58,8 @@ class NodePod:
     phase: str
     terminating: bool
     by_hand: bool = False  # it named its node itself: nobody chose a card for it, whatever stands on it
+    asked: Mapping[str, frozenset[str]] = field(default_factory=dict)  # container → every extended resource that it asks for
+    claims: frozenset[str] = frozenset()  # containers with devices by a resource claim, of whichever driver
 
     @property
     def uid(self) -> str:
@@ -79,36 +85,45 @@ class NodePodReader:
         self._catalog = catalog
         self._pods = PodReader(catalog)
 
-    def decode(self, raw: msgspec.Raw | bytes) -> NodePod | None:
-        """The pod, or None if it neither asks for a card nor claims to have one."""
+    def decode(self, raw: msgspec.Raw | bytes) -> NodePod:
+        """The pod; one that asks for no card has no parts."""
         pod = _decoder.decode(raw)
         seen = self._pods.fact(WholePod(pod.metadata, pod.spec, pod.status))
         if seen is None:
-            if assignment.OURS not in (pod.metadata.annotations or {}):
-                return None
             seen = PodSeen(pod.metadata.uid, pod.metadata.namespace, pod.metadata.name, request=())
         phase = (pod.status.phase if pod.status else None) or ""
         # kubelet admits init containers in their order, then the others; sidecars are init containers that stay.
         containers = [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
+        ordinary = {container.name for container in pod.spec.init_containers or () if container.restart_policy != "Always"}
         return NodePod(
             seen=seen,
-            parts=tuple(part for container in containers if (part := self._part(container)).wants),
+            parts=tuple(part for container in containers if (part := self._part(container, ordinary)).wants),
             annotations=pod.metadata.annotations or {},
             phase=phase,
             terminating=pod.metadata.deletion_timestamp is not None or phase in ENDED,
             by_hand=_by_hand(pod.status),
+            asked={container.name: names for container in containers if (names := _extended(container))},
+            claims=frozenset(c.name for c in containers if c.resources is not None and c.resources.claims),
         )
 
-    def _part(self, container: _Container) -> Part:
-        amounts = dict((container.resources.requests or {}) if container.resources else {})
-        amounts |= (container.resources.limits or {}) if container.resources else {}
+    def _part(self, container: _Container, ordinary: Collection[str]) -> Part:
+        amounts = _amounts(container)
         wants: list[Want] = []
         for resource, said in sorted(amounts.items()):
             found = self._catalog.by_resource(resource)
             amount = whole_number(said) or 0
             if found is not None and amount:
                 wants.append((found[0].name, found[1] == "whole", amount))
-        return Part(container.name, tuple(wants))
+        return Part(container.name, tuple(wants), ends_first=container.name in ordinary)
+
+
+def _amounts(container: _Container) -> dict[str, Quantity]:
+    resources = container.resources
+    return {**(resources.requests or {}), **(resources.limits or {})} if resources is not None else {}
+
+
+def _extended(container: _Container) -> frozenset[str]:
+    return frozenset(name for name, said in _amounts(container).items() if "/" in name and whole_number(said))
 
 
 def _by_hand(status: _Status | None) -> bool:

@@ -32,6 +32,7 @@ class Resources(_Part):
 
 
 class Container(_Part):
+    name: str = ""
     resources: Resources | None = None
     restart_policy: str | None = None
 

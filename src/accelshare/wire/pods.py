@@ -4,7 +4,7 @@ Belongs here: reading requests and records of pods. Never: whether they can be s
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from sys import intern
 from typing import Final, Literal, TypeAlias
 
@@ -82,6 +82,7 @@ class PodReader:
             needs=needs,
             refusal=refusal,
             problems=problems,
+            runtime_notes=_runtime_notes(pod),
         )
 
     def request(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None]:
@@ -162,6 +163,17 @@ class PodReader:
             text = (pod.metadata.annotations or {}).get(CARD_COUNT_ANNOTATION, "1")
         count = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
         return count if 1 <= count <= profile.request.max_cards else None
+
+
+def _runtime_notes(pod: Pod | PodToSchedule) -> tuple[tuple[str, str], ...]:
+    names = tuple([container.name for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))])
+    own = {key: value for key, value in (pod.metadata.annotations or {}).items() if key.startswith(assignment.REQUIRED_PLUGINS)}
+    return tuple(assignment.require_plugin(names, own).items()) if own else _plain_notes(names)
+
+
+@lru_cache(maxsize=1024)  # there are few templates and many pods
+def _plain_notes(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple(assignment.require_plugin(names).items())
 
 
 def needs_of(pod: Pod | PodToSchedule) -> Needs:

@@ -7,14 +7,26 @@ import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accelshare.agent.memory_kubelet import Admitted, MemoryKubelet
+from accelshare.agent.nri.connection import serve
 from accelshare.agent.nri.memory_runtime import Habits, Made, MemoryRuntime, RuntimeRefusalError
-from accelshare.agent.nri.messages import Container, Event, PodSandbox
+from accelshare.agent.nri.messages import (
+    Adjustment,
+    Container,
+    DeviceRule,
+    Event,
+    LinuxContainer,
+    LinuxDevice,
+    LinuxResources,
+    PodSandbox,
+    adjustment,
+)
 from accelshare.wire import assignment
 from tests.contract.agent.village import COUNT, MEMORY, NODE, WHOLE, Village
 
@@ -488,3 +500,212 @@ async def test_beside_another_plugin_for_whole_cards_memory_goes_on(village: Vil
         assert (await runtime.created("ours")).container.environment["ZPU_VISIBLE"] == "1"
         # What the other plugin gave stays as it is.
         assert "ZPU_VISIBLE" not in (await runtime.created("theirs")).container.environment
+
+
+async def test_a_record_that_was_rewritten_while_nobody_looked_loses_to_what_containers_hold(
+    village: Village, runtime: Runtime
+) -> None:
+    """An agent that starts believes the mark that its predecessor left on the pod's first container."""
+    await runtime.start_agent()
+    village.pod("a", {MEMORY: 4}, inits=[village.container("init", {MEMORY: 4})])
+    village.bind("a", 1, units=4, more=assignment.require_plugin())
+    assert devices(await runtime.created("a", "init")) == ["/dev/zpu1"]
+    assert village.agent is not None
+    village.agent.kill()
+    await runtime.real.until_plugins(0)
+    rewrite(village, "a", 3)
+    await runtime.start_agent()
+    assert devices(await runtime.created("a")) == ["/dev/zpu1"]
+    await village.until(lambda: _told_of_rewrite(village, "a"), "the record is restored, and an event and a metric tell it")
+    node = village.api.store.get("nodes", NODE).object["metadata"]["annotations"]
+    (record,) = assignment.read_corrections(node[assignment.CORRECTED]).values()
+    assert [slice_.index for slice_ in assignment.slices_of(record)] == [1]
+
+
+async def test_each_container_has_its_own_whole_cards(village: Village, runtime: Runtime) -> None:
+    """Side by side they differ; an ordinary init container uses those of the others."""
+    await runtime.start_agent()
+    inits = [village.container("init", {WHOLE: 2}), village.container("beside", {WHOLE: 1}, restartPolicy="Always")]
+    village.pod("many", {WHOLE: 1}, {WHOLE: 1}, {}, inits=inits)
+    village.bind("many", 3, 0, 2, whole=True, more=assignment.require_plugin())
+    seen = {name: devices(await runtime.created("many", name)) for name in ("init", "beside", "c0", "c1", "c2")}
+    assert seen == {
+        "init": ["/dev/zpu0", "/dev/zpu3"],
+        "beside": ["/dev/zpu3"],
+        "c0": ["/dev/zpu0"],
+        "c1": ["/dev/zpu2"],
+        "c2": [],
+    }
+
+
+async def test_what_kubelet_shared_out_right_is_not_shared_out_again(village: Village) -> None:
+    """With device plugins that NRI corrects: another order than ours is as good, and a card of nobody's is not."""
+    village.cards(4)
+    profile = (village.profiles / "acme.toml").read_text()
+    (village.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
+    async with open_runtime(village, Habits(name="containerd", version="v2.4.2")) as runtime, village.kubelet():
+        await runtime.start_agent(delivery="auto")
+        village.pod("a", {WHOLE: 1}, {WHOLE: 1}, {WHOLE: 1})
+        village.bind("a", 0, 1, 2, whole=True)
+        await village.settled("a")
+        given = {"c0": "2", "c1": "1", "c2": "3"}
+        made = {name: await runtime.create("a", name, env=(f"ZPU_VISIBLE={card}",)) for name, card in given.items()}
+        assert {name: one.container.environment["ZPU_VISIBLE"] for name, one in made.items()} == {"c0": "2", "c1": "1", "c2": "0"}
+
+
+SHADOWS = ("required-plugins.noderesource.dev/pod", "required-plugins.noderesource.dev/container.c0")
+
+
+@pytest.mark.parametrize("shadow", SHADOWS)
+async def test_an_annotation_of_the_pod_that_shadows_the_binds_is_refused(
+    village: Village, runtime: Runtime, shadow: str
+) -> None:
+    """The bind writes every scope; who takes one away afterwards gets no container at all, with the agent there or not."""
+    await runtime.start_agent()
+    village.pod("a", {MEMORY: 4}, labels={shadow: "[]"})
+    village.bind("a", 1, units=4, more=assignment.require_plugin(["c0"], {shadow: "[]"}))
+    assert devices(await runtime.created("a")) == ["/dev/zpu1"]
+    village.pod("b", {MEMORY: 4})
+    village.bind("b", 1, units=4, more=assignment.require_plugin(["c0"]))
+    await runtime.created("b")
+    village.api.store.patch("pods", "b", {"metadata": {"annotations": {shadow: '["other"]', SHADOWS[1]: None} | {shadow: "[]"}}})
+    await village.until(lambda: _says(runtime, "b", "create the pod anew"), "a clear refusal")
+
+
+GUARDED = """
+none = { ZPU_VISIBLE = "void" }
+cdi_kinds = ["acme.example/zpu"]
+vendor_annotations = ["cdi.acme.example/"]
+other_resources = ["acme.example/"]
+"""
+
+
+def guard(village: Village) -> None:
+    profile = (village.profiles / "acme.toml").read_text()
+    (village.profiles / "acme.toml").write_text(profile.replace("[container]\n", f"[container]{GUARDED}", 1))
+
+
+def on_node(village: Village, name: str, *limits: Mapping[str, int], namespace: str = "default", **more: Any) -> None:
+    """A pod that a scheduler put here; without cards, or with those of somebody else."""
+    spec = {"containers": [village.container(f"c{number}", asked) for number, asked in enumerate(limits)], "nodeName": NODE}
+    village.api.store.create("pods", {"metadata": {"name": name, **more}, "spec": spec}, namespace=namespace)
+
+
+async def test_containers_that_ask_for_nothing_see_nothing(village: Village, runtime: Runtime) -> None:
+    """An image that says `all`, a sidecar of a pod with cards, and kubectl debug: each gets the profile's word for none."""
+    guard(village)
+    await runtime.start_agent()
+    on_node(village, "image", {})
+    made = await runtime.created("image", env=("ZPU_VISIBLE=all", "PATH=/bin"))
+    assert made.container.environment == {"ZPU_VISIBLE": "void", "PATH": "/bin"}
+    assert (await runtime.created("image", "quiet")).container.environment == {"ZPU_VISIBLE": "void"}
+    village.pod("cards", {MEMORY: 4}, {})
+    village.bind("cards", 1, units=4, more=assignment.require_plugin(["c0", "c1"]))
+    assert (await runtime.created("cards", env=("ZPU_VISIBLE=all",))).container.environment["ZPU_VISIBLE"] == "1"
+    for bystander in ("c1", "debugger"):
+        made = await runtime.created("cards", bystander, env=("ZPU_VISIBLE=all",))
+        assert (made.container.environment, devices(made)) == ({"ZPU_VISIBLE": "void"}, [])
+    await village.until(lambda: _guarded(village, "withheld", 3, "AcceleratorWithheld"), "three were told of")
+
+
+async def _guarded(village: Village, outcome: str, least: int, reason: str) -> bool:
+    said = [event.object["reason"] for event in village.api.store.list("events").versions]
+    return reason in said and await village.metric(f'accelshare_guard_total{{outcome="{outcome}"}}') >= least
+
+
+INTRUSIONS = {
+    "device": {"linux": LinuxContainer((LinuxDevice("/dev/zpu7", "c", 240, 7),))},
+    "mark": {"annotations": {"cdi.k8s.io/x": "other/y=1, acme.example/zpu=all"}},
+    "vendor": {"annotations": {"cdi.acme.example/container.c0": "0"}},
+}
+
+
+@pytest.mark.parametrize("intrusion", INTRUSIONS)
+async def test_who_brings_cards_without_asking_for_them_is_refused(village: Village, runtime: Runtime, intrusion: str) -> None:
+    guard(village)
+    await runtime.start_agent("--exempt-namespace=monitoring")
+    on_node(village, "brings", {})
+    brought: Any = INTRUSIONS[intrusion]
+    await village.until(lambda: _refuses(runtime, "brings", "asks for no ZPU and brings", **brought), "it is refused")
+    await village.until(lambda: _guarded(village, "refused", 1, "AcceleratorNotRequested"), "and told of")
+    # Who asks may have what others than we deliver; privileged containers and exempt namespaces are not looked at.
+    village.api.store.patch("nodes", NODE, {"status": {"capacity": {"acme.example/zpu-part": "4"}}}, subresource="status")
+    on_node(village, "asks", {"acme.example/zpu-part": 1})
+    await runtime.created("asks", **brought)
+    on_node(village, "invents", {"acme.example/no-such": 1})
+    await village.until(lambda: _refuses(runtime, "invents", "asks for no ZPU and brings", **brought), "it is refused")
+    allowed = LinuxResources((DeviceRule(allow=True),))
+    linux = replace(brought.get("linux", LinuxContainer()), resources=allowed)
+    await runtime.created("brings", "privileged", **{**brought, "linux": linux})
+
+
+async def _refuses(runtime: Runtime, name: str, words: str, **more: Any) -> bool:
+    with pytest.raises(RuntimeRefusalError) as refusal:
+        await runtime.create(name, **more)
+    return words in str(refusal.value)
+
+
+class Generous:
+    """Another plugin, which gives everybody a card by its CDI name."""
+
+    def synchronize(self, pods: object, containers: object) -> None: ...
+
+    def create_container(self, _pod: PodSandbox, _container: Container) -> Adjustment:
+        return adjustment(cdi_devices=["acme.example/zpu=0"])
+
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None: ...
+
+    def start_container(self, pod: PodSandbox, container: Container) -> None: ...
+
+
+async def test_what_another_plugin_gives_to_who_did_not_ask_is_refused_at_the_end(village: Village, runtime: Runtime) -> None:
+    guard(village)
+    await runtime.start_agent("--exempt-namespace=monitoring", "--exempt-namespace=dcgm")
+    on_node(village, "quiet", {})
+    await runtime.created("quiet")
+    other = asyncio.create_task(serve(runtime.socket, "generous", 90, Generous()))
+    try:
+        await runtime.real.until_plugins(2)
+        await village.until(lambda: _refuses(runtime, "quiet", "brings CDI device acme.example/zpu=0"), "it is refused")
+        bind(village, "asks", {MEMORY: 4}, 1, units=4)
+        assert (await runtime.created("asks")).cdi_devices == ("acme.example/zpu=0",)
+        box = PodSandbox("box", "exporter", "uid-of-nobody", "dcgm")
+        runtime.real.run_pod(box)
+        await runtime.real.create_container("box", Container(id="exporter", name="c0"))
+    finally:
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+
+
+async def test_an_intruder_that_runs_is_told_of_and_not_ended(village: Village, runtime: Runtime) -> None:
+    guard(village)
+    on_node(village, "runs", {})
+    await runtime.create("runs", env=("ZPU_VISIBLE=all",))
+    await runtime.real.start_container("runs-c0")
+    await runtime.start_agent()
+    await village.until(lambda: _guarded(village, "found", 1, "AcceleratorNotRequested"), "it is told of")
+    assert "deletionTimestamp" not in village.read("runs")["metadata"]
+
+
+async def test_without_the_guard_nobody_is_looked_at(village: Village, runtime: Runtime) -> None:
+    guard(village)
+    await runtime.start_agent("--no-guard")
+    on_node(village, "image", {})
+    made = await runtime.created("image", env=("ZPU_VISIBLE=all",), annotations={"cdi.acme.example/x": "0"})
+    assert made.container.environment == {"ZPU_VISIBLE": "all"}
+
+
+async def test_a_users_own_variables_do_not_pass_for_cards(village: Village) -> None:
+    """Made while nobody was there, with the very values that we would have given: it is not served, and not started."""
+    village.cards(2)
+    profile = (village.profiles / "acme.toml").read_text()
+    (village.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
+    async with open_runtime(village, Habits(name="containerd", version="v2.4.2")) as runtime:
+        for name, env in (("right", ("ZPU_VISIBLE=1", "ZPU_UNITS=4")), ("other", ("ZPU_VISIBLE=7", "ZPU_UNITS=4"))):
+            bind(village, name, {MEMORY: 4}, 1, units=4)
+            await runtime.create(name, env=env)
+        await runtime.real.start_container("other-c0")
+        await runtime.start_agent()
+        with pytest.raises(RuntimeRefusalError, match="was made without its card"):
+            await runtime.real.start_container("right-c0")
+        await village.until(lambda: "deletionTimestamp" in village.read("other")["metadata"], "a wrong card is replaced")

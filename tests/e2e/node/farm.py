@@ -161,9 +161,13 @@ class Farm:
             return False
 
     async def drift(self) -> float:
+        return await self.metric("accelshare_drift_total")
+
+    async def metric(self, name: str) -> float:
+        """A number of the agent's."""
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{self.agent_port}/metrics") as answer:
             lines = (await answer.text()).splitlines()
-        return float(next(line.rpartition(" ")[2] for line in lines if line.startswith("accelshare_drift_total")))
+        return float(next(line.rpartition(" ")[2] for line in lines if line.startswith(name)))
 
     # Objects.
 

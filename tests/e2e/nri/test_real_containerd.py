@@ -6,15 +6,26 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import pytest
 
 from accelshare.agent.nri.connection import serve
 from accelshare.agent.nri.handler import Handler
+from accelshare.agent.nri.messages import Adjustment, Container, LinuxDevice, PodSandbox, adjustment
 from accelshare.agent.nri.plugin import Wants, creation_and_start
+from accelshare.agent.nri_way.answers import Answers
+from accelshare.agent.nri_way.guard import Guard
+from accelshare.agent.shelf import Kind, Shelf, ShelfCard
+from accelshare.ledger.facts import PodSeen
 from accelshare.runtimes.versions import asks_validators
+from accelshare.vendors.catalog import load
+from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.wire.assignment import require_plugin
+from accelshare.wire.node_pods import NodePod
 from tests.contract.agent.nri.cards import Cards, Stuck
 from tests.contract.agent.nri.plugins import creation_and_validation
 from tests.e2e.nri.cri import Cri, CriError, Pod
@@ -249,3 +260,65 @@ async def test_a_pod_that_requires_the_plugin_waits_for_it() -> None:
             name = await aside(lambda: cri(containerd).create(careful, "train", image=IMAGE))
             await aside(lambda: cri(containerd).start(name))
         assert cards.started[0].environment["CARD"] == "0"
+
+
+PLAIN = "required-plugins.noderesource.dev"
+
+
+async def test_no_annotation_of_a_pod_shadows_those_of_a_bind() -> None:
+    """The validator looks at the narrowest scope only. A bind that writes the plain key alone could be undone by the pod."""
+    with LonelyContainerd(validator=True, request_timeout="6s") as containerd:
+        need_validators(containerd)
+        for number, key in enumerate((f"{PLAIN}/pod", f"{PLAIN}/container.train")):
+            shadowed = {PLAIN: '["accelshare"]', key: "[]"}
+            bare = await aside(partial(cri(containerd).run_pod, f"bare-{number}", cgroup=containerd.cgroup, annotations=shadowed))
+            assert await aside(partial(cri(containerd).create, bare, "train", image=IMAGE)), "the fault that is to be avoided"
+            whole = {key: "[]"} | require_plugin(["train"], {key: "[]"})
+            pod = await aside(partial(cri(containerd).run_pod, f"bound-{number}", cgroup=containerd.cgroup, annotations=whole))
+            with pytest.raises(CriError, match='required plugin "accelshare" not present'):
+                await aside(partial(cri(containerd).create, pod, "train", image=IMAGE))
+
+
+class Generous(Cards):
+    """Another plugin, which gives every container a card by its device file."""
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        return adjustment(devices=[LinuxDevice("/dev/card7", "c", 10, 229)])
+
+
+def guarded(*pods: NodePod) -> Answers:
+    """A node with one card, /dev/card7, and the guard on."""
+    base = load()["enflame"]
+    hardware = msgspec.structs.replace(base.hardware, device_nodes=("/dev/card{index}",))
+    rules = msgspec.structs.replace(base.container, none={"CARD": "void", "OTHER": "-"})
+    profile = msgspec.structs.replace(base, hardware=hardware, container=rules)
+    shelf = Shelf()
+    shelf.put(Kind(profile, "1", 1024, {7: ShelfCard(FoundCard(7, "id7", 16384, minor=7), 16)}))
+    guard = Guard(shelf, exempt=["kube-system"], on_host=Path, node_resources=list)
+    return Answers(shelf, {pod.uid: pod for pod in pods}, on_host=Path, guard=guard)
+
+
+async def test_the_last_word_on_a_container_is_that_nobody_has_a_card_who_did_not_ask(
+    containerd: LonelyContainerd, pod: Pod
+) -> None:
+    """Variables of the image are replaced or emptied; what another plugin adds is refused at the end, with the reason."""
+    need_validators(containerd)
+    quiet = NodePod(PodSeen("uid-of-train-7", "tests", "train-7", request=()), (), {}, "Pending", terminating=False)
+    answers = guarded(quiet)
+    answers.manner = "delivers"
+    async with plugin(containerd, answers, creation_and_validation):
+        asks = {"CARD": "all", "OTHER": "x", "MODE": "fast"}
+        name = await aside(partial(cri(containerd).create, pod, "quiet", image=IMAGE, env=asks))
+        await aside(lambda: cri(containerd).start(name))
+        told = await aside(lambda: cri(containerd).run(name, "sh", "-c", "echo $CARD,$OTHER,$MODE"))
+        assert told.strip() == "void,,fast"
+        there = asyncio.Event()
+        work = serve(containerd.nri_socket, "generous", 90, Generous(), on_connected=lambda *_: there.set())
+        other = asyncio.create_task(work)
+        try:
+            await asyncio.wait_for(there.wait(), WAIT_S)
+            with pytest.raises(CriError, match=r"asks for no GCU and brings device /dev/card7 \(10:229\)"):
+                await aside(partial(cri(containerd).create, pod, "brings", image=IMAGE))
+        finally:
+            other.cancel()
+            await asyncio.gather(other, return_exceptions=True)

@@ -159,6 +159,25 @@ def test_a_container_that_has_its_card_stays_whatever_else_it_would_be_given_tod
     assert [found.pod for found in host.answers.bare()] == [runs]
 
 
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"NVIDIA_VISIBLE_DEVICES": "all"},  # the one that counts is the user's own
+        {"NVIDIA_VISIBLE_DEVICES": "id1"},  # or of another card
+        {"NVIDIA_VISIBLE_DEVICES": None},
+    ],
+)
+def test_a_variable_that_a_user_could_set_does_not_stand_for_the_card(env: dict[str, str | None]) -> None:
+    """All other variables are right; only what names the card to the vendor's runtime shows that the container has it."""
+    runs = recorded("runs", 0, 2)
+    host = Host({0: "id0", 1: "id1"}, runs)
+    made = host.make(runs)
+    own = {key: value for key, value in {**made.environment, **env}.items() if value is not None}
+    host.tell(runs, replace(made, env=tuple(f"{key}={value}" for key, value in own.items())))
+    assert host.answers.given_before() == []
+    assert [found.pod for found in host.answers.bare()] == [runs]
+
+
 def test_a_card_that_got_another_number_has_room_for_its_own_pods() -> None:
     """Card 0 has died, and the card that was number 1 is number 0 since the node's start."""
     lost, kept, more = recorded("lost", 0, 1, whole=True), recorded("kept", 1, 6), recorded("more", 1, 3)

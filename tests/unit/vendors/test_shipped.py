@@ -161,10 +161,18 @@ def test_every_refusal_fits_an_event(name: str, reason: Reason) -> None:
                 *(f"texts.{word}" for word in ("no-card-has-room", "larger-than-any-card")),
                 *(f"unhealthy.{key}" for key in ("namespace", "name", "key")),
                 "container.envvar.CXPU_VISIBLE_DEVICES",
+                "container.none.CXPU_VISIBLE_DEVICES",
+                "container.other_resources",
                 "enforcement.ways.runtime",
             },
         ),
-        ("enflame", {"unit.mib.0.01", "unit.mib.0.001", "unhealthy.namespace", "unhealthy.name", "unhealthy.key"}),
+        (
+            "enflame",
+            {
+                *("unit.mib.0.01", "unit.mib.0.001", "unhealthy.namespace", "unhealthy.name", "unhealthy.key"),
+                *("container.none.ENFLAME_VISIBLE_DEVICES", "container.other_resources"),
+            },
+        ),
         ("stream", {"container.envvar", *(f"inspect.{key}" for key in ("total", "used", "available", "cards"))}),
     ],
 )

@@ -47,6 +47,46 @@ def test_nothing_given_is_nothing_written() -> None:
     assert write() == {}
 
 
+PLAIN, POD = "required-plugins.noderesource.dev", "required-plugins.noderesource.dev/pod"
+
+
+def test_the_runtime_insists_in_every_scope_whatever_the_pod_says() -> None:
+    """A validator looks at the narrowest key only, so that a wider one of ours would be shadowed."""
+    ours = '["accelshare"]'
+    assert assignment.require_plugin(["c0", "init"]) == {
+        PLAIN: ours,
+        POD: ours,
+        f"{PLAIN}/container.c0": ours,
+        f"{PLAIN}/container.init": ours,
+    }
+    for value in ("[]", "", "null-x", '["accelshare-not"]', "- other\n", "[other, '10-more']", "{", "[[[["):
+        for key in (PLAIN, POD, f"{PLAIN}/container.c0"):
+            written = assignment.require_plugin(["c0"], {key: value})
+            assert assignment.requires_plugin({key: value} | written, "c0"), (key, value)
+            assert assignment.requires_plugin({key: value} | written, "added-later"), (key, value)
+
+
+def test_other_plugins_that_a_user_required_stay_required() -> None:
+    written = assignment.require_plugin(["c0", "c1"], {PLAIN: "[one]", f"{PLAIN}/container.c0": '["two", "accelshare"]'})
+    assert {key: json.loads(value) for key, value in written.items()} == {
+        PLAIN: ["one", "accelshare"],
+        POD: ["one", "accelshare"],
+        f"{PLAIN}/container.c0": ["two", "accelshare"],
+        f"{PLAIN}/container.c1": ["one", "accelshare"],
+    }
+
+
+def test_a_name_too_long_for_an_annotation_gets_none() -> None:
+    """Nobody can write that key, and the API server would refuse every later update of the pod."""
+    assert len(assignment.require_plugin(["a" * 63, "b" * 53])) == 3
+
+
+def test_what_requires_nothing_says_nothing() -> None:
+    assert assignment.requires_plugin({}, "c0") is None
+    assert assignment.requires_plugin({f"{PLAIN}/container.c1": "[]"}, "c0") is None
+    assert assignment.requires_plugin({PLAIN: '["accelshare"]', f"{PLAIN}/container.c0": "[]"}, "c0") is False
+
+
 @st.composite
 def assignments(draw: st.DrawFn) -> tuple[Request, tuple[Slice, ...]]:
     asks: list[Ask] = []

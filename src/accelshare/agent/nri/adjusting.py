@@ -3,9 +3,10 @@
 Belongs here: container + adjustment → container, and the conflict of two plugins. Never: calls.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from accelshare.agent.nri.messages import Adjustment, Container, LinuxContainer, Mount
+from accelshare.agent.nri.messages import Adjustment, Container, LinuxAdjustment, LinuxContainer, Mount
 
 Claims = dict[tuple[str, str], str]  # (what, its name) → the plugin that set it
 
@@ -38,7 +39,20 @@ def adjusted(container: Container, adjustment: Adjustment, plugin: str, claims: 
             key: value for key, value in annotations.items() if not key.startswith("-") and f"-{key}" not in annotations
         },
         env=tuple(f"{key}={value}" for key, value in env.items()),
-        linux=LinuxContainer(tuple(devices)) if devices else None,
+        linux=replace(container.linux or LinuxContainer(), devices=tuple(devices)),
+    )
+
+
+def combined(adjustments: Iterable[Adjustment]) -> Adjustment:
+    """All that plugins want of one container, as validators see it."""
+    every = tuple(adjustments)
+    devices = tuple(device for one in every for device in one.devices)
+    return Adjustment(
+        annotations={key: value for one in every for key, value in one.annotations.items()},
+        mounts=tuple(mount for one in every for mount in one.mounts),
+        env=tuple(pair for one in every for pair in one.env),
+        linux=LinuxAdjustment(devices) if devices else None,
+        cdi_devices=tuple(device for one in every for device in one.cdi_devices),
     )
 
 

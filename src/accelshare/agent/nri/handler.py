@@ -1,6 +1,6 @@
 """What a plugin decides: the seam between NRI's transport and whoever knows which container gets what.
 
-Belongs here: three questions, and how to refuse. All are asked on the connection's own thread, one after the other, and answered
+Belongs here: four questions, and how to refuse. All are asked on the connection's own thread, one after the other, and answered
 from memory: while one is open, no container of the node can be made. What others may change meanwhile is read in one go.
 """
 
@@ -27,6 +27,10 @@ class Handler(Protocol):
 
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
         """What this container gets; may raise Refuse."""
+        ...
+
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+        """The last word on a container: as its pod asked for it, with what all plugins add; may raise Refuse."""
         ...
 
     def start_container(self, pod: PodSandbox, container: Container) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 
 from accelshare.agent.nri import mux
-from accelshare.agent.nri.adjusting import Claims, ConflictError, adjusted, mounted
+from accelshare.agent.nri.adjusting import Claims, ConflictError, adjusted, combined, mounted
 from accelshare.agent.nri.errors import Code, NriError, StatusError
 from accelshare.agent.nri.link import Link
 from accelshare.agent.nri.messages import (
@@ -37,6 +37,8 @@ from accelshare.agent.nri.messages import (
     StateChange,
     SynchronizeRequest,
     SynchronizeResponse,
+    ValidationRequest,
+    ValidationResponse,
     mask,
 )
 from accelshare.agent.nri.protobuf import decode, encode
@@ -242,7 +244,8 @@ class MemoryRuntime:
         """Made as plugins want it; RuntimeRefusalError with the text for kubelet if one refuses."""
         async with self._calling:
             pod = self.pods[pod_id]
-            made = Made(pod, replace(container, pod_sandbox_id=pod_id, state=State.CREATED))
+            asked = replace(container, pod_sandbox_id=pod_id, state=State.CREATED)
+            made, adjustments = Made(pod, asked), list[Adjustment]()
             claims: Claims = {}
             # A plugin that dies in the call counts as present, for the real runtime's own validator and for who is asked to
             # validate: what is looked at is the list of the beginning.
@@ -251,9 +254,11 @@ class MemoryRuntime:
                 if plugin.wants(Event.CREATE_CONTAINER):
                     answer = await self._ask(plugin, "CreateContainer", ContainerRequest(pod, made.container), CREATE_FAILED)
                     if answer is not None:
-                        made = _applied(made, answer, plugin, claims)
+                        adjustments.append(decode(CreateContainerResponse, answer).adjust or Adjustment())
+                        made = _applied(made, adjustments[-1], plugin, claims)
             self._validate(made, present)
-            await asyncio.gather(*(self._ask_validator(plugin, made) for plugin in present if plugin.wants(VALIDATE)))
+            question = ValidationRequest(pod, asked, combined(adjustments))
+            await asyncio.gather(*(self._ask_validator(plugin, question) for plugin in present if plugin.wants(VALIDATE)))
             self.containers[container.id] = made
             return made
 
@@ -307,15 +312,19 @@ class MemoryRuntime:
             log.warning("%s plugin=%s outcome=without-it error=%r", method, plugin.shown, str(error))
             return None
 
-    async def _ask_validator(self, plugin: _Connected, made: Made) -> None:
+    async def _ask_validator(self, plugin: _Connected, question: ValidationRequest) -> None:
         """Whoever cannot answer has not agreed."""
         try:
-            await self._call(plugin, "ValidateContainerAdjustment", ContainerRequest(made.pod, made.container))
+            answer = await self._call(plugin, "ValidateContainerAdjustment", question)
+            judged = decode(ValidationResponse, answer)
         except NriError as error:
             if not isinstance(error, StatusError):
                 plugin.link.close()
                 await self._drop(plugin)
             raise RuntimeRefusalError(f"{CREATE_FAILED}: validator plugin {plugin.shown} failed: {error}") from error
+        if judged.reject:
+            rejected = f'validator "{plugin.shown}" rejected container adjustment'
+            raise RuntimeRefusalError(f"{CREATE_FAILED}: {rejected}, reason: {judged.reason}")
 
     def _validate(self, made: Made, present: list[_Connected]) -> None:
         if not self._habits.validator:
@@ -346,8 +355,7 @@ async def _registration(
     return registered.result()
 
 
-def _applied(made: Made, answer: bytes, plugin: _Connected, claims: Claims) -> Made:
-    adjustment = decode(CreateContainerResponse, answer).adjust or Adjustment()
+def _applied(made: Made, adjustment: Adjustment, plugin: _Connected, claims: Claims) -> Made:
     try:
         container = adjusted(made.container, adjustment, plugin.shown, claims)
     except ConflictError as error:

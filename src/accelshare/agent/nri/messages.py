@@ -121,10 +121,42 @@ class LinuxDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceRule:
+    """Which devices a container may use: with no type and numbers, all of them."""
+
+    allow: Annotated[bool, 1] = False
+    type: Annotated[str, 2] = ""
+    major: Annotated[OptionalNumber | None, 3] = None
+    minor: Annotated[OptionalNumber | None, 4] = None
+
+    @property
+    def is_all(self) -> bool:
+        return self.type in ("", "a") and self.major is None and self.minor is None
+
+
+@dataclass(frozen=True, slots=True)
+class LinuxResources:
+    """What the container's cgroup allows."""
+
+    devices: Annotated[tuple[DeviceRule, ...], 7] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LinuxContainer:
     """The part of a container that only Linux has."""
 
     devices: Annotated[tuple[LinuxDevice, ...], 2] = ()
+    resources: Annotated[LinuxResources | None, 3] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mount in the container. A destination that begins with `-` takes one away."""
+
+    destination: Annotated[str, 1] = ""
+    type: Annotated[str, 2] = ""
+    source: Annotated[str, 3] = ""
+    options: Annotated[tuple[str, ...], 4] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +169,7 @@ class Container:
     state: Annotated[int, 4] = State.UNKNOWN
     annotations: Annotated[Mapping[str, str], 6] = field(default_factory=dict)
     env: Annotated[tuple[str, ...], 8] = ()  # NAME=value
+    mounts: Annotated[tuple[Mount, ...], 9] = ()
     linux: Annotated[LinuxContainer | None, 11] = None
 
     @property
@@ -148,18 +181,14 @@ class Container:
     def devices(self) -> tuple[LinuxDevice, ...]:
         return self.linux.devices if self.linux is not None else ()
 
+    @property
+    def privileged(self) -> bool:
+        """It may use every device of the host."""
+        rules = self.linux.resources.devices if self.linux is not None and self.linux.resources is not None else ()
+        return any(rule.allow and rule.is_all for rule in rules)
+
 
 # What a plugin adds to a container.
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A mount in the container. A destination that begins with `-` takes one away."""
-
-    destination: Annotated[str, 1] = ""
-    type: Annotated[str, 2] = ""
-    source: Annotated[str, 3] = ""
-    options: Annotated[tuple[str, ...], 4] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +279,23 @@ class CreateContainerResponse:
     """How the container is to be made."""
 
     adjust: Annotated[Adjustment | None, 1] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRequest:
+    """A container as its pod asked for it, and everything that plugins want to add to it."""
+
+    pod: Annotated[PodSandbox | None, 1] = None
+    container: Annotated[Container | None, 2] = None
+    adjust: Annotated[Adjustment | None, 3] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResponse:
+    """Whether it must not be made so, and why."""
+
+    reject: Annotated[bool, 1] = False
+    reason: Annotated[str, 2] = ""
 
 
 @dataclass(frozen=True, slots=True)

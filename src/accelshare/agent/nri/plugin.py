@@ -23,6 +23,8 @@ from accelshare.agent.nri.messages import (
     StateChange,
     SynchronizeRequest,
     SynchronizeResponse,
+    ValidationRequest,
+    ValidationResponse,
     mask,
 )
 from accelshare.agent.nri.protobuf import decode, encode
@@ -38,8 +40,7 @@ DEFAULT_TIMEOUT_S: Final = 2.0  # what runtimes have if nobody configured them o
 PATIENCE: Final = 0.75
 MOST_LISTED: Final = 100_000  # pods and containers of one node, over all parts of a list
 
-# Calls that come only if wanted, or ask nothing: an empty answer is the right one. To be asked for validation is worth it all
-# the same: it is the last word of making a container, and a plugin that died or was late before it cannot say it.
+# Calls that come only if wanted, or ask nothing: an empty answer is the right one.
 NOT_OURS: Final = (
     "Shutdown",
     "RunPodSandbox",
@@ -53,7 +54,6 @@ NOT_OURS: Final = (
     "PostUpdateContainer",
     "StopContainer",
     "RemoveContainer",
-    "ValidateContainerAdjustment",
 )
 
 
@@ -78,6 +78,8 @@ class Plugin:
             "Configure": self._configure,
             "Synchronize": self._synchronize,
             "CreateContainer": self._create_container,
+            # The last word of making a container: a plugin that died or was late before it cannot say it.
+            "ValidateContainerAdjustment": self._validate_container,
             "StartContainer": self._start_container,
             "StateChange": self._state_change,
             **dict.fromkeys(NOT_OURS, _nothing),
@@ -130,6 +132,15 @@ class Plugin:
         if not isinstance(given, Adjustment):  # else it would count as: nothing is needed
             raise TypeError(f"the handler answered {given!r} instead of an Adjustment")
         return encode(CreateContainerResponse(adjust=given))
+
+    def _validate_container(self, payload: bytes) -> bytes:
+        request = decode(ValidationRequest, payload)
+        pod, container = self._subject("ValidateContainerAdjustment", ContainerRequest(request.pod, request.container))
+        try:
+            self._handler.validate_container(pod, container, request.adjust or Adjustment())
+        except Refuse as refusal:
+            return encode(ValidationResponse(reject=True, reason=str(refusal)))
+        return b""
 
     def _start_container(self, payload: bytes) -> bytes:
         pod, container = self._subject("StartContainer", decode(ContainerRequest, payload))

@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from accelshare.agent.nri_way.answers import Bare
+from accelshare.agent.nri_way.answers import Bare, Guarded
 from accelshare.agent.retries import BACKOFF, Retries
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError, NotFound
@@ -22,6 +23,7 @@ from accelshare.wire.node_pods import NodePod
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+MOST_GUARDED: Final = 1000  # that wait to be told; of more the oldest are not
 
 
 class Repairs:
@@ -41,6 +43,7 @@ class Repairs:
         self._replaced = replaced
         self._delivered: dict[str, NodePod] = {}
         self._bare: dict[str, Bare] = {}
+        self._guarded: deque[Guarded] = deque(maxlen=MOST_GUARDED)
         self._retries = Retries(clock)
         self._wanted = asyncio.Event()
 
@@ -53,6 +56,10 @@ class Repairs:
         self._bare[found.pod.uid] = found
         self._wanted.set()
 
+    def guarded(self, what: Guarded) -> None:
+        self._guarded.append(what)
+        self._wanted.set()
+
     async def run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
@@ -62,6 +69,8 @@ class Repairs:
 
     async def write(self) -> None:
         """All that is due. A pod that somebody's policy protects delays no other, and is tried again ever more seldom."""
+        while self._guarded:
+            await self._tell(self._guarded.popleft())
         for uid, found in list(self._bare.items()):
             if await self._done(uid, self._replace, found):
                 self._bare.pop(uid, None)
@@ -81,6 +90,17 @@ class Repairs:
             return False
         self._retries.succeeded(uid)
         return True
+
+    async def _tell(self, what: Guarded) -> None:
+        ref = PodRef(namespace=what.pod.namespace, name=what.pod.name, uid=what.pod.uid)
+        pod = f"{ref.namespace}/{ref.name}"
+        log.warning("guard pod=%s container=%s outcome=%s what=%r", pod, what.container, what.outcome, what.what)
+        start = f"container {what.container} asks for no {what.noun} and has {what.what}"
+        if what.outcome == "withheld":
+            await self._events.say(ref, kind="Normal", reason="AcceleratorWithheld", message=f"{start}; it is given none")
+        else:
+            done = "it is refused" if what.outcome == "refused" else "it was made while the node's agent was away, and runs"
+            await self._events.say(ref, kind="Warning", reason="AcceleratorNotRequested", message=f"{start}; {done}")
 
     async def _flag(self, pod: NodePod) -> None:
         seen = pod.seen

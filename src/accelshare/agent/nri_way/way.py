@@ -17,6 +17,7 @@ from accelshare.agent.nri.lock import only_one
 from accelshare.agent.nri.messages import Event
 from accelshare.agent.nri_way.answers import Answers
 from accelshare.agent.nri_way.repairs import Repairs
+from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.shelf import Shelf
 from accelshare.runtimes.insistence import Files, Standing, Verdict, judge
 from accelshare.runtimes.versions import asks_validators, takes_cdi
@@ -42,6 +43,7 @@ class NriWay:
         socket: Path,
         files: Files,
         kubelet: KubeletMemory,
+        pins: PinnedRecords,
         on_verdict: Callable[[Verdict], None],
     ) -> None:
         self._shelf = shelf
@@ -50,6 +52,7 @@ class NriWay:
         self._socket = socket
         self._files = files
         self._kubelet = kubelet
+        self._pins = pins
         self._on_verdict = on_verdict
         self._on_state: Callable[[str, bool], None] = lambda _kind, _delivers: None
         self._said: set[str] = set()
@@ -103,6 +106,11 @@ class NriWay:
         for found in self._answers.bare():
             self._repairs.bare(found)
 
+    def report(self) -> None:
+        """Containers that have cards without being entitled to them. They run, so they are told of, and not ended."""
+        for found in self._answers.intruders():
+            self._answers.guarded(found)
+
     def _wants(self, runtime: str, version: str) -> list[Event]:
         """The runtime's first word, on the thread that answers it: no container is asked about before this has returned."""
         self._answers.takes_cdi = takes_cdi(runtime, version)
@@ -118,8 +126,11 @@ class NriWay:
     def _is_connected(self, runtime: str, version: str) -> None:
         self.verdict = self._judged
         log.info("nri runtime=%s version=%s insists=%s why=%r", runtime, version, self.verdict.insists, self.verdict.why)
+        self._pins.check(self._answers.delivered_before())
         self.connected.set()
         self._on_verdict(self.verdict)
+        if self._answers.manner != "starting":
+            self.report()
         if self._answers.manner == "delivers":
             self.look_back()
         self.show()

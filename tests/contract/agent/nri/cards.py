@@ -34,6 +34,9 @@ class Cards:
                 return adjustment(annotations={"big": "x" * int(size)})
         return GIVEN
 
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+        pass
+
     def start_container(self, pod: PodSandbox, container: Container) -> None:
         self.started.append(container)
         if container.name == "unstartable":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.agent.nri import connection, plugin
+from accelshare.agent.nri import connection
 from accelshare.agent.nri.connection import serve
 from accelshare.agent.nri.lock import only_one
 from accelshare.agent.nri.memory_runtime import Habits, Made, MemoryRuntime, RuntimeRefusalError
@@ -281,12 +281,7 @@ async def test_nor_when_we_die_after_our_answer(socket: Path, plugins: Plugins, 
     """Who was there at the beginning must be there at the end."""
     async with runtime(socket) as one:
         cards = Cutting(one)
-
-        def asked_for_validation(_payload: bytes) -> bytes:
-            cards.cut()
-            return b""
-
-        monkeypatch.setattr(plugin, "_nothing", asked_for_validation)
+        monkeypatch.setattr(cards, "validate_container", lambda *_: cards.cut())
         plugins.start(cards, wants=creation_and_validation)
         await connected(one)
         with pytest.raises(RuntimeRefusalError, match="validator plugin 10-accelshare failed"):

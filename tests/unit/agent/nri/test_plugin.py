@@ -20,6 +20,8 @@ from accelshare.agent.nri.messages import (
     StateChange,
     SynchronizeRequest,
     SynchronizeResponse,
+    ValidationRequest,
+    ValidationResponse,
     adjustment,
     mask,
 )
@@ -46,6 +48,10 @@ class Handler:
         if isinstance(self.gives, Exception):
             raise self.gives
         return self.gives  # also what is no Adjustment
+
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+        if container.name == "intruder":
+            raise Refuse("it brings a card")
 
     def start_container(self, pod: PodSandbox, container: Container) -> None:
         if self.start is not None:
@@ -116,6 +122,15 @@ def test_a_call_without_a_pod_or_container_is_an_error(message: ContainerRequest
     for method in ("CreateContainer", "StartContainer"):
         with pytest.raises(StatusError, match=f"accelshare: {method} names no (pod|container)"):
             call(plugin(), method, message)
+
+
+def test_a_validation_is_answered_with_its_reason() -> None:
+    """An error would refuse as well, but kubelet would be told that the validator failed."""
+    pod = PodSandbox("p", "train-7")
+    answer = call(plugin(), "ValidateContainerAdjustment", ValidationRequest(pod, Container("c", "p", "intruder")))
+    assert decode(ValidationResponse, answer) == ValidationResponse(reject=True, reason="it brings a card")
+    answer = call(plugin(), "ValidateContainerAdjustment", ValidationRequest(pod, Container("c", "p", "train")))
+    assert decode(ValidationResponse, answer) == ValidationResponse()
 
 
 def test_a_start_is_refused_by_old_and_new_runtimes() -> None:
