@@ -19,6 +19,7 @@ from accelshare.agent.shelf import Kind, Shelf
 from accelshare.agent.waiting_room import Holding, WaitingRoom
 from accelshare.ledger.matching import Match
 from accelshare.vendors.container_edits import ContainerEdits
+from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
 
 # kubelet's books as they are now, by pod name; None if it does not show them.
@@ -44,12 +45,14 @@ class Desk:
         *,
         exists: Callable[[str], bool],
         node_labels: Callable[[], Mapping[str, str]] = dict,
+        wrong_handler: Callable[[Profile, str], str] = lambda _profile, _handler: "",
     ) -> None:
         self._shelf = shelf
         self._room = room
         self._books = books
         self._exists = exists
         self._node_labels = node_labels
+        self._wrong_handler = wrong_handler
         self._advice: dict[tuple[str, bool], _Advice] = {}
         self._asked = False  # kubelet takes advice, so its ids name cards
         # Kinds of which somebody after us makes what a container has equal to its record: ids need not name the right card.
@@ -83,6 +86,9 @@ class Desk:
         here = self._shelf.kinds[kind]
         # Ids that the pod's init containers had come again without a question.
         named = device_ids if advice is not None or self._room.ids_of(pod, kind, whole=whole).issuperset(device_ids) else ()
+        # Which handler a RuntimeClass names is not known here; that none is named means the default one.
+        if not pod.runtime_class and (problem := self._wrong_handler(here.profile, "")):
+            raise NoRoomError(f"pod {pod.name}: {problem}")
         cards = self._cards(pod, here, whole=whole, named=named, amount=len(device_ids))
         shut = self.closed(kind, whole=whole)
         for card in cards if kind not in self.by_record else ():

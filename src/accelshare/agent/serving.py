@@ -35,6 +35,7 @@ from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_feed import PodFeed
 from accelshare.agent.publisher import Publisher
 from accelshare.agent.reconcile import Reconcile
+from accelshare.agent.runtime_handlers import RuntimeHandlers
 from accelshare.agent.settings import Settings
 from accelshare.agent.shelf import Shelf
 from accelshare.agent.unit_change import ChosenUnit, chosen_unit
@@ -42,6 +43,7 @@ from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
+from accelshare.runtimes.handlers import handlers as read_handlers
 from accelshare.runtimes.insistence import Verdict
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.cdi import existing_name
@@ -78,12 +80,14 @@ class Agent:
         on_host = settings.on_host
         self._room = WaitingRoom(self._shelf)
         books = KubeletBooks(settings.kubelet, catalog, self._room)
+        handlers = RuntimeHandlers(partial(read_handlers, settings.runtime_files))
         desk = Desk(
             self._shelf,
             self._room,
             books.read,
             exists=lambda path: on_host(path).exists(),
             node_labels=lambda: self._publisher.labels,
+            wrong_handler=handlers.refusal,
         )
         guard = Guard(
             self._shelf,
@@ -97,6 +101,7 @@ class Agent:
             on_host=on_host,
             node_labels=lambda: self._publisher.labels,
             guard=guard if settings.guard else None,
+            wrong_handler=handlers.refusal,
         )
         count = self._metrics.deliveries.labels
         self._repairs = Repairs(client, events, {profile.name: profile for profile in catalog}, replaced=count("replaced").inc)

@@ -93,6 +93,8 @@ class ContainerRules(Struct, frozen=True):
     cdi_kinds: tuple[str, ...] = ()
     vendor_annotations: tuple[str, ...] = ()
     envvar: Mapping[str, str] = field(default_factory=_nothing)
+    runtime_handlers: tuple[str, ...] = ()  # handlers, by their name or their program's, that obey the variables; none: any
+    runtime_handler_required: bool = False  # refuse also where the node has none of them
     volume_mounts: VolumeMounts = VolumeMounts()
     device_nodes: DeviceNodes = DeviceNodes()
     cdi: Cdi = Cdi()

@@ -127,6 +127,8 @@ SCHEMA: Final[Mapping[str, Key]] = {
     "container.cdi_kinds": Key(kinds.CDI_KIND, default=(), shape=Shape.LIST),
     "container.vendor_annotations": Key(kinds.ANNOTATION_PREFIX, default=(), shape=Shape.LIST),
     "container.envvar": _ENV,
+    "container.runtime_handlers": Key(kinds.LINE, default=(), shape=Shape.LIST),
+    "container.runtime_handler_required": Key(kinds.FLAG, default=False),
     "container.volume_mounts.host_path": Key(kinds.ABSOLUTE_PATH, default="/dev/null"),
     "container.volume_mounts.container_path": Key(kinds.CARD_PATH),
     "container.volume_mounts.env": _ENV,

@@ -32,6 +32,7 @@ class _Container(Container):
 class _Spec(PodSpec):
     containers: list[_Container] | None = None  # type: ignore[assignment]  # the same, with claims
     init_containers: list[_Container] | None = None  # type: ignore[assignment]
+    runtime_class_name: str | None = None
 
 
 class _Metadata(Metadata):
@@ -57,6 +58,7 @@ class NodePod:
     annotations: dict[str, str]
     phase: str
     terminating: bool
+    runtime_class: str = ""  # empty: the node's default runtime handler makes its containers
     by_hand: bool = False  # it named its node itself: nobody chose a card for it, whatever stands on it
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)  # container → every extended resource that it asks for
     claims: frozenset[str] = frozenset()  # containers with devices by a resource claim, of whichever driver
@@ -101,6 +103,7 @@ class NodePodReader:
             annotations=pod.metadata.annotations or {},
             phase=phase,
             terminating=pod.metadata.deletion_timestamp is not None or phase in ENDED,
+            runtime_class=pod.spec.runtime_class_name or "",
             by_hand=_by_hand(pod.status),
             asked={container.name: names for container in containers if (names := _extended(container))},
             claims=frozenset(c.name for c in containers if c.resources is not None and c.resources.claims),

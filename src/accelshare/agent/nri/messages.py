@@ -98,6 +98,7 @@ class PodSandbox:
     uid: Annotated[str, 3] = ""
     namespace: Annotated[str, 4] = ""
     annotations: Annotated[Mapping[str, str], 6] = field(default_factory=dict)
+    runtime_handler: Annotated[str, 7] = ""  # empty: the default one
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,10 +70,12 @@ class Answers:
         on_host: Callable[[str], Path],
         node_labels: Callable[[], Mapping[str, str]] = dict,
         guard: Guard | None = None,
+        wrong_handler: Callable[[Profile, str], str] = lambda _profile, _handler: "",
     ) -> None:
         """Without a guard, containers that ask for nothing are not looked at."""
         self._shelf = shelf
         self._guard = guard
+        self._wrong_handler = wrong_handler
         self._pods = pods
         self._on_host = on_host
         self._node_labels = node_labels
@@ -196,6 +198,7 @@ class Answers:
         if self.manner == "corrects":
             return self._correct(known, part, container)
         self._require_insistence(pod, container)
+        self._require_handler(known, part, pod.runtime_handler)
         edits, slices = self._all_given(known, part, part.wants)
         if not slices:
             return Adjustment()  # all of it is another device plugin's
@@ -213,6 +216,14 @@ class Answers:
                 f"{assignment.PLUGIN} for container {container.name}; the bind wrote it there and nobody may take it away: "
                 "create the pod anew"
             )
+
+    def _require_handler(self, pod: NodePod, part: Part, handler: str) -> None:
+        """The variables are of no use to a handler that does not know them: the container would run without a card."""
+        ours = {kind for kind, whole, _ in part.wants if not (whole and self._shelf.whole_by_others(kind))}
+        for kind in sorted(ours):
+            here = self._shelf.kinds.get(kind)
+            if here is not None and (problem := self._wrong_handler(here.profile, handler)):
+                raise Refuse(f"pod {pod.name}: {problem}")
 
     def _correct(self, pod: NodePod, part: Part, container: Container) -> Adjustment:
         """What kubelet gave by variables, made equal to the record. What it gave as device files no plugin can take away."""
