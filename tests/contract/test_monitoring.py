@@ -184,7 +184,7 @@ def test_the_commands_and_questions_of_the_page_work(promtool: Path, tmp_path: P
     assert commands
     for words in commands:
         run(promtool, *words)
-    (configuration,) = [block.text for block in docs.blocks(ROOT / page) if block.language == "yaml"]
+    (configuration,) = [block.text for block in docs.blocks(ROOT / page) if block.text.startswith("scrape_configs:")]
     content = yaml.safe_load(configuration)
     for job in content["scrape_configs"]:
         job.pop("kubernetes_sd_configs", None)  # Debian builds it without; all else can be checked

@@ -25,7 +25,7 @@ DRAIN_S: Final = 30.0
 GOODBYE_S: Final = 1.0
 BACKLOG: Final = 2048
 MOST_CALLERS: Final = 1000
-MOST_UNREAD_BYTES: Final = 32 << 20  # answers of all callers that they have not taken yet
+MOST_UNREAD_BYTES: Final = 64 << 20  # answers of all callers that they have not taken yet: a few pages of metrics of 5,000 nodes
 
 
 class Port:
