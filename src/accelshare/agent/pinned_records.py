@@ -20,7 +20,7 @@ from accelshare.kube.errors import ApiError, Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.inventory import annotate_node
 from accelshare.kube.records import annotate_pod
-from accelshare.ledger.nouns import Slice
+from accelshare.ledger.nouns import Slice, placed_as
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import assignment
 from accelshare.wire.node_pods import NodePod
@@ -165,7 +165,8 @@ class PinnedRecords:
         if text is None:
             return pod
         slices, _ = assignment.read({assignment.OURS: text}, pod.seen.request, self._profiles)
-        return replace(pod, seen=replace(pod.seen, slices=slices)) if slices else pod
+        request = placed_as(pod.seen.request, slices)
+        return replace(pod, seen=replace(pod.seen, request=request, slices=slices)) if slices else pod
 
     def _keys_of(self, pod: NodePod) -> dict[str, str]:
         return {key: pod.annotations[key] for key in self._record_keys & pod.annotations.keys()}

@@ -13,7 +13,7 @@ from typing import Final
 
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.node_book import NodeBook
-from accelshare.ledger.nouns import Assignment, Request, Slice
+from accelshare.ledger.nouns import Ask, Assignment, Request, Slice, spread_as
 from accelshare.ledger.placing import Fit, fit
 from accelshare.ledger.policies import DEFAULT, Policy
 from accelshare.ledger.refusals import Reason, Refusal
@@ -130,8 +130,9 @@ class Ledger:
             return replace(latest, request=pod.seen.request) if pod.hold else latest
         node = self._nodes.get(latest.node)
         said = node.fact.corrected.get(latest.uid) if node is not None and node.fact is not None else None
-        request = pod.first.request
-        slices = pod.first.slices if said is None else _serving(request, said)
+        request, slices = pod.first.request, pod.first.slices
+        if said is not None:
+            request, slices = _serving(request, said)
         if (request, slices) == (latest.request, latest.slices):
             return latest
         return replace(latest, request=request, slices=slices)
@@ -358,11 +359,13 @@ class Ledger:
         return audit(self, self._shapes.rankings(self._known))
 
 
-def _serving(request: Request, named: Iterable[Slice]) -> tuple[Slice, ...]:
-    """These cards as slices of the request; an ask that they do not serve has none."""
+def _serving(request: Request, named: Iterable[Slice]) -> tuple[Request, tuple[Slice, ...]]:
+    """The request as these cards serve it, and the cards as slices of it; an ask that they do not serve has none."""
+    asks: list[Ask] = []
     slices: list[Slice] = []
     for ask in request:
         cards = [slice_ for slice_ in named if (slice_.kind, slice_.whole) == (ask.kind, ask.whole)]
-        if len(cards) == ask.cards:
-            slices.extend(replace(slice_, units=ask.share) for slice_ in cards)
-    return tuple(slices)
+        served = spread_as(ask, cards)
+        asks.append(served or ask)
+        slices.extend(replace(slice_, units=served.share) for slice_ in cards if served)
+    return tuple(asks), tuple(slices)

@@ -6,7 +6,8 @@ Amounts are whole numbers of a card's own unit. What a unit is (GiB, MiB, a tent
 matters to a sum, because a request and the card that serves it are always counted in the same one.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 
@@ -48,6 +49,23 @@ class Slice:
     units: int = 0
     whole: bool = False
     id: str = ""
+
+
+def spread_as(ask: Ask, named: Sequence[Slice]) -> Ask | None:
+    """The ask, spread over as many cards as these slices; None if they are not what it comes to in all."""
+    if len(named) == ask.cards:
+        return ask
+    amounts = {slice_.units for slice_ in named}
+    if ask.whole or len(amounts) != 1 or sum(slice_.units for slice_ in named) != ask.units:
+        return None
+    return replace(ask, cards=len(named), share=named[0].units)
+
+
+def placed_as(request: Request, slices: Sequence[Slice]) -> Request:
+    """The request of a pod that has these slices: each ask over as many cards as it was spread by the bind."""
+    own = [[slice_ for slice_ in slices if (slice_.kind, slice_.whole) == (ask.kind, ask.whole)] for ask in request]
+    placed = tuple(spread_as(ask, named) or ask for ask, named in zip(request, own, strict=True))
+    return request if placed == request else placed  # of many pods with one request there is one value
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from accelshare.ledger.nouns import Ask, Request, Slice
+from accelshare.ledger.nouns import Ask, Request, Slice, spread_as
 from accelshare.vendors.profile import Profile
 from accelshare.wire.decoding import LONGEST_ANNOTATION, Decoder, UnreadableError
 from accelshare.wire.inventory import LONGEST_ID, MOST_CARDS
@@ -192,10 +192,13 @@ def _from_record(record: dict[str, list[_Entry]], ask: Ask) -> list[Slice] | Non
     entries = [entry for entry in record.get(ask.kind, ()) if entry.whole == ask.whole]
     indexes = {entry.index for entry in entries if 0 <= entry.index <= LARGEST_INDEX}
     ids = [entry.id for entry in entries if entry.id]
-    if len(entries) != ask.cards or len(indexes) != ask.cards or len(set(ids)) < len(ids):
+    if len(indexes) != len(entries) or len(set(ids)) < len(ids) or any(len(id_) > LONGEST_ID for id_ in ids):
         return None
-    if any(len(id_) > LONGEST_ID for id_ in ids):
-        return None
+    if len(entries) != ask.cards:
+        served = spread_as(ask, [Slice(ask.kind, entry.index, entry.units) for entry in entries])
+        if served is None:
+            return None
+        ask = served
     return [Slice(ask.kind, entry.index, ask.share, ask.whole, intern(entry.id)) for entry in entries]
 
 

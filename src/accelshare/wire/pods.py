@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from accelshare.ledger.facts import AgentSeen, Needs, PodSeen
-from accelshare.ledger.nouns import Ask, Request
+from accelshare.ledger.nouns import Ask, Request, placed_as
 from accelshare.ledger.peak import Step, peak
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
@@ -66,6 +66,9 @@ class PodReader:
         # What a user wrote on a pod before it was bound is nobody's record; the bind will write over it.
         record = metadata.annotations or {} if pod.spec.node_name else {}
         slices, problems = assignment.read(record, request, self._profiles)
+        # Its owner can edit how many cards it asks for, but not over how many it was spread by its bind.
+        if slices:
+            request = placed_as(request, slices)
         return PodSeen(
             uid=metadata.uid,
             namespace=intern(metadata.namespace),

@@ -375,6 +375,17 @@ def test_a_correction_that_does_not_serve_the_request_leaves_the_card_unknown(le
     assert ledger.offer("n1", share(5)) == FULL
 
 
+def test_a_correction_over_another_number_of_cards_counts_if_its_amounts_are_those_asked(ledger: Ledger) -> None:
+    """After a restart the pod's own count is what its owner wrote there: 12 of one card, though it has 6 of each of two."""
+    said = (Slice(KIND, 0, 6, id="A"), Slice(KIND, 1, 6, id="B"))
+    ledger.apply(replace(with_id("a", index=0, id="A"), slices=()))
+    ledger.apply(corrected(a=said))
+    assert slices_of(ledger, "a") == said
+    pod = ledger.pod("a")
+    assert pod is not None
+    assert pod.seen.request == share(6, cards=2)
+
+
 def test_a_node_speaks_of_its_own_pods_only(ledger: Ledger) -> None:
     ledger.apply(node("n2", cards=TWO))
     ledger.apply(replace(with_id("a", index=0, id="A"), node="n2"))

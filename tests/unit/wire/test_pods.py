@@ -117,6 +117,27 @@ def test_our_record_is_believed_first_and_amounts_come_from_the_request(reader: 
     assert fact.problems == ()
 
 
+@pytest.mark.parametrize("count", ["1", "3", "4", "x"])
+def test_how_many_cards_a_bound_pod_has_is_said_by_its_record(reader: PodReader, count: str) -> None:
+    """Its owner can edit the annotation with the count, after a bind too; the amount in all stays what its containers ask."""
+    record = {"nvidia": [{"index": 0, "id": "A", "units": 3}, {"index": 1, "id": "B", "units": 3}]}
+    annotations = {"accelshare.io/assignment": json.dumps(record), "accelshare.io/card-count": count}
+    fact = decode(reader, pod({MEMORY: "6"}, annotations=annotations, node="n1"))
+    assert fact.request == (Ask("nvidia", 2, 3),)
+    assert fact.slices == (Slice("nvidia", 0, 3, id="A"), Slice("nvidia", 1, 3, id="B"))
+    unbound = decode(reader, pod({MEMORY: "6"}, annotations=annotations))
+    assert unbound.request != fact.request
+    assert unbound.slices == ()
+
+
+@pytest.mark.parametrize("units", [(1, 5), (6, 6), (0, 6), (3,), (2, 2)])
+def test_a_record_with_other_amounts_than_its_pod_asks_places_nothing(reader: PodReader, units: tuple[int, ...]) -> None:
+    record = {"nvidia": [{"index": index, "units": each} for index, each in enumerate(units)]}
+    annotations = {"accelshare.io/assignment": json.dumps(record), "accelshare.io/card-count": "3"}
+    fact = decode(reader, pod({MEMORY: "6"}, annotations=annotations, node="n1"))
+    assert (fact.request, fact.slices) == ((Ask("nvidia", 3, 2),), ())
+
+
 def test_a_record_of_an_original_system_is_read(reader: PodReader) -> None:
     fact = decode(reader, pod({MEMORY: "3"}, annotations={"ALIYUN_COM_GPU_MEM_IDX": "1"}, node="n1"))
     assert fact.slices == (Slice("nvidia", 1, 3),)
