@@ -153,6 +153,18 @@ def protected(*arguments: str) -> list[str]:
     return found
 
 
+def test_the_guard_leaves_alone_the_release_and_the_exempt_namespaces() -> None:
+    for values, flags in (
+        ({}, ["--exempt-namespace=kube-system", "--exempt-namespace=cards"]),
+        ({"agent__guard__exemptNamespaces": ["dcgm", "cards"]}, ["--exempt-namespace=dcgm", "--exempt-namespace=cards"]),
+        ({"agent__guard": None}, ["--exempt-namespace=cards"]),  # the values of an older chart
+        ({"agent__guard__enabled": False}, ["--no-guard"]),
+    ):
+        agent = one(objects(*preset("stc"), *setting(**values), namespace="cards"), "DaemonSet", "stc-device-plugin-daemonset")
+        args = agent["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert [flag for flag in args if "guard" in flag or "exempt" in flag] == flags
+
+
 def test_tls_files_come_as_a_whole_secret_so_that_they_are_renewed() -> None:
     for title, pod in pods(objects(*preset("gpushare"), *SECOND)):
         for container in containers(pod):
