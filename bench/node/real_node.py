@@ -58,6 +58,7 @@ class RealNode:
     async def start_extender(self) -> None:
         command = [sys.executable, "-m", "accelshare", "extender", f"--kubeconfig={self.local.kubeconfig}"]
         command += [f"--listen=127.0.0.1:{self._port}", f"--profiles={self._directory / 'profiles'}"]
+        command += ["--agent-namespace=kube-system", "--agent-service-account=default"]  # of the pod that stands in for the agent
         self._extender = Process("extender", command, self._directory / "extender.log")
         await asyncio.to_thread(self._extender.wait_ready, lambda: pages.status(self._port, "/readyz") == 200)
 

@@ -205,13 +205,13 @@ async def test_a_pod_and_a_node_that_nobody_can_read_are_told_and_spoil_nothing_
     """Their texts are nested deeper than a recursive reader can follow."""
     desk.xpu_pods()
     deep = "[" * 30_000 + "]" * 30_000
-    inventory = {"accelshare.io/inventory": f'{{"kunlun": {deep}}}'}
+    inventory = {"accelshare.io/inventory": f'{{"kunlun": {{"more": {deep}}}}}'}
     desk.api.store.create("nodes", {"metadata": {"name": "n1", "annotations": inventory}})
     spec = {
         "nodeName": "n1",
         "containers": [{"name": "main", "image": "none", "resources": {"limits": {"baidu.com/xpu-mem": 1}}}],
     }
-    record = {"accelshare.io/assignment": f'{{"kunlun": {deep}}}'}
+    record = {"accelshare.io/assignment": f'{{"kunlun": [{{"more": {deep}}}]}}'}
     desk.api.store.create("pods", {"metadata": {"name": "deep", "annotations": record}, "spec": spec}, namespace="default")
     code, out, err = await desk.accelshare("inspect")
     assert (code, "4500/8064" in out) == (0, True), err

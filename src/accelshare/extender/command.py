@@ -47,6 +47,15 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
     show_default=True,
     help="Serve health and metrics in plain HTTP on this port too; 0: do not.",
 )
+@click.option(
+    "--agent-namespace", default="kube-system", show_default=True, help="Only pods of this namespace count as nodes' agents."
+)
+@click.option(
+    "--agent-service-account",
+    default="accelshare-agent",
+    show_default=True,
+    help="Only pods with this service account count as nodes' agents.",
+)
 @click.option("--max-body-mib", type=click.IntRange(1, 1024), default=64, show_default=True, help="Refuse larger requests.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -66,6 +75,8 @@ def extender(
     tls_key: Path | None,
     client_ca: Path | None,
     probe_port: int,
+    agent_namespace: str,
+    agent_service_account: str,
     max_body_mib: int,
     log_level: str,
     log_format: str,
@@ -81,6 +92,7 @@ def extender(
     from accelshare.extender.tls import TlsError, TlsFiles
     from accelshare.kube.errors import ConfigError
     from accelshare.vendors.catalog import load
+    from accelshare.wire.pods import AgentIdentity
 
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key go together: give both or neither")
@@ -88,7 +100,8 @@ def extender(
         raise click.UsageError("--client-ca needs --tls-cert and --tls-key: without TLS there are no client certificates")
     tls = TlsFiles(tls_cert, tls_key, client_ca) if tls_cert is not None and tls_key is not None else None
     logs.set_up(level=log_level, form=log_format, file=log_file, file_mib=log_file_mib, files=log_files)
-    settings = Settings(*listen, kubeconfig, context, policy, shortlist, max_body_mib, tls, probe_port)
+    agents = AgentIdentity(agent_namespace, agent_service_account)
+    settings = Settings(*listen, kubeconfig, context, policy, shortlist, max_body_mib, tls, probe_port, agents)
     catalog = load(directories)
     try:
         with asyncio.Runner(loop_factory=_fast_loop) as runner:

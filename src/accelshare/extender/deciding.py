@@ -10,6 +10,7 @@ import msgspec
 
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.nouns import Card
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
@@ -20,6 +21,7 @@ from accelshare.wire.scheduler import FilterAnswer, NodesAsked, PreemptionAsked,
 BEST_SCORE: Final = 10  # kube-scheduler's MaxExtenderPriority
 FEW: Final = 12  # refused nodes are sooner told unasked …
 MANY: Final = 100  # … than so many names are read
+FAILED_BINDS: Final = 2  # of different pods: one may fail for its own sake
 
 
 class Filtered(msgspec.Struct, frozen=True):
@@ -36,6 +38,29 @@ class Deciding:
         self._catalog = catalog
         self._pods = PodReader(catalog)
         self._shortlist = shortlist
+        self._failing: dict[str, tuple[set[str], tuple[Card, ...]]] = {}  # node → pods not bound there in a row, its cards then
+
+    def bind_ended(self, node: str, uid: str, *, bound: bool) -> None:
+        """kube-scheduler's bind of this pod to this node has ended. A pod that is gone since says nothing about the node."""
+        book = self._ledger.node(node)
+        if bound or book is None or book.fact is None:
+            self._failing.pop(node, None)
+        elif self._ledger.pod(uid) is not None:
+            uids, cards = self._failing.get(node, (set(), book.fact.cards))
+            self._failing[node] = (
+                ({uid}, book.fact.cards) if cards != book.fact.cards else ({*list(uids)[:FAILED_BINDS], uid}, cards)
+            )
+
+    def _last(self) -> set[str]:
+        """Nodes to which binds fail, one pod's after another's, until one succeeds or the node shows other cards."""
+        last: set[str] = set()
+        for node, (uids, cards) in list(self._failing.items()):
+            book = self._ledger.node(node)
+            if book is None or book.fact is None or book.fact.cards != cards:
+                del self._failing[node]
+            elif len(uids) >= FAILED_BINDS:
+                last.add(node)
+        return last
 
     def filter(self, asked: NodesAsked) -> Filtered:
         pod = self._pods.fact(asked.pod)
@@ -51,13 +76,13 @@ class Deciding:
         if most is not None and ranking.refused_nodes <= FEW and len(asked.nodes) >= MANY:
             # Only the best is looked for. Of the few that have a reason all are told: whom kube-scheduler had refused before
             # us, it does not miss; and nodes never heard of stay out like all others.
-            names = ranking.best(asked.nodes, most)
+            names = ranking.best(asked.nodes, most, last=self._last())
             if names:
                 return self._filtered(names, ranking.refused)
         among = frozenset(asked.names)
         refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}
         refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)
-        return self._filtered(ranking.best(among, most), refused)
+        return self._filtered(ranking.best(among, most, last=self._last()), refused)
 
     def _filtered(self, names: list[str], refused: Mapping[Refusal, Collection[str]]) -> Filtered:
         curable: dict[str, str] = {}
@@ -74,7 +99,7 @@ class Deciding:
         pod = self._pods.fact(asked.pod)
         if pod is None or pod.refusal is not None:
             return {}
-        best = self._ledger.ranking(pod.request).best(frozenset(asked.names), BEST_SCORE)
+        best = self._ledger.ranking(pod.request).best(frozenset(asked.names), BEST_SCORE, last=self._last())
         return {node: BEST_SCORE - place for place, node in enumerate(best)}
 
     def preempt(self, asked: PreemptionAsked) -> Iterator[tuple[str, Victims | None]]:

@@ -7,22 +7,26 @@ Never: deciding, HTTP.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from accelshare.extender.admissions import Admissions
 from accelshare.extender.metrics import Metrics
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.watch import Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
-from accelshare.ledger.book import Ledger
+from accelshare.ledger.book import Ledger, Pod
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.nouns import Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.nodes import NodeReader
-from accelshare.wire.pods import PodReader
+from accelshare.wire.pods import AgentIdentity, PodReader
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+LONGEST_LINE: Final = 1_000  # characters of a node's problems in the log
+# Pods and nodes come by two watches: a correction of a record may be on its pod before we see it on its node.
+CORRECTION_S: Final = 5.0
 
 
 class HistoryWentBackError(Exception):
@@ -43,6 +47,7 @@ class Feed:
         text: Callable[[Refusal], str],
         room: Callable[[str], None],
         admissions: Admissions | None = None,
+        agents: AgentIdentity | None = None,
     ) -> None:
         """`room` is told of each node on which something may have become free."""
         self._ledger = ledger
@@ -55,12 +60,14 @@ class Feed:
             client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name, identified_by="name"
         )
         self._pods: Reflector[PodSeen | AgentSeen] = Reflector(
-            client, "/api/v1/pods", decode=PodReader(catalog).decode, identity=lambda pod: pod.uid
+            client, "/api/v1/pods", decode=PodReader(catalog, agents=agents).decode, identity=lambda pod: pod.uid
         )
         metrics.watches("nodes", self._nodes)
         metrics.watches("pods", self._pods)
         self._synced: dict[str, int] = {}
         self._newest: dict[str, int] = {}  # versions that facts had; an older fact about the same thing would not be believed
+        self._node_problems: dict[str, tuple[str, ...]] = {}  # of each node that has some, as they were logged
+        self._claims: dict[str, asyncio.TimerHandle] = {}  # by uid: records that may be rewritten, to be judged soon
         self._saying: set[asyncio.Task[bool]] = set()
         self.whole = asyncio.Event()
 
@@ -77,6 +84,9 @@ class Feed:
         except ExceptionGroup as group:
             # One is enough to end both, and is what there is to say.
             raise group.exceptions[0] from group
+        finally:
+            for judging in self._claims.values():
+                judging.cancel()
 
     async def _follow(self, what: str, reflector: Reflector[T], changed: Callable[[Change[T]], None]) -> None:
         async for change in reflector.changes():
@@ -114,10 +124,10 @@ class Feed:
             case Seen(node):
                 self._note("nodes", node.version)
                 self._take_in(node)
-                for problem in node.problems:
-                    log.warning("unreadable what=nodes name=%s problem=%r", node.name, problem)
+                self._report_problems(node)
             case Gone(name, version):
                 self._note("nodes", version)
+                self._node_problems.pop(name, None)
                 self._take_in(NodeGone(name, version))
 
     def _pod_changed(self, change: Change[PodSeen | AgentSeen]) -> None:
@@ -129,14 +139,47 @@ class Feed:
                 self._note("pods", pod.version)
                 if pod.node:
                     self._metrics.echoes.seen(pod.uid)
+                known = self._ledger.pod(pod.uid)
+                before = known.latest.slices if known is not None and known.latest.node else None
                 self._take_in(pod)
                 if pod.refusal is not None and not pod.node:
                     self._say(pod, "BadAcceleratorRequest", self._text(pod.refusal))
                 elif pod.problems and not pod.ended:
                     self._say(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
+                self._check_record(pod, before=before)
             case Gone(uid, version):
                 self._note("pods", version)
                 self._take_in(PodGone(uid, version))
+
+    def _report_problems(self, node: NodeSeen) -> None:
+        """One line for each node, and only when what is wrong with it has changed."""
+        if node.problems == self._node_problems.get(node.name, ()):
+            return
+        self._node_problems[node.name] = node.problems
+        if not node.problems:
+            del self._node_problems[node.name]
+        log.warning("unreadable what=nodes name=%s problem=%r", node.name, "; ".join(node.problems)[:LONGEST_LINE])
+
+    def _check_record(self, pod: PodSeen, *, before: tuple[Slice, ...] | None) -> None:
+        """A bound pod whose record names other cards than it has: its node may say so too, in an update of the Node that we have
+        not got yet. If it does not, somebody else wrote that record.
+        """
+        known = self._ledger.pod(pod.uid)
+        if known is None or not known.rewritten or pod.slices == before or pod.uid in self._claims:
+            return
+        loop = asyncio.get_running_loop()
+        self._claims[pod.uid] = loop.call_later(CORRECTION_S, self._judge_record, known, pod.slices)
+
+    def _judge_record(self, known: Pod, claimed: tuple[Slice, ...]) -> None:
+        pod = known.seen
+        del self._claims[pod.uid]
+        if pod.slices == claimed:
+            return
+        self._metrics.record_rewrites.inc()
+        said = _cards(claimed) or "none"
+        log.warning("record pod=%s/%s cards=%s claimed=%s outcome=rewritten", pod.namespace, pod.name, _cards(pod.slices), said)
+        message = f"the record of this pod's cards was changed by somebody else to {said}; the pod is counted on"
+        self._say(pod, "AcceleratorRecordRewritten", f"{message} {_cards(pod.slices) or 'a card that nobody has named'}")
 
     def _note(self, what: str, version: int) -> None:
         if version > self._newest.get(what, 0):
@@ -153,3 +196,7 @@ class Feed:
         task = asyncio.ensure_future(self._events.say(ref, kind="Warning", reason=reason, message=message))
         self._saying.add(task)
         task.add_done_callback(self._saying.discard)
+
+
+def _cards(slices: tuple[Slice, ...]) -> str:
+    return ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in slices)

@@ -60,6 +60,11 @@ class Metrics:
             "Refused pods that fit since and that kube-scheduler was made to ask for again",
             registry=self._registry,
         )
+        self.record_rewrites = Counter(
+            "accelshare_record_rewrites",
+            "Records of bound pods that somebody else changed; the pods are counted on the cards they have",
+            registry=self._registry,
+        )
         self.ready = Gauge("accelshare_ready", "1 when the ledger is whole", registry=self._registry)
         # A counter that is not there before its first event hides that event from every rate.
         for reason in Reason:

@@ -9,9 +9,10 @@ reaches the pod's event.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -34,6 +35,8 @@ from accelshare.wire.objects import PodToSchedule
 
 log = logging.getLogger(__name__)
 NEUTRAL: Final = "/accelshare"
+LONGEST_NAME: Final = 253  # of a node
+MOST_COMPARED: Final = 20  # names, for a hint; some milliseconds if they are as long as names can be
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -208,6 +211,8 @@ class Routes:
         outcome = Outcome("not-ready", waiting.error) if waiting else await self._binder.bind(asked)
         if outcome.word != "bound":
             self._metrics.echoes.forget(asked.pod_uid)
+        if outcome.word in ("bound", "failed"):
+            self._deciding.bind_ended(asked.node, asked.pod_uid, bound=outcome.word == "bound")
         self._metrics.decided("bind", outcome.word)
         log.log(
             logging.WARNING if outcome.error else logging.INFO,
@@ -225,8 +230,8 @@ class Routes:
         if not node:
             return self._inspect_all(profile)
         if self._ledger.node(node) is None:
-            near = get_close_matches(node, self._ledger.known_nodes, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            near = _nearest(node, self._ledger.known_nodes)
+            hint = f"; did you mean {near}?" if near else ""
             return _json(404, {"nodes": [], "error": f"node {node[:253]!r} is not known{hint}"})
         return _json(200, self._shown(profile, [node]))
 
@@ -261,6 +266,16 @@ class Routes:
         self._metrics.decided(verb, "not-ready")
         log.info("%s pod=%s outcome=not-ready", verb, _pod(pod))
         return _refusal(verb, waiting.error, status=503)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The most similar of some names that begin or end like this one: comparing with each of thousands would take seconds."""
+    if len(name) > LONGEST_NAME:
+        return ""
+    half = max(1, len(name) // 2)
+    head, tail = name[:half], name[-half:]
+    alike = islice((each for each in known if each.startswith(head) or each.endswith(tail)), MOST_COMPARED)
+    return next(iter(get_close_matches(name, alike, n=1)), "")
 
 
 def _pod(pod: PodToSchedule) -> str:

@@ -32,6 +32,7 @@ from accelshare.kube.events import Events
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.policies import POLICIES
 from accelshare.vendors.catalog import Catalog
+from accelshare.wire.pods import AgentIdentity
 
 log = logging.getLogger(__name__)
 PROBE_BYTES: Final = 4096  # probes send no body
@@ -50,6 +51,7 @@ class Settings:
     largest_body_mib: int = 64
     tls: TlsFiles | None = None
     probe_port: int = 0  # 0: probes use the first port
+    agents: AgentIdentity | None = None
 
 
 async def serve(settings: Settings, catalog: Catalog) -> None:
@@ -78,7 +80,17 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             room=waking.room,
             admissions=admissions,
         )
-        feed = Feed(client, ledger, catalog, events, metrics, text=deciding.text, room=waking.room, admissions=admissions)
+        feed = Feed(
+            client,
+            ledger,
+            catalog,
+            events,
+            metrics,
+            text=deciding.text,
+            room=waking.room,
+            admissions=admissions,
+            agents=settings.agents,
+        )
         routes = Routes(
             ledger=ledger,
             catalog=catalog,

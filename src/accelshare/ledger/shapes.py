@@ -6,7 +6,7 @@ same question was last asked. Never: the answers themselves (placing.py). Forget
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, TypeAlias
 
 from accelshare.ledger.nouns import Request
@@ -65,9 +65,12 @@ class Ranking:
     def __len__(self) -> int:
         return len(self._ranks)
 
-    def best(self, among: Container[str], most: int | None = None) -> list[str]:
-        """The fitting nodes among these, the policy's favourite first."""
-        return list(islice((node for _, node in self._order if node in among), most))
+    def best(self, among: Container[str], most: int | None = None, *, last: Collection[str] = ()) -> list[str]:
+        """The fitting nodes among these, the policy's favourite first; those in `last` after all others."""
+        first = (node for _, node in self._order if node not in last and node in among)
+        return list(
+            islice(chain(first, (node for _, node in self._order if node in last and node in among) if last else ()), most)
+        )
 
     def answers(self) -> Iterator[tuple[str, Rank | Refusal]]:
         yield from self._ranks.items()

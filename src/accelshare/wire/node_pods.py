@@ -12,7 +12,7 @@ import msgspec
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.matching import Part, Want
 from accelshare.vendors.catalog import Catalog
-from accelshare.wire.decoding import Decoder
+from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus, Quantity, Resources
 from accelshare.wire.objects import Pod as WholePod
 from accelshare.wire.pods import ENDED, PodReader
@@ -35,8 +35,21 @@ class _Spec(PodSpec):
     runtime_class_name: str | None = None
 
 
+class _SpecFields(msgspec.Struct):
+    node_name: msgspec.Raw = msgspec.field(name="f:nodeName", default=msgspec.Raw())
+
+
+class _Fields(msgspec.Struct):
+    spec: _SpecFields | None = msgspec.field(name="f:spec", default=None)
+
+
+class _FieldManager(msgspec.Struct, rename={"fields": "fieldsV1"}):
+    fields: _Fields | None = None
+
+
 class _Metadata(Metadata):
     deletion_timestamp: str | None = None
+    managed_fields: msgspec.Raw = msgspec.Raw()
 
 
 class _Status(PodStatus):
@@ -78,6 +91,7 @@ class NodePod:
 
 
 _decoder = Decoder(_Pod)
+_field_managers = Decoder(list[_FieldManager])
 
 
 class NodePodReader:
@@ -104,7 +118,7 @@ class NodePodReader:
             phase=phase,
             terminating=pod.metadata.deletion_timestamp is not None or phase in ENDED,
             runtime_class=pod.spec.runtime_class_name or "",
-            by_hand=_by_hand(pod.status),
+            by_hand=_by_hand(pod),
             asked={container.name: names for container in containers if (names := _extended(container))},
             claims=frozenset(c.name for c in containers if c.resources is not None and c.resources.claims),
         )
@@ -129,8 +143,21 @@ def _extended(container: _Container) -> frozenset[str]:
     return frozenset(name for name, said in _amounts(container).items() if "/" in name and whole_number(said))
 
 
-def _by_hand(status: _Status | None) -> bool:
-    """A bind leaves a condition on the pod. kubelet writes the same one with its start time: then nobody can tell any more."""
+def _created_with_a_node(raw: msgspec.Raw) -> bool:
+    try:
+        managers = _field_managers.decode(raw) if bytes(raw) not in (b"", b"null") else []
+    except UnreadableError:
+        return False
+    return any(bytes(each.fields.spec.node_name) for each in managers if each.fields and each.fields.spec)
+
+
+def _by_hand(pod: _Pod) -> bool:
+    """A bind leaves a condition on the pod, and kubelet writes the same one with its start time. But a bind has no field manager:
+    who manages nodeName created the pod with it.
+    """
+    if _created_with_a_node(pod.metadata.managed_fields):
+        return True
+    status = pod.status
     if status is None or status.start_time is not None:
         return False
     return not any(condition.type == "PodScheduled" and condition.status == "True" for condition in status.conditions or ())

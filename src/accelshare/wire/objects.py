@@ -39,6 +39,7 @@ class Container(_Part):
 
 class PodSpec(_Part):
     node_name: str | None = None
+    service_account_name: str | None = None
     priority: int | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None

@@ -6,7 +6,7 @@ Belongs here: reading requests and records of pods. Never: whether they can be s
 from collections.abc import Callable
 from functools import lru_cache, partial
 from sys import intern
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -40,10 +40,19 @@ REJECTED: Final = ("Failed", "UnexpectedAdmissionError")  # what kubelet writes 
 Role: TypeAlias = Literal["memory", "whole"]
 
 
+class AgentIdentity(NamedTuple):
+    """Where the nodes' agents run, and as whom: a label alone can be given to any pod."""
+
+    namespace: str
+    service_account: str
+
+
 class PodReader:
     """Reads pods with the resource names of a catalog."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, agents: AgentIdentity | None = None) -> None:
+        """`agents`: who counts as a node's agent; None: every pod with the label, for readers that decide nothing by it."""
+        self._agents = agents
         self._profiles = {profile.name: profile for profile in catalog.profiles}
         self._roles: dict[str, tuple[str, Role]] = {}
         for profile in catalog.profiles:
@@ -56,7 +65,7 @@ class PodReader:
     def decode(self, raw: msgspec.Raw | bytes) -> PodSeen | AgentSeen | None:
         """The fact about this pod, or None for a pod that neither asks for a card nor hands them out."""
         pod = pod_decoder.decode(raw)
-        return self.fact(pod) or _agent(pod)
+        return self.fact(pod) or self._agent(pod)
 
     def fact(self, pod: Pod | PodToSchedule) -> PodSeen | None:
         request, refusal, needs = self._read(pod)
@@ -146,6 +155,15 @@ class PodReader:
             *[labels.get(label) for label in self._count_labels],
         )
 
+    def _agent(self, pod: Pod) -> AgentSeen | None:
+        if not pod.spec.node_name or AGENT_LABEL not in (pod.metadata.labels or ()):
+            return None
+        if self._agents not in (None, (pod.metadata.namespace, pod.spec.service_account_name)):
+            return None
+        conditions = (pod.status.conditions if pod.status else None) or ()
+        ready = any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
+        return AgentSeen(pod.metadata.uid, pod.spec.node_name, ready, version_of(pod.metadata))
+
     def _asks(self, pod: Pod | PodToSchedule) -> bool:
         roles = self._roles.keys()
         for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
@@ -193,14 +211,6 @@ def needs_of(pod: Pod | PodToSchedule) -> Needs:
 def _of_a_whole_pod(resource: str) -> bool:
     """May a pod name an amount of it for all its containers together?"""
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
-
-
-def _agent(pod: Pod) -> AgentSeen | None:
-    if not pod.spec.node_name or AGENT_LABEL not in (pod.metadata.labels or ()):
-        return None
-    conditions = (pod.status.conditions if pod.status else None) or ()
-    ready = any(condition.type == "Ready" and condition.status == "True" for condition in conditions)
-    return AgentSeen(pod.metadata.uid, pod.spec.node_name, ready, version_of(pod.metadata))
 
 
 def prefers_some_nodes(spec: SpecWithPreferences) -> bool:

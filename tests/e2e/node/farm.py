@@ -138,6 +138,7 @@ class Farm:
         self._starts += 1
         command = [sys.executable, "-m", "accelshare", "extender", f"--kubeconfig={self.local.kubeconfig}"]
         command += [f"--listen=127.0.0.1:{self.port}", f"--profiles={self.profiles}"]
+        command += ["--agent-namespace=default", "--agent-service-account=default"]  # of the pod that stands in for the agent
         self.extender = Process("extender", command, self.directory / f"extender-{self._starts}.log")
         return self.extender
 

@@ -6,7 +6,7 @@ from accelshare.extender.deciding import FEW, Deciding
 from accelshare.ledger.book import Ledger
 from accelshare.vendors.catalog import load
 from accelshare.wire.scheduler import read_nodes_asked
-from tests.builders import card, node, running, share
+from tests.builders import card, node, pending, running, share
 
 KIND = "nvidia"
 
@@ -42,3 +42,33 @@ def test_a_favourite_that_was_not_asked_about_is_not_named() -> None:
     ledger = ledger_of(names, 2)
     told = Deciding(ledger, load(), shortlist=1).filter(read_nodes_asked(asked(4, names[40:])))
     assert told.answer.names == [names[40]]
+
+
+def test_a_node_to_which_binds_fail_is_offered_last_until_one_succeeds_or_its_cards_change() -> None:
+    """Filter would favour it for ever, and no pod would be bound."""
+    names = ["n1", "n2", "n3"]
+    ledger = ledger_of(names, 0)
+    for uid in ("p1", "p2"):
+        ledger.apply(pending(uid, share(4, kind=KIND)))
+    deciding = Deciding(ledger, load(), shortlist=0)
+    question = read_nodes_asked(asked(4, names))
+
+    def offered() -> list[str]:
+        assert list(deciding.prioritize(question)) == list(deciding.filter(question).answer.names)
+        return list(deciding.filter(question).answer.names)
+
+    for _ in range(3):
+        deciding.bind_ended("n1", "p1", bound=False)
+    assert offered() == names, "one pod may fail for its own sake"
+    deciding.bind_ended("n1", "gone", bound=False)
+    assert offered() == names, "so does one that is not there any more"
+    deciding.bind_ended("n1", "p2", bound=False)
+    assert offered() == ["n2", "n3", "n1"]
+    assert deciding.filter(read_nodes_asked(asked(4, ["n1"]))).answer.names == ["n1"], "last, not never"
+    deciding.bind_ended("n1", "p2", bound=True)
+    assert offered() == names
+    for uid in ("p1", "p2"):
+        deciding.bind_ended("n1", uid, bound=False)
+    assert offered() == ["n2", "n3", "n1"]
+    ledger.apply(node("n1", cards=(card(0, 16, kind=KIND, id="new"),)))
+    assert offered() == names

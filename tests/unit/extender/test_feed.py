@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from accelshare.extender import feed as feed_room
 from accelshare.extender.feed import Feed, HistoryWentBackError
 from accelshare.extender.metrics import Metrics
 from accelshare.kube.client import Client, Page, WatchEvent
@@ -118,3 +119,85 @@ async def test_a_history_that_went_back_behind_what_the_watch_told_ends_the_feed
     with pytest.raises(HistoryWentBackError, match="version 3000, and before that was at 5000"):
         async with asyncio.timeout(LIMIT_S):
             await feed.run()
+
+
+# Records that their pods' owners edit.
+
+
+def bound_pod(scene: Scene, name: str, card: int) -> str:
+    record = {"accelshare.io/assignment": json.dumps({PROFILE.name: [{"index": card}]})}
+    content = {"metadata": {"name": name, "annotations": record}, "spec": {**POD_SPEC, "nodeName": "n1"}}
+    return str(json.loads(scene.server.store.create("pods", content, namespace="default").item)["metadata"]["uid"])
+
+
+def edit(scene: Scene, name: str, card: int | None) -> None:
+    record = json.dumps({PROFILE.name: [{"index": card}]}) if card is not None else None
+    scene.server.store.patch(
+        "pods", name, {"metadata": {"annotations": {"accelshare.io/assignment": record}}}, namespace="default"
+    )
+
+
+def two_cards(scene: Scene, **corrected: int) -> None:
+    records = {uid: json.dumps({PROFILE.name: [{"index": card}]}) for uid, card in corrected.items()}
+    annotations = {
+        "accelshare.io/inventory": json.dumps({PROFILE.name: {"cards": [{"index": 0, "size": 16}, {"index": 1, "size": 16}]}}),
+        "accelshare.io/corrected-assignments": json.dumps(records),
+    }
+    if any(node.name == "n1" for node in scene.ledger.nodes() if node.fact):
+        scene.server.store.patch("nodes", "n1", {"metadata": {"annotations": annotations}})
+    else:
+        scene.server.store.create("nodes", {"metadata": {"name": "n1", "annotations": annotations}})
+
+
+def reasons(scene: Scene) -> list[str]:
+    return [version.object["reason"] for version in scene.server.store.list("events", namespace="default").versions]
+
+
+def rewrites(scene: Scene) -> int:
+    (line,) = [line for line in scene.metrics.text().decode().splitlines() if line.startswith("accelshare_record_rewrites_total")]
+    return int(float(line.split()[-1]))
+
+
+@pytest.mark.parametrize("card", [1, None], ids=["another card", "removed"])
+async def test_an_edited_record_moves_nothing_and_is_told_once(card: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_room, "CORRECTION_S", 0.01)
+    async with fed() as scene:
+        two_cards(scene)
+        uid = bound_pod(scene, "a", 0)
+        await scene.until(lambda: scene.ledger.pod(uid) and scene.ledger.node("n1"))
+        edit(scene, "a", card)
+        await scene.until(lambda: "AcceleratorRecordRewritten" in reasons(scene))
+        pod = scene.ledger.pod(uid)
+        assert pod is not None
+        assert [slice_.index for slice_ in pod.seen.slices] == [0]
+        assert rewrites(scene) == 1
+
+
+async def test_a_record_that_its_node_corrects_is_no_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of the two watches is the first to tell."""
+    monkeypatch.setattr(feed_room, "CORRECTION_S", 0.5)
+    async with fed() as scene:
+        two_cards(scene)
+        uid = bound_pod(scene, "a", 0)
+        await scene.until(lambda: scene.ledger.pod(uid) and scene.ledger.node("n1"))
+        edit(scene, "a", 1)
+        await scene.until(lambda: scene.feed._claims)
+        two_cards(scene, **{uid: 1})
+        await scene.until(lambda: not scene.feed._claims)
+        pod = scene.ledger.pod(uid)
+        assert pod is not None
+        assert [slice_.index for slice_ in pod.seen.slices] == [1]
+        assert (rewrites(scene), reasons(scene)) == (0, [])
+
+
+async def test_what_is_wrong_with_a_node_is_logged_once_and_again_when_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    async with fed() as scene:
+        bad = {"accelshare.io/inventory": json.dumps({PROFILE.name: {"cards": [{"index": -1, "size": 1}] * 3_000}})}
+        scene.server.store.create("nodes", {"metadata": {"name": "n1", "annotations": bad}})
+        await scene.until(lambda: "name=n1" in caplog.text)
+        for number in range(5):
+            scene.server.store.patch("nodes", "n1", {"metadata": {"labels": {"n": str(number)}}})
+        scene.server.store.patch("nodes", "n1", {"metadata": {"annotations": {"accelshare.io/inventory": "{"}}})
+        await scene.until(lambda: caplog.text.count("name=n1") == 2)
+        lines = [record.getMessage() for record in caplog.records if "name=n1" in record.getMessage()]
+        assert max(map(len, lines)) < 1_200

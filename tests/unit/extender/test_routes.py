@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import Any
 
 import orjson
 import pytest
 
+from accelshare.extender import routes as routes_room
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.probes import PAGES
@@ -109,3 +110,32 @@ def test_no_profile_can_take_a_path_of_our_own() -> None:
     assert own == set(OWN_PATHS)
     assert set(PAGES) <= set(OWN_PATHS)
     assert not any(kinds.URL_PREFIX.holds(path) for path in own)
+
+
+def asked_for(ledger: Ledger, name: str) -> str:
+    answer = routes_of(ledger).answer("GET", f"/accelshare/inspect/{name}", b"")
+    assert isinstance(answer, Answer)
+    assert answer.status == 404
+    return str(json.loads(answer.body)["error"])
+
+
+def test_an_unknown_node_is_told_with_one_that_is_like_it() -> None:
+    ledger = full_nodes(3)
+    assert "did you mean n001?" in asked_for(ledger, "n0011")
+    assert "did you mean" not in asked_for(ledger, "quite-another")
+    assert "did you mean" not in asked_for(ledger, "n" * 100_000)
+
+
+def test_of_thousands_of_nodes_few_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def count(_word: str, names: Iterable[str], n: int) -> list[str]:
+        compared.append(len(list(names)))
+        return []
+
+    monkeypatch.setattr(routes_room, "get_close_matches", count)
+    ledger = Ledger()
+    for number in range(2_000):
+        ledger.apply(node(f"{'a' * 200}-{number:05}", 16))
+    asked_for(ledger, "a" * 206)
+    assert compared == [routes_room.MOST_COMPARED]

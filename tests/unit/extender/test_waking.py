@@ -1,11 +1,14 @@
 """Who was refused a moment too early."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from accelshare.extender import waking as waking_room
 from accelshare.extender.metrics import Metrics
-from accelshare.extender.waking import MOST_WOKEN, PATIENCE_S, REST_S, Waking
+from accelshare.extender.waking import FORGET_EVERY_S, MOST_WOKEN, PATIENCE_S, REST_S, Waking
+from accelshare.kube.errors import KubeError, NotFound, Unreachable
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.nouns import Slice
 from accelshare.ledger.refusals import Reason, Refusal
@@ -129,3 +132,92 @@ def test_a_long_queue_is_woken_a_few_at_a_time_the_most_important_first(scene: S
     assert scene.woken() == []
     scene.later(REST_S)
     assert scene.woken() == []  # whoever still waits is for the next time that there is room
+
+
+class Refusing:
+    """An API server that answers PATCHes as told, then well."""
+
+    def __init__(self, *errors: KubeError) -> None:
+        self.errors = list(errors)
+        self.asked = 0
+
+    async def request(self, *_words: object, **_options: object) -> bytes:
+        self.asked += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return b"{}"
+
+
+async def look(scene: Scene) -> list[str]:
+    """One look as `run` does it; the pods that were to be touched."""
+    found = scene.waking.forgotten()
+    for pod, where in found:
+        await scene.waking.wake(pod, where)
+    return [pod.seen.name for pod, _ in found]
+
+
+async def test_a_touch_that_fails_is_tried_again_and_again_less_often(scene: Scene) -> None:
+    api = Refusing(*[Unreachable("no")] * 4)
+    scene.waking._client = api  # type: ignore[assignment]
+    scene.waking.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    tries = []
+    for second in range(60):
+        if await look(scene):
+            tries.append(second)
+        scene.later(1.0)
+    assert api.asked == 5, "four failures and the touch"
+    waits = [after - before for before, after in pairwise(tries)]
+    assert waits == sorted(waits)
+    assert waits[-1] > waits[0]
+
+
+async def test_a_pod_that_is_gone_is_not_touched_again(scene: Scene) -> None:
+    api = Refusing(NotFound(404, "NotFound", "no such pod"))
+    scene.waking._client = api  # type: ignore[assignment]
+    scene.waking.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    for _ in range(60):
+        scene.later(1.0)
+        await look(scene)
+    assert api.asked == 1
+
+
+def test_room_that_appears_while_a_pod_rests_is_not_forgotten(scene: Scene) -> None:
+    """Touched once in vain; the room that comes within its rest is for it as well."""
+    scene.waking.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    assert scene.woken() == [("waits", "n1")]
+    scene.waking.answered("waits", refused=True)
+    scene.ledger.apply(node("n2", 16))
+    scene.later(0.01)
+    scene.waking.room("n2")
+    scene.later(PATIENCE_S)
+    assert scene.woken() == [], "it rests"
+    scene.later(REST_S)
+    assert scene.woken() == [("waits", "n2")]
+    scene.later(REST_S)
+    assert scene.woken() == []
+
+
+def test_refused_pods_that_were_deleted_leave_memory(scene: Scene) -> None:
+    for number in range(1_000):
+        scene.ledger.apply(pending(f"p{number}", share(14)))
+        scene.waking.answered(f"p{number}", refused=True)
+        scene.ledger.apply(gone(f"p{number}"))
+    scene.waking.answered("waits", refused=True)
+    scene.later(FORGET_EVERY_S)
+    scene.woken()
+    assert list(scene.waking._refused) == ["waits"]
+
+
+def test_the_memory_of_refused_pods_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waking_room, "MOST_REFUSED", 100)
+    for number in range(1_000):
+        scene.waking.answered(f"p{number}", refused=True)
+    assert list(scene.waking._refused) == [f"p{number}" for number in range(900, 1_000)]

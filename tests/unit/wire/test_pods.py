@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from accelshare.ledger.facts import AgentSeen
 from accelshare.ledger.nouns import Ask, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog, load
 from accelshare.vendors.texts import CARD_COUNT_ANNOTATION
 from accelshare.wire.objects import SpecWithPreferences
-from accelshare.wire.pods import PodReader, prefers_some_nodes
+from accelshare.wire.pods import AgentIdentity, PodReader, prefers_some_nodes
 from tests.unit.wire.objects import pod
 
 MEMORY, WHOLE = "aliyun.com/gpu-mem", "nvidia.com/gpu"
@@ -175,7 +176,10 @@ def test_a_broken_record_of_ours_is_told_or_passed_over(reader: PodReader, recor
 DEEP = "[" * 30_000 + "]" * 30_000
 
 
-@pytest.mark.parametrize("record", [DEEP, f'{{"nvidia": {DEEP}}}', f'{{"nvidia": [{{"index": {DEEP}}}]}}', "x" * 300_000])
+@pytest.mark.parametrize(
+    "record",
+    [DEEP, f'{{"nvidia": {DEEP}}}', f'{{"nvidia": [{{"more": {DEEP}}}]}}', f'{{"nvidia": [{{"index": {DEEP}}}]}}', "x" * 300_000],
+)
 def test_a_record_that_nobody_can_read_does_not_hide_its_pod(reader: PodReader, record: str) -> None:
     fact = decode(reader, pod({MEMORY: "3"}, annotations={"accelshare.io/assignment": record}, node="n1"))
     assert (fact.node, fact.request, fact.slices) == ("n1", (Ask("nvidia", 1, 3),), ())
@@ -271,3 +275,24 @@ def test_templates_that_differ_in_overhead_or_as_a_whole_are_not_mixed_up(reader
     assert needing(reader, overhead={"cpu": "2"})["cpu"] == 3
     assert needing(reader, resources={"requests": {"cpu": "7"}})["cpu"] == 7
     assert needing(reader)["cpu"] == 1
+
+
+def agent_pod(**metadata: Any) -> dict[str, Any]:
+    content = pod(labels={"accelshare.io/agent": "true"}, node="n1", phase="Running")
+    content["metadata"] |= {"namespace": "kube-system", **metadata}
+    content["spec"]["serviceAccountName"] = "accelshare-agent"
+    content["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return content
+
+
+def test_the_nodes_agent_has_the_agents_namespace_and_service_account(catalog: Catalog) -> None:
+    """Anybody can give a pod a label; only who may write in the agent's namespace can use its service account."""
+    reader = PodReader(catalog, agents=AgentIdentity("kube-system", "accelshare-agent"))
+    assert decode(reader, agent_pod()) == AgentSeen("u", "n1", ready=True, version=7)
+    assert decode(reader, agent_pod(namespace="somebody")) is None
+    assert decode(reader, agent_pod(labels={})) is None
+    other = agent_pod()
+    other["spec"]["serviceAccountName"] = "default"
+    assert decode(reader, other) is None
+    del other["spec"]["serviceAccountName"]
+    assert decode(reader, other) is None
