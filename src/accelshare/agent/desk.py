@@ -8,17 +8,23 @@ for: those cards are its cards, whatever its record says. A kubelet that asks fo
 nothing: then the record is the truth for all pods alike, or two truths could oversell a card.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from google.protobuf.message import DecodeError
+
 from accelshare.agent import choosing
+from accelshare.agent.cached_answers import names_other_cards
 from accelshare.agent.giving import given, numbering, recorded_cards
 from accelshare.agent.ids import by_card, cards_of
+from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
+from accelshare.agent.kubelet_checkpoint import Allocation
 from accelshare.agent.shelf import Kind, Shelf
 from accelshare.agent.waiting_room import Holding, WaitingRoom
 from accelshare.ledger.matching import Match
 from accelshare.vendors.container_edits import ContainerEdits
+from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
 
@@ -58,6 +64,7 @@ class Desk:
         # Kinds of which somebody after us makes what a container has equal to its record: ids need not name the right card.
         self.by_record: frozenset[str] = frozenset()
         self.served: Callable[[str], None] = lambda _uid: None
+        self.must_be_replaced: Callable[[NodePod, str], None] = lambda _pod, _container: None
 
     def kubelet_began(self) -> None:
         self._advice.clear()
@@ -95,18 +102,31 @@ class Desk:
             if here.slot_of(card) in shut and not _has_both(pod, kind):
                 manner = "in slices" if whole else "whole"
                 raise NoRoomError(f"pod {pod.name} was handed card {card} of {kind}, which another pod holds {manner}")
-        result = given(
-            pod,
-            here,
-            cards,
-            whole=whole,
-            amount=len(device_ids),
-            exists=self._exists,
-            node_labels=self._node_labels(),
-        )
+        result = self._given(pod, here, cards, whole=whole, amount=len(device_ids))
         self.served(match.uid)
         self._room.served(match, named)
         return result
+
+    def renumbered(
+        self, kind: str, *, whole: bool, allocations: Iterable[Allocation]
+    ) -> dict[frozenset[str], tuple[NodePod, str]]:
+        """By their ids: containers for which kubelet keeps an answer that now names other cards than theirs."""
+        pods = {pod.uid_at_kubelet: pod for pod in self._room.pods.values() if not pod.seen.ended}
+        here = self._shelf.kinds[kind]
+        found: dict[frozenset[str], tuple[NodePod, str]] = {}
+        for one in allocations:
+            pod = pods.get(one.uid)
+            if pod is None or not one.answer:
+                continue
+            try:
+                kept = api.ContainerAllocateResponse.FromString(one.answer)
+                cards = self._cards(pod, here, whole=whole, named=one.ids, amount=len(one.ids))
+                now = self._given(pod, here, cards, whole=whole, amount=len(one.ids))
+            except (DecodeError, NoRoomError, VendorError):
+                continue  # its card is not here now, or cannot be described: nothing to compare with
+            if names_other_cards(here.profile, kept, now):
+                found[one.ids] = pod, one.container
+        return found
 
     def closed(self, kind: str, *, whole: bool) -> set[int]:
         """The slots of cards that are held in the other manner: whole, if slices are asked for; in slices, if whole cards are."""
@@ -119,6 +139,10 @@ class Desk:
         return by_record if kind in self.by_record else by_record | cards_of(self._room.all_ids(kind, whole=not whole))
 
     # How.
+
+    def _given(self, pod: NodePod, here: Kind, cards: Mapping[int, int], *, whole: bool, amount: int) -> ContainerEdits:
+        labels = self._node_labels()
+        return given(pod, here, cards, whole=whole, amount=amount, exists=self._exists, node_labels=labels)
 
     def _choose(
         self, pod: NodePod, kind: str, *, whole: bool, available: Collection[str], must: Collection[str], size: int

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from accelshare.agent import pod_resources
-from accelshare.agent.waiting_room import WaitingRoom
+from accelshare.agent import kubelet_checkpoint, pod_resources
+from accelshare.agent.waiting_room import WaitingRoom, holds_all
 from accelshare.vendors.catalog import Catalog
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,7 @@ class KubeletBooks:
     def __init__(self, kubelet: Path, catalog: Catalog, room: WaitingRoom) -> None:
         self._kubelet = kubelet
         self._catalog = catalog
+        self._roles = pod_resources.roles(catalog)
         self._room = room
         self._one_reader = asyncio.Lock()  # or an older reading could be told after a newer one
         self._silent = ""
@@ -45,9 +46,22 @@ class KubeletBooks:
                 return None
             self._silent = ""
             self.mute = False
+            self._add_init_containers(told)
             self._room.kubelet_says(told)
             self.heard()
             return told
+
+    def _add_init_containers(self, told: pod_resources.Books) -> None:
+        """PodResources hides ordinary init containers. A pod with cards for those only would seem to wait for ever."""
+        lacking = {
+            pod.uid_at_kubelet: pod
+            for pod in self._room.pods.values()
+            if pod.parts and not pod.terminating and pod.name in told and not holds_all(pod, told[pod.name])
+        }
+        for one in kubelet_checkpoint.allocations(self._kubelet / "device-plugins") if lacking else ():
+            if one.uid in lacking and one.resource in self._roles:
+                containers = told[lacking[one.uid].name]
+                containers.setdefault(one.container, {}).setdefault(self._roles[one.resource], set()).update(one.ids)
 
     async def _ask(self) -> pod_resources.Books:
         deadline = asyncio.get_running_loop().time() + BUSY_S

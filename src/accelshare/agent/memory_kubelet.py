@@ -7,6 +7,7 @@ what each would have been given is kept instead.
 """
 
 import asyncio
+import base64
 import contextlib
 import logging
 import random
@@ -18,6 +19,7 @@ from typing import Any, Final
 import grpc
 import msgspec
 
+from accelshare.agent import kubelet_checkpoint
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as plugin_api
 from accelshare.agent.kubelet_api import kubelet_pod_resources_pb2 as resources_api
 from accelshare.kube import paths
@@ -42,6 +44,7 @@ class Resource:
 
     channel: grpc.aio.Channel
     prefers: bool
+    pre_start: bool
     health: dict[str, bool] = field(default_factory=dict)
     following: asyncio.Task[None] | None = None
 
@@ -67,9 +70,21 @@ class MemoryKubelet:
     """`async with MemoryKubelet(client, "n1", directory) as kubelet:` is a node that admits pods."""
 
     def __init__(
-        self, client: Client, node: str, directory: Path, *, advice: bool = True, tells: bool = True, seed: int = 0
+        self,
+        client: Client,
+        node: str,
+        directory: Path,
+        *,
+        advice: bool = True,
+        tells: bool = True,
+        remembers: bool = False,
+        seed: int = 0,
     ) -> None:
-        """`advice` and `tells` off: a kubelet from before 1.20, which takes ids at random and tells nobody what it gave."""
+        """`advice` and `tells` off: a kubelet from before 1.20, which takes ids at random and tells nobody what it gave.
+
+        `remembers`: it writes its checkpoint file, as the real one does.
+        """
+        self._remembers = remembers
         self._client = client
         self._node = node
         self._plugins = directory / "device-plugins"
@@ -123,7 +138,7 @@ class MemoryKubelet:
         options = [("grpc.max_receive_message_length", LARGEST_LIST), ("grpc.default_authority", "localhost")]
         channel = grpc.aio.insecure_channel(f"unix://{self._plugins / request.endpoint}", options=options)
         answer = await _call(channel, "GetDevicePluginOptions", plugin_api.Empty(), plugin_api.DevicePluginOptions)
-        resource = Resource(channel, self._advice and answer.get_preferred_allocation_available)
+        resource = Resource(channel, self._advice and answer.get_preferred_allocation_available, answer.pre_start_required)
         self.resources[request.resource_name] = resource
         resource.following = asyncio.create_task(self._follow_devices(request.resource_name, resource))
         return plugin_api.Empty()
@@ -235,6 +250,7 @@ class MemoryKubelet:
             raise AdmissionError(f"Allocate failed due to {error.details()}, which is unexpected") from error
         admitted.ids.setdefault(container, {})[name] = chosen
         admitted.given.setdefault(container, []).extend(answer.container_responses)
+        self._write_checkpoint(admitted)
 
     async def _prefer(self, resource: Resource, available: list[str], must: list[str], amount: int) -> list[str]:
         asked = plugin_api.ContainerPreferredAllocationRequest(
@@ -248,6 +264,32 @@ class MemoryKubelet:
         free = set(available)
         advised = [i for i in answer.container_responses[0].device_ids if i in free]
         return advised if len(advised) == amount else [*must, *(i for i in available if i not in must)][:amount]
+
+    async def restart(self, uid: str, container: str) -> None:
+        """Start the container again with what it was given, as kubelet does: the plugin is asked only if it wished to be."""
+        for name, ids in self.admitted[uid].ids[container].items():
+            if self.resources[name].pre_start:
+                request = plugin_api.PreStartContainerRequest(device_ids=ids)
+                await _call(self.resources[name].channel, "PreStartContainer", request, plugin_api.PreStartContainerResponse)
+
+    def _write_checkpoint(self, newest: Admitted) -> None:
+        if not self._remembers:
+            return
+        entries = [
+            {
+                "PodUID": pod.uid,
+                "ContainerName": container,
+                "ResourceName": name,
+                "DeviceIDs": {"-1": ids},
+                "AllocResp": base64.b64encode(answer.SerializeToString()).decode(),
+            }
+            for pod in {**self.admitted, newest.uid: newest}.values()
+            for container, by_resource in pod.ids.items()
+            for (name, ids), answer in zip(by_resource.items(), pod.given[container], strict=False)
+        ]
+        registered = {name: list(resource.health) for name, resource in self.resources.items()}
+        data = {"PodDeviceEntries": entries, "RegisteredDevices": registered}
+        (self._plugins / kubelet_checkpoint.FILE).write_bytes(msgspec.json.encode({"Data": data, "Checksum": 0}))
 
     def _taken(self, name: str) -> set[str]:
         return {i for pod in self.admitted.values() for ids in pod.ids.values() for i in ids.get(name, ())}

@@ -159,7 +159,6 @@ class PodFeed:
                 self.listed.set()
             case Interrupted(problem, retry_in_s):
                 log.warning("interrupted what=pods retry_in_s=%.1f problem=%r", retry_in_s, problem)
-        self._metrics.waiting.set(self._room.waiting)
 
     def _seen(self, pod: NodePod) -> None:
         if pod.uid not in self._room.pods and pod.parts:

@@ -45,7 +45,7 @@ async def held(kubelet: Path, catalog: Catalog) -> Books:
             answer = await call(api.ListPodResourcesRequest(), timeout=TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             raise _kind(error, kubelet)(f"kubelet did not list its devices: {error.code().name} {error.details()}") from error
-    return read(answer, _roles(catalog))
+    return read(answer, roles(catalog))
 
 
 def _kind(error: grpc.aio.AioRpcError, kubelet: Path) -> type[NotToldError]:
@@ -71,10 +71,11 @@ def read(answer: api.ListPodResourcesResponse, roles: Mapping[str, tuple[str, bo
     return told
 
 
-def _roles(catalog: Catalog) -> dict[str, tuple[str, bool]]:
-    roles: dict[str, tuple[str, bool]] = {}
+def roles(catalog: Catalog) -> dict[str, tuple[str, bool]]:
+    """By resource name: its kind, and whether it counts whole cards."""
+    found: dict[str, tuple[str, bool]] = {}
     for profile in catalog:
         for name, whole in ((profile.resources.memory, False), (profile.resources.whole, True)):
             if name is not None:
-                roles[name] = (profile.name, whole)
-    return roles
+                found[name] = (profile.name, whole)
+    return found

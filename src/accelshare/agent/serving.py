@@ -146,7 +146,9 @@ class Agent:
         self._room.is_behind = self._pod_feed.is_behind
         self._pod_feed.on_current = lambda _current: self._show_delivery()
         self._room.gone = self._answers.pod_gone
+        self._metrics.waiting.set_function(lambda: self._room.waiting)
         desk.served = self._metrics.waits.served
+        desk.must_be_replaced = self._repairs.renumbered
         # A card that was held whole may be sliced again, or the other way round, once kubelet has let go of it.
         books.heard = self._show
         self._shelf.on_change(self._show)

@@ -2,6 +2,7 @@
 
 import shlex
 
+import grpc
 import pytest
 
 from accelshare.vendors.catalog import load
@@ -60,3 +61,65 @@ async def test_a_card_that_comes_back_has_its_own_ids_again(village: Village, ca
             assert kubelet.admitted[uid].devices("c0") == [f"/dev/zpu{last}"], kubelet.rejected
             assert kubelet.admitted[uid].ids["c0"][MEMORY][0].startswith(f"{last}-")
             agent.kill()
+
+
+async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_replaced(village: Village, cards: Cards) -> None:
+    """kubelet would start the container again with the old index, which is a neighbour's now."""
+    cards.are(zpu0=0, zpu1=1, zpu2=2)
+    async with village.kubelet(remembers=True) as kubelet:
+        agent = await village.start_agent()
+        uid = village.pod("moved", {MEMORY: 4})
+        village.bind("moved", 1, units=4)
+        await village.settled("moved")
+        await kubelet.restart(uid, "c0")
+        assert not kubelet.resources[MEMORY].pre_start
+        agent.kill()
+        cards.are(zpu1=1, zpu2=2)
+        await village.start_agent()
+        with pytest.raises(grpc.aio.AioRpcError, match="default/moved"):
+            await kubelet.restart(uid, "c0")
+        await village.until(lambda: is_gone(village, "moved"), "the pod is deleted, so that its controller makes another")
+        assert "AcceleratorRenumbered" in [event["reason"] for event in events(village)]
+
+
+async def test_a_kept_answer_that_names_the_same_card_is_good(village: Village, cards: Cards) -> None:
+    """The last card is unplugged, so nobody else is numbered anew, and no plugin is asked when a container restarts."""
+    cards.are(zpu0=0, zpu1=1, zpu2=2)
+    async with village.kubelet(remembers=True) as kubelet:
+        agent = await village.start_agent()
+        uid = village.pod("stays", {MEMORY: 4})
+        village.bind("stays", 1, units=4)
+        await village.settled("stays")
+        agent.kill()
+        cards.are(zpu0=0, zpu1=1)
+        await village.start_agent()
+        assert not kubelet.resources[MEMORY].pre_start
+        await kubelet.restart(uid, "c0")
+        assert village.phase("stays") == "Running"
+
+
+async def test_a_pod_whose_init_container_has_been_served_takes_no_turn_of_an_equal(village: Village, cards: Cards) -> None:
+    """PodResources never shows ordinary init containers; after a restart of the agent such a pod would seem to wait."""
+    cards.are(zpu0=0, zpu1=1, zpu2=2)
+    async with village.kubelet(remembers=True) as kubelet:
+        agent = await village.start_agent()
+        village.pod("first", {}, inits=[village.container("i0", {MEMORY: 4})])
+        village.bind("first", 0, units=4)
+        await village.settled("first")
+        pending = {"status": {"phase": "Pending"}}  # while its init container runs
+        village.api.store.patch("pods", "first", pending, content_type="application/merge-patch+json", subresource="status")
+        agent.kill()
+        await village.start_agent()
+        assert await village.metric("accelshare_waiting_pods") == 0
+        uid = village.pod("second", {MEMORY: 4})
+        village.bind("second", 1, units=4)
+        await village.settled("second")
+        assert kubelet.admitted[uid].devices("c0") == ["/dev/zpu1"]
+
+
+def is_gone(village: Village, name: str) -> bool:
+    return name not in [item.object["metadata"]["name"] for item in village.api.store.list("pods").versions]
+
+
+def events(village: Village) -> list[dict[str, str]]:
+    return [item.object for item in village.api.store.list("events").versions]

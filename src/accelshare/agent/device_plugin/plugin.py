@@ -5,7 +5,7 @@ Belongs here: kubelet's messages to the desk and back. An answer that cannot be 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +14,13 @@ import grpc
 from accelshare.agent.desk import Desk, NoRoomError
 from accelshare.agent.ids import by_card, current
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
+from accelshare.agent.kubelet_checkpoint import Allocation
 from accelshare.agent.shelf import Shelf, Shown
 from accelshare.agent.waiting_room import NobodyWaitsError
 from accelshare.terminal import visible
 from accelshare.vendors.container_edits import ContainerEdits
 from accelshare.vendors.problems import VendorError
+from accelshare.wire.node_pods import NodePod
 
 log = logging.getLogger(__name__)
 SERVICE: Final = "v1beta1.DevicePlugin"
@@ -41,15 +43,20 @@ class Plugin:
         self._server: grpc.aio.Server | None = None
         self._held: dict[int, list[str]] = {}  # when kubelet began
         self._lost: set[str] = set()
+        self._renumbered: dict[frozenset[str], tuple[NodePod, str]] = {}  # containers that must not restart with their answer
 
     @property
     def socket(self) -> str:
         return f"accelshare-{self.kind}-{'whole' if self.whole else 'shared'}.sock"
 
-    def kubelet_remembers(self, held: Mapping[str, Collection[str]], alive: Container[str]) -> None:
+    def kubelet_remembers(self, allocations: Collection[Allocation], alive: Container[str]) -> None:
         """What a kubelet that starts believes about each pod's ids. For its first pods it counts the dead among the living."""
-        self._held = by_card(i for uid, ids in held.items() if uid in alive for i in ids)
-        self._lost = {i for uid, ids in held.items() if uid not in alive for i in ids}
+        self._held = by_card(i for one in allocations if one.uid in alive for i in one.ids)
+        self._lost = {i for one in allocations if one.uid not in alive for i in one.ids}
+        self._renumbered = self._desk.renumbered(self.kind, whole=self.whole, allocations=allocations)
+        for pod, container in self._renumbered.values():
+            problem = "kubelet keeps an answer that names another card now; the pod is replaced when this container restarts"
+            log.warning("renumbered resource=%s pod=%s container=%s problem=%r", self.resource, pod.name, container, problem)
 
     async def start(self, directory: Path) -> None:
         path = directory / self.socket
@@ -91,7 +98,8 @@ class Plugin:
         }
 
     async def _options(self, _request: api.Empty, _context: Any) -> api.DevicePluginOptions:
-        return api.DevicePluginOptions(get_preferred_allocation_available=True)
+        # Only while there is something to refuse: a container that restarts would need us each time.
+        return api.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=bool(self._renumbered))
 
     async def _list_and_watch(self, _request: api.Empty, _context: Any) -> AsyncIterator[api.ListAndWatchResponse]:
         self.streams += 1
@@ -153,7 +161,14 @@ class Plugin:
                 answer.container_responses.append(_response(given))
         return answer
 
-    async def _pre_start(self, _request: api.PreStartContainerRequest, _context: Any) -> api.PreStartContainerResponse:
+    async def _pre_start(self, request: api.PreStartContainerRequest, context: Any) -> api.PreStartContainerResponse:
+        """kubelet is about to start a container, perhaps with an answer that it has kept."""
+        stale = self._renumbered.get(frozenset(request.device_ids))
+        if stale is not None:
+            pod, container = stale
+            self._desk.must_be_replaced(pod, container)
+            problem = f"cards were numbered anew, and container {container} of pod {pod.name} would get another one"
+            await self._fail(context, "pre-start", NoRoomError(f"{problem}; the pod is replaced"))
         return api.PreStartContainerResponse()
 
     async def _fail(self, context: Any, verb: str, error: Exception) -> None:

@@ -85,10 +85,10 @@ class DevicePluginWay:
                     )
 
     async def _register_all(self) -> None:
-        remembered = kubelet_checkpoint.held(self._directory)
+        remembered = kubelet_checkpoint.allocations(self._directory)
         alive = {pod.uid_at_kubelet for pod in self._room.pods.values() if not pod.seen.ended}
         for plugin in self._plugins.values():
-            plugin.kubelet_remembers(remembered.get(plugin.resource, {}), alive)
+            plugin.kubelet_remembers([one for one in remembered if one.resource == plugin.resource], alive)
             # Served before it is registered, because kubelet calls back before it answers.
             await plugin.start(self._directory)
         async with grpc.aio.insecure_channel(

@@ -44,6 +44,7 @@ class Repairs:
         self._delivered: dict[str, NodePod] = {}
         self._bare: dict[str, Bare] = {}
         self._guarded: deque[Guarded] = deque(maxlen=MOST_GUARDED)
+        self._renumbered: dict[str, tuple[NodePod, str]] = {}
         self._retries = Retries(clock)
         self._wanted = asyncio.Event()
 
@@ -60,6 +61,11 @@ class Repairs:
         self._guarded.append(what)
         self._wanted.set()
 
+    def renumbered(self, pod: NodePod, container: str) -> None:
+        """This container would restart with a card that is not its own."""
+        self._renumbered[pod.uid] = pod, container
+        self._wanted.set()
+
     async def run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
@@ -72,12 +78,15 @@ class Repairs:
         while self._guarded:
             await self._tell(self._guarded.popleft())
         for uid, found in list(self._bare.items()):
-            if await self._done(uid, self._replace, found):
+            if await self._done(uid, self._replace_bare, found):
                 self._bare.pop(uid, None)
+        for uid, about in list(self._renumbered.items()):
+            if await self._done(uid, self._replace_renumbered, about):
+                self._renumbered.pop(uid, None)
         for uid, pod in list(self._delivered.items()):
             if await self._done(uid, self._flag, pod):
                 self._delivered.pop(uid, None)
-        self._retries.keep_only({*self._bare, *self._delivered})
+        self._retries.keep_only({*self._bare, *self._renumbered, *self._delivered})
 
     async def _done(self, uid: str, act: Callable[[T], Awaitable[None]], about: T) -> bool:
         if not self._retries.due(uid):
@@ -107,12 +116,20 @@ class Repairs:
         with contextlib.suppress(NotFound, Conflict):
             await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid, annotations=self._flags(pod))
 
-    async def _replace(self, found: Bare) -> None:
-        seen = found.pod.seen
+    async def _replace_bare(self, found: Bare) -> None:
         words = f"container {found.container} was started by the container runtime without its card; the pod is replaced"
-        log.warning("repair pod=%s container=%s outcome=replaced", found.pod.name, found.container)
+        await self._replace(found.pod, found.container, "AcceleratorMissing", words)
+
+    async def _replace_renumbered(self, about: tuple[NodePod, str]) -> None:
+        pod, container = about
+        words = f"the cards of this node were numbered anew, and container {container} would restart with another card"
+        await self._replace(pod, container, "AcceleratorRenumbered", f"{words}; the pod is replaced")
+
+    async def _replace(self, pod: NodePod, container: str, reason: str, words: str) -> None:
+        seen = pod.seen
+        log.warning("repair pod=%s container=%s reason=%s outcome=replaced", pod.name, container, reason)
         ref = PodRef(namespace=seen.namespace, name=seen.name, uid=seen.uid)
-        await self._events.say(ref, kind="Warning", reason="AcceleratorMissing", message=words)
+        await self._events.say(ref, kind="Warning", reason=reason, message=words)
         try:
             await delete_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid)
         except (NotFound, Conflict):
