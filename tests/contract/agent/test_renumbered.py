@@ -5,7 +5,9 @@ import shlex
 import grpc
 import pytest
 
+from accelshare.agent.memory_kubelet import MemoryKubelet
 from accelshare.vendors.catalog import load
+from cluster.process import Process
 from tests.contract.agent.village import MEMORY, PROFILE, Village
 
 
@@ -38,7 +40,7 @@ async def test_a_pod_bound_to_a_free_card_gets_it_and_no_full_one(village: Villa
         await village.settled("full")
         agent.kill()
         cards.are(zpu1=1, zpu2=2)
-        await village.start_agent()
+        await restarted(village, kubelet)
         new = village.pod("new", {MEMORY: 8})
         village.bind("new", 2, units=8)
         await village.settled("new")
@@ -53,7 +55,7 @@ async def test_a_card_that_comes_back_has_its_own_ids_again(village: Village, ca
     async with village.kubelet() as kubelet:
         for turn, minors in enumerate(({"zpu0": 0, "zpu1": 1}, {"zpu1": 1}, {"zpu1": 1, "zpu2": 2}, {"zpu0": 0, "zpu1": 1})):
             cards.are(**minors)
-            agent = await village.start_agent()
+            agent = await restarted(village, kubelet)
             last = max(minors.values())
             uid = village.pod(f"p{turn}", {MEMORY: 4})
             village.bind(f"p{turn}", last, units=4)
@@ -75,7 +77,7 @@ async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_repl
         assert not kubelet.resources[MEMORY].pre_start
         agent.kill()
         cards.are(zpu1=1, zpu2=2)
-        await village.start_agent()
+        await restarted(village, kubelet)
         with pytest.raises(grpc.aio.AioRpcError, match="default/moved"):
             await kubelet.restart(uid, "c0")
         await village.until(lambda: is_gone(village, "moved"), "the pod is deleted, so that its controller makes another")
@@ -92,7 +94,7 @@ async def test_a_kept_answer_that_names_the_same_card_is_good(village: Village, 
         await village.settled("stays")
         agent.kill()
         cards.are(zpu0=0, zpu1=1)
-        await village.start_agent()
+        await restarted(village, kubelet)
         assert not kubelet.resources[MEMORY].pre_start
         await kubelet.restart(uid, "c0")
         assert village.phase("stays") == "Running"
@@ -109,12 +111,19 @@ async def test_a_pod_whose_init_container_has_been_served_takes_no_turn_of_an_eq
         pending = {"status": {"phase": "Pending"}}  # while its init container runs
         village.api.store.patch("pods", "first", pending, content_type="application/merge-patch+json", subresource="status")
         agent.kill()
-        await village.start_agent()
+        await restarted(village, kubelet)
         assert await village.metric("accelshare_waiting_pods") == 0
         uid = village.pod("second", {MEMORY: 4})
         village.bind("second", 1, units=4)
         await village.settled("second")
         assert kubelet.admitted[uid].devices("c0") == ["/dev/zpu1"]
+
+
+async def restarted(village: Village, kubelet: MemoryKubelet) -> Process:
+    """A new agent whose devices kubelet has heard of."""
+    agent = await village.start_agent()
+    await village.until(lambda: any(kubelet.resources[MEMORY].health.values()), "kubelet has healthy devices")
+    return agent
 
 
 def is_gone(village: Village, name: str) -> bool:

@@ -118,18 +118,22 @@ class Repairs:
 
     async def _replace_bare(self, found: Bare) -> None:
         words = f"container {found.container} was started by the container runtime without its card; the pod is replaced"
-        await self._replace(found.pod, found.container, "AcceleratorMissing", words)
+        await self._say(found.pod, "AcceleratorMissing", words)
+        await self._replace(found.pod, found.container)
 
     async def _replace_renumbered(self, about: tuple[NodePod, str]) -> None:
         pod, container = about
         words = f"the cards of this node were numbered anew, and container {container} would restart with another card"
-        await self._replace(pod, container, "AcceleratorRenumbered", f"{words}; the pod is replaced")
+        await self._say(pod, "AcceleratorRenumbered", f"{words}; the pod is replaced")
+        await self._replace(pod, container)
 
-    async def _replace(self, pod: NodePod, container: str, reason: str, words: str) -> None:
-        seen = pod.seen
-        log.warning("repair pod=%s container=%s reason=%s outcome=replaced", pod.name, container, reason)
-        ref = PodRef(namespace=seen.namespace, name=seen.name, uid=seen.uid)
+    async def _say(self, pod: NodePod, reason: str, words: str) -> None:
+        ref = PodRef(namespace=pod.seen.namespace, name=pod.seen.name, uid=pod.seen.uid)
         await self._events.say(ref, kind="Warning", reason=reason, message=words)
+
+    async def _replace(self, pod: NodePod, container: str) -> None:
+        seen = pod.seen
+        log.warning("repair pod=%s container=%s outcome=replaced", pod.name, container)
         try:
             await delete_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid)
         except (NotFound, Conflict):
