@@ -102,8 +102,7 @@ class Plugin:
         return api.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=bool(self._renumbered))
 
     async def _list_and_watch(self, _request: api.Empty, _context: Any) -> AsyncIterator[api.ListAndWatchResponse]:
-        self.streams += 1
-        self._on_stream()
+        counted = False
         ended = asyncio.create_task(self._ended.wait())
         try:
             sent: tuple[Shown, ...] | None = None
@@ -113,12 +112,16 @@ class Plugin:
                 if shown != sent:
                     sent = shown
                     yield self._list(shown)
+                if not counted:  # before it has the list, kubelet would reject whoever asks
+                    counted = True
+                    self.streams += 1
+                    self._on_stream()
                 changed = asyncio.create_task(self._changed.wait())
                 await asyncio.wait([changed, ended], return_when=asyncio.FIRST_COMPLETED)
                 changed.cancel()
         finally:
             ended.cancel()
-            self.streams -= 1
+            self.streams -= counted
             self._on_stream()
 
     def _list(self, shown: Iterable[Shown]) -> api.ListAndWatchResponse:
