@@ -13,7 +13,7 @@ from types import FrameType
 
 from cluster import old_scheduler
 from cluster.build import binaries
-from cluster.cache import cache_directory
+from cluster.cache import cache_directory, empty_trash, throw_away
 from cluster.control_plane import ControlPlane
 from cluster.errors import ClusterError
 from cluster.image import build_with_debian, build_with_engine
@@ -59,8 +59,14 @@ def build(options: argparse.Namespace) -> None:
 
 def build_scheduler(options: argparse.Namespace) -> None:
     """Build kube-schedulers of older versions, one after the other, and name them."""
-    for version in options.versions:
-        say(str(old_scheduler.build(version, say)))
+    built = [old_scheduler.build(version, say) for version in options.versions]
+    cache = cache_directory()
+    if (cache / "go").exists():
+        throw_away(cache, cache / "go")
+        say("removing Go's caches")
+        empty_trash(cache).join()
+    for path in built:
+        say(str(path))
 
 
 def image(options: argparse.Namespace) -> None:
