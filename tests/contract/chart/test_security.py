@@ -165,6 +165,12 @@ def test_the_guard_leaves_alone_the_release_and_the_exempt_namespaces() -> None:
         assert [flag for flag in args if "guard" in flag or "exempt" in flag] == flags
 
 
+def test_the_extender_is_told_who_the_agents_are() -> None:
+    things = objects(*preset("gpushare"), namespace="cards")
+    (args,) = [pod["containers"][0]["args"] for title, pod in pods(things) if title == "Deployment/gpushare-schd-extender"]
+    assert {"--agent-namespace=cards", "--agent-service-account=gpushare-device-plugin-ds"} <= set(args)
+
+
 def test_tls_files_come_as_a_whole_secret_so_that_they_are_renewed() -> None:
     for title, pod in pods(objects(*preset("gpushare"), *SECOND)):
         for container in containers(pod):
