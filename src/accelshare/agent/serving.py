@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from accelshare import __version__
-from accelshare.agent import pod_resources, status, told
+from accelshare.agent import kubelet_checkpoint, pod_resources, status, told
 from accelshare.agent.cdi_files import CdiFiles, specifications
 from accelshare.agent.choice import Choice, RuntimeChangedError
 from accelshare.agent.desk import Desk
@@ -72,6 +72,7 @@ class Agent:
         self._node = node
         self._metrics = Metrics(node)
         self._keepers: dict[str, Keeper] = {}
+        self._roles = pod_resources.roles(catalog)
         self._way_delivers: dict[str, bool] = {}  # by kind, what the way of delivery says of itself
         self._shelf = Shelf()
         events = Events(client, component="accelshare-agent", clock=time.time)
@@ -182,6 +183,9 @@ class Agent:
         parts.start(self._pins.run())
         parts.start(self._pod_feed.run())
         await parts.beside(self._pod_feed.listed.wait())
+        self._shelf.slots.derive(
+            self._room.pods.values(), kubelet_checkpoint.allocations(self._settings.device_plugins), self._roles
+        )
         self._look_for_other_plugins()
         parts.start(self._watch_other_plugins())
         await self._choice.make(parts.start, self._profiles)

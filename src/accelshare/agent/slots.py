@@ -10,8 +10,11 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Final
 
+from accelshare.agent.ids import cards_of
+from accelshare.agent.kubelet_checkpoint import Allocation
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.wire.inventory import KindEntry
+from accelshare.wire.node_pods import NodePod
 
 MOST_GONE: Final = 64  # cards of a kind that are not there any more and keep their number; the oldest are forgotten first
 
@@ -25,6 +28,22 @@ class Slots:
         for kind, entry in inventory.items():
             told = {card.id: card.index for card in entry.cards if card.id} | entry.slots
             self._slots[kind] = {id: slot for id, slot in told.items() if 0 <= slot < 10**9}
+
+    def derive(self, pods: Iterable[NodePod], allocations: Iterable[Allocation], roles: Mapping[str, tuple[str, bool]]) -> None:
+        """Of kinds of which the Node says nothing, because it was made anew: what kubelet holds for a pod of one card tells its
+        number.
+        """
+        known = {pod.uid_at_kubelet: pod for pod in pods if not pod.seen.ended}
+        unknown: dict[str, dict[str, int]] = {}
+        for one in allocations:
+            kind, whole = roles.get(one.resource, ("", False))
+            if not kind or kind in self._slots or one.uid not in known:
+                continue
+            ids = [slice_.id for slice_ in known[one.uid].seen.slices if (slice_.kind, slice_.whole) == (kind, whole)]
+            numbers = cards_of(one.ids)
+            if len(ids) == len(numbers) == 1 and ids[0]:
+                unknown.setdefault(kind, {}).setdefault(ids[0], numbers.pop())
+        self._slots |= unknown
 
     def assign(self, kind: str, cards: Iterable[FoundCard]) -> dict[int, int]:
         """The slot of each card, by its index."""

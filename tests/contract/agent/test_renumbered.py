@@ -8,7 +8,7 @@ import pytest
 from accelshare.agent.memory_kubelet import MemoryKubelet
 from accelshare.vendors.catalog import load
 from cluster.process import Process
-from tests.contract.agent.village import MEMORY, PROFILE, Village
+from tests.contract.agent.village import MEMORY, NODE, PROFILE, Village
 
 
 class Cards:
@@ -132,3 +132,23 @@ def is_gone(village: Village, name: str) -> bool:
 
 def events(village: Village) -> list[dict[str, str]]:
     return [item.object for item in village.api.store.list("events").versions]
+
+
+async def test_a_node_that_was_made_anew_learns_the_numbers_from_kubelet(village: Village, cards: Cards) -> None:
+    """Its object was deleted with all that stood on it, while a card was unplugged and no agent ran."""
+    cards.are(zpu0=0, zpu1=1, zpu2=2)
+    async with village.kubelet(remembers=True) as kubelet:
+        agent = await village.start_agent()
+        village.pod("full", {MEMORY: 16})
+        village.bind("full", 1, units=16)
+        await village.settled("full")
+        agent.kill()
+        cards.are(zpu1=1, zpu2=2)
+        forgotten = {"metadata": {"annotations": {"accelshare.io/inventory": None}}}
+        village.api.store.patch("nodes", NODE, forgotten, content_type="application/merge-patch+json")
+        await restarted(village, kubelet)
+        new = village.pod("new", {MEMORY: 8})
+        village.bind("new", 2, units=8)
+        await village.settled("new")
+        assert village.phase("new") == "Running", kubelet.rejected
+        assert kubelet.admitted[new].devices("c0") == ["/dev/zpu2"]
