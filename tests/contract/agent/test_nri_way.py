@@ -568,7 +568,7 @@ async def test_an_annotation_of_the_pod_that_shadows_the_binds_is_refused(
     village.pod("b", {MEMORY: 4})
     village.bind("b", 1, units=4, more=assignment.require_plugin(["c0"]))
     await runtime.created("b")
-    village.api.store.patch("pods", "b", {"metadata": {"annotations": {shadow: '["other"]', SHADOWS[1]: None} | {shadow: "[]"}}})
+    village.api.store.patch("pods", "b", {"metadata": {"annotations": {SHADOWS[1]: None} | {shadow: "[]"}}})
     await village.until(lambda: _says(runtime, "b", "create the pod anew"), "a clear refusal")
 
 

@@ -10,7 +10,6 @@ import signal
 import sys
 from pathlib import Path
 
-from accelshare.agent.nri import plugin
 from accelshare.agent.nri.connection import serve
 from accelshare.agent.nri.messages import Adjustment, Container, PodSandbox
 from tests.contract.agent.nri.cards import Cards
@@ -29,16 +28,13 @@ class Mortal(Cards):
             os.kill(os.getpid(), signal.SIGSTOP)
         return super().create_container(pod, container)
 
-
-def _die(_payload: bytes) -> bytes:
-    os.kill(os.getpid(), signal.SIGKILL)
-    return b""
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+        if self._when == "validate":
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
     socket, when = sys.argv[1:]
-    if when == "validate":
-        plugin._nothing = _die
     work = serve(
         Path(socket), "accelshare", 10, Mortal(when), wants=creation_and_validation, on_connected=lambda *_: print(flush=True)
     )
