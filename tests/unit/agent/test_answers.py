@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from accelshare.agent.nri.handler import Refuse
 from accelshare.agent.nri.messages import Container, PodSandbox, State
 from accelshare.agent.nri_way.answers import Answers
+from accelshare.agent.nri_way.guard import Guard
 from accelshare.agent.shelf import Kind, Shelf, ShelfCard
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.matching import Part
@@ -227,3 +229,43 @@ def test_a_pod_may_come_while_the_others_are_being_looked_at(sweeps: list[Callab
     for after in range(1, 50):  # so many things made: each step has a sweep once
         gc.set_threshold(after)
         assert host.make(asks).env
+
+
+def guarded(one: NodePod, *, entitled: bool = False) -> Answers:
+    """A node with one card whose vendor's runtime obeys CARD, and the guard on."""
+    base = next(profile for profile in load([]) if profile.container.strategy == ("envvar",))
+    rules = msgspec.structs.replace(base.container, none={"CARD": "void"}, env={}, envvar={"CARD": "{id}"})
+    profile = msgspec.structs.replace(base, container=rules)
+    shelf = Shelf()
+    shelf.put(Kind(profile, "GiB", 1024, {0: ShelfCard(FoundCard(0, "id0", 1024 * 100), 100)}))
+    if entitled:
+        parts = (Part("main", ((profile.name, False, 2),)),)
+        asked = {"main": frozenset(profile.resources.asked)}
+        one = replace(one, seen=replace(one.seen, slices=(Slice(profile.name, 0, 2),)), parts=parts, asked=asked)
+    guard = Guard(shelf, exempt=[], on_host=Path, node_resources=list)
+    answers = Answers(shelf, {one.uid: one}, on_host=Path, guard=guard)
+    answers.manner = "delivers"
+    return answers
+
+
+def sandbox(one: NodePod) -> PodSandbox:
+    return PodSandbox(id="s", name=one.seen.name, uid=one.uid, namespace=one.seen.namespace)
+
+
+@pytest.mark.parametrize("entitled", [False, True])
+@pytest.mark.parametrize("env", [("CARD=x", "CARD=all"), ("CARD=all", "CARD=void"), ("CARD=all", "A=b", "CARD=id0")])
+def test_a_variable_that_an_image_sets_twice_is_refused(env: tuple[str, ...], entitled: bool) -> None:
+    """NRI replaces the first of them, and the runtime then puts the second over that: the image's value would count."""
+    one = pod("twice", cards=False)
+    answers = guarded(one, entitled=entitled)
+    once = answers.create_container(sandbox(one), Container(id="c", pod_sandbox_id="s", name="main", env=("A=a", "A=b", env[0])))
+    assert {pair.key: pair.value for pair in once.env}["CARD"] == ("id0" if entitled else "void")
+    with pytest.raises(Refuse, match="CARD 2 times"):
+        answers.create_container(sandbox(one), Container(id="d", pod_sandbox_id="s", name="main", env=env))
+
+
+def test_a_resource_claim_entitles_to_no_variable_of_the_vendor() -> None:
+    """Anybody can make a claim that asks for nothing; drivers of claims give devices, and set the variables themselves."""
+    one = replace(pod("claims", cards=False), claims=frozenset({"main"}))
+    given = guarded(one).create_container(sandbox(one), Container(id="c", pod_sandbox_id="s", name="main", env=("CARD=all",)))
+    assert {pair.key: pair.value for pair in given.env} == {"CARD": "void"}

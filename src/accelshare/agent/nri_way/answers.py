@@ -16,6 +16,7 @@ Each container that was given cards carries an annotation that says which (`acce
 the runtime shows it to every later agent: so what a container really has is known, whatever became of its pod's record.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,7 +104,9 @@ class Answers:
     def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
         try:
             withheld = self._withhold(pod, container)
-            return _with_variables(self._create(pod, container), withheld)
+            adjustment = _with_variables(self._create(pod, container), withheld)
+            self._refuse_doubled(pod, container, adjustment)
+            return adjustment  # noqa: TRY300 – the last of the steps that may refuse
         except Refuse:
             self.tell(self.refused)
             raise
@@ -265,7 +268,7 @@ class Answers:
             return {}
         known = self._known(pod)
         variables: dict[str, str] = {}
-        for kind in self._denied(pod, known, container):
+        for kind in self._denied(pod, known, container, variables=True):
             asks = self._guard.asks_by_variable(kind, container)
             if asks and known is None:
                 raise _unseen(pod)
@@ -273,6 +276,18 @@ class Answers:
                 self.tell(self.guarded, Guarded("withheld", pod, container.name, kind.profile.noun, asks))
             variables |= self._guard.taken(kind, container)
         return variables
+
+    def _refuse_doubled(self, pod: PodSandbox, container: Container, adjustment: Adjustment) -> None:
+        """A variable that an image sets twice keeps the image's value: the runtime replaces the first, and the second counts."""
+        denied = self._denied(pod, self._known(pod), container, variables=True)
+        withheld = {name for kind in denied for name in kind.profile.container.none}
+        counts = Counter(line.partition("=")[0] for line in container.env)
+        for name in sorted({*withheld, *(pair.key.removeprefix("-") for pair in adjustment.env)}):
+            if counts[name] > 1:
+                raise Refuse(
+                    f"container {container.name} of pod {pod.namespace}/{pod.name}: its image sets {name} {counts[name]} times, "
+                    f"and the container runtime would keep its value; the image must set it once, or not at all"
+                )
 
     def _refuse_intruder(self, pod: PodSandbox, container: Container, adjust: Adjustment | None) -> None:
         if self._guard is None:
@@ -289,11 +304,11 @@ class Answers:
                     f"{what}; ask for {' or '.join(kind.profile.resources.asked)}"
                 )
 
-    def _denied(self, pod: PodSandbox, known: NodePod | None, container: Container) -> list[Kind]:
+    def _denied(self, pod: PodSandbox, known: NodePod | None, container: Container, *, variables: bool = False) -> list[Kind]:
         static = pod.annotations.get(_SOURCE, "api") != "api"
         if self._guard is None or not self._guard.minds(pod, container, static=static):
             return []
-        return self._guard.denied(known, container.name)
+        return self._guard.denied(known, container.name, variables=variables)
 
     # How.
 

@@ -43,15 +43,19 @@ class Guard:
     def minds(self, pod: PodSandbox, container: Container, *, static: bool) -> bool:
         return pod.namespace not in self._exempt and not static and not container.privileged
 
-    def denied(self, pod: NodePod | None, container: str) -> list[Kind]:
-        """The kinds of this node that this container has no claim to."""
+    def denied(self, pod: NodePod | None, container: str, *, variables: bool) -> list[Kind]:
+        """The kinds of this node of which this container may have no card, or be given none by the vendor's variables.
+
+        With a resource claim it may have devices: which driver gave them is not looked at. The variables are not such a driver's
+        way, and anybody can make a claim that asks for nothing.
+        """
+        if not variables and pod is not None and container in pod.claims:
+            return []
         return [kind for kind in list(self._shelf.kinds.values()) if not self._entitled(pod, container, kind.profile)]
 
     def _entitled(self, pod: NodePod | None, container: str, profile: Profile) -> bool:
         if pod is None:
             return False
-        if container in pod.claims:
-            return True
         asked = pod.asked.get(container, frozenset())
         if asked & set(profile.resources.asked):
             return True
