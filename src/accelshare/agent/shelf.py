@@ -78,6 +78,7 @@ class Shelf:
         self.delivery = ""  # the way that cards reach containers here
         self.insists = False  # no container is made without its card, even while the agent is away
         self._problems: dict[str, tuple[str, str]] = {}  # by kind: what keeps it from being served, and its unit
+        self._refused: dict[str, str] = {}  # by kind: why kubelet does not take it
         self._told: dict[str, tuple[frozenset[int], str]] = {}  # cards that people have marked ill, and the words for it
         self._listeners: list[Callable[[], None]] = []
         self.slots = Slots()
@@ -112,6 +113,12 @@ class Shelf:
         if (kind := self.kinds.get(name)) is not None:
             self.put(replace(kind, enforcement=enforcement))
 
+    def set_refused(self, refused: Mapping[str, str]) -> None:
+        """The kinds that kubelet does not take, and why."""
+        if self._refused != refused:
+            self._refused = dict(refused)
+            self._changed()
+
     def set_problem(self, name: str, problem: str, *, unit: str = "") -> None:
         """The kind's own trouble; while it has one, no pod is sent here for it. Empty: it has none.
 
@@ -127,7 +134,7 @@ class Shelf:
     @property
     def problems(self) -> dict[str, str]:
         """By kind: what keeps it from being served."""
-        return {name: problem for name, (problem, _) in self._problems.items()}
+        return self._refused | {name: problem for name, (problem, _) in self._problems.items()}
 
     def set_whole_by_others(self, kinds: frozenset[str]) -> None:
         """Whole cards of these kinds are another device plugin's to hand out; slices stay ours."""
@@ -165,7 +172,7 @@ class Shelf:
                 cards=[_entry(card, kind) for card in kind.cards.values()],
                 unit=kind.unit,
                 delivery=self.delivery,
-                delivers=self.delivers.get(name, False) and name not in self._problems,
+                delivers=self.delivers.get(name, False) and name not in self.problems,
                 insists=self.insists,
                 whole_by_others=self.whole_by_others(name),
                 problem=self.problems.get(name, ""),

@@ -7,10 +7,12 @@ import socket
 from functools import partial
 from typing import Any
 
+import grpc
 import pytest
 
-from accelshare.agent.memory_kubelet import MemoryKubelet
-from tests.contract.agent.village import COUNT, MEMORY, NODE, WHOLE, Village
+from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
+from accelshare.agent.memory_kubelet import MemoryKubelet, Resource
+from tests.contract.agent.village import COUNT, MEMORY, NODE, PROFILE, WHOLE, Village
 
 
 def seen(kubelet: MemoryKubelet, village: Village, name: str, container: str = "c0") -> list[str]:
@@ -325,6 +327,50 @@ async def test_a_unit_that_kubelet_could_not_read_disables_that_kind_only(villag
         assert "noun is 7" in village.problem("broken")
         assert process.running
         assert "Traceback" not in process.last_lines()
+
+
+class Choosy(MemoryKubelet):
+    """A kubelet that does not take one resource, or ends its list whenever it has read it."""
+
+    refuses = ends = ""
+
+    async def _register(self, request: api.RegisterRequest, context: Any) -> api.Empty:
+        if request.resource_name == self.refuses:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no such resource here")
+        return await super()._register(request, context)
+
+    async def _follow_devices(self, name: str, resource: Resource) -> None:
+        if name == self.ends:
+            watch: Any = resource.channel.unary_stream(
+                "/v1beta1.DevicePlugin/ListAndWatch",
+                request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=api.ListAndWatchResponse.FromString,
+            )
+            call = watch(api.Empty())
+            await call.read()
+            call.cancel()
+            return
+        await super()._follow_devices(name, resource)
+
+
+@pytest.mark.parametrize("trouble", ["refuses", "ends"])
+async def test_a_kubelet_that_does_not_take_one_vendor_serves_the_others(village: Village, trouble: str) -> None:
+    village.cards(2)
+    other = PROFILE.replace("acme", "other").replace("/dev/zpu", "/dev/opu")
+    (village.profiles / "other.toml").write_text(other)
+    for index in range(2):
+        (village.dev / f"opu{index}").symlink_to("/dev/null")
+    kubelet = Choosy(village.client, NODE, village.kubelet_root)
+    setattr(kubelet, trouble, "other.example/zpu-mem")
+    async with kubelet:
+        village.begin_agent("--vendor=other")
+        await village.until(lambda: "other.example/zpu-mem" in village.problem("other"), "the node says what is not taken")
+        await village.until(village.delivers, "the other vendor delivers")
+        await village.until(village.ready, "the agent is ready")
+        village.pod("a", {MEMORY: 4})
+        village.bind("a", 1, units=4)
+        await village.settled("a")
+        assert seen(kubelet, village, "a") == ["/dev/zpu1"]
 
 
 async def test_whole_cards_are_left_to_a_plugin_that_serves_them_and_memory_goes_on(village: Village) -> None:

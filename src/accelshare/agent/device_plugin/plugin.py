@@ -35,6 +35,7 @@ class Plugin:
         self.kind = kind
         self.whole = whole
         self.streams = 0  # how many lists kubelet watches; one, when all is well
+        self.was_watched = False  # since it was started
         self._desk = desk
         self._shelf = shelf
         self._on_stream = on_stream
@@ -62,6 +63,7 @@ class Plugin:
         path = directory / self.socket
         path.unlink(missing_ok=True)
         self._ended = asyncio.Event()
+        self.was_watched = False
         options = [("grpc.max_receive_message_length", LARGEST_MESSAGE), ("grpc.max_send_message_length", LARGEST_MESSAGE)]
         self._server = grpc.aio.server(options=options)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._methods()),))
@@ -113,7 +115,7 @@ class Plugin:
                     sent = shown
                     yield self._list(shown)
                 if not counted:  # before it has the list, kubelet would reject whoever asks
-                    counted = True
+                    counted = self.was_watched = True
                     self.streams += 1
                     self._on_stream()
                 changed = asyncio.create_task(self._changed.wait())
@@ -122,6 +124,7 @@ class Plugin:
         finally:
             ended.cancel()
             self.streams -= counted
+            self.was_watched = True  # kubelet may have ended it before it had the list
             self._on_stream()
 
     def _list(self, shown: Iterable[Shown]) -> api.ListAndWatchResponse:

@@ -5,6 +5,7 @@ Belongs here: the life of the plugins' sockets beside kubelet's. Never: what the
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,8 @@ QUICK_S: Final = 0.02  # the same while kubelet is away: it admits pods a moment
 REGISTER_S: Final = 15.0  # kubelet dials back within this call, and gives that 10 s
 STREAM_S: Final = 30.0
 REPLACED_S: Final = 2.0
+MOST_ENDED_LISTS: Final = 5
+_KUBELET_IS_AWAY: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
 
 class DevicePluginWay:
@@ -41,6 +44,8 @@ class DevicePluginWay:
         self._directory = directory
         self._look_for_others = look_for_others
         self._plugins: dict[str, Plugin] = {}
+        self._refused: dict[str, str] = {}  # by kind: why this kubelet does not take it
+        self._lists_ended: Counter[str] = Counter()  # by resource: how often this kubelet ended its list alone
         self._on_state: Callable[[str, bool], None] = lambda _kind, _delivers: None
         self._streams_changed = asyncio.Event()
 
@@ -56,6 +61,9 @@ class DevicePluginWay:
                 kubelet = await self._kubelet_socket()
                 if served not in (None, kubelet):
                     self._desk.kubelet_began()
+                if served != kubelet:
+                    self._refused.clear()
+                    self._lists_ended.clear()
                 served = kubelet
                 if not self._shelf.kinds:
                     await asyncio.sleep(LOOK_S)
@@ -65,6 +73,7 @@ class DevicePluginWay:
                 try:
                     await self._register_all()
                     await self._until_kubelet_is_gone(kubelet)
+                    self._count_ended_lists()
                     await self._unless_replaced(kubelet)
                 except (grpc.aio.AioRpcError, TimeoutError, OSError, RuntimeError) as error:  # RuntimeError: gRPC cannot bind
                     log.warning("register outcome=failed error=%r", _said(error))
@@ -77,9 +86,10 @@ class DevicePluginWay:
     def _make_plugins(self) -> None:
         for resource in self._plugins.keys() - self._ours():
             del self._plugins[resource]
+        ours = self._ours()
         for kind in self._shelf.kinds.values():
             for resource, whole in self._shelf.resources(kind.profile):
-                if resource not in self._plugins:
+                if resource in ours and resource not in self._plugins:
                     self._plugins[resource] = Plugin(
                         resource, kind.profile.name, whole=whole, desk=self._desk, shelf=self._shelf, on_stream=self._tell
                     )
@@ -101,6 +111,14 @@ class DevicePluginWay:
             )
 
             async def one(plugin: Plugin) -> None:
+                try:
+                    await registered(plugin)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() in _KUBELET_IS_AWAY:
+                        raise
+                    self._refused[plugin.kind] = f"kubelet does not take {plugin.resource}: {_said(error)}"
+
+            async def registered(plugin: Plugin) -> None:
                 request = api.RegisterRequest(
                     version="v1beta1",
                     endpoint=plugin.socket,
@@ -111,6 +129,26 @@ class DevicePluginWay:
                 log.info("registered resource=%s", plugin.resource)
 
             await asyncio.gather(*(one(plugin) for plugin in self._plugins.values()))
+        await self._leave_refused_out()
+
+    async def _leave_refused_out(self) -> None:
+        """What kubelet does not take of one vendor must not keep the others from being served."""
+        for resource, plugin in list(self._plugins.items()):
+            if plugin.kind in self._refused:
+                log.error("register kind=%s outcome=refused error=%r", plugin.kind, self._refused[plugin.kind])
+                del self._plugins[resource]
+                await plugin.stop(self._directory)
+        self._shelf.set_refused(self._refused)
+
+    def _count_ended_lists(self) -> None:
+        """A list that kubelet ends again and again while it watches others, say because it is too large for it."""
+        ended = [plugin for plugin in self._plugins.values() if not plugin.streams]
+        if len(ended) == len(self._plugins):
+            return  # kubelet is gone
+        for plugin in ended:
+            self._lists_ended[plugin.resource] += 1
+            if self._lists_ended[plugin.resource] >= MOST_ENDED_LISTS:
+                self._refused[plugin.kind] = f"kubelet ended the list of {plugin.resource} {MOST_ENDED_LISTS} times"
 
     async def _until_kubelet_is_gone(self, kubelet: tuple[int, int]) -> None:
         """Its socket is another one, or it has ended a list that it watched."""
@@ -144,10 +182,11 @@ class DevicePluginWay:
             self._look_for_others()
 
     def _ours(self) -> set[str]:
-        return {resource for kind in self._shelf.kinds.values() for resource, _ in self._shelf.resources(kind.profile)}
+        kinds = [kind.profile for kind in self._shelf.kinds.values() if kind.profile.name not in self._refused]
+        return {resource for profile in kinds for resource, _ in self._shelf.resources(profile)}
 
     async def _all_watched(self) -> None:
-        while not all(plugin.streams for plugin in self._plugins.values()):
+        while not all(plugin.was_watched for plugin in self._plugins.values()):
             self._streams_changed.clear()
             await self._streams_changed.wait()
 
