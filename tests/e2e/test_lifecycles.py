@@ -133,10 +133,10 @@ async def test_a_pod_that_landed_past_the_scheduler_counts_until_its_card_is_tol
     await served.bound("small")
     await served.pod("large", {MEMORY: 16})
     await served.refused("large", "Insufficient GPU Memory in one device")
-    record = {"nvidia": [{"index": 0, "id": "GPU-0", "units": 10}]}
+    uid = (await served.one("stranger"))["metadata"]["uid"]
+    corrected = {uid: json.dumps({"nvidia": [{"index": 0, "id": "GPU-0", "units": 10}]})}
     await served.patch(
-        "/api/v1/namespaces/default/pods/stranger",
-        {"metadata": {"annotations": {"accelshare.io/assignment": json.dumps(record)}}},
+        "/api/v1/nodes/n1", {"metadata": {"annotations": {"accelshare.io/corrected-assignments": json.dumps(corrected)}}}
     )
     pod = (await served.bound("large"))["large"]
     assert cards(pod, "nvidia") == [1]
