@@ -8,11 +8,12 @@ from statistics import median
 from typing import Final
 
 from bench.goals import Verdict
-from bench.node.results import NRI, Footprints, Results, Rush, Starting
+from bench.node.results import DEVICE_PLUGIN, NRI, Footprints, Results, Rush, Starting
 
 MOST_RSS_MB: Final = 60.0
 MOST_IDLE_PERCENT: Final = 0.5
 MOST_ADDED_MS: Final = 3.0
+MOST_DEAD: Final = 5  # of a rush by device plugins whose agent is killed
 
 
 def verdicts(results: Results) -> list[Verdict]:
@@ -23,6 +24,9 @@ def verdicts(results: Results) -> list[Verdict]:
     by_runtime = [rush for rush in results.rushes if rush.way == NRI]
     if by_runtime:
         found.append(_rush(by_runtime))
+    killed = [rush for rush in results.rushes if (rush.way, rush.victim) == (DEVICE_PLUGIN, "agent")]
+    if killed:
+        found.append(_killed_agent(killed))
     return found
 
 
@@ -49,3 +53,10 @@ def _rush(rushes: list[Rush]) -> Verdict:
     pods = sum(rush.pods for rush in rushes)
     right = sum(rush.right for rush in rushes)
     return Verdict("nri: no pod wrong, bare or dead after a kill", f"{right} of {pods} right", right == pods)
+
+
+def _killed_agent(rushes: list[Rush]) -> Verdict:
+    worst = max(rushes, key=lambda rush: rush.dead)
+    goal = f"device-plugin: at most {MOST_DEAD} pods of a rush dead, and none wrong or bare, after a kill of the agent"
+    met = all(rush.dead <= MOST_DEAD and not rush.wrong and not rush.bare for rush in rushes)
+    return Verdict(goal, f"{worst.dead} of {worst.pods} dead", met)
