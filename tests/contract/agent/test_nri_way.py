@@ -639,6 +639,15 @@ async def test_who_brings_cards_without_asking_for_them_is_refused(village: Vill
     await runtime.created("brings", "privileged", **{**brought, "linux": linux})
 
 
+async def test_who_asks_for_a_slice_brings_no_other_card_by_the_vendors_annotation(village: Village, runtime: Runtime) -> None:
+    """Slices are ours alone to hand out, so nothing but our own edits may name a card."""
+    guard(village)
+    await runtime.start_agent()
+    village.pod("greedy", {MEMORY: 4}, labels={"cdi.acme.example/container.c0": "acme.example/zpu=all"})
+    village.bind("greedy", 1, units=4, more=assignment.require_plugin(["c0"]))
+    await village.until(lambda: _says(runtime, "greedy", "brings annotation cdi.acme.example/container.c0"), "it is refused")
+
+
 async def _refuses(runtime: Runtime, name: str, words: str, **more: Any) -> bool:
     with pytest.raises(RuntimeRefusalError) as refusal:
         await runtime.create(name, **more)

@@ -201,6 +201,7 @@ class Answers:
         if self.manner == "corrects":
             return self._correct(known, part, container)
         self._require_insistence(pod, container)
+        self._refuse_other_names(pod, part, container)
         self._require_handler(known, part, pod.runtime_handler)
         edits, slices = self._all_given(known, part, part.wants)
         if not slices:
@@ -302,6 +303,21 @@ class Answers:
                 raise Refuse(
                     f"container {container.name} of pod {pod.namespace}/{pod.name} asks for no {kind.profile.noun} and brings "
                     f"{what}; ask for {' or '.join(kind.profile.resources.asked)}"
+                )
+
+    def _refuse_other_names(self, pod: PodSandbox, part: Part, container: Container) -> None:
+        """Slices are ours alone to hand out: an annotation by which the vendor's own software would add a card is refused."""
+        static = pod.annotations.get(_SOURCE, "api") != "api"
+        if self._guard is None or not self._guard.minds(pod, container, static=static):
+            return
+        for kind in [here for want in part.wants if not want[1] and (here := self._shelf.kinds.get(want[0])) is not None]:
+            ours = kind.profile.container.annotations
+            brought = {key: value for key, value in {**pod.annotations, **container.annotations}.items() if key not in ours}
+            for what in self._guard.by_name(kind.profile, (), brought):
+                self.tell(self.guarded, Guarded("refused", pod, container.name, kind.profile.noun, what))
+                raise Refuse(
+                    f"container {container.name} of pod {pod.namespace}/{pod.name} asks for a part of a {kind.profile.noun} "
+                    f"and brings {what}, which would give it others"
                 )
 
     def _denied(self, pod: PodSandbox, known: NodePod | None, container: Container, *, variables: bool = False) -> list[Kind]:

@@ -104,7 +104,7 @@ class Repairs:
         ref = PodRef(namespace=what.pod.namespace, name=what.pod.name, uid=what.pod.uid)
         pod = f"{ref.namespace}/{ref.name}"
         log.warning("guard pod=%s container=%s outcome=%s what=%r", pod, what.container, what.outcome, what.what)
-        start = f"container {what.container} asks for no {what.noun} and has {what.what}"
+        start = f"container {what.container} has {what.what} without asking for such a {what.noun}"
         if what.outcome == "withheld":
             await self._events.say(ref, kind="Normal", reason="AcceleratorWithheld", message=f"{start}; it is given none")
         else:
