@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.workermanage import WorkerController
 
@@ -15,6 +16,9 @@ from tests import workers
 # what they start, so it is put back; a handler of our own becomes the default action in a child.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("accelshare", deadline=None)  # speed is measured in bench/; a busy machine fails no test
+settings.load_profile("accelshare")
 
 # Fixtures and folders that need root or programs that `make test-real` builds.
 REAL_FIXTURES = {"control_plane", "machine", "operators_machine"}

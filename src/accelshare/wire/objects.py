@@ -55,6 +55,7 @@ class Condition(_Part):
 class PodStatus(_Part):
     phase: str | None = None
     reason: str | None = None
+    message: str | None = None
     start_time: str | None = None
     conditions: list[Condition] | None = None
 

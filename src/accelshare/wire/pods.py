@@ -88,7 +88,7 @@ class PodReader:
             slices=slices,
             ended=pod.status is not None and pod.status.phase in ENDED,
             started=pod.status is not None and pod.status.start_time is not None,
-            rejected=pod.status is not None and (pod.status.phase, pod.status.reason) == REJECTED,
+            rejected=pod.status is not None and (pod.status.phase, pod.status.reason) == REJECTED and self._over_cards(pod),
             priority=pod.spec.priority or 0,
             created=metadata.creation_timestamp or "",
             needs=needs,
@@ -171,6 +171,13 @@ class PodReader:
             if resources and not (roles.isdisjoint(resources.limits or ()) and roles.isdisjoint(resources.requests or ())):
                 return True
         return False
+
+    def _over_cards(self, pod: Pod | PodToSchedule) -> bool:
+        """Whether kubelet may have rejected the pod over a card: it names one, or names nothing else that the pod asks for."""
+        message = (pod.status and pod.status.message) or ""
+        containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+        named = {name for container in containers for name in _requests(container) if "/" in name and name in message}
+        return not named or not named.isdisjoint(self._roles)
 
     def _peak(self, pod: Pod | PodToSchedule, kind: str, role: Role) -> int | None:
         resource = self._profiles[kind].resources.memory if role == "memory" else self._profiles[kind].resources.whole

@@ -296,3 +296,16 @@ def test_the_nodes_agent_has_the_agents_namespace_and_service_account(catalog: C
     assert decode(reader, other) is None
     del other["spec"]["serviceAccountName"]
     assert decode(reader, other) is None
+
+
+@pytest.mark.parametrize(
+    ("named", "rejected"),
+    [("aliyun.com/gpu-mem", True), ("example.com/fpga", False), ("", True)],
+    ids=["over a card", "over another plugin's device", "over something that is not named"],
+)
+def test_a_pod_is_rejected_only_over_a_card(reader: PodReader, named: str, rejected: bool) -> None:
+    """A user who asks for a device that another plugin cannot give must not pause the node's cards for everybody."""
+    content = pod({MEMORY: "3", "example.com/fpga": "1"}, node="n1", phase="Failed")
+    message = f"Allocate failed due to requested number of devices unavailable for {named}. Requested: 1, Available: 0"
+    content["status"] |= {"reason": "UnexpectedAdmissionError", "message": message}
+    assert decode(reader, content).rejected is rejected
