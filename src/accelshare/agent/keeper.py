@@ -21,7 +21,7 @@ from accelshare.vendors.profile import Profile
 
 log = logging.getLogger(__name__)
 AGAIN_S: Final = 10.0  # the first wait for cards that were not found; it doubles
-REDISCOVER_S: Final = 60.0  # how often cards are looked for while others are there: one may come late, or come back changed
+REDISCOVER_S: Final = 50.0  # how often cards are looked for while others are there: one that comes late is there within a minute
 ENFORCED_S: Final = 60.0  # how often it is asked who enforces shares: tools are upgraded, daemons come and go
 
 
