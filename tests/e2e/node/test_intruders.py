@@ -54,9 +54,10 @@ async def rewrite(user: Client, pod: str, **values: Any) -> None:
     await user.request("PATCH", f"/api/v1/namespaces/default/pods/{pod}", body=body, content_type=MERGE)
 
 
-def another(card: int) -> dict[str, str]:
-    record = {"enflame": [{"index": card, "id": f"U5300009010{card}", "units": 4}]}
-    return {OURS: json.dumps(record), INDEX: str(card)}
+async def another(farm: Farm, card: int) -> dict[str, str]:
+    """A record that is right but for being another card's."""
+    (found,) = [entry for entry in (await farm.told("enflame")).cards if entry.index == card]
+    return {OURS: json.dumps({"enflame": [{"index": card, "id": found.id, "units": 4}]}), INDEX: str(card)}
 
 
 async def bound(farm: Farm, name: str) -> Object:
@@ -89,7 +90,7 @@ async def test_a_user_with_the_edit_role_moves_no_container_to_another_card(by_r
             await farm.pod("victim", {GCU: 4}, initContainers=inits)
             cards = recorded(await bound(farm, "victim"), "enflame")
             await farm.until(lambda: _waits(farm), "the agent knows the pod")
-            await rewrite(user, "victim", **another((cards[0] + 3) % 8))
+            await rewrite(user, "victim", **await another(farm, (cards[0] + 3) % 8))
         finally:
             await asyncio.to_thread(farm.local.start_kubelet)
         seen = await farm.until(partial(_log, farm, "victim", "init"), "the init container has looked")
