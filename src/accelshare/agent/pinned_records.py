@@ -192,7 +192,6 @@ class PinnedRecords:
         if self._tried.get(pod.uid) != wrote:
             self._tried[pod.uid] = wrote
             self._metrics.record_rewrites.inc()
-            log.warning("record pod=%s outcome=rewritten cards=%s what=%r", pod.name, _cards(pin.pod.seen.slices), wrote)
         self._corrected[pod.uid] = assignment.text(pin.pod.seen.slices)
         self._restore_soon(pod.uid)
 
@@ -222,7 +221,8 @@ class PinnedRecords:
         restoring.at_s = asyncio.get_running_loop().time() + restoring.wait_s
         restoring.wait_s = min(restoring.wait_s * 2, LONGEST_WAIT_S)
         seen = pod.seen
-        if uid in self._tried:
+        if uid in self._tried:  # told as often as restored: a user who writes in a loop fills no log
+            log.warning("record pod=%s outcome=rewritten cards=%s what=%r", pod.name, _cards(seen.slices), self._tried[uid])
             await self._events.say(
                 PodRef(namespace=seen.namespace, name=seen.name, uid=uid),
                 kind="Warning",

@@ -181,7 +181,11 @@ class Binder:
 
     def _refused(self, asked: BindArguments, refused: binding.Refused) -> Outcome:
         """This POST was not carried out; an earlier one whose answer was lost may have been, or may yet be."""
-        fact = self._reader.fact(pod_decoder.decode(refused.pod)) if refused.pod is not None else None
+        try:
+            fact = self._reader.fact(pod_decoder.decode(refused.pod)) if refused.pod is not None else None
+        except ValueError as error:  # it has a node and cannot be read: the hold stays until that is settled
+            self._find_out(asked)
+            return Outcome("failed", f"{refused.message}; the pod cannot be read: {error}")
         if fact is not None:
             # It has a node. The watch may be long in saying so, and until then its cards would be free.
             self._room_on(self._ledger.apply(fact))

@@ -44,6 +44,7 @@ class Server:
         self.bound: Any = None
         self.carries_out = True
         self.silent = False
+        self.labels: Any = None
         self.refuses: int | None = None
         self.may_look = asyncio.Event()
         self.may_look.set()
@@ -78,7 +79,7 @@ class Server:
 
     def _pod(self) -> Any:
         limits = {PROFILE.resources.memory: "12"}
-        metadata: Any = {"uid": "u1", "namespace": "ml", "name": "a", "resourceVersion": str(self.version)}
+        metadata: Any = {"uid": "u1", "namespace": "ml", "name": "a", "resourceVersion": str(self.version), "labels": self.labels}
         spec: Any = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
         if self.bound is not None:
             metadata["annotations"] = self.bound["metadata"]["annotations"]
@@ -156,6 +157,16 @@ async def test_a_bind_that_was_carried_out_in_silence_is_found_when_it_is_asked_
     await scene.bind_in_doubt()
     outcome = await scene.bind()
     assert (outcome.word, outcome.error) == ("already", "")
+    assert scene.card_is_held
+
+
+async def test_a_bound_pod_that_cannot_be_read_keeps_its_card(scene: Scene) -> None:
+    """The second POST is refused because the pod has a node, and a field of what is shown of the pod has the wrong type."""
+    await scene.bind_in_doubt()
+    scene.server.labels = "none"
+    outcome = await scene.bind()
+    assert outcome.word == "failed"
+    assert "cannot be read" in outcome.error
     assert scene.card_is_held
 
 
