@@ -131,6 +131,10 @@ class Shelf:
                 self._problems[name] = told
             self._changed()
 
+    def problem(self, name: str) -> str:
+        """What keeps this kind from being served, or nothing."""
+        return self._problems.get(name, ("", ""))[0]
+
     @property
     def problems(self) -> dict[str, str]:
         """By kind: what keeps it from being served."""

@@ -21,7 +21,7 @@ from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.enforcement import Enforcement
-from accelshare.wire.assignment import require_plugin
+from accelshare.wire.assignment import OURS, require_plugin
 from accelshare.wire.node_pods import NodePod
 
 QUESTIONS = 2000
@@ -269,3 +269,17 @@ def test_a_resource_claim_entitles_to_no_variable_of_the_vendor() -> None:
     one = replace(pod("claims", cards=False), claims=frozenset({"main"}))
     given = guarded(one).create_container(sandbox(one), Container(id="c", pod_sandbox_id="s", name="main", env=("CARD=all",)))
     assert {pair.key: pair.value for pair in given.env} == {"CARD": "void"}
+
+
+def test_a_pod_whose_vendors_profile_broke_gets_no_container_without_its_card() -> None:
+    """Nobody can say what its containers asked for; kubelet tries again until the profile is mended."""
+    shelf = Shelf()
+    shelf.set_problem("zpu", "its profile cannot be used: unit.default is missing")
+    bound = replace(pod("trains"), annotations={OURS: '{"zpu": [{"index": 0, "id": "id0", "units": 2}]}'})
+    answers = Answers(shelf, {bound.uid: bound}, on_host=Path)
+    answers.manner = "delivers"
+    sandbox = PodSandbox(id="s", name="trains", uid=bound.uid, namespace="default")
+    with pytest.raises(Refuse, match=r"zpu.*unit\.default is missing"):
+        answers.create_container(sandbox, Container(id="c", pod_sandbox_id="s", name="main"))
+    shelf.set_problem("zpu", "")
+    answers.create_container(sandbox, Container(id="c", pod_sandbox_id="s", name="main"))

@@ -195,6 +195,7 @@ class Answers:
             return Adjustment()
         part = _part(known, container.name)
         if part is None:
+            self._refuse_disabled_kinds(known)
             return Adjustment()
         if self.manner == "starting":
             raise Refuse(f"the agent of this node is starting; pod {known.name} gets its cards when this is tried again")
@@ -211,6 +212,12 @@ class Answers:
         self._hold(known, container, slices)
         self.tell(self.delivered, known)
         return result
+
+    def _refuse_disabled_kinds(self, pod: NodePod) -> None:
+        """A pod bound before its vendor's profile broke: the profile does not tell which container asked, so none is made."""
+        for kind in sorted({slice_.kind for slice_ in assignment.slices_of(pod.annotations.get(assignment.OURS, ""))}):
+            if kind not in self._shelf.kinds and (problem := self._shelf.problem(kind)):
+                raise Refuse(f"pod {pod.name} has cards of {kind}, which this node cannot hand out now: {problem}")
 
     def _require_insistence(self, pod: PodSandbox, container: Container) -> None:
         """An annotation of the pod's own that tells the runtime not to insist on us would leave a container without its card."""
