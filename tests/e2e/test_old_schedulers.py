@@ -25,7 +25,6 @@ from tests.e2e.test_scheduler_config import Kubelet, Node
 from tests.unit.scheduler_config.builders import KUBEADM, intent
 from tests.unit.scheduler_config.test_static_pod import POLICY_CONTENT, policy_manifest
 
-pytestmark = pytest.mark.real
 PROGRAMS = built()
 # What today's API server serves no more; without these a cache never fills, and nothing is scheduled.
 GONE = {18: "PodDisruptionBudget=false", 20: "PodDisruptionBudget=false", 22: "CSIStorageCapacity=false"}
@@ -36,8 +35,10 @@ CASES = [
     for kind in KINDS
     if (kind == "policy") <= (parse(version).minor < 22) and (kind == "configuration") <= bool(configurations(parse(version)))
 ]
-if not CASES:
-    pytest.skip("no old kube-scheduler: python -m cluster build-scheduler 1.18.19 1.20.15", allow_module_level=True)
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not CASES, reason="no old kube-scheduler: python -m cluster build-scheduler 1.18.19 1.20.15"),
+]
 
 
 def minor(version: str) -> int:

@@ -8,9 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
 
 from accelshare.files.disk import Disk
 from accelshare.scheduler_config import documents
@@ -63,6 +60,11 @@ def _of_extenders(extenders: list[Mapping[str, Any]]) -> Iterator[str]:
 
 def _of_files(tls: Tls, disk: Disk) -> Iterator[str]:
     """kube-scheduler sees these files under the same names as this host."""
+    # A large library that planning does not need.
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+
     contents = {file: disk.read(file) for file in tls.files}
     missing = [file for file, content in contents.items() if content is None]
     yield from (f"{file} is not there, but the extender's entry names it" for file in missing)
