@@ -10,6 +10,7 @@ commas. Ours is believed first; a pod placed by an original system has only the 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from sys import intern
 from typing import Final
 
@@ -121,10 +122,14 @@ def require_plugin(containers: Iterable[str] = (), annotations: Mapping[str, str
     """
     own = annotations or {}
     scopes = [_scope(name) for name in containers if len(_scope(name).partition("/")[2]) <= LONGEST_KEY_NAME]
-    return {
-        key: msgspec.json.encode(list(dict.fromkeys((*_required(own, key), PLUGIN)))).decode()
-        for key in (REQUIRED_PLUGINS, _WHOLE_POD, *scopes)
-    }
+    whole_pod = _insisting(own, _WHOLE_POD)
+    notes = {REQUIRED_PLUGINS: _insisting(own, REQUIRED_PLUGINS), _WHOLE_POD: whole_pod}
+    # One text for all containers of which the user says nothing: there may be thousands, and the text may be long.
+    return notes | {scope: _insisting(own, scope) if scope in own else whole_pod for scope in scopes}
+
+
+def _insisting(annotations: Mapping[str, str], key: str) -> str:
+    return msgspec.json.encode(list(dict.fromkeys((*_required(annotations, key), PLUGIN)))).decode()
 
 
 def requires_plugin(annotations: Mapping[str, str], container: str) -> bool | None:
@@ -144,7 +149,7 @@ def _required(annotations: Mapping[str, str], key: str) -> list[str]:
     """
     wider = {REQUIRED_PLUGINS: (), _WHOLE_POD: (REQUIRED_PLUGINS,)}.get(key, (_WHOLE_POD, REQUIRED_PLUGINS))
     value = next((annotations[scope] for scope in (key, *wider) if scope in annotations), "")
-    return _PLUGIN_NAME.findall(value)[:MOST_PLUGINS]
+    return [found.group() for found in islice(_PLUGIN_NAME.finditer(value), MOST_PLUGINS)]
 
 
 def _seed_keys(

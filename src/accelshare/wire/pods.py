@@ -4,7 +4,7 @@ Belongs here: reading requests and records of pods. Never: whether they can be s
 """
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from sys import intern
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -34,6 +34,7 @@ AGENT_LABEL: Final = "accelshare.io/agent"  # on the pods that hand out their no
 LARGEST_AMOUNT: Final = 2**31 - 1
 TEMPLATES_REMEMBERED: Final = 10_000
 LONGEST_TEMPLATE: Final = 4_000  # characters; a larger one is somebody's joke, and is read each time
+MOST_NAMES_REMEMBERED: Final = 32  # containers of one pod
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 REJECTED: Final = ("Failed", "UnexpectedAdmissionError")  # what kubelet writes when no device plugin serves a pod
 
@@ -196,7 +197,9 @@ class PodReader:
 def _runtime_notes(pod: Pod | PodToSchedule) -> tuple[tuple[str, str], ...]:
     names = tuple([container.name for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))])
     own = {key: value for key, value in (pod.metadata.annotations or {}).items() if key.startswith(assignment.REQUIRED_PLUGINS)}
-    return tuple(assignment.require_plugin(names, own).items()) if own else _plain_notes(names)
+    if not own and len(names) <= MOST_NAMES_REMEMBERED:
+        return _plain_notes(names)
+    return tuple(assignment.require_plugin(names, own).items())
 
 
 @lru_cache(maxsize=1024)  # there are few templates and many pods
@@ -207,8 +210,16 @@ def _plain_notes(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 def needs_of(pod: Pod | PodToSchedule) -> Needs:
     """What any pod takes of every resource it names, in thousandths, as kube-scheduler counts it."""
     spec = pod.spec
-    names = {name for c in (*(spec.containers or ()), *(spec.init_containers or ())) for name in _requests(c)}
-    needs = {name: _pod_peak(pod, partial(_thousandths, name)) or 0 for name in names}
+    # Each amount is looked at once: a pod may have thousands of containers, each of which names a resource of its own.
+    apps: dict[str, list[int]] = {}
+    steps: dict[str, list[Step]] = {}
+    for container in spec.containers or ():
+        for name, amount in _requests(container).items():
+            apps.setdefault(name, []).append(thousandths(amount))
+    for container in spec.init_containers or ():
+        for name, amount in _requests(container).items():
+            steps.setdefault(name, []).append(Step(thousandths(amount), container.restart_policy == "Always"))
+    needs = {name: peak(apps.get(name, ()), steps.get(name, ())) for name in apps.keys() | steps.keys()}
     needs |= {name: thousandths(amount) for name, amount in _requests(spec).items() if _of_a_whole_pod(name)}
     for name, amount in (spec.overhead or {}).items():
         needs[name] = needs.get(name, 0) + thousandths(amount)
@@ -251,10 +262,6 @@ def _amount(container: Container, resource: str) -> int | None:
         if amounts and resource in amounts:
             return whole_number(amounts[resource])
     return 0
-
-
-def _thousandths(resource: str, container: Container) -> int:
-    return thousandths(_requests(container).get(resource, 0))
 
 
 def _requests(asking: Container | PodSpec) -> dict[str, Quantity]:
