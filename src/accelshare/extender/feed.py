@@ -173,7 +173,7 @@ class Feed:
     def _judge_record(self, known: Pod, claimed: tuple[Slice, ...]) -> None:
         pod = known.seen
         del self._claims[pod.uid]
-        if pod.slices == claimed:
+        if set(pod.slices) == set(claimed):
             return
         self._metrics.record_rewrites.inc()
         said = _cards(claimed) or "none"

@@ -50,8 +50,8 @@ class Pod:
 
     @property
     def rewritten(self) -> bool:
-        """Does its record name other cards than it has?"""
-        return bool(self.seen.node) and self.latest.slices != self.seen.slices
+        """Does its record name other cards than it has? Their order says nothing: whole cards are chosen first."""
+        return bool(self.seen.node) and set(self.latest.slices) != set(self.seen.slices)
 
 
 class Ledger:

@@ -19,8 +19,9 @@ from accelshare.kube.events import Events
 from accelshare.kube.memory import MemoryApiServer
 from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import PodSeen
-from accelshare.ledger.nouns import Ask, Slice
+from accelshare.ledger.nouns import Ask, Assignment, Slice
 from accelshare.vendors.catalog import load
+from accelshare.wire import assignment
 
 CATALOG = load(())
 PROFILE = CATALOG.profiles[0]
@@ -201,3 +202,32 @@ async def test_what_is_wrong_with_a_node_is_logged_once_and_again_when_it_change
         await scene.until(lambda: caplog.text.count("name=n1") == 2)
         lines = [record.getMessage() for record in caplog.records if "name=n1" in record.getMessage()]
         assert max(map(len, lines)) < 1_200
+
+
+async def test_the_echo_of_a_bind_is_no_rewritten_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole cards are chosen first and read last: the same cards in another order are the same cards."""
+    monkeypatch.setattr(feed_room, "CORRECTION_S", 0.0)
+    async with fed() as scene:
+        two_cards(scene)
+        spec = {
+            "containers": [
+                {"name": "slice", "image": "none", "resources": {"limits": {PROFILE.resources.memory: "4"}}},
+                {"name": "whole", "image": "none", "resources": {"limits": {PROFILE.resources.whole: "1"}}},
+            ]
+        }
+        made = scene.server.store.create("pods", {"metadata": {"name": "a"}, "spec": spec}, namespace="default")
+        uid = str(json.loads(made.item)["metadata"]["uid"])
+        await scene.until(lambda: scene.ledger.pod(uid) and scene.ledger.node("n1"))
+        pod = scene.ledger.pod(uid)
+        assert pod is not None
+        offer = scene.ledger.offer("n1", pod.seen.request)
+        assert isinstance(offer, Assignment)
+        scene.ledger.hold(uid, offer)
+        record = {"accelshare.io/assignment": assignment.text(offer.slices)}
+        scene.server.store.bind("a", {"metadata": {"name": "a", "annotations": record}, "target": {"name": "n1"}})
+        await scene.until(lambda: pod.seen.node)
+        assert not pod.rewritten
+        marker = scene.create_pod("later")
+        await scene.until(lambda: scene.ledger.pod(marker))
+        assert rewrites(scene) == 0
+        assert reasons(scene) == []
