@@ -19,7 +19,7 @@ from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError, NotFound
 from accelshare.kube.records import touch_pod
 from accelshare.ledger.book import Ledger, Pod
-from accelshare.ledger.nouns import Assignment
+from accelshare.ledger.nouns import Assignment, Request
 
 log = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 1.0
@@ -91,6 +91,7 @@ class Waking:
                 break
             fitting: list[tuple[Pod, _Refused]] = []
             resting: list[float] = []
+            fits: dict[Request, bool] = {}  # there are few shapes and thousands of pods
             for uid, refused in list(self._refused.items()):
                 if refused.at >= room.since:
                     continue
@@ -102,7 +103,10 @@ class Waking:
                     del self._refused[uid]
                     continue
                 offers += 1
-                if isinstance(self._ledger.offer(node, pod.seen.request), Assignment):
+                request = pod.seen.request
+                if request not in fits:
+                    fits[request] = isinstance(self._ledger.offer(node, request), Assignment)
+                if fits[request]:
                     fitting.append((pod, refused))
             # In kube-scheduler's own order. The others come at the next look, if there is still room for them.
             fitting.sort(key=lambda entry: (-entry[0].seen.priority, entry[1].at))

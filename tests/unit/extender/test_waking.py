@@ -10,7 +10,7 @@ from accelshare.extender.metrics import Metrics
 from accelshare.extender.waking import FORGET_EVERY_S, MOST_WOKEN, PATIENCE_S, REST_S, Waking
 from accelshare.kube.errors import KubeError, NotFound, Unreachable
 from accelshare.ledger.book import Ledger
-from accelshare.ledger.nouns import Slice
+from accelshare.ledger.nouns import Assignment, Request, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from tests.builders import KIND, gone, node, pending, running, share
 
@@ -221,3 +221,23 @@ def test_the_memory_of_refused_pods_is_bounded(scene: Scene, monkeypatch: pytest
     for number in range(1_000):
         scene.waking.answered(f"p{number}", refused=True)
     assert list(scene.waking._refused) == [f"p{number}" for number in range(900, 1_000)]
+
+
+def test_a_node_is_asked_once_for_each_shape(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of pods may wait; asking for each of them would stop everything else for half a second."""
+    for number in range(400):
+        scene.ledger.apply(pending(f"p{number}", share(17 + number % 4)))
+        scene.waking.answered(f"p{number}", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    asked: list[object] = []
+    offer = scene.ledger.offer
+
+    def counted(node: str, request: Request) -> Assignment | Refusal:
+        asked.append(request)
+        return offer(node, request)
+
+    monkeypatch.setattr(scene.ledger, "offer", counted)
+    assert scene.woken() == []
+    assert len(asked) == 4
