@@ -36,6 +36,10 @@ class NoRoomError(Exception):
     """The pod is known, and its cards do not have what it asks; the message says what is missing."""
 
 
+class WrongPodError(NoRoomError):
+    """The node is well: the pod would have to be another one."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Advice:
     ids: frozenset[str]
@@ -52,6 +56,7 @@ class Desk:
         exists: Callable[[str], bool],
         node_labels: Callable[[], Mapping[str, str]] = dict,
         wrong_handler: Callable[[Profile, str], str] = lambda _profile, _handler: "",
+        has_handler: Callable[[Profile], bool] = lambda _profile: False,
     ) -> None:
         self._shelf = shelf
         self._room = room
@@ -59,6 +64,7 @@ class Desk:
         self._exists = exists
         self._node_labels = node_labels
         self._wrong_handler = wrong_handler
+        self._has_handler = has_handler
         self._advice: dict[tuple[str, bool], _Advice] = {}
         self._asked = False  # kubelet takes advice, so its ids name cards
         # Kinds of which somebody after us makes what a container has equal to its record: ids need not name the right card.
@@ -95,7 +101,8 @@ class Desk:
         named = device_ids if advice is not None or self._room.ids_of(pod, kind, whole=whole).issuperset(device_ids) else ()
         # Which handler a RuntimeClass names is not known here; that none is named means the default one.
         if not pod.runtime_class and (problem := self._wrong_handler(here.profile, "")):
-            raise NoRoomError(f"pod {pod.name}: {problem}")
+            refused = WrongPodError if self._has_handler(here.profile) else NoRoomError
+            raise refused(f"pod {pod.name}: {problem}")
         cards = self._cards(pod, here, whole=whole, named=named, amount=len(device_ids))
         shut = self.closed(kind, whole=whole)
         for card in cards if kind not in self.by_record else ():

@@ -42,6 +42,10 @@ class RuntimeHandlers:
             "name a RuntimeClass of that handler in spec.runtimeClassName, or make it the runtime's default"
         )
 
+    def has_one(self, profile: Profile) -> bool:
+        """Whether some handler of this node hands out these cards: a pod that is refused has then only named the wrong one."""
+        return bool(self._now().obeying(profile.container.runtime_handlers))
+
     def _now(self) -> Handlers:
         if self._clock() >= self._known_until:
             self._known, self._known_until = self._read(), self._clock() + READ_S

@@ -89,6 +89,7 @@ class Agent:
             exists=lambda path: on_host(path).exists(),
             node_labels=lambda: self._publisher.labels,
             wrong_handler=handlers.refusal,
+            has_handler=handlers.has_one,
         )
         guard = Guard(
             self._shelf,

@@ -37,6 +37,7 @@ LONGEST_TEMPLATE: Final = 4_000  # characters; a larger one is somebody's joke, 
 MOST_NAMES_REMEMBERED: Final = 32  # containers of one pod
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 REJECTED: Final = ("Failed", "UnexpectedAdmissionError")  # what kubelet writes when no device plugin serves a pod
+WRONG_POD: Final = "code = InvalidArgument desc = accelshare:"  # in kubelet's message: the agent refused the pod for its own sake
 
 Role: TypeAlias = Literal["memory", "whole"]
 
@@ -174,8 +175,13 @@ class PodReader:
         return False
 
     def _over_cards(self, pod: Pod | PodToSchedule) -> bool:
-        """Whether kubelet may have rejected the pod over a card: it names one, or names nothing else that the pod asks for."""
+        """Whether kubelet may have rejected the pod over a card: it names one, or names nothing else that the pod asks for.
+
+        Not if the agent lives and says that the pod is wrong, as one without its RuntimeClass: its owner could make more of them.
+        """
         message = (pod.status and pod.status.message) or ""
+        if WRONG_POD in message:
+            return False
         containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
         named = {name for container in containers for name in _requests(container) if "/" in name and name in message}
         return not named or not named.isdisjoint(self._roles)

@@ -1,11 +1,15 @@
 """A pod whose runtime handler does not know the vendor's variables is refused, not run without a card."""
 
+import json
 from pathlib import Path
 
+import grpc
 import msgspec.structs
 import pytest
 
 from accelshare.agent.desk import Desk, NoRoomError
+from accelshare.agent.device_plugin.plugin import Plugin
+from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
 from accelshare.agent.nri.handler import Refuse
 from accelshare.agent.nri.messages import Container, PodSandbox
 from accelshare.agent.nri_way.answers import Answers
@@ -21,6 +25,7 @@ from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
+from accelshare.wire.pods import PodReader
 
 NVIDIA = load()["nvidia"]
 BESIDE_RUNC = Handlers("runc", {"runc": "runc", "gpu": "nvidia-container-runtime"})
@@ -155,3 +160,56 @@ async def test_kubelet_is_told_why_a_pod_without_a_runtime_class_is_rejected(
         return
     with pytest.raises(NoRoomError, match="runtime handler 'runc', the default one, does not hand out cards of nvidia"):
         await desk.allocate("nvidia", whole=False, device_ids=ids)
+
+
+class AbortedError(Exception):
+    pass
+
+
+class Call:
+    """A call of kubelet's that is refused."""
+
+    code: grpc.StatusCode
+    details: str
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        self.code, self.details = code, details
+        raise AbortedError
+
+
+@pytest.mark.parametrize(
+    ("known", "profile", "pauses"),
+    [
+        (BESIDE_RUNC, NVIDIA, False),
+        (Handlers("runc", {"runc": "runc"}), choosing("envvar", runtime_handler_required=True), True),
+    ],
+    ids=["the pod names no RuntimeClass", "the node has no such handler"],
+)
+async def test_a_pod_without_a_runtime_class_does_not_pause_its_node(known: Handlers, profile: Profile, pauses: bool) -> None:
+    """Its owner could have as many of those rejected as he likes. A node that can serve nobody is paused."""
+
+    async def no_books() -> None:
+        return None
+
+    shelf = Shelf()
+    shelf.put(Kind(profile, "GiB", 1024, {0: ShelfCard(FoundCard(0, "GPU-0", 16384), 16)}))
+    judge = RuntimeHandlers(lambda: known)
+    room = WaitingRoom(shelf, arrival_s=0.01)
+    desk = Desk(shelf, room, no_books, exists=lambda _: True, wrong_handler=judge.refusal, has_handler=judge.has_one)
+    room.pod_seen(pod())
+    plugin = Plugin("aliyun.com/gpu-mem", "nvidia", whole=False, desk=desk, shelf=shelf, on_stream=lambda: None)
+    asked = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(device_ids=["0-0", "0-1"])])
+    call = Call()
+    with pytest.raises(AbortedError):
+        await plugin._allocate(asked, call)
+    code = "".join(word.title() for word in call.code.name.split("_"))  # as Go spells it
+    status = {
+        "phase": "Failed",
+        "reason": "UnexpectedAdmissionError",
+        "message": f"Allocate failed due to rpc error: code = {code} desc = {call.details}, which is unexpected",
+    }
+    limits = {"aliyun.com/gpu-mem": "2"}
+    spec = {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": limits}}]}
+    fact = PodReader(load()).decode(json.dumps({"metadata": {"name": "p", "uid": "u"}, "spec": spec, "status": status}).encode())
+    assert isinstance(fact, PodSeen)
+    assert fact.rejected is pauses

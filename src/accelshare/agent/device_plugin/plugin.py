@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import grpc
 
-from accelshare.agent.desk import Desk, NoRoomError
+from accelshare.agent.desk import Desk, NoRoomError, WrongPodError
 from accelshare.agent.ids import by_card, current
 from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
 from accelshare.agent.kubelet_checkpoint import Allocation
@@ -179,7 +179,9 @@ class Plugin:
 
     async def _fail(self, context: Any, verb: str, error: Exception) -> None:
         log.warning("%s resource=%s outcome=failed error=%r", verb, self.resource, str(error))
-        await context.abort(grpc.StatusCode.FAILED_PRECONDITION, visible(f"accelshare: {self.resource}: {error}"))
+        # The extender knows by the code whose fault it is (wire/pods.py): it pauses a node that kills pods, not one that is well.
+        code = grpc.StatusCode.INVALID_ARGUMENT if isinstance(error, WrongPodError) else grpc.StatusCode.FAILED_PRECONDITION
+        await context.abort(code, visible(f"accelshare: {self.resource}: {error}"))
 
 
 def _response(given: ContainerEdits) -> api.ContainerAllocateResponse:
