@@ -26,6 +26,8 @@ from accelshare.wire.scheduler import BindArguments
 
 log = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
+# Of refusals that say nothing about the node: nodes to which binds fail are offered last.
+_WORDS: Final = {binding.Why.NO_SUCH_POD: "gone", binding.Why.NOT_SENT: "unreachable"}
 BOUND_REMEMBERED: Final = 1024  # binds that are kept in mind before those are forgotten whose echo has come
 
 
@@ -166,7 +168,7 @@ class Binder:
                 annotations=annotations,
             )
         except ValueError as error:
-            result = binding.Refused(binding.Why.NOT_SENT, str(error))
+            result = binding.Refused(binding.Why.DENIED, str(error))  # before the API server had to
         match result:
             case binding.Bound():
                 self._remember_bound(asked)
@@ -193,7 +195,7 @@ class Binder:
                 return Outcome("already", cards=_cards(fact.slices))
         elif refused.why is binding.Why.NO_SUCH_POD or asked.pod_uid not in self._in_doubt:
             self._room_on(self._ledger.release(asked.pod_uid))
-        return Outcome("failed", refused.message)
+        return Outcome(_WORDS.get(refused.why, "failed"), refused.message)
 
     async def _read(self, asked: BindArguments) -> Pod | Outcome | _Cardless:
         """A pod that the watch has not brought yet, or one that asks for nothing."""

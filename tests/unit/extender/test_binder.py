@@ -245,6 +245,20 @@ async def test_a_record_that_no_pod_can_carry_is_refused_in_words_and_holds_noth
     assert scene.server.posts == []
 
 
+@pytest.mark.parametrize(("why", "word"), [(binding.Why.NO_SUCH_POD, "gone"), (binding.Why.NOT_SENT, "unreachable")])
+async def test_what_says_nothing_about_the_node_is_no_failed_bind(
+    scene: Scene, why: binding.Why, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node to which binds fail is offered last: not for pods that were deleted, nor for an API server that was away."""
+
+    async def refused(*_: object, **__: object) -> binding.Refused:
+        return binding.Refused(why, "in its words")
+
+    monkeypatch.setattr(binding, "bind", refused)
+    assert await scene.bind() == Outcome(word, "in its words")
+    assert not scene.card_is_held
+
+
 async def test_a_binding_names_the_version_that_the_ledger_knows(scene: Scene) -> None:
     """Nothing is read for it: what the watch brought last is what kube-scheduler has decided by."""
     assert (await scene.bind()).word == "bound"
