@@ -146,7 +146,8 @@ class Feed:
                     self._say(pod, "BadAcceleratorRequest", self._text(pod.refusal))
                 elif pod.problems and not pod.ended:
                     self._say(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
-                self._check_record(pod, before=before)
+                if known is not None:  # what was there before we came, nobody changed before our eyes
+                    self._check_record(pod, before=before)
             case Gone(uid, version):
                 self._note("pods", version)
                 self._take_in(PodGone(uid, version))

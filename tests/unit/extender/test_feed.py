@@ -231,3 +231,26 @@ async def test_the_echo_of_a_bind_is_no_rewritten_record(monkeypatch: pytest.Mon
         await scene.until(lambda: scene.ledger.pod(marker))
         assert rewrites(scene) == 0
         assert reasons(scene) == []
+
+
+async def test_what_a_node_had_corrected_before_is_no_rewritten_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent without the right to patch pods corrects on its Node only: a new extender saw nobody change that pod."""
+    monkeypatch.setattr(feed_room, "CORRECTION_S", 0.0)
+    async with fed() as scene:
+        uid = bound_pod(scene, "a", 0)
+        two_cards(scene, **{uid: 1})
+        await scene.until(lambda: (pod := scene.ledger.pod(uid)) and [card.index for card in pod.seen.slices] == [1])
+        book = scene.ledger.node("n1")
+        assert book is not None
+        assert book.fact is not None
+        async with Client(Cluster(scene.server.url), user_agent="test") as client:
+            started = Scene(scene.server, client)
+            started.ledger.apply(book.fact)
+            following = asyncio.create_task(started.feed.run())
+            await started.until(lambda: started.ledger.pod(uid) and started.feed.whole.is_set())
+            marker = scene.create_pod("later")
+            await started.until(lambda: started.ledger.pod(marker))
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            assert started.ledger.pod(uid).rewritten  # type: ignore[union-attr]
+            assert rewrites(started) == 0
