@@ -93,7 +93,26 @@ def echo_painted(text: str) -> None:
 def _write(text: str | bytes, *, err: bool, nl: bool) -> None:
     import click
 
+    if isinstance(text, str) and not text.isascii():
+        text = _encodable(text, (sys.stderr if err else sys.stdout).encoding or "utf-8")
     click.echo(text, err=err, nl=nl, color=True)
+
+
+def _encodable(text: str, encoding: str) -> str:
+    """The text with escapes for what the reader's encoding lacks, such as an emoji in GBK: nobody's name ends a command."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(sign if sign.isascii() or _can_encode(sign, encoding) else _json_escaped(sign) for sign in text)
+    return text
+
+
+def _can_encode(sign: str, encoding: str) -> bool:
+    try:
+        sign.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _escaped(sign: str) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import unicodedata
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
 from hypothesis import given
@@ -96,3 +96,14 @@ def test_one_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.echo_line("a\nb\x1b")
     terminal.echo("a\nb\x1b", err=True, nl=False)
     assert tuple(capsys.readouterr()) == ("a\\nb\\x1b\n", "a\nb\\x1b")
+
+
+def test_what_a_readers_encoding_lacks_ends_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inventory with an emoji is read by people whose locale is GBK, too; JSON stays JSON."""
+    out = TextIOWrapper(BytesIO(), encoding="gbk")
+    monkeypatch.setattr("sys.stdout", out)
+    terminal.echo('"昆仑芯 \U0001f600 é"')
+    out.seek(0)
+    said = out.read()
+    assert said.startswith('"昆仑芯 \\ud83d\\ude00 ')
+    assert json.loads(said) == "昆仑芯 \U0001f600 é"
