@@ -8,6 +8,7 @@ Belongs here: order. Never: what the files say (`plan.py`), how one file is repl
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -69,7 +70,7 @@ class _Applying:
         """Wait for the leader's Lease too, where it can be read now; else say that only health is waited for."""
         try:
             place = leadership.place(plan, intent.release)
-            read(place)
+            lease = read(place)
         except NoLeaseError as why:
             self._say(f"whether pods are scheduled afterwards is not looked at: {why}")
             return
@@ -81,6 +82,8 @@ class _Applying:
                 return ""  # the API server may be away for a moment
 
         self._renewed = renewed
+        # A leader that was killed gives nothing back: the next one leads when the Lease has run out, and looks now and then.
+        self._patience = replace(self._patience, limit_s=max(self._patience.limit_s, 2 * (lease.duration_s or 0)))
 
     def run(
         self,

@@ -33,11 +33,14 @@ class Place:
         return f"Lease {self.namespace}/{self.name}"
 
 
-class Lease(msgspec.Struct, frozen=True, rename={"holder": "holderIdentity", "renewed": "renewTime"}):
-    """Who leads, and when that was last renewed, in the API server's words."""
+class Lease(
+    msgspec.Struct, frozen=True, rename={"holder": "holderIdentity", "renewed": "renewTime", "duration_s": "leaseDurationSeconds"}
+):
+    """Who leads, when that was last renewed, in the API server's words, and how long the others wait if it is not."""
 
     holder: str | None = None
     renewed: str | None = None
+    duration_s: int | None = None
 
 
 class _Object(msgspec.Struct, frozen=True):
@@ -67,7 +70,9 @@ def place(plan: Plan, release: Release) -> Place:
 
     def said(key: str, default: str, *names: str) -> str:
         by_flag = [counting[name] for name in names if name in counting]
-        return str(by_flag[-1] if by_flag else election.get(key, default))
+        in_file = election.get(key)
+        # kube-scheduler takes its default for a key that is there without a value.
+        return str(by_flag[-1] if by_flag else default if in_file in (None, "") else in_file)
 
     if said("leaderElect", "true", "leader-elect").lower() in ("false", "f", "0"):
         raise NoLeaseError("leader election is switched off")

@@ -592,6 +592,17 @@ def test_a_healthy_scheduler_that_schedules_nothing_is_rolled_back(host: Host) -
     assert host.files() == before
 
 
+def test_a_lease_that_lasts_longer_than_the_patience_is_waited_for(host: Host) -> None:
+    """A leader that was killed still holds it: the new one leads when it has run out (137 s is OpenShift's)."""
+    start, lasts_s = host.kubelet.now, int(host.kubelet.patience.limit_s) + 17
+
+    def read(_place: Place) -> Lease:
+        waited_s = host.kubelet.now - start
+        return Lease("me", str(waited_s) if waited_s > lasts_s else "10:00", lasts_s)
+
+    assert applied_with(host, read) == "applied"
+
+
 def test_an_api_server_that_is_away_afterwards_is_waited_for(host: Host) -> None:
     asked = iter(range(100))
 

@@ -47,6 +47,13 @@ def test_flags_count_beside_a_file_from_122_on() -> None:
     assert place(own=own).name == "file"
 
 
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_key_without_a_value_has_its_default(nothing: str | None) -> None:
+    """As kube-scheduler reads it: a Lease of the name "None" would never be renewed, and a good change be rolled back."""
+    election = {"resourceName": nothing, "resourceNamespace": nothing, "resourceLock": nothing, "leaderElect": None}
+    assert place(own={"clientConnection": {"kubeconfig": CONF}, "leaderElection": election}) == DEFAULT
+
+
 @pytest.mark.parametrize(
     ("election", "words"),
     [
