@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from deploy.render import PRESETS
 from tests.contract.chart.words import (
+    ALL,
     EVERYTHING,
     MIXTURES,
     SECOND,
@@ -138,11 +140,19 @@ def reads_config_maps(role: Object) -> bool:
 
 
 def test_a_record_policy_protects_the_keys_of_the_enabled_vendors() -> None:
-    """And of no other: another vendor's own extender goes on. Values of an older chart say nothing of such keys."""
-    values = setting(vendors__nvidia__recordAnnotations=None, admissionPolicy__recordWriters=None)
-    assert protected(*preset("gpushare"), *values) == ["accelshare.io/assignment"]
+    """And of no other: another vendor's own extender goes on."""
+    assert protected(*preset("gpushare"), *setting(vendors__nvidia__recordAnnotations=[])) == ["accelshare.io/assignment"]
     ours = protected(*preset("stc", "gcushare"))
     assert [key for key in ours if "enflame" in key] == ours[1:] != []
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_values_of_an_older_chart_protect_no_less(name: str) -> None:
+    """`helm upgrade --reuse-values` brings no new value: what a vendor's entry does not say is as the shipped one has it."""
+    vendor = next(vendor for vendor, preset_of_it in PRESETS.items() if preset_of_it == name)
+    said_nothing = {f"vendors__{vendor}__recordAnnotations": None, f"vendors__{vendor}__unhealthyNamespace": None}
+    older = setting(**said_nothing, agent__guard=None, admissionPolicy__recordWriters=None, networkPolicy__metricsFrom=None)
+    assert objects(*preset(name), *older, namespace="cards") == objects(*preset(name), namespace="cards")
 
 
 def protected(*arguments: str) -> list[str]:
@@ -157,7 +167,6 @@ def test_the_guard_leaves_alone_the_release_and_the_exempt_namespaces() -> None:
     for values, flags in (
         ({}, ["--exempt-namespace=kube-system", "--exempt-namespace=cards"]),
         ({"agent__guard__exemptNamespaces": ["dcgm", "cards"]}, ["--exempt-namespace=dcgm", "--exempt-namespace=cards"]),
-        ({"agent__guard": None}, ["--exempt-namespace=cards"]),  # the values of an older chart
         ({"agent__guard__enabled": False}, ["--no-guard"]),
     ):
         agent = one(objects(*preset("stc"), *setting(**values), namespace="cards"), "DaemonSet", "stc-device-plugin-daemonset")

@@ -36,11 +36,45 @@
 {{- $found | uniq | toJson -}}
 {{- end }}
 
+{{/* As values.yaml has it, for values of an older chart that do not say it (helm upgrade --reuse-values): without these an upgrade
+would leave records unguarded and forget which cards people have marked as unhealthy. */}}
+{{- define "accelshare.shippedVendors" -}}
+{{- range $name, $prefix := dict "nvidia" "ALIYUN_COM_GPU_MEM" "kunlun" "BAIDU_COM_XPU_MEM" }}
+{{ $name }}:
+  unhealthyNamespace: kube-system
+  recordAnnotations:
+  {{- range list "IDX" "DEV" "POD" "ASSIGNED" "ASSUME_TIME" }}
+  - {{ $prefix }}_{{ . }}
+  {{- end }}
+{{- end }}
+enflame:
+  unhealthyNamespace: kube-system
+  recordAnnotations:
+  {{- range list "id" "memory" "memory-request" "assigned" "assign-time" }}
+  - enflame.com/gcu-device-{{ . }}
+  {{- end }}
+{{- end }}
+
+{{/* The annotations that record a pod's cards, of all enabled vendors, as a JSON list. */}}
+{{- define "accelshare.recordAnnotations" -}}
+{{- $found := list "accelshare.io/assignment" -}}
+{{- $shipped := include "accelshare.shippedVendors" . | fromYaml -}}
+{{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
+{{- $keys := (index $.Values.vendors $name).recordAnnotations -}}
+{{- if kindIs "invalid" $keys -}}{{- $keys = (index $shipped $name | default dict).recordAnnotations -}}{{- end -}}
+{{- $found = concat $found ($keys | default list) -}}
+{{- end -}}
+{{- $found | toJson -}}
+{{- end }}
+
 {{/* The namespaces of the ConfigMaps in which people mark cards as unhealthy, each once, as a JSON list. */}}
 {{- define "accelshare.unhealthyNamespaces" -}}
 {{- $found := list -}}
+{{- $shipped := include "accelshare.shippedVendors" . | fromYaml -}}
 {{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
-{{- with (index $.Values.vendors $name).unhealthyNamespace -}}{{- $found = append $found . -}}{{- end -}}
+{{- $namespace := (index $.Values.vendors $name).unhealthyNamespace -}}
+{{- if kindIs "invalid" $namespace -}}{{- $namespace = (index $shipped $name | default dict).unhealthyNamespace -}}{{- end -}}
+{{- with $namespace -}}{{- $found = append $found . -}}{{- end -}}
 {{- end -}}
 {{- $found | uniq | toJson -}}
 {{- end }}
