@@ -68,6 +68,14 @@ def clipped(text: str, columns: int) -> str:
     return text
 
 
+def encodable(text: str, encoding: str | None) -> str:
+    """The text with escapes for what the reader's encoding lacks, such as an emoji in GBK: nobody's name ends a command."""
+    encoding = encoding or "utf-8"
+    if text.isascii() or _can_encode(text, encoding):
+        return text
+    return "".join(sign if sign.isascii() or _can_encode(sign, encoding) else _json_escaped(sign) for sign in text)
+
+
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text whose line breaks are our own layout."""
     _write(visible_lines(text), err=err, nl=nl)
@@ -93,23 +101,14 @@ def echo_painted(text: str) -> None:
 def _write(text: str | bytes, *, err: bool, nl: bool) -> None:
     import click
 
-    if isinstance(text, str) and not text.isascii():
-        text = _encodable(text, (sys.stderr if err else sys.stdout).encoding or "utf-8")
+    if isinstance(text, str):
+        text = encodable(text, (sys.stderr if err else sys.stdout).encoding)
     click.echo(text, err=err, nl=nl, color=True)
 
 
-def _encodable(text: str, encoding: str) -> str:
-    """The text with escapes for what the reader's encoding lacks, such as an emoji in GBK: nobody's name ends a command."""
+def _can_encode(text: str, encoding: str) -> bool:
     try:
         text.encode(encoding)
-    except UnicodeEncodeError:
-        return "".join(sign if sign.isascii() or _can_encode(sign, encoding) else _json_escaped(sign) for sign in text)
-    return text
-
-
-def _can_encode(sign: str, encoding: str) -> bool:
-    try:
-        sign.encode(encoding)
     except UnicodeEncodeError:
         return False
     return True

@@ -6,7 +6,7 @@ Belongs here: escape sequences, and when to draw. Never: what is on the page.
 from collections.abc import Callable
 from typing import Final, TextIO
 
-from accelshare.terminal import clipped
+from accelshare.terminal import clipped, encodable
 
 # Alternate screen and cursor, so that what was on the terminal before is there again afterwards.
 ENTER: Final = "\x1b[?1049h\x1b[?25l"
@@ -46,7 +46,8 @@ def _live(
     try:
         text = first
         while True:
-            out.write(drawn(f"every {every_s:g} s, {now()}; Ctrl-C ends\n\n{text}", *size()))
+            shown = encodable(f"every {every_s:g} s, {now()}; Ctrl-C ends\n\n{text}", out.encoding)
+            out.write(encodable(drawn(shown, *size()), out.encoding))
             out.flush()
             sleep(every_s)
             text = page()
@@ -62,7 +63,7 @@ def _blocks(
 ) -> None:
     try:
         while True:
-            out.write(f"# {now()}\n{page()}\n")
+            out.write(encodable(f"# {now()}\n{page()}\n", out.encoding))
             out.flush()
             sleep(every_s)
     except KeyboardInterrupt:

@@ -58,6 +58,21 @@ def test_a_pipe_gets_blocks_without_escapes() -> None:
     assert out.getvalue() == "# NOW\nfirst\n\n# NOW\nsecond\n\n"
 
 
+@pytest.mark.parametrize("tty", [True, False])
+def test_what_the_terminals_encoding_lacks_does_not_end_it(tty: bool) -> None:
+    class Latin(Terminal):
+        encoding = "latin-1"
+
+        def write(self, text: str) -> int:
+            text.encode("latin-1")
+            return super().write(text)
+
+    out = Latin(tty=tty)
+    show(out, pages("é\n卡\n" * 30))
+    assert r"\u5361" in out.getvalue()
+    assert "é" in out.getvalue()
+
+
 def test_what_fails_at_once_fails_before_the_screen_is_taken() -> None:
     out = Terminal(tty=True)
 
