@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from collections.abc import Callable
 from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
@@ -96,6 +97,22 @@ def test_one_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.echo_line("a\nb\x1b")
     terminal.echo("a\nb\x1b", err=True, nl=False)
     assert tuple(capsys.readouterr()) == ("a\\nb\\x1b\n", "a\nb\\x1b")
+
+
+@pytest.mark.parametrize("shown", [terminal.visible, terminal.visible_lines, terminal.visible_json])
+def test_a_long_text_with_one_foreign_letter_is_not_read_letter_by_letter(
+    shown: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report of 5,000 nodes has megabytes, and one model's name in it would cost seconds."""
+    looked: list[str] = []
+
+    def is_seen(sign: str) -> bool:
+        looked.append(sign)
+        return True
+
+    monkeypatch.setattr(terminal, "_is_seen", is_seen)
+    assert shown("n1 " * 1_000 + "卡" + " n2" * 1_000) == "n1 " * 1_000 + "卡" + " n2" * 1_000
+    assert looked == ["卡"]
 
 
 def test_what_a_readers_encoding_lacks_ends_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
