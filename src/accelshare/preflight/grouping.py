@@ -8,6 +8,7 @@ from typing import Final
 
 from accelshare.preflight.objects import Node
 
+_LONGEST: Final = 80  # characters of a value: nodes write them, and a number of thousands of digits cannot be read
 _NAMED: Final = 3  # more names than this are a number, unless somebody needs them
 
 
@@ -15,7 +16,7 @@ def nodes_by(nodes: Iterable[Node], key: Callable[[Node], str]) -> Iterator[tupl
     """Each value that nodes have, with the nodes that have it, in words."""
     groups: dict[str, list[str]] = {}
     for node in nodes:
-        groups.setdefault(key(node), []).append(node.metadata.name)
+        groups.setdefault(key(node)[:_LONGEST], []).append(node.metadata.name)
     for value in sorted(groups):
         yield value, named(groups[value])
 

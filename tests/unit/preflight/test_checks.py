@@ -66,6 +66,16 @@ def test_an_old_kubelet_takes_no_advice_and_equal_ones_are_one_line() -> None:
     assert "kubelet v1.18.20 on old takes no advice" in found[0][1]
 
 
+def test_versions_without_end_are_one_short_line() -> None:
+    """A node writes them itself: what Python refuses to read as a number would end every check for everybody."""
+    nodes = (node("odd", kubelet="v1." + "9" * 5_000, runtime="containerd://2." + "9" * 5_000),)
+    snapshot = Snapshot("v1.36.4", nodes=nodes)
+    for check in (versions.check, runtimes.check):
+        says = [finding.says for finding in check(snapshot, SHIPPED)]
+        assert "on odd" in says[-1]
+        assert all(len(line) < 300 for line in says)
+
+
 @pytest.mark.parametrize(
     ("runtime", "words", "step"),
     [
