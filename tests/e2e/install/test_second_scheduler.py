@@ -24,7 +24,8 @@ NAME = "accelshare-scheduler"
 async def test_a_pod_that_chooses_it_gets_its_card_and_another_pod_is_left_alone(operator: Operator, tmp_path: Path) -> None:
     house = operator.house
     await house.example_node("nvidia")
-    await operator.install("--set=scheduler.mode=second")
+    # The test's extender runs under a user of its own, not under the chart's account.
+    await operator.install("--set=scheduler.mode=second", "--set=admissionPolicy.recordWriters={accelshare-extender}")
     server = certificates(operator, "accelshare-extender-tls", tmp_path)
     house.plane.kubectl("apply", "-f", "deploy/extender-rbac.yaml")
     house.begin_extender(
