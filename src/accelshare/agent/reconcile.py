@@ -29,6 +29,7 @@ from accelshare.wire.node_pods import NodePod
 log = logging.getLogger(__name__)
 SOON_S: Final = 0.2  # several containers of a pod are served within this
 EVERY_S: Final = 10.0
+AT_LEAST_S: Final = 1.0  # between two tries, also while kubelet does not answer and nothing can be tried
 
 
 class Reconcile:
@@ -67,7 +68,7 @@ class Reconcile:
         while True:
             await self.once()
             try:
-                await asyncio.wait_for(self._wanted.wait(), self._retries.next_due_s(EVERY_S))
+                await asyncio.wait_for(self._wanted.wait(), max(self._retries.next_due_s(EVERY_S), AT_LEAST_S))
                 await asyncio.sleep(SOON_S)
             except TimeoutError:
                 pass
@@ -77,7 +78,7 @@ class Reconcile:
         """Read kubelet's books and correct what pods say of themselves."""
         if await self._books.read() is None and not self._books.mute:
             return
-        self._retries.keep_only(self._room.pods)
+        self._retries.keep_only({pod.uid for pod in self._room.pods.values() if not pod.terminating})
         for pod in list(self._room.pods.values()):
             if not pod.terminating and self._retries.due(pod.uid):
                 await self._correct(pod, self._room.holding(pod))
@@ -85,10 +86,12 @@ class Reconcile:
     async def _correct(self, pod: NodePod, holding: Holding) -> None:
         real = self._slices(pod, holding)
         if real is None:
+            self._retries.succeeded(pod.uid)  # nothing is to be written any more, so nothing is due
             return
         moved = bool(pod.seen.slices) and self._places(real) != self._places(pod.seen.slices)
         annotations = self._record(pod, real, rewrite=moved or not pod.seen.slices)
         if not annotations:
+            self._retries.succeeded(pod.uid)
             return
         seen = pod.seen
         try:
@@ -96,6 +99,7 @@ class Reconcile:
                 await self._pins.correct(pod.uid, real, annotations)
             await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid, annotations=annotations)
         except (NotFound, Conflict):
+            self._retries.succeeded(pod.uid)
             return
         except KubeError as error:
             if self._retries.failed(pod.uid, error):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
@@ -14,8 +15,9 @@ from accelshare.agent.reconcile import Reconcile
 from accelshare.agent.shelf import Kind, Shelf, ShelfCard
 from accelshare.agent.waiting_room import Holding, WaitingRoom
 from accelshare.kube.client import Client
-from accelshare.kube.errors import Forbidden
+from accelshare.kube.errors import ApiError, Forbidden
 from accelshare.kube.events import Events
+from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.wire.node_pods import NodePod, NodePodReader
@@ -179,3 +181,63 @@ async def test_the_record_follows_what_another_plugin_gave_whole(shelf: Shelf) -
     await asyncio.wait_for(reconcile.once(), 60)
     [body] = [body for body in writes.bodies if "accelshare.io/assignment" in body["metadata"]["annotations"]]
     assert json.loads(body["metadata"]["annotations"]["accelshare.io/assignment"])["nvidia"][0]["id"] == "GPU-1"
+
+
+class FailsOnce(Writes):
+    """The first write is answered by an error; `reads` counts how often kubelet was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.silent = False
+
+    async def request(self, _method: str, _path: str, *, body: bytes, **_: object) -> bytes:
+        self.bodies.append(json.loads(body))
+        if len(self.bodies) == 1:
+            raise ApiError(500, "InternalError", "etcdserver: request timed out")
+        return b"{}"
+
+    async def read(self) -> object:
+        self.reads += 1
+        return None if self.silent else {}
+
+
+@pytest.mark.parametrize("became", ["written", "terminating", "unheld", "unread"])
+async def test_a_failed_write_that_is_not_needed_any_more_is_not_waited_for(shelf: Shelf, became: str) -> None:
+    """It was carried out though its answer was an error, or the pod is about to go: kubelet is not asked without a pause."""
+    server, room, now = FailsOnce(), WaitingRoom(shelf), 0.0
+    reconcile = Reconcile(
+        cast("Client", server),
+        room,
+        shelf,
+        CATALOG,
+        cast("Events", server),
+        Metrics(),
+        books=cast("KubeletBooks", server),
+        pins=PinnedRecords(cast("Client", server), "n1", CATALOG, cast("Events", server), Metrics()),
+        now_ns=lambda: 0,
+        clock=lambda: now,
+    )
+    pod = one(0)
+    room.pod_seen(pod)
+    room.kubelet_says({pod.name: {"main": {("nvidia", False): {"1-0", "1-1"}}}})
+    await reconcile.once()
+    assert len(server.bodies) == 1
+    if became == "written":
+        slices = (Slice("nvidia", 1, 2, id="GPU-1"),)
+        notes = server.bodies[0]["metadata"]["annotations"]
+        room.pod_seen(replace(pod, seen=replace(pod.seen, slices=slices), annotations=notes))
+    elif became == "terminating":
+        room.pod_seen(replace(pod, terminating=True))
+    elif became == "unheld":
+        room.kubelet_says({})
+    else:
+        server.silent = True
+    now += 100.0
+    reads = server.reads
+    task = asyncio.create_task(reconcile.run())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert server.reads - reads == 1
