@@ -78,12 +78,15 @@ class MemoryKubelet:
         advice: bool = True,
         tells: bool = True,
         remembers: bool = False,
+        asks_options: bool = True,
         seed: int = 0,
     ) -> None:
         """`advice` and `tells` off: a kubelet from before 1.20, which takes ids at random and tells nobody what it gave.
 
-        `remembers`: it writes its checkpoint file, as the real one does.
+        `remembers`: it writes its checkpoint file, as the real one does. `asks_options` off: it takes a plugin's options from the
+        registration, as kubelet before 1.25 does.
         """
+        self._asks_options = asks_options
         self._remembers = remembers
         self._client = client
         self._node = node
@@ -137,7 +140,9 @@ class MemoryKubelet:
     async def _register(self, request: plugin_api.RegisterRequest, _context: Any) -> plugin_api.Empty:
         options = [("grpc.max_receive_message_length", LARGEST_LIST), ("grpc.default_authority", "localhost")]
         channel = grpc.aio.insecure_channel(f"unix://{self._plugins / request.endpoint}", options=options)
-        answer = await _call(channel, "GetDevicePluginOptions", plugin_api.Empty(), plugin_api.DevicePluginOptions)
+        answer = request.options
+        if self._asks_options:
+            answer = await _call(channel, "GetDevicePluginOptions", plugin_api.Empty(), plugin_api.DevicePluginOptions)
         resource = Resource(channel, self._advice and answer.get_preferred_allocation_available, answer.pre_start_required)
         self.resources[request.resource_name] = resource
         resource.following = asyncio.create_task(self._follow_devices(request.resource_name, resource))

@@ -84,6 +84,45 @@ async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_repl
         assert "AcceleratorRenumbered" in [event["reason"] for event in events(village)]
 
 
+async def test_a_new_pod_that_is_given_the_same_ids_starts(village: Village, cards: Cards) -> None:
+    """kubelet gives the ids of the pod that was replaced to the next one, with a new answer, which is right."""
+    cards.are(zpu0=0, zpu1=1, zpu2=2)
+    async with village.kubelet(remembers=True) as kubelet:
+        agent = await village.start_agent()
+        old = village.pod("moved", {MEMORY: 16})
+        village.bind("moved", 1, units=16)
+        await village.settled("moved")
+        agent.kill()
+        cards.are(zpu1=1, zpu2=2)
+        await restarted(village, kubelet)
+        ids = set(kubelet.admitted[old].ids["c0"][MEMORY])
+        with pytest.raises(grpc.aio.AioRpcError):
+            await kubelet.restart(old, "c0")
+        await village.until(lambda: is_gone(village, "moved") and old not in kubelet.admitted, "the pod is replaced")
+        new = village.pod("new", {MEMORY: 16})
+        village.bind("new", 1, units=16)
+        await village.settled("new")
+        assert set(kubelet.admitted[new].ids["c0"][MEMORY]) == ids
+        await kubelet.restart(new, "c0")
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_every_kubelet_is_told_that_a_container_must_not_start_unasked(village: Village, cards: Cards, asks: bool) -> None:
+    """kubelet before 1.25 takes a plugin's options from its registration, newer ones ask for them."""
+    cards.are(zpu0=0, zpu1=1, zpu2=2)
+    async with village.kubelet(remembers=True, asks_options=asks) as kubelet:
+        agent = await village.start_agent()
+        village.pod("moved", {MEMORY: 4})
+        village.bind("moved", 1, units=4)
+        await village.settled("moved")
+        assert not kubelet.resources[MEMORY].pre_start
+        agent.kill()
+        cards.are(zpu1=1, zpu2=2)
+        await restarted(village, kubelet)
+        assert kubelet.resources[MEMORY].pre_start
+        assert kubelet.resources[MEMORY].prefers
+
+
 async def test_a_kept_answer_that_names_the_same_card_is_good(village: Village, cards: Cards) -> None:
     """The last card is unplugged, so nobody else is numbered anew, and no plugin is asked when a container restarts."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)

@@ -99,9 +99,13 @@ class Plugin:
             "PreStartContainer": unary(self._pre_start, api.PreStartContainerRequest),
         }
 
-    async def _options(self, _request: api.Empty, _context: Any) -> api.DevicePluginOptions:
+    @property
+    def options(self) -> api.DevicePluginOptions:
         # Only while there is something to refuse: a container that restarts would need us each time.
         return api.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=bool(self._renumbered))
+
+    async def _options(self, _request: api.Empty, _context: Any) -> api.DevicePluginOptions:
+        return self.options
 
     async def _list_and_watch(self, _request: api.Empty, _context: Any) -> AsyncIterator[api.ListAndWatchResponse]:
         counted = False
@@ -161,6 +165,7 @@ class Plugin:
             except (NobodyWaitsError, NoRoomError, VendorError, ValueError) as error:
                 await self._fail(context, "allocate", error)
             else:
+                self._renumbered.pop(frozenset(asked.device_ids), None)  # whoever had them is gone, and this answer is right
                 log.info(
                     "allocate resource=%s ids=%d env=%s outcome=given", self.resource, len(asked.device_ids), dict(given.env)
                 )

@@ -123,7 +123,7 @@ class DevicePluginWay:
                     version="v1beta1",
                     endpoint=plugin.socket,
                     resource_name=plugin.resource,
-                    options=api.DevicePluginOptions(get_preferred_allocation_available=True),
+                    options=plugin.options,  # kubelet before 1.25 takes them from here, newer ones ask
                 )
                 await register(request, timeout=REGISTER_S)
                 log.info("registered resource=%s", plugin.resource)
