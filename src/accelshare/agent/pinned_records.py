@@ -165,8 +165,8 @@ class PinnedRecords:
         if text is None:
             return pod
         slices, _ = assignment.read({assignment.OURS: text}, pod.seen.request, self._profiles)
-        request = placed_as(pod.seen.request, slices)
-        return replace(pod, seen=replace(pod.seen, request=request, slices=slices)) if slices else pod
+        # No slices: an earlier agent knew of no card of it, and what was written since is not the extender's.
+        return replace(pod, seen=replace(pod.seen, request=placed_as(pod.seen.request, slices), slices=slices))
 
     def _keys_of(self, pod: NodePod) -> dict[str, str]:
         return {key: pod.annotations[key] for key in self._record_keys & pod.annotations.keys()}
@@ -247,15 +247,19 @@ def _put_right(pod: NodePod, real: set[Slice]) -> tuple[Slice, ...] | None:
     wrong = False
     for ask in pod.seen.request:
         of_ask = [s for s in slices if (s.kind, s.whole) == (ask.kind, ask.whole)]
-        recorded = {s.id or s.index for s in of_ask}
         held = {s.id or s.index: s for s in real if (s.kind, s.whole) == (ask.kind, ask.whole)}
-        if held.keys() <= recorded:
+        if all(any(_same_card(one, other) for other in of_ask) for one in held.values()):
             continue
         wrong = True
         # What containers hold is certain; the rest of a rewritten record is not, and nobody is given a card by it.
         slices = [s for s in slices if s not in of_ask]
         slices += [Slice(ask.kind, s.index, ask.share, ask.whole, s.id) for s in held.values()]
     return tuple(slices) if wrong else None
+
+
+def _same_card(one: Slice, other: Slice) -> bool:
+    """By hardware id where both have one; a record of an original system has indexes only."""
+    return one.id == other.id if one.id and other.id else one.index == other.index
 
 
 def _cards(slices: tuple[Slice, ...]) -> str:

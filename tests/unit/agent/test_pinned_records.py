@@ -199,6 +199,27 @@ async def test_what_containers_hold_counts_before_what_stands_on_the_pod() -> No
     assert node.rewrites == 1
 
 
+async def test_a_record_without_hardware_ids_is_no_rewritten_one() -> None:
+    """A pod that an original system placed has its card by index only; its container's mark has the hardware's id as well."""
+    node = Node()
+    node.pins.see(pod({INDEX: "1"}))
+    node.pins.check([("u", (Slice("nvidia", 1, 2, id="GPU-1"),))])
+    assert (node.rewrites, node.pins.corrections) == (0, None)
+    node.pins.check([("u", (Slice("nvidia", 2, 2, id="GPU-2"),))])
+    assert node.rewrites == 1
+
+
+async def test_what_the_node_says_of_a_pod_without_cards_outlives_an_agent() -> None:
+    """Nobody chose a card for it, a user wrote one on it, and wrote it again while no agent ran."""
+    node = Node()
+    node.pins.see(pod({}))
+    node.pins.see(pod(record(3)))
+    later = Node()
+    later.pins.load(node.pins.corrections or "")
+    assert cards(later.pins.see(pod(record(3)))) == []
+    assert later.rewrites == 1
+
+
 async def test_a_denied_write_is_tried_again_more_and_more_rarely() -> None:
     node = Node()
     node.api.denies = True
