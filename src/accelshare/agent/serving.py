@@ -96,6 +96,7 @@ class Agent:
             exempt=settings.exempt_namespaces,
             on_host=on_host,
             node_resources=lambda: self._publisher.resources,
+            not_found=self._not_found,
         )
         self._answers = Answers(
             self._shelf,
@@ -234,6 +235,16 @@ class Agent:
             listed=not self._choice.by_runtime,
             watch_health=self._settings.watch_health,
         )
+
+    def _not_found(self) -> list[Profile]:
+        """Vendors whose cards nobody has looked for yet, or cannot be asked for. The runtime's thread asks, too."""
+        kinds, keepers = self._shelf.kinds, self._keepers
+        return [
+            profile
+            for profile in self._profiles
+            if profile.name not in kinds
+            and (profile.name not in keepers or not keepers[profile.name].asked.is_set() or self._shelf.problem(profile.name))
+        ]
 
     def _cdi_name(self, profile: Profile, card: FoundCard) -> str:
         rules = profile.container

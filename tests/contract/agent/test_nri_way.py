@@ -608,6 +608,25 @@ async def test_containers_that_ask_for_nothing_see_nothing(village: Village, run
     await village.until(lambda: _guarded(village, "withheld", 3, "AcceleratorWithheld"), "three were told of")
 
 
+@pytest.mark.parametrize("tool", ['"sleep", "60"', '"false"'])
+async def test_containers_see_nothing_before_cards_are_found(village: Village, runtime: Runtime, tool: str) -> None:
+    """The vendor's tool takes its time when the agent starts, or fails; the cards may be there all the same."""
+    guard(village)
+    profile = (village.profiles / "acme.toml").read_text()
+    by_tool = f"command = [{tool}]\npattern = '(?P<id>.+)'\n"
+    (village.profiles / "acme.toml").write_text(profile.replace('glob = "/dev/zpu[0-9]*"\n', by_tool))
+    on_node(village, "early", {})
+    village.begin_agent(*runtime.flags, "--delivery=nri")
+    await runtime.real.until_plugins()
+    made = await runtime.created("early", env=("ZPU_VISIBLE=all",))
+    assert made.container.environment == {"ZPU_VISIBLE": "void"}
+    if "false" in tool:
+        await village.until(lambda: village.problem() != "", "the node says that its cards cannot be asked for")
+        assert (await runtime.created("early", "later", env=("ZPU_VISIBLE=all",))).container.environment == {
+            "ZPU_VISIBLE": "void"
+        }
+
+
 async def _guarded(village: Village, outcome: str, least: int, reason: str) -> bool:
     said = [event.object["reason"] for event in village.api.store.list("events").versions]
     return reason in said and await village.metric(f'accelshare_guard_total{{outcome="{outcome}"}}') >= least

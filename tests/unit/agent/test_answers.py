@@ -12,7 +12,7 @@ import pytest
 
 from accelshare.agent.nri.handler import Refuse
 from accelshare.agent.nri.messages import Container, PodSandbox, State
-from accelshare.agent.nri_way.answers import Answers
+from accelshare.agent.nri_way.answers import Answers, Manner
 from accelshare.agent.nri_way.guard import Guard
 from accelshare.agent.shelf import Kind, Shelf, ShelfCard
 from accelshare.ledger.facts import PodSeen
@@ -21,6 +21,7 @@ from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.enforcement import Enforcement
+from accelshare.vendors.profile import Profile
 from accelshare.wire.assignment import OURS, require_plugin
 from accelshare.wire.node_pods import NodePod
 
@@ -269,6 +270,38 @@ def test_a_resource_claim_entitles_to_no_variable_of_the_vendor() -> None:
     one = replace(pod("claims", cards=False), claims=frozenset({"main"}))
     given = guarded(one).create_container(sandbox(one), Container(id="c", pod_sandbox_id="s", name="main", env=("CARD=all",)))
     assert {pair.key: pair.value for pair in given.env} == {"CARD": "void"}
+
+
+@pytest.mark.parametrize("profile", [one for one in load([]) if one.resources.count is not None], ids=lambda one: one.name)
+def test_the_number_of_cards_entitles_nobody(profile: Profile) -> None:
+    """The Node shows it as a resource, kubelet admits who asks for it, and nobody hands anything out for it."""
+    count = str(profile.resources.count)
+    shelf = Shelf()
+    shelf.put(Kind(profile, "GiB", 1024, {0: ShelfCard(FoundCard(0, "id0", 1024 * 100, minor=0), 100)}))
+    guard = Guard(shelf, exempt=[], on_host=Path, node_resources=lambda: [count])
+    one = replace(pod("counts", cards=False), asked={"main": frozenset({count})})
+    assert [kind.profile.name for kind in guard.denied(one, "main", variables=True)] == [profile.name]
+
+
+@pytest.mark.parametrize("manner", ["starting", "delivers", "corrects"])
+def test_containers_made_before_cards_were_looked_for_see_none(manner: Manner) -> None:
+    """The runtime is connected first, and drivers take their time; so does a vendor whose cards cannot be asked for now."""
+    profile = next(one for one in load([]) if one.container.none.get("NVIDIA_VISIBLE_DEVICES"))
+    not_found = [profile]
+    shelf = Shelf()
+    one = pod("early", cards=False)
+    guard = Guard(shelf, exempt=[], on_host=Path, node_resources=list, not_found=lambda: not_found)
+    answers = Answers(shelf, {one.uid: one}, on_host=Path, guard=guard)
+    answers.manner = manner
+    made = Container(id="c", pod_sandbox_id="s", name="main", env=("NVIDIA_VISIBLE_DEVICES=all",))
+    assert [(pair.key, pair.value) for pair in answers.create_container(sandbox(one), made).env] == [
+        ("NVIDIA_VISIBLE_DEVICES", "void")
+    ]
+    brings = replace(made, annotations={"cdi.k8s.io/x": "nvidia.com/gpu=all"})
+    with pytest.raises(Refuse, match="brings annotation"):
+        answers.create_container(sandbox(one), brings)
+    not_found.clear()  # this node has no such cards
+    assert not answers.create_container(sandbox(one), brings).env
 
 
 def test_a_pod_whose_vendors_profile_broke_gets_no_container_without_its_card() -> None:

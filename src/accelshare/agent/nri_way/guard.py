@@ -33,12 +33,16 @@ class Guard:
         exempt: Collection[str],
         on_host: Callable[[str], Path],
         node_resources: Callable[[], Collection[str]],
+        not_found: Callable[[], Collection[Profile]] = tuple,
     ) -> None:
-        """`node_resources` are the resources that this node has: kubelet does not check others that a pod names."""
+        """`node_resources` are the resources that this node has: kubelet does not check others that a pod names. `not_found` are
+        vendors whose cards may be here and are not known yet, because nobody has looked or because they cannot be asked for.
+        """
         self._shelf = shelf
         self._exempt = frozenset(exempt)
         self._on_host = on_host
         self._node_resources = node_resources
+        self._not_found = not_found
 
     def minds(self, pod: PodSandbox, container: Container, *, static: bool) -> bool:
         return pod.namespace not in self._exempt and not static and not container.privileged
@@ -51,7 +55,8 @@ class Guard:
         """
         if not variables and pod is not None and container in pod.claims:
             return []
-        return [kind for kind in list(self._shelf.kinds.values()) if not self._entitled(pod, container, kind.profile)]
+        kinds = [*list(self._shelf.kinds.values()), *(Kind(profile, "", 0, {}) for profile in self._not_found())]
+        return [kind for kind in kinds if not self._entitled(pod, container, kind.profile)]
 
     def _entitled(self, pod: NodePod | None, container: str, profile: Profile) -> bool:
         if pod is None:
@@ -59,7 +64,8 @@ class Guard:
         asked = pod.asked.get(container, frozenset())
         if asked & set(profile.resources.asked):
             return True
-        others = {name for name in asked if name.startswith(profile.container.other_resources)}
+        # The number of cards is shown as a resource, and nobody hands anything out for it.
+        others = {name for name in asked - {profile.resources.count} if name.startswith(profile.container.other_resources)}
         return bool(others & set(self._node_resources()))
 
     def taken(self, kind: Kind, container: Container) -> dict[str, str]:
