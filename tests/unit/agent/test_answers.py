@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from accelshare.agent.nri.handler import Refuse
-from accelshare.agent.nri.messages import Container, PodSandbox, State
+from accelshare.agent.nri.messages import Container, Mount, PodSandbox, State
 from accelshare.agent.nri_way.answers import Answers, Manner
 from accelshare.agent.nri_way.guard import Guard
 from accelshare.agent.shelf import Kind, Shelf, ShelfCard
@@ -281,6 +282,54 @@ def test_the_number_of_cards_entitles_nobody(profile: Profile) -> None:
     guard = Guard(shelf, exempt=[], on_host=Path, node_resources=lambda: [count])
     one = replace(pod("counts", cards=False), asked={"main": frozenset({count})})
     assert [kind.profile.name for kind in guard.denied(one, "main", variables=True)] == [profile.name]
+
+
+ALL_BY_MOUNT = Mount("/var/run/nvidia-container-devices/all", "bind", "/dev/null")
+ALL_BY_NAME = {"cdi.k8s.io/x": "nvidia.com/gpu=all"}
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["slice", "whole"])
+@pytest.mark.parametrize("brought", [{"mounts": (ALL_BY_MOUNT,)}, {"annotations": ALL_BY_NAME}], ids=["mount", "annotation"])
+def test_who_has_one_card_brings_no_others(whole: bool, brought: dict[str, Any]) -> None:
+    """What we hand out is ours alone to name; another device plugin that hands out whole cards may use these words."""
+    profile = next(
+        one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
+    )
+    shelf = Shelf()
+    shelf.put(Kind(profile, "GiB", 1024, {0: ShelfCard(FoundCard(0, "id0", 1024 * 100), 100)}))
+    one = pod("greedy")
+    one = replace(
+        one,
+        seen=replace(one.seen, slices=(Slice(profile.name, 0, 0 if whole else 2, whole, "id0"),)),
+        parts=(Part("main", ((profile.name, whole, 1 if whole else 2),)),),
+        asked={"main": frozenset(profile.resources.asked)},
+    )
+    guard = Guard(shelf, exempt=[], on_host=Path, node_resources=list)
+    answers = Answers(shelf, {one.uid: one}, on_host=Path, guard=guard)
+    answers.manner = "delivers"
+    made = Container(id="c", pod_sandbox_id="s", name="main")
+    assert answers.create_container(sandbox(one), made).env
+    with pytest.raises(Refuse, match="which would give it others"):
+        answers.create_container(sandbox(one), replace(made, **brought))
+    shelf.set_whole_by_others(frozenset({profile.name}))
+    if whole:
+        answers.create_container(sandbox(one), replace(made, **brought))
+
+
+@pytest.mark.parametrize("path", ["/var/run/nvidia-container-devices/all", "/var/run//nvidia-container-devices/./all"])
+def test_a_mount_that_means_cards_is_known_however_it_is_spelled(path: str) -> None:
+    """Kubernetes takes any absolute path, and the vendor's runtime cleans it."""
+    profile = next(
+        one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
+    )
+    shelf = Shelf()
+    shelf.put(Kind(profile, "GiB", 1024, {0: ShelfCard(FoundCard(0, "id0", 1024 * 100), 100)}))
+    one = pod("mounts", cards=False)
+    answers = Answers(shelf, {one.uid: one}, on_host=Path, guard=Guard(shelf, exempt=[], on_host=Path, node_resources=list))
+    answers.manner = "delivers"
+    made = Container(id="c", pod_sandbox_id="s", name="main", mounts=(Mount(path, "bind", "/dev/null"),))
+    with pytest.raises(Refuse, match="brings mount"):
+        answers.create_container(sandbox(one), made)
 
 
 @pytest.mark.parametrize("manner", ["starting", "delivers", "corrects"])

@@ -313,17 +313,20 @@ class Answers:
                 )
 
     def _refuse_other_names(self, pod: PodSandbox, part: Part, container: Container) -> None:
-        """Slices are ours alone to hand out: an annotation by which the vendor's own software would add a card is refused."""
+        """What we hand out is ours alone to name: an annotation or a mount by which the vendor's own software would add a card is
+        refused. Whole cards that another device plugin hands out are named by that one.
+        """
         static = pod.annotations.get(_SOURCE, "api") != "api"
         if self._guard is None or not self._guard.minds(pod, container, static=static):
             return
-        for kind in [here for want in part.wants if not want[1] and (here := self._shelf.kinds.get(want[0])) is not None]:
+        ours_alone = [kind for kind, whole, _ in part.wants if not (whole and self._shelf.whole_by_others(kind))]
+        for kind in [here for name in ours_alone if (here := self._shelf.kinds.get(name)) is not None]:
             ours = kind.profile.container.annotations
             brought = {key: value for key, value in {**pod.annotations, **container.annotations}.items() if key not in ours}
-            for what in self._guard.by_name(kind.profile, (), brought):
+            for what in self._guard.names(kind.profile, brought, container.mounts):
                 self.tell(self.guarded, Guarded("refused", pod, container.name, kind.profile.noun, what))
                 raise Refuse(
-                    f"container {container.name} of pod {pod.namespace}/{pod.name} asks for a part of a {kind.profile.noun} "
+                    f"container {container.name} of pod {pod.namespace}/{pod.name} asks for cards of {kind.profile.name} "
                     f"and brings {what}, which would give it others"
                 )
 

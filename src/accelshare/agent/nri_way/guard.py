@@ -8,6 +8,7 @@ device of the host by their own right.
 """
 
 import os
+import posixpath
 import re
 import stat
 from collections.abc import Callable, Collection, Iterator
@@ -95,6 +96,11 @@ class Guard:
         )
         return next(iter(found), "")
 
+    def names(self, profile: Profile, annotations: dict[str, str], mounts: Collection[Mount]) -> Iterator[str]:
+        """What of a pod's own would add cards to those that a container of this kind is given."""
+        yield from self.by_name(profile, (), annotations)
+        yield from self._mounts(profile, mounts)
+
     def by_name(self, profile: Profile, names: Collection[str], annotations: dict[str, str]) -> Iterator[str]:
         """CDI names of this kind, also in annotations, and annotations that only the vendor's own plugins read."""
         kinds = {*profile.container.cdi_kinds, (profile.container.cdi.name or "").partition("=")[0]} - {""}
@@ -118,13 +124,13 @@ class Guard:
             ):
                 yield f"device {device.path[:100]} ({device.major}:{device.minor})"
 
-    def _mounts(self, profile: Profile, mounts: list[Mount]) -> Iterator[str]:
+    def _mounts(self, profile: Profile, mounts: Collection[Mount]) -> Iterator[str]:
         template = profile.container.volume_mounts.container_path
         if template is None:
             return
         folder = template.partition("{")[0]
         for mount in mounts:
-            if mount.destination.startswith(folder):
+            if posixpath.normpath(mount.destination).startswith(folder):  # the vendor's runtime cleans it, too
                 yield f"mount {mount.destination[:100]}"
 
     def _numbers(self, kind: Kind) -> set[tuple[str, int, int]]:
