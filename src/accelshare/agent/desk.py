@@ -26,7 +26,7 @@ from accelshare.ledger.matching import Match
 from accelshare.vendors.container_edits import ContainerEdits
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
-from accelshare.wire.node_pods import NodePod
+from accelshare.wire.node_pods import NodePod, by_uid_at_kubelet
 
 # kubelet's books as they are now, by pod name; None if it does not show them.
 Books: TypeAlias = Callable[[], Awaitable[Mapping[str, Holding] | None]]
@@ -118,7 +118,7 @@ class Desk:
         self, kind: str, *, whole: bool, allocations: Iterable[Allocation]
     ) -> dict[frozenset[str], tuple[NodePod, str]]:
         """By their ids: containers for which kubelet keeps an answer that now names other cards than theirs."""
-        pods = {pod.uid_at_kubelet: pod for pod in self._room.pods.values() if not pod.seen.ended}
+        pods = by_uid_at_kubelet(pod for pod in self._room.pods.values() if not pod.seen.ended)
         here = self._shelf.kinds[kind]
         found: dict[frozenset[str], tuple[NodePod, str]] = {}
         for one in allocations:

@@ -14,7 +14,7 @@ from accelshare.agent.ids import cards_of
 from accelshare.agent.kubelet_checkpoint import Allocation
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.wire.inventory import KindEntry
-from accelshare.wire.node_pods import NodePod
+from accelshare.wire.node_pods import NodePod, by_uid_at_kubelet
 
 MOST_GONE: Final = 64  # cards of a kind that are not there any more and keep their number; the oldest are forgotten first
 
@@ -33,7 +33,7 @@ class Slots:
         """Of kinds of which the Node says nothing, because it was made anew: what kubelet holds for a pod of one card tells its
         number.
         """
-        known = {pod.uid_at_kubelet: pod for pod in pods if not pod.seen.ended}
+        known = by_uid_at_kubelet(pod for pod in pods if not pod.seen.ended)
         unknown: dict[str, dict[str, int]] = {}
         for one in allocations:
             kind, whole = roles.get(one.resource, ("", False))

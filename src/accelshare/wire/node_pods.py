@@ -3,7 +3,7 @@
 Belongs here: reading pods for the node's side. What the whole cluster must know of a pod is in pods.py.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -88,6 +88,14 @@ class NodePod:
     @property
     def name(self) -> str:
         return f"{self.seen.namespace}/{self.seen.name}"
+
+
+def by_uid_at_kubelet(pods: Iterable[NodePod]) -> dict[str, NodePod]:
+    """Pods by the uid that kubelet has for them. Anybody can write the annotation of a mirror pod: whose own uid it is comes
+    first.
+    """
+    known = list(pods)
+    return {pod.uid_at_kubelet: pod for pod in known} | {pod.uid: pod for pod in known if pod.uid_at_kubelet == pod.uid}
 
 
 _decoder = Decoder(_Pod)

@@ -2,9 +2,13 @@
 
 import random
 
+from accelshare.agent.kubelet_checkpoint import Allocation
 from accelshare.agent.slots import MOST_GONE, Slots
+from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.nouns import Slice
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.wire.inventory import CardEntry, KindEntry, entries_of, write
+from accelshare.wire.node_pods import NodePod
 
 
 def cards(*ids: str) -> list[FoundCard]:
@@ -71,3 +75,29 @@ def test_cards_that_come_and_go_for_ever_are_forgotten() -> None:
     for number in range(1000):
         slots.assign("zpu", cards(f"card-{number}"))
     assert len(slots.told("zpu", cards("card-999"))) <= MOST_GONE + 1
+
+
+def test_a_pod_that_claims_to_mirror_another_takes_nothing_of_it() -> None:
+    """Anybody can write the annotation of a mirror pod on a pod of their own; kubelet runs no such pod."""
+    owner = holder("owner", "GPU-b")
+    false = holder("false", "GPU-c", {"kubernetes.io/config.mirror": "owner"})
+    held = [Allocation("owner", "main", "zpu-mem", frozenset({"1-0"}), b"")]
+    for pods in ([owner, false], [false, owner]):
+        slots = Slots()
+        slots.derive(pods, held, {"zpu-mem": ("zpu", False)})
+        assert slots.assign("zpu", cards("GPU-c", "GPU-b")) == {0: 0, 1: 1}
+
+
+def test_a_pod_of_a_file_is_known_by_its_mirror() -> None:
+    slots = Slots()
+    slots.derive(
+        [holder("mirror", "GPU-b", {"kubernetes.io/config.mirror": "hash"})],
+        [Allocation("hash", "main", "zpu-mem", frozenset({"7-0"}), b"")],
+        {"zpu-mem": ("zpu", False)},
+    )
+    assert slots.assign("zpu", cards("GPU-b")) == {0: 7}
+
+
+def holder(uid: str, card: str, annotations: dict[str, str] | None = None) -> NodePod:
+    seen = PodSeen(uid, "default", uid, request=(), slices=(Slice("zpu", 0, 1, id=card),))
+    return NodePod(seen=seen, parts=(), annotations=annotations or {}, phase="Running", terminating=False)
