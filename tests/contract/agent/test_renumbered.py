@@ -1,12 +1,20 @@
 """A card is unplugged, the driver counts the others anew, and the agent restarts: every card is still itself."""
 
+import asyncio
 import shlex
 
 import grpc
+import msgspec
 import pytest
 
+from accelshare.agent.desk import Desk
+from accelshare.agent.device_plugin.way import DevicePluginWay
 from accelshare.agent.memory_kubelet import MemoryKubelet
+from accelshare.agent.shelf import Kind, Shelf, ShelfCard
+from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.vendors.catalog import load
+from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.wire.node_pods import NodePodReader
 from cluster.process import Process
 from tests.contract.agent.village import MEMORY, NODE, PROFILE, Village
 
@@ -121,6 +129,46 @@ async def test_every_kubelet_is_told_that_a_container_must_not_start_unasked(vil
         await restarted(village, kubelet)
         assert kubelet.resources[MEMORY].pre_start
         assert kubelet.resources[MEMORY].prefers
+
+
+async def test_cards_that_are_numbered_anew_while_the_agent_runs(village: Village) -> None:
+    """kubelet is told of stale answers at once, not at the agent's next start."""
+    profile = village.catalog["acme"]
+    shelf = Shelf()
+    room = WaitingRoom(shelf)
+
+    async def unknown() -> None:
+        return None
+
+    desk = Desk(shelf, room, unknown, exists=lambda _path: True)
+    way = DevicePluginWay(shelf, room, desk, village.kubelet_root / "device-plugins")
+
+    def find(*ids: str) -> None:
+        found = [FoundCard(index, id, 16384, minor=int(id[-1])) for index, id in enumerate(ids)]
+        shelf.put(Kind(profile, "GiB", 1024, {card.index: ShelfCard(card, 16) for card in found}))
+
+    find("zpu0", "zpu1", "zpu2")
+    async with village.kubelet(remembers=True) as kubelet:
+        running = asyncio.create_task(way.run(lambda _kind, _delivers: None))
+        try:
+            await village.until(
+                lambda: MEMORY in kubelet.resources and any(kubelet.resources[MEMORY].health.values()), "it is shown"
+            )
+            uid = village.pod("moved", {MEMORY: 4})
+            village.bind("moved", 1, units=4)
+            bound = village.api.store.get("pods", "moved").object
+            room.pod_seen(NodePodReader(village.catalog).decode(msgspec.json.encode(bound)))
+            await village.until(lambda: uid in kubelet.admitted, "it is admitted")
+            assert not kubelet.resources[MEMORY].pre_start
+            find("zpu1", "zpu2")
+            await village.until(lambda: kubelet.resources[MEMORY].pre_start, "kubelet asks before it starts a container")
+            with pytest.raises(grpc.aio.AioRpcError, match="default/moved"):
+                await kubelet.restart(uid, "c0")
+            find("zpu0", "zpu1", "zpu2")
+            await village.until(lambda: not kubelet.resources[MEMORY].pre_start, "the card is back, and its answer right")
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_kept_answer_that_names_the_same_card_is_good(village: Village, cards: Cards) -> None:

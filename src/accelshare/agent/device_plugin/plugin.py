@@ -59,6 +59,11 @@ class Plugin:
             problem = "kubelet keeps an answer that names another card now; the pod is replaced when this container restarts"
             log.warning("renumbered resource=%s pod=%s container=%s problem=%r", self.resource, pod.name, container, problem)
 
+    def is_stale(self, allocations: Collection[Allocation]) -> bool:
+        """Whether other containers must not restart now than those that kubelet is to ask about."""
+        now = self._desk.renumbered(self.kind, whole=self.whole, allocations=allocations)
+        return now.keys() != self._renumbered.keys()
+
     async def start(self, directory: Path) -> None:
         path = directory / self.socket
         path.unlink(missing_ok=True)

@@ -48,6 +48,7 @@ class DevicePluginWay:
         self._lists_ended: Counter[str] = Counter()  # by resource: how often this kubelet ended its list alone
         self._on_state: Callable[[str, bool], None] = lambda _kind, _delivers: None
         self._streams_changed = asyncio.Event()
+        self._numbers: dict[str, dict[str, tuple[int, int | None]]] = {}  # by kind and id: index and minor, as last seen
 
     def show(self) -> None:
         for plugin in self._plugins.values():
@@ -96,6 +97,7 @@ class DevicePluginWay:
 
     async def _register_all(self) -> None:
         remembered = kubelet_checkpoint.allocations(self._directory)
+        self._numbers = self._numbers_now()
         alive = {pod.uid_at_kubelet for pod in self._room.pods.values() if not pod.seen.ended}
         for plugin in self._plugins.values():
             plugin.kubelet_remembers([one for one in remembered if one.resource == plugin.resource], alive)
@@ -157,6 +159,7 @@ class DevicePluginWay:
             self._stamp() == kubelet
             and all(plugin.streams for plugin in self._plugins.values())
             and self._plugins.keys() == self._ours()
+            and not self._answers_went_stale()
         ):
             self._streams_changed.clear()
             try:
@@ -164,6 +167,23 @@ class DevicePluginWay:
             except TimeoutError:
                 continue
         log.warning("kubelet outcome=gone-or-changed")
+
+    def _answers_went_stale(self) -> bool:
+        """Cards were numbered anew, and with that other answers than before are wrong. kubelet hears of it when we register."""
+        numbers = self._numbers_now()
+        if numbers == self._numbers:
+            return False
+        self._numbers = numbers
+        remembered = kubelet_checkpoint.allocations(self._directory)
+        return any(
+            plugin.is_stale([one for one in remembered if one.resource == plugin.resource]) for plugin in self._plugins.values()
+        )
+
+    def _numbers_now(self) -> dict[str, dict[str, tuple[int, int | None]]]:
+        return {
+            name: {card.found.id: (card.index, card.found.minor) for card in kind.cards.values()}
+            for name, kind in self._shelf.kinds.items()
+        }
 
     async def _unless_replaced(self, kubelet: tuple[int, int]) -> None:
         """kubelet ended a list of whole cards and watches others on: another plugin may have registered for them. kubelet writes
