@@ -48,7 +48,7 @@ async def ports(town: Town, tmp_path: Path) -> tuple[Town, int]:
 
 
 async def fresh_bind(town: Town, name: str) -> str:
-    """A bind by somebody who comes now, as kube-scheduler does after a restart; like it, once more if the connection is dropped."""
+    """A bind by somebody who comes now, as kube-scheduler does after a restart. A dropped connection is tried again, as by it."""
     meta = town.pod(name, 1)["metadata"]
     body = {"PodName": name, "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": "n1"}
     url = f"https://127.0.0.1:{town.port}/accelshare/bind"
