@@ -9,6 +9,8 @@ import pytest
 import yaml
 import yarl
 
+from accelshare.wire import inventory
+from cluster.local.layout import NODE_NAME
 from tests.e2e.node.farm import GCU, Farm, all_agree, names
 from tests.proxy import Proxy
 
@@ -31,6 +33,14 @@ async def proxy(farm: Farm, tmp_path: Path) -> AsyncIterator[Proxy]:
         assert farm.agent is not None
         await asyncio.to_thread(farm.agent.stop, 40)
         await farm.start_agent()
+
+        async def node_delivers() -> bool:
+            """The agent is ready a moment before its Node says so, and pods are bound only then."""
+            metadata = (await farm.read(f"/api/v1/nodes/{NODE_NAME}"))["metadata"]
+            told = inventory.entries_of(metadata["annotations"][inventory.KEY])
+            return all(entry.delivers for entry in told.values())
+
+        await farm.until(node_delivers, "the node says that it delivers")
         yield proxy
 
 
