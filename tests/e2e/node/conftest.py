@@ -14,6 +14,14 @@ from cluster.local import LocalCluster
 from tests.e2e.node.farm import RESOURCES, Farm, open_farm
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests by the runtime come first: kubelet remembers a device plugin for minutes, and rejects pods by any other way."""
+    places = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
+    ours = sorted((items[place] for place in places), key=lambda item: "by_runtime" not in getattr(item, "fixturenames", ()))
+    for place, item in zip(places, ours, strict=True):
+        items[place] = item
+
+
 @pytest.fixture(scope="session")
 def extender_port(root: None) -> Iterator[int]:
     """Where kube-scheduler looks for the extender. Changing its static pod takes a quarter of a minute, so it is done once."""
