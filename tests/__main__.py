@@ -42,12 +42,15 @@ class Summary:
     counts: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)  # by reason
     seconds: Counter[str] = field(default_factory=Counter)  # by file
+    broken: list[str] = field(default_factory=list)  # name and first line of what went wrong
 
     def add(self, report: Path) -> None:
         for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 – pytest wrote it a moment ago
             skipped = case.find("skipped")
-            broken = case.find("failure") is not None or case.find("error") is not None
-            self.seconds[case.get("classname", "").replace(".", "/")] += round(float(case.get("time", "0")))
+            broken = [found for kind in ("failure", "error") if (found := case.find(kind)) is not None]
+            file = case.get("classname", "").replace(".", "/")
+            self.seconds[file] += round(float(case.get("time", "0")))
+            self.broken += [f"{file}::{case.get('name')}: {_first_line(one.get('message', ''))}" for one in broken]
             self.counts["failed" if broken else "skipped" if skipped is not None else "passed"] += 1
             if skipped is not None:
                 self.skipped[skipped.get("message", "no reason given")] += 1
@@ -59,6 +62,8 @@ class Summary:
         _print("could not run here:" if self.skipped else "nothing was skipped")
         for reason, times in self.skipped.items():
             _print(f"  {times} × {reason}")
+        for name in self.broken:
+            _print(f"failed: {name}")
         _print(f"{self.counts['passed']} passed, {self.counts['failed']} failed, {self.counts['skipped']} skipped")
 
 
@@ -98,6 +103,10 @@ def _run(stages: Sequence[Stage], options: Sequence[str]) -> int:
                 summary.add(report)
     summary.show(time.monotonic() - started)
     return max(codes)
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else "no message"
 
 
 def _print(line: str) -> None:
