@@ -62,7 +62,7 @@ image: $(READY)  ## build the container image; IMAGE_FLAGS="--from-debian" where
 	@$(PY) -m cluster image $(IMAGE_FLAGS)
 
 protos: $(READY)  ## generate Python from kubelet's protocol files
-	@$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/accelshare/agent/kubelet_api/*.proto
+	@$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/accelshare/agent/device_plugin/api/*.proto
 
 manifests: $(READY)  ## render the chart into deploy/manifests, one directory for each vendor
 	@$(PY) -m deploy.render

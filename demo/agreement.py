@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from accelshare.agent.ids import card_of
-from accelshare.agent.memory_kubelet import Admitted
+from accelshare.agent.device_plugin.device_ids import card_of
 from accelshare.ledger.facts import PodSeen
+from accelshare.testing.fake_kubelet import Admitted
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.container_edits import CardShare, ContainerEdits, edits
 from accelshare.vendors.profile import Profile

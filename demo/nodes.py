@@ -13,10 +13,10 @@ from typing import Final
 
 import orjson
 
-from accelshare.agent.memory_kubelet import MemoryKubelet
 from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.inventory import MERGE
+from accelshare.testing.fake_kubelet import FakeKubelet
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.container_edits import device_nodes
 from accelshare.vendors.drivers import registry
@@ -31,7 +31,7 @@ from demo.playlist import Object
 AGENT: Final = (sys.executable, "-m", "accelshare", "agent")
 
 
-class Kubelet(MemoryKubelet):
+class Kubelet(FakeKubelet):
     """One whose containers may take their time: while `ending` is not set, a deleted pod runs on and holds its devices."""
 
     def __init__(self, client: Client, node: str, directory: Path) -> None:

@@ -19,7 +19,7 @@ import orjson
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
-from accelshare.kube.memory import MemoryApiServer
+from accelshare.testing.api_server import MemoryApiServer
 from accelshare.vendors.catalog import Catalog
 from cluster.https import free_port
 from cluster.process import Process

@@ -11,10 +11,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from accelshare.agent.memory_kubelet import Admitted
 from accelshare.ledger.nouns import Slice
 from accelshare.report import tables
 from accelshare.report.view import rows
+from accelshare.testing.fake_kubelet import Admitted
 from accelshare.vendors import catalog as catalogs
 from accelshare.vendors.catalog import Catalog
 from demo import playlist

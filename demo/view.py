@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 
 from accelshare.kube.client import Client
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.nodes import NodeReader
 from accelshare.wire.objects import Node, node_decoder

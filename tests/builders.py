@@ -6,8 +6,8 @@ Belongs here: short ways to make values of the ledger. Never: expectations.
 import itertools
 from dataclasses import replace
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Card, Request, Slice
 
 KIND = "gpu"

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import grpc
 
-from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as plugin_api
-from accelshare.agent.kubelet_api import kubelet_pod_resources_pb2 as resources_api
+from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as plugin_api
+from accelshare.agent.device_plugin.api import kubelet_pod_resources_pb2 as resources_api
 from bench.procfs import cpu_s
 
 LARGEST: Final = 64 * 2**20

@@ -6,7 +6,7 @@ Belongs here: its memory and its CPU. Never: anything that it does.
 import asyncio
 import time
 
-from bench.node.lodge import open_lodge
+from bench.node.fake_node import open_lodge
 from bench.node.results import Footprint, Footprints
 from bench.node.zpu import Size
 from bench.noise import NoiseMeter
@@ -21,11 +21,11 @@ async def measure(
     for number in range(starts):
         progress.doing(f"the agent at rest, {way}, {size.units:,} units: start {number + 1} of {starts}, {idle_s:g} s")
         noise.listen()
-        async with open_lodge(size, way) as lodge:
+        async with open_lodge(size, way) as fake_node:
             await asyncio.sleep(settle_s)
-            cpu, wall = cpu_s(lodge.pid), time.monotonic()
+            cpu, wall = cpu_s(fake_node.pid), time.monotonic()
             await asyncio.sleep(idle_s)
-            percent = 100 * (cpu_s(lodge.pid) - cpu) / (time.monotonic() - wall)
-            now = memory(lodge.pid)
-            found.append(Footprint(now.rss_mb, private_mb(lodge.pid), now.peak_mb, percent))
+            percent = 100 * (cpu_s(fake_node.pid) - cpu) / (time.monotonic() - wall)
+            now = memory(fake_node.pid)
+            found.append(Footprint(now.rss_mb, private_mb(fake_node.pid), now.peak_mb, percent))
     return Footprints(way, size.units, tuple(found))

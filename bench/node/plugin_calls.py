@@ -5,9 +5,9 @@ Belongs here: the calls and their times. Never: how they are made (caller.py).
 
 from collections.abc import Sequence
 
-from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
+from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
 from bench.node import zpu
-from bench.node.lodge import Lodge, open_lodge
+from bench.node.fake_node import BenchNode, open_lodge
 from bench.node.results import DEVICE_PLUGIN, PluginCalls, Verb
 from bench.node.zpu import Size
 from bench.noise import NoiseMeter
@@ -18,25 +18,27 @@ from bench.progress import Progress
 async def measure(noise: NoiseMeter, progress: Progress, *, size: Size, asks: Sequence[int], groups: int) -> list[PluginCalls]:
     """For each size of request, groups of eight pods, one on each card; the node is empty before each group."""
     found = []
-    async with open_lodge(size, DEVICE_PLUGIN) as lodge:
-        await lodge.until(lambda: len(lodge.caller.devices.get(zpu.MEMORY, ())) == size.units, "kubelet was shown all ids")
+    async with open_lodge(size, DEVICE_PLUGIN) as fake_node:
+        await fake_node.until(
+            lambda: len(fake_node.caller.devices.get(zpu.MEMORY, ())) == size.units, "kubelet was shown all ids"
+        )
         for units in asks:
             progress.doing(f"Allocate of {units:,} of {size.units:,} ids, {groups} groups of {zpu.CARDS} pods")
             noise.listen()
-            await _group(lodge, units, "warm")
-            cpu = cpu_s(lodge.pid)
-            times = [await _group(lodge, units, f"g{number}") for number in range(groups)]
-            pod_cpu_ms = 1000 * (cpu_s(lodge.pid) - cpu) / (groups * zpu.CARDS)
+            await _group(fake_node, units, "warm")
+            cpu = cpu_s(fake_node.pid)
+            times = [await _group(fake_node, units, f"g{number}") for number in range(groups)]
+            pod_cpu_ms = 1000 * (cpu_s(fake_node.pid) - cpu) / (groups * zpu.CARDS)
             prefer = _joined([advised for advised, _ in times])
             found.append(PluginCalls(size.units, units, prefer, _joined([given for _, given in times]), pod_cpu_ms))
     return found
 
 
-async def _group(lodge: Lodge, units: int, name: str) -> tuple[Verb, Verb]:
-    caller, pods = lodge.caller, [f"{name}-{card}" for card in range(zpu.CARDS)]
+async def _group(fake_node: BenchNode, units: int, name: str) -> tuple[Verb, Verb]:
+    caller, pods = fake_node.caller, [f"{name}-{card}" for card in range(zpu.CARDS)]
     for card, pod in enumerate(pods):
-        lodge.bind(pod, card, units)
-    await lodge.waiting(len(pods))
+        fake_node.bind(pod, card, units)
+    await fake_node.waiting(len(pods))
     advised: list[tuple[float, float]] = []
     given: list[tuple[float, float]] = []
     for card, pod in enumerate(pods):
@@ -45,20 +47,20 @@ async def _group(lodge: Lodge, units: int, name: str) -> tuple[Verb, Verb]:
             available_device_ids=caller.free(zpu.MEMORY), must_include_device_ids=[], allocation_size=units
         )
         asked = api.PreferredAllocationRequest(container_requests=[question]).SerializeToString()
-        answer, *times = await caller.call(zpu.MEMORY, "GetPreferredAllocation", asked, pid=lodge.pid)
+        answer, *times = await caller.call(zpu.MEMORY, "GetPreferredAllocation", asked, pid=fake_node.pid)
         advised.append((times[0], times[1]))
         ids = list(api.PreferredAllocationResponse.FromString(answer).container_responses[0].device_ids)
         if len(ids) != units or any(not one.startswith(f"{card}-") for one in ids):
             raise RuntimeError(f"{pod} asks {units} units of card {card} and was advised {len(ids)}: {ids[:3]} …")
         request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(device_ids=ids)]).SerializeToString()
-        _, *times = await caller.call(zpu.MEMORY, "Allocate", request, pid=lodge.pid)
+        _, *times = await caller.call(zpu.MEMORY, "Allocate", request, pid=fake_node.pid)
         given.append((times[0], times[1]))
         caller.held[pod] = {zpu.MEMORY: ids}
-    await lodge.recorded(pods)
+    await fake_node.recorded(pods)
     caller.held.clear()
     for pod in pods:
-        lodge.delete(pod)
-    await lodge.waiting(0)
+        fake_node.delete(pod)
+    await fake_node.waiting(0)
     return _verb(advised), _verb(given)
 
 

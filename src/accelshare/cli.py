@@ -27,21 +27,27 @@ class SubCommand:
 
 COMMANDS: Final[Mapping[str, SubCommand]] = {
     "agent": SubCommand("accelshare.agent.command:agent", "Hand out this node's cards to its containers."),
-    "certificates": SubCommand("accelshare.certificates.command:certificates", "Make and renew TLS certificates for both sides."),
+    "certificates": SubCommand(
+        "accelshare.install.certificates.command:certificates", "Make and renew TLS certificates for both sides."
+    ),
     "completion": SubCommand("accelshare.inspect_cli.completion:completion", "Print the completion script of a shell."),
     "explain": SubCommand("accelshare.inspect_cli.explain_command:explain", "Say why a pod waits, or why it is where it is."),
     "extender": SubCommand("accelshare.extender.command:extender", "Serve kube-scheduler: filter, prioritize, preempt and bind."),
     "inspect": SubCommand("accelshare.inspect_cli.command:inspect", "Show every card and who is on it."),
-    "node-labels": SubCommand("accelshare.node_labels.command:node_labels", "Label nodes that share their cards, and undo it."),
-    "node-traces": SubCommand("accelshare.node_traces.command:node_traces", "Take away what agents wrote on their nodes."),
-    "preflight": SubCommand("accelshare.preflight.command:preflight", "Look whether a cluster is ready for accelshare."),
+    "node-labels": SubCommand(
+        "accelshare.install.cluster.node_labels.command:node_labels", "Label nodes that share their cards, and undo it."
+    ),
+    "node-cleanup": SubCommand(
+        "accelshare.install.cluster.node_cleanup.command:node_cleanup", "Take away what agents wrote on their nodes."
+    ),
+    "preflight": SubCommand("accelshare.install.preflight.command:preflight", "Look whether a cluster is ready for accelshare."),
     "profile": SubCommand("accelshare.vendors.command:profile", "List, show and check vendor profiles."),
     "runtime-config": SubCommand(
-        "accelshare.runtime_config.command:runtime_config", "Make the container runtime insist on cards, and undo it."
+        "accelshare.install.runtime.command:runtime_config", "Make the container runtime insist on cards, and undo it."
     ),
     "sbom": SubCommand("accelshare.sbom.command:sbom", "Print what this installation consists of."),
     "scheduler-config": SubCommand(
-        "accelshare.scheduler_config.command:scheduler_config", "Tell kube-scheduler of the extender, and put it back."
+        "accelshare.install.scheduler.command:scheduler_config", "Tell kube-scheduler of the extender, and put it back."
     ),
 }
 

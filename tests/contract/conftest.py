@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.town import Town, open_town
+from tests.contract.fake_cluster import FakeCluster, open_town
 
 
 @pytest.fixture
-async def town(tmp_path: Path) -> AsyncIterator[Town]:
+async def fake_cluster(tmp_path: Path) -> AsyncIterator[FakeCluster]:
     """The in-memory API server, and no extender yet."""
     async with open_town(tmp_path) as opened:
         yield opened

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from accelshare.kube.memory import MemoryApiServer
+from accelshare.testing.api_server import MemoryApiServer
 from tests.contract.api_cases import TOPICS
 from tests.contract.api_cases.client import Api
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as plugin_api
-from accelshare.agent.memory_kubelet import Admitted, MemoryKubelet
+from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as plugin_api
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Slice
+from accelshare.testing.fake_kubelet import Admitted, FakeKubelet
 from accelshare.vendors import catalog as catalogs
 from accelshare.vendors.drivers import registry
 from accelshare.wire import inventory
@@ -121,15 +121,15 @@ def test_a_mismatch_ends_the_demo_with_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], directory: Path
 ) -> None:
     """A kubelet that notes another card than it asked for is found out at the first pod."""
-    admit = MemoryKubelet._admit
+    admit = FakeKubelet._admit
 
-    async def careless(kubelet: MemoryKubelet, pod: dict[str, Any], name: str) -> Admitted:
+    async def careless(kubelet: FakeKubelet, pod: dict[str, Any], name: str) -> Admitted:
         admitted = await admit(kubelet, pod, name)
         for ids in admitted.ids.values():
             ids.update({resource: [f"7-{number}" for number in range(len(own))] for resource, own in ids.items()})
         return admitted
 
-    monkeypatch.setattr(MemoryKubelet, "_admit", careless)
+    monkeypatch.setattr(FakeKubelet, "_admit", careless)
     monkeypatch.setattr(sys, "argv", ["demo"])
     monkeypatch.setattr(tempfile, "tempdir", str(directory))
     assert command.main() == 1

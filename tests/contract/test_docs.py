@@ -23,8 +23,8 @@ import yaml
 from accelshare import __version__
 from accelshare.agent.metrics import Metrics as AgentMetrics
 from accelshare.cli import accelshare
+from accelshare.extender.card_metrics import FAMILIES
 from accelshare.extender.metrics import OUTCOMES, Metrics
-from accelshare.extender.series import FAMILIES
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors import catalog
 from accelshare.vendors.profile import Profile

@@ -9,109 +9,111 @@ import aiohttp
 import pytest
 
 from accelshare import __version__
-from tests.contract.town import MEMORY, Town
+from tests.contract.fake_cluster import MEMORY, FakeCluster
 
 PREFIXES = ["/gpushare-scheduler", "/xpushare-scheduler", "/gcushare-scheduler", "/accelshare"]
 
 
-async def test_version_is_plain_text_and_health_is_told(town: Town) -> None:
-    await town.start_extender()
-    assert await town.call("GET", "/version") == (200, __version__)
+async def test_version_is_plain_text_and_health_is_told(fake_cluster: FakeCluster) -> None:
+    await fake_cluster.start_extender()
+    assert await fake_cluster.call("GET", "/version") == (200, __version__)
     for path in ("/healthz", "/livez", "/readyz"):
-        assert await town.call("GET", path) == (200, "ok")
+        assert await fake_cluster.call("GET", path) == (200, "ok")
 
 
-async def test_it_is_not_ready_before_the_ledger_is_whole(town: Town) -> None:
+async def test_it_is_not_ready_before_the_ledger_is_whole(fake_cluster: FakeCluster) -> None:
     """Alive at once, ready after both lists; until then filter is an error that kube-scheduler retries, never a wrong answer."""
-    town.node("n1", 16)
-    pod = town.pod("a", 4)
-    fault = town.api.faults.answer(503, method="GET", path="/api/v1/pods", times=10**6)
-    town.begin_extender()
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a", 4)
+    fault = fake_cluster.api.faults.answer(503, method="GET", path="/api/v1/pods", times=10**6)
+    fake_cluster.begin_extender()
 
     async def alive() -> bool:
         try:
-            return (await town.call("GET", "/livez"))[0] == 200
+            return (await fake_cluster.call("GET", "/livez"))[0] == 200
         except aiohttp.ClientError:
             return False
 
-    await town.until(alive, "it is alive")
-    await town.until(lambda: fault.hits > 0, "it tried to list pods")
-    status, text = await town.call("GET", "/readyz")
+    await fake_cluster.until(alive, "it is alive")
+    await fake_cluster.until(lambda: fault.hits > 0, "it tried to list pods")
+    status, text = await fake_cluster.call("GET", "/readyz")
     assert (status, "pods not listed" in text) == (503, True)
-    answer = await town.filter(pod, "n1")
+    answer = await fake_cluster.filter(pod, "n1")
     assert "has not listed" in answer["Error"]
-    town.api.faults.clear()
-    await town.until(town.is_ready, "it is ready")
-    assert (await town.filter(pod, "n1"))["NodeNames"] == ["n1"]
+    fake_cluster.api.faults.clear()
+    await fake_cluster.until(fake_cluster.is_ready, "it is ready")
+    assert (await fake_cluster.filter(pod, "n1"))["NodeNames"] == ["n1"]
 
 
-async def test_nothing_is_bound_while_half_the_book_is_missing(town: Town) -> None:
+async def test_nothing_is_bound_while_half_the_book_is_missing(fake_cluster: FakeCluster) -> None:
     """Nodes are listed and pods are not: a full card looks empty, so nobody is bound, and nobody evicted."""
-    town.node("n1", 16)
-    await town.start_extender()
-    assert await town.bind(town.pod("a", 16), "n1") == ""
-    assert town.extender is not None
-    town.extender.kill()
-    second = town.pod("b", 16)
-    town.api.faults.answer(503, method="GET", path="/api/v1/pods", times=10**6)
-    town.begin_extender()
+    fake_cluster.node("n1", 16)
+    await fake_cluster.start_extender()
+    assert await fake_cluster.bind(fake_cluster.pod("a", 16), "n1") == ""
+    assert fake_cluster.extender is not None
+    fake_cluster.extender.kill()
+    second = fake_cluster.pod("b", 16)
+    fake_cluster.api.faults.answer(503, method="GET", path="/api/v1/pods", times=10**6)
+    fake_cluster.begin_extender()
 
     async def half() -> bool:
         try:
-            return (await town.call("GET", "/readyz"))[1] == "not ready: pods not listed yet"
+            return (await fake_cluster.call("GET", "/readyz"))[1] == "not ready: pods not listed yet"
         except aiohttp.ClientError:
             return False
 
-    await town.until(half, "only pods are missing")
-    assert "has not listed pods" in await town.bind(second, "n1")
+    await fake_cluster.until(half, "only pods are missing")
+    assert "has not listed pods" in await fake_cluster.bind(second, "n1")
     victims = {"n1": {"Pods": [{"UID": "x"}], "NumPDBViolations": 0}}
     for verb, asked in (("prioritize", {"NodeNames": ["n1"]}), ("preempt", {"NodeNameToMetaVictims": victims})):
-        assert (await town.call("POST", f"/accelshare/{verb}", {"Pod": second, **asked}))[0] == 503
-    town.api.faults.clear()
-    await town.until(town.is_ready, "it is ready")
-    assert "Insufficient GPU Memory" in await town.bind(second, "n1")
+        assert (await fake_cluster.call("POST", f"/accelshare/{verb}", {"Pod": second, **asked}))[0] == 503
+    fake_cluster.api.faults.clear()
+    await fake_cluster.until(fake_cluster.is_ready, "it is ready")
+    assert "Insufficient GPU Memory" in await fake_cluster.bind(second, "n1")
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-async def test_every_prefix_serves_every_verb(town: Town, prefix: str) -> None:
-    town.node("n1", 16)
-    town.node("n2", 8)
-    pod = town.pod("a", 4)
-    await town.start_extender("--shortlist=0")
-    assert (await town.filter(pod, "n1", "n2", prefix=prefix))["NodeNames"] == ["n2", "n1"]
+async def test_every_prefix_serves_every_verb(fake_cluster: FakeCluster, prefix: str) -> None:
+    fake_cluster.node("n1", 16)
+    fake_cluster.node("n2", 8)
+    pod = fake_cluster.pod("a", 4)
+    await fake_cluster.start_extender("--shortlist=0")
+    assert (await fake_cluster.filter(pod, "n1", "n2", prefix=prefix))["NodeNames"] == ["n2", "n1"]
     asked = {"Pod": pod, "Nodes": None, "NodeNames": ["n1", "n2", "n3"]}
-    assert await town.post("prioritize", asked, prefix=prefix) == [
+    assert await fake_cluster.post("prioritize", asked, prefix=prefix) == [
         {"Host": "n1", "Score": 9},
         {"Host": "n2", "Score": 10},
         {"Host": "n3", "Score": 0},
     ]
     preempt = {"Pod": pod, "NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "other"}], "NumPDBViolations": 0}}}
-    assert (await town.post("preempt", preempt, prefix=prefix))["NodeNameToMetaVictims"]["n1"]["Pods"] == [{"UID": "other"}]
+    assert (await fake_cluster.post("preempt", preempt, prefix=prefix))["NodeNameToMetaVictims"]["n1"]["Pods"] == [
+        {"UID": "other"}
+    ]
     meta = pod["metadata"]
     bind = {"PodName": "a", "PodNamespace": "default", "PodUID": meta["uid"], "Node": "n2"}
-    assert await town.post("bind", bind, prefix=prefix) == {"Error": ""}
-    status, _ = await town.call("GET", f"{prefix}/inspect/n2")
+    assert await fake_cluster.post("bind", bind, prefix=prefix) == {"Error": ""}
+    status, _ = await fake_cluster.call("GET", f"{prefix}/inspect/n2")
     assert status == 200
 
 
-async def test_the_shortlist_is_as_long_as_the_flag_says(town: Town) -> None:
+async def test_the_shortlist_is_as_long_as_the_flag_says(fake_cluster: FakeCluster) -> None:
     names = [f"n{number}" for number in range(6)]
     for name in names:
-        town.node(name, 16)
-    pod = town.pod("a", 4)
-    await town.start_extender("--shortlist=3")
-    assert (await town.filter(pod, *names))["NodeNames"] == ["n0", "n1", "n2"]
-    assert (await town.filter(pod, *reversed(names)))["NodeNames"] == ["n0", "n1", "n2"]
+        fake_cluster.node(name, 16)
+    pod = fake_cluster.pod("a", 4)
+    await fake_cluster.start_extender("--shortlist=3")
+    assert (await fake_cluster.filter(pod, *names))["NodeNames"] == ["n0", "n1", "n2"]
+    assert (await fake_cluster.filter(pod, *reversed(names)))["NodeNames"] == ["n0", "n1", "n2"]
     pod["spec"]["topologySpreadConstraints"] = [{"whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 1, "topologyKey": "zone"}]
-    assert (await town.filter(pod, *names))["NodeNames"] == names
+    assert (await fake_cluster.filter(pod, *names))["NodeNames"] == names
 
 
-async def test_every_refused_node_has_its_reason_in_the_right_map(town: Town) -> None:
+async def test_every_refused_node_has_its_reason_in_the_right_map(fake_cluster: FakeCluster) -> None:
     for name, size in (("full", 16), ("small", 8), ("fits", 16), ("cardless", 0)):
-        town.node(name, *([size] if size else []))
-    await town.start_extender()
-    assert await town.bind(town.pod("filler", 16), "full") == ""
-    answer = await town.filter(town.pod("a", 12), "full", "small", "fits", "cardless", "unheard")
+        fake_cluster.node(name, *([size] if size else []))
+    await fake_cluster.start_extender()
+    assert await fake_cluster.bind(fake_cluster.pod("filler", 16), "full") == ""
+    answer = await fake_cluster.filter(fake_cluster.pod("a", 12), "full", "small", "fits", "cardless", "unheard")
     assert answer["NodeNames"] == ["fits"]
     unresolvable = {
         "small": "Insufficient GPU Memory in one device",
@@ -122,145 +124,145 @@ async def test_every_refused_node_has_its_reason_in_the_right_map(town: Town) ->
     assert answer["FailedNodes"] == {"full": "Insufficient GPU Memory in one device", **unresolvable}
 
 
-async def test_prioritize_counts_down_from_ten_and_breaks_ties_by_name(town: Town) -> None:
+async def test_prioritize_counts_down_from_ten_and_breaks_ties_by_name(fake_cluster: FakeCluster) -> None:
     names = [f"n{number:02}" for number in range(15)]
     for name in names:
-        town.node(name, 16)
-    pod = town.pod("a", 4)
-    await town.start_extender()
-    answer = await town.post("prioritize", {"Pod": pod, "Nodes": None, "NodeNames": list(reversed(names))})
+        fake_cluster.node(name, 16)
+    pod = fake_cluster.pod("a", 4)
+    await fake_cluster.start_extender()
+    answer = await fake_cluster.post("prioritize", {"Pod": pod, "Nodes": None, "NodeNames": list(reversed(names))})
     assert {row["Host"]: row["Score"] for row in answer} == {name: max(0, 10 - place) for place, name in enumerate(names)}
 
 
-async def test_filter_prioritize_and_preempt_write_nothing(town: Town) -> None:
-    town.node("n1", 16)
-    pod = town.pod("a", 4)
-    await town.start_extender()
-    revision = town.api.store.revision
+async def test_filter_prioritize_and_preempt_write_nothing(fake_cluster: FakeCluster) -> None:
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a", 4)
+    await fake_cluster.start_extender()
+    revision = fake_cluster.api.store.revision
     for _ in range(20):
-        await town.filter(pod, "n1")
-        await town.post("prioritize", {"Pod": pod, "Nodes": None, "NodeNames": ["n1"]})
-        await town.post("preempt", {"Pod": pod, "NodeNameToMetaVictims": {"n1": {"Pods": [], "NumPDBViolations": 0}}})
-    assert town.api.store.revision == revision
-    assert await town.used() == {"n1": [0]}
+        await fake_cluster.filter(pod, "n1")
+        await fake_cluster.post("prioritize", {"Pod": pod, "Nodes": None, "NodeNames": ["n1"]})
+        await fake_cluster.post("preempt", {"Pod": pod, "NodeNameToMetaVictims": {"n1": {"Pods": [], "NumPDBViolations": 0}}})
+    assert fake_cluster.api.store.revision == revision
+    assert await fake_cluster.used() == {"n1": [0]}
 
 
-async def test_a_bind_is_one_write_and_the_same_bind_twice_is_one_bind(town: Town) -> None:
-    town.node("n1", 16)
-    town.node("n2", 16)
-    pod = town.pod("a", 4)
-    await town.start_extender()
-    revision = town.api.store.revision
-    assert await asyncio.gather(*(town.bind(pod, "n1") for _ in range(5))) == [""] * 5
-    assert await town.bind(pod, "n1") == ""
-    assert town.api.store.revision == revision + 1
-    assert town.cards("a") == [0]
-    assert "already bound to node n1" in await town.bind(pod, "n2")
-    assert await town.used() == {"n1": [4], "n2": [0]}
+async def test_a_bind_is_one_write_and_the_same_bind_twice_is_one_bind(fake_cluster: FakeCluster) -> None:
+    fake_cluster.node("n1", 16)
+    fake_cluster.node("n2", 16)
+    pod = fake_cluster.pod("a", 4)
+    await fake_cluster.start_extender()
+    revision = fake_cluster.api.store.revision
+    assert await asyncio.gather(*(fake_cluster.bind(pod, "n1") for _ in range(5))) == [""] * 5
+    assert await fake_cluster.bind(pod, "n1") == ""
+    assert fake_cluster.api.store.revision == revision + 1
+    assert fake_cluster.cards("a") == [0]
+    assert "already bound to node n1" in await fake_cluster.bind(pod, "n2")
+    assert await fake_cluster.used() == {"n1": [4], "n2": [0]}
 
 
-async def test_two_pods_race_for_the_last_card(town: Town) -> None:
-    town.node("n1", 16)
-    racers = [town.pod(name, 9) for name in "ab"]
-    await town.start_extender()
-    errors = await asyncio.gather(*(town.bind(pod, "n1") for pod in racers))
+async def test_two_pods_race_for_the_last_card(fake_cluster: FakeCluster) -> None:
+    fake_cluster.node("n1", 16)
+    racers = [fake_cluster.pod(name, 9) for name in "ab"]
+    await fake_cluster.start_extender()
+    errors = await asyncio.gather(*(fake_cluster.bind(pod, "n1") for pod in racers))
     assert sorted(errors) == ["", "node n1: Insufficient GPU Memory in one device"]
-    assert await town.used() == {"n1": [9]}
+    assert await fake_cluster.used() == {"n1": [9]}
 
 
 @pytest.mark.parametrize("lost", ["drop_after", "drop_before"])
-async def test_a_lost_answer_is_read_back_never_guessed(town: Town, lost: str) -> None:
-    town.node("n1", 16)
-    pod = town.pod("a", 4)
-    await town.start_extender()
-    fault = getattr(town.api.faults, lost)(method="POST", path="/binding$")
-    assert await town.bind(pod, "n1") == ""
+async def test_a_lost_answer_is_read_back_never_guessed(fake_cluster: FakeCluster, lost: str) -> None:
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a", 4)
+    await fake_cluster.start_extender()
+    fault = getattr(fake_cluster.api.faults, lost)(method="POST", path="/binding$")
+    assert await fake_cluster.bind(pod, "n1") == ""
     assert fault.hits == 1
-    assert (town.read("a")["spec"]["nodeName"], town.cards("a")) == ("n1", [0])
-    assert await town.used() == {"n1": [4]}
+    assert (fake_cluster.read("a")["spec"]["nodeName"], fake_cluster.cards("a")) == ("n1", [0])
+    assert await fake_cluster.used() == {"n1": [4]}
 
 
 @pytest.mark.parametrize("code", [400, 403, 422, 500])
-async def test_a_failed_bind_leaves_no_half_state_and_says_why(town: Town, code: int) -> None:
-    town.node("n1", 16)
-    pod = town.pod("a", 16)
-    await town.start_extender()
-    town.api.faults.answer(code, method="POST", path="/binding$")
-    assert str(code) in await town.bind(pod, "n1")
-    assert await town.used() == {"n1": [0]}
-    assert "annotations" not in town.read("a")["metadata"]
-    assert await town.bind(pod, "n1") == ""
-    assert await town.used() == {"n1": [16]}
+async def test_a_failed_bind_leaves_no_half_state_and_says_why(fake_cluster: FakeCluster, code: int) -> None:
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a", 16)
+    await fake_cluster.start_extender()
+    fake_cluster.api.faults.answer(code, method="POST", path="/binding$")
+    assert str(code) in await fake_cluster.bind(pod, "n1")
+    assert await fake_cluster.used() == {"n1": [0]}
+    assert "annotations" not in fake_cluster.read("a")["metadata"]
+    assert await fake_cluster.bind(pod, "n1") == ""
+    assert await fake_cluster.used() == {"n1": [16]}
 
 
-async def test_a_bind_in_doubt_keeps_its_card_and_is_offered_nowhere_else(town: Town) -> None:
+async def test_a_bind_in_doubt_keeps_its_card_and_is_offered_nowhere_else(fake_cluster: FakeCluster) -> None:
     """The API server takes the POST and then is silent: the pod may be bound, so nobody else gets its card."""
-    town.node("n1", 16)
-    town.node("n2", 16)
-    pod, other = town.pod("a", 16), town.pod("b", 16)
-    await town.start_extender("--shortlist=0")
-    town.api.faults.drop_before(method="POST", path="/a/binding$", times=10**6)
-    town.api.faults.answer(503, method="GET", path="/pods/a$", times=10**6)
-    town.api.faults.answer(503, method="PATCH", path="/pods/a/status$", times=10**6)
-    assert await town.bind(pod, "n1") != ""
-    assert (await town.filter(pod, "n1", "n2"))["NodeNames"] == ["n1"]
-    assert (await town.filter(other, "n1", "n2"))["NodeNames"] == ["n2"]
-    assert "may already be bound" in await town.bind(pod, "n2")
-    town.api.faults.clear()
-    assert await town.bind(pod, "n1") == ""
-    assert await town.used() == {"n1": [16], "n2": [0]}
+    fake_cluster.node("n1", 16)
+    fake_cluster.node("n2", 16)
+    pod, other = fake_cluster.pod("a", 16), fake_cluster.pod("b", 16)
+    await fake_cluster.start_extender("--shortlist=0")
+    fake_cluster.api.faults.drop_before(method="POST", path="/a/binding$", times=10**6)
+    fake_cluster.api.faults.answer(503, method="GET", path="/pods/a$", times=10**6)
+    fake_cluster.api.faults.answer(503, method="PATCH", path="/pods/a/status$", times=10**6)
+    assert await fake_cluster.bind(pod, "n1") != ""
+    assert (await fake_cluster.filter(pod, "n1", "n2"))["NodeNames"] == ["n1"]
+    assert (await fake_cluster.filter(other, "n1", "n2"))["NodeNames"] == ["n2"]
+    assert "may already be bound" in await fake_cluster.bind(pod, "n2")
+    fake_cluster.api.faults.clear()
+    assert await fake_cluster.bind(pod, "n1") == ""
+    assert await fake_cluster.used() == {"n1": [16], "n2": [0]}
 
 
-async def test_a_pod_that_is_gone_or_another_is_not_bound(town: Town) -> None:
-    town.node("n1", 16)
-    pod = town.pod("a", 4)
-    await town.start_extender()
+async def test_a_pod_that_is_gone_or_another_is_not_bound(fake_cluster: FakeCluster) -> None:
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a", 4)
+    await fake_cluster.start_extender()
     ghost = json.loads(json.dumps(pod))
     ghost["metadata"]["uid"] = "another"
-    assert "uid" in await town.bind(ghost, "n1")
+    assert "uid" in await fake_cluster.bind(ghost, "n1")
     ghost["metadata"]["name"] = "../../nodes/n1"
-    assert "it must be lower-case" in await town.bind(ghost, "n1")
+    assert "it must be lower-case" in await fake_cluster.bind(ghost, "n1")
     ghost["metadata"]["name"] = "nobody"
-    assert "pod default/nobody is gone" in await town.bind(ghost, "n1")
-    assert await town.used() == {"n1": [0]}
+    assert "pod default/nobody is gone" in await fake_cluster.bind(ghost, "n1")
+    assert await fake_cluster.used() == {"n1": [0]}
 
 
-async def test_a_pod_that_asks_for_nothing_is_bound_without_a_record(town: Town) -> None:
+async def test_a_pod_that_asks_for_nothing_is_bound_without_a_record(fake_cluster: FakeCluster) -> None:
     """kube-scheduler sends pods that name a managed resource, whatever the amount."""
-    town.node("n1", 16)
-    pod = town.pod("zero", 0)
-    await town.start_extender()
-    assert (await town.filter(pod, "n1", "n2"))["NodeNames"] == ["n1", "n2"]
-    assert await town.bind(pod, "n1") == ""
-    assert town.read("zero")["spec"]["nodeName"] == "n1"
-    assert "accelshare.io/assignment" not in (town.read("zero")["metadata"].get("annotations") or {})
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("zero", 0)
+    await fake_cluster.start_extender()
+    assert (await fake_cluster.filter(pod, "n1", "n2"))["NodeNames"] == ["n1", "n2"]
+    assert await fake_cluster.bind(pod, "n1") == ""
+    assert fake_cluster.read("zero")["spec"]["nodeName"] == "n1"
+    assert "accelshare.io/assignment" not in (fake_cluster.read("zero")["metadata"].get("annotations") or {})
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"Pod": 1}', b"[" * 50_000, b"\xff\xfe"])
-async def test_broken_json_gets_a_clean_answer(town: Town, verb: str, body: bytes) -> None:
-    await town.start_extender()
-    status, text = await town.call("POST", f"/accelshare/{verb}", body)
+async def test_broken_json_gets_a_clean_answer(fake_cluster: FakeCluster, verb: str, body: bytes) -> None:
+    await fake_cluster.start_extender()
+    status, text = await fake_cluster.call("POST", f"/accelshare/{verb}", body)
     answer = json.loads(text)
     assert status == (200 if verb in ("filter", "bind") else 400)
     assert "message" in answer.get("Error", answer.get("error"))
-    assert await town.is_ready()
+    assert await fake_cluster.is_ready()
 
 
-async def test_absurd_numbers_get_a_clean_answer(town: Town) -> None:
-    town.node("n1", 16)
-    pod = town.pod("a", 4)
-    await town.start_extender()
+async def test_absurd_numbers_get_a_clean_answer(fake_cluster: FakeCluster) -> None:
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a", 4)
+    await fake_cluster.start_extender()
     for absurd in ("9" * 40, "1e99", "-5", "0.5", "99999999999"):
         pod["spec"]["containers"][0]["resources"]["limits"][MEMORY] = absurd
-        answer = await town.filter(pod, "n1")
+        answer = await fake_cluster.filter(pod, "n1")
         assert (answer["Error"], answer["NodeNames"]) == ("", [])
         assert "whole number" in answer["FailedAndUnresolvableNodes"]["n1"]
 
 
-async def test_a_body_of_100_mb_is_refused_before_it_is_read(town: Town) -> None:
-    await town.start_extender()
-    reader, writer = await asyncio.open_connection("127.0.0.1", town.port)
+async def test_a_body_of_100_mb_is_refused_before_it_is_read(fake_cluster: FakeCluster) -> None:
+    await fake_cluster.start_extender()
+    reader, writer = await asyncio.open_connection("127.0.0.1", fake_cluster.port)
     writer.write(b"POST /accelshare/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n\r\n")
     answer = await asyncio.wait_for(reader.read(), 30)
     assert b"413" in answer.split(b"\r\n")[0]
@@ -268,20 +270,20 @@ async def test_a_body_of_100_mb_is_refused_before_it_is_read(town: Town) -> None
     writer.close()
 
 
-async def test_a_body_that_grows_too_large_on_the_way_is_refused(town: Town) -> None:
-    await town.start_extender("--max-body-mib=1")
+async def test_a_body_that_grows_too_large_on_the_way_is_refused(fake_cluster: FakeCluster) -> None:
+    await fake_cluster.start_extender("--max-body-mib=1")
 
     async def chunks() -> object:
         for _ in range(64):
             yield b" " * 65536
 
-    url = f"http://127.0.0.1:{town.port}/accelshare/filter"
+    url = f"http://127.0.0.1:{fake_cluster.port}/accelshare/filter"
     try:
-        async with town.session.post(url, data=chunks()) as answer:
+        async with fake_cluster.session.post(url, data=chunks()) as answer:
             assert answer.status == 413
     except aiohttp.ClientError:
         pass  # it hung up on us while we were still sending, which is its right
-    assert await town.is_ready()
+    assert await fake_cluster.is_ready()
 
 
 @pytest.mark.parametrize(
@@ -296,33 +298,37 @@ async def test_a_body_that_grows_too_large_on_the_way_is_refused(town: Town) -> 
         ("GET", "/gcushare-scheduler/inspect/zzz", 404, "node 'zzz' is not known"),
     ],
 )
-async def test_a_wrong_path_says_what_would_be_right(town: Town, method: str, path: str, status: int, words: str) -> None:
-    town.node("node-1", 16)
-    await town.start_extender()
-    got, text = await town.call(method, path)
+async def test_a_wrong_path_says_what_would_be_right(
+    fake_cluster: FakeCluster, method: str, path: str, status: int, words: str
+) -> None:
+    fake_cluster.node("node-1", 16)
+    await fake_cluster.start_extender()
+    got, text = await fake_cluster.call(method, path)
     assert (got, words in text) == (status, True), text
 
 
-async def test_a_pod_refused_before_the_news_of_room_arrived_is_touched(town: Town) -> None:
+async def test_a_pod_refused_before_the_news_of_room_arrived_is_touched(fake_cluster: FakeCluster) -> None:
     """kube-scheduler saw the end of a pod before we did, was refused, and will not come again by itself for minutes."""
-    town.node("n1", 16)
-    first, waits = town.pod("first", 9), town.pod("waits", 14)
-    await town.start_extender()
-    assert await town.bind(first, "n1") == ""
-    assert (await town.filter(waits, "n1"))["NodeNames"] == []
-    town.api.store.delete("pods", "first", options={"gracePeriodSeconds": 0})
-    await town.until(lambda: "accelshare.io/woken" in (town.read("waits")["metadata"].get("annotations") or {}), "it is touched")
-    assert (await town.filter(waits, "n1"))["NodeNames"] == ["n1"]
-    assert "accelshare_pods_woken_total 1.0" in (await town.call("GET", "/metrics"))[1]
+    fake_cluster.node("n1", 16)
+    first, waits = fake_cluster.pod("first", 9), fake_cluster.pod("waits", 14)
+    await fake_cluster.start_extender()
+    assert await fake_cluster.bind(first, "n1") == ""
+    assert (await fake_cluster.filter(waits, "n1"))["NodeNames"] == []
+    fake_cluster.api.store.delete("pods", "first", options={"gracePeriodSeconds": 0})
+    await fake_cluster.until(
+        lambda: "accelshare.io/woken" in (fake_cluster.read("waits")["metadata"].get("annotations") or {}), "it is touched"
+    )
+    assert (await fake_cluster.filter(waits, "n1"))["NodeNames"] == ["n1"]
+    assert "accelshare_pods_woken_total 1.0" in (await fake_cluster.call("GET", "/metrics"))[1]
 
 
-async def test_metrics_count_what_was_decided(town: Town) -> None:
-    town.node("n1", 16)
-    pod = town.pod("a", 4)
-    await town.start_extender()
-    await town.filter(pod, "n1", "n2")
-    await town.bind(pod, "n1")
-    _, text = await town.call("GET", "/metrics")
+async def test_metrics_count_what_was_decided(fake_cluster: FakeCluster) -> None:
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a", 4)
+    await fake_cluster.start_extender()
+    await fake_cluster.filter(pod, "n1", "n2")
+    await fake_cluster.bind(pod, "n1")
+    _, text = await fake_cluster.call("GET", "/metrics")
     assert 'accelshare_decisions_total{outcome="served",verb="filter"} 1.0' in text
     assert 'accelshare_decisions_total{outcome="bound",verb="bind"} 1.0' in text
     assert 'accelshare_refused_nodes_total{reason="unknown-node"} 1.0' in text
@@ -330,32 +336,32 @@ async def test_metrics_count_what_was_decided(town: Town) -> None:
     assert 'accelshare_decision_seconds_count{verb="filter"} 1.0' in text
 
 
-async def test_requests_sent_again_are_counted(town: Town) -> None:
-    town.api.faults.answer(503, method="GET", path="/api/v1/pods", times=2)
-    await town.start_extender()
-    assert "accelshare_api_retries_total 2.0" in (await town.call("GET", "/metrics"))[1]
+async def test_requests_sent_again_are_counted(fake_cluster: FakeCluster) -> None:
+    fake_cluster.api.faults.answer(503, method="GET", path="/api/v1/pods", times=2)
+    await fake_cluster.start_extender()
+    assert "accelshare_api_retries_total 2.0" in (await fake_cluster.call("GET", "/metrics"))[1]
 
 
-async def test_sigterm_finishes_what_is_in_flight(town: Town) -> None:
-    town.node("n1", 16)
-    pod = town.pod("a", 4)
-    process = await town.start_extender()
-    fault = town.api.faults.delay(1.0, method="POST", path="/binding$")
-    binding = asyncio.create_task(town.bind(pod, "n1"))
-    await town.until(lambda: fault.hits, "the bind is on its way")
+async def test_sigterm_finishes_what_is_in_flight(fake_cluster: FakeCluster) -> None:
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a", 4)
+    process = await fake_cluster.start_extender()
+    fault = fake_cluster.api.faults.delay(1.0, method="POST", path="/binding$")
+    binding = asyncio.create_task(fake_cluster.bind(pod, "n1"))
+    await fake_cluster.until(lambda: fault.hits, "the bind is on its way")
     process.terminate()
     assert await binding == ""
-    await town.until(lambda: not process.running, "it has ended")
+    await fake_cluster.until(lambda: not process.running, "it has ended")
     assert process.exit_code == 0
 
 
-async def test_logs_are_one_line_a_decision_and_can_be_json(town: Town, tmp_path: Path) -> None:
-    town.node("n1", 16)
-    pod = town.pod("a", 4)
+async def test_logs_are_one_line_a_decision_and_can_be_json(fake_cluster: FakeCluster, tmp_path: Path) -> None:
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a", 4)
     file = tmp_path / "extender.json"
-    await town.start_extender("--log-format=json", f"--log-file={file}")
-    await town.filter(pod, "n1")
-    await town.bind(pod, "n1")
+    await fake_cluster.start_extender("--log-format=json", f"--log-file={file}")
+    await fake_cluster.filter(pod, "n1")
+    await fake_cluster.bind(pod, "n1")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     (filtered,) = [line for line in lines if line["event"] == "filter"]
     (bound,) = [line for line in lines if line["event"] == "bind"]
@@ -364,13 +370,13 @@ async def test_logs_are_one_line_a_decision_and_can_be_json(town: Town, tmp_path
     assert filtered["time"].endswith("Z")
 
 
-async def test_the_log_file_rotates(town: Town, tmp_path: Path) -> None:
-    town.node("n1", 16)
-    pod = town.pod("a" * 200, 4)
+async def test_the_log_file_rotates(fake_cluster: FakeCluster, tmp_path: Path) -> None:
+    fake_cluster.node("n1", 16)
+    pod = fake_cluster.pod("a" * 200, 4)
     file = tmp_path / "extender.log.txt"
-    await town.start_extender(f"--log-file={file}", "--log-file-mib=1", "--log-files=2")
+    await fake_cluster.start_extender(f"--log-file={file}", "--log-file-mib=1", "--log-files=2")
     for _ in range(9):
-        await asyncio.gather(*(town.filter(pod, "n1") for _ in range(400)))
+        await asyncio.gather(*(fake_cluster.filter(pod, "n1") for _ in range(400)))
     assert {path.name for path in tmp_path.glob("extender.log.txt*")} == {file.name, f"{file.name}.1"}
     assert file.stat().st_size < 2**20
 
@@ -386,18 +392,18 @@ async def test_the_log_file_rotates(town: Town, tmp_path: Path) -> None:
         (["--tls-cert=LICENSE", "--tls-key=LICENSE"], "cannot be used"),
     ],
 )
-async def test_wrong_flags_are_told_and_nothing_starts(town: Town, flags: list[str], words: str) -> None:
-    process = town.begin_extender(*flags)
-    await town.until(lambda: not process.running, "it has ended")
+async def test_wrong_flags_are_told_and_nothing_starts(fake_cluster: FakeCluster, flags: list[str], words: str) -> None:
+    process = fake_cluster.begin_extender(*flags)
+    await fake_cluster.until(lambda: not process.running, "it has ended")
     assert process.exit_code not in (0, None, -signal.SIGKILL)
     assert words in process.last_lines()
     assert "Traceback" not in process.last_lines()
 
 
-async def test_a_taken_port_is_told(town: Town) -> None:
-    await town.start_extender()
-    first = town.extender
-    second = town.begin_extender()
-    await town.until(lambda: not second.running, "the second has ended")
-    assert f"cannot listen on 127.0.0.1:{town.port}" in second.last_lines()
-    town.extender = first
+async def test_a_taken_port_is_told(fake_cluster: FakeCluster) -> None:
+    await fake_cluster.start_extender()
+    first = fake_cluster.extender
+    second = fake_cluster.begin_extender()
+    await fake_cluster.until(lambda: not second.running, "the second has ended")
+    assert f"cannot listen on 127.0.0.1:{fake_cluster.port}" in second.last_lines()
+    fake_cluster.extender = first

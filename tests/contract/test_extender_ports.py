@@ -12,10 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from accelshare.certificates import making
+from accelshare.install.certificates import making
 from cluster.https import free_port
 from cluster.process import Process
-from tests.contract.town import Town
+from tests.contract.fake_cluster import FakeCluster
 
 OPEN_FILES = 64
 CROWD = 150
@@ -24,7 +24,7 @@ TRIES = 3
 
 
 @pytest.fixture
-async def ports(town: Town, tmp_path: Path) -> tuple[Town, int]:
+async def ports(fake_cluster: FakeCluster, tmp_path: Path) -> tuple[FakeCluster, int]:
     """An extender over TLS with a probe port, and few files that it may open; the probe port's number."""
     now, life = datetime.now(UTC), timedelta(hours=1)
     ours = making.authority("ours", now=now, life=2 * life)
@@ -35,28 +35,38 @@ async def ports(town: Town, tmp_path: Path) -> tuple[Town, int]:
     (tmp_path / "client.pem").write_text(client.certificate + client.key)
     context = ssl.create_default_context(cadata=ours.certificate)
     context.load_cert_chain(tmp_path / "client.pem")
-    town.scheme, town.tls = "https", context
-    town.node("n1", 16)
+    fake_cluster.scheme, fake_cluster.tls = "https", context
+    fake_cluster.node("n1", 16)
     probe_port = free_port()
-    command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{town.port}", f"--probe-port={probe_port}"]
-    command += [f"--kubeconfig={town.api.write_kubeconfig(tmp_path / 'kubeconfig')}", f"--tls-cert={tmp_path / 'tls.crt'}"]
+    command = [
+        sys.executable,
+        "-m",
+        "accelshare",
+        "extender",
+        f"--listen=127.0.0.1:{fake_cluster.port}",
+        f"--probe-port={probe_port}",
+    ]
+    command += [
+        f"--kubeconfig={fake_cluster.api.write_kubeconfig(tmp_path / 'kubeconfig')}",
+        f"--tls-cert={tmp_path / 'tls.crt'}",
+    ]
     command += [f"--tls-key={tmp_path / 'tls.key'}", f"--client-ca={tmp_path / 'ca.crt'}"]
     limited = ["/bin/sh", "-c", f'ulimit -n {OPEN_FILES}; exec "$@"', "sh", *command]
-    town.extender = Process("extender", limited, tmp_path / "extender.log")
-    await town.until(town.is_ready, "the extender is ready")
-    return town, probe_port
+    fake_cluster.extender = Process("extender", limited, tmp_path / "extender.log")
+    await fake_cluster.until(fake_cluster.is_ready, "the extender is ready")
+    return fake_cluster, probe_port
 
 
-async def fresh_bind(town: Town, name: str) -> str:
+async def fresh_bind(fake_cluster: FakeCluster, name: str) -> str:
     """A bind by somebody who comes now, as kube-scheduler does after a restart. A dropped connection is tried again, as by it."""
-    meta = town.pod(name, 1)["metadata"]
+    meta = fake_cluster.pod(name, 1)["metadata"]
     body = {"PodName": name, "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": "n1"}
-    url = f"https://127.0.0.1:{town.port}/accelshare/bind"
+    url = f"https://127.0.0.1:{fake_cluster.port}/accelshare/bind"
     timeout = aiohttp.ClientTimeout(total=LIMIT_S)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True), timeout=timeout) as session:
         for _ in range(TRIES):
             with contextlib.suppress(aiohttp.ClientConnectionError):
-                async with session.post(url, json=body, ssl=town.tls) as answer:
+                async with session.post(url, json=body, ssl=fake_cluster.tls) as answer:
                     return str((await answer.json(content_type=None))["Error"])
     return f"{TRIES} connections were dropped"
 
@@ -76,19 +86,19 @@ def crowd(*ports: int) -> Iterator[None]:
         yield
 
 
-async def test_a_silent_crowd_leaves_files_for_binds(ports: tuple[Town, int]) -> None:
+async def test_a_silent_crowd_leaves_files_for_binds(ports: tuple[FakeCluster, int]) -> None:
     """More connections than the process may open files, on both ports: health is told and pods are bound."""
-    town, probe_port = ports
-    with crowd(town.port, probe_port):
-        assert await asyncio.gather(*(fresh_bind(town, f"p{number}") for number in range(6))) == [""] * 6
+    fake_cluster, probe_port = ports
+    with crowd(fake_cluster.port, probe_port):
+        assert await asyncio.gather(*(fresh_bind(fake_cluster, f"p{number}") for number in range(6))) == [""] * 6
         assert await health(probe_port) == 200
-        assert town.extender is not None
+        assert fake_cluster.extender is not None
         if sys.platform == "linux":
-            assert len(list(Path(f"/proc/{town.extender.pid}/fd").iterdir())) < OPEN_FILES
-    assert "Too many open files" not in town.extender.log.read_text()
+            assert len(list(Path(f"/proc/{fake_cluster.extender.pid}/fd").iterdir())) < OPEN_FILES
+    assert "Too many open files" not in fake_cluster.extender.log.read_text()
 
 
-async def test_an_endless_header_on_the_probe_port_is_refused_at_once(ports: tuple[Town, int]) -> None:
+async def test_an_endless_header_on_the_probe_port_is_refused_at_once(ports: tuple[FakeCluster, int]) -> None:
     """One header of 96 MiB took 13 s of the processor that all callers share."""
     _, probe_port = ports
     reader, writer = await asyncio.open_connection("127.0.0.1", probe_port)

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.certificates import Authority
 from cluster.https import free_port
-from tests.contract.town import Town
+from tests.contract.fake_cluster import FakeCluster
 
 
 async def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
@@ -17,14 +17,14 @@ async def get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-async def test_kubelet_and_prometheus_need_no_certificate_there(town: Town, tmp_path: Path) -> None:
+async def test_kubelet_and_prometheus_need_no_certificate_there(fake_cluster: FakeCluster, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "pki")
     certificate, key = authority.serving_certificate("extender")
-    town.scheme, town.tls = "https", ssl.create_default_context(cafile=str(authority.file))
-    town.tls.load_cert_chain(*authority.client_certificate("kube-scheduler"))
-    town.node("n1", 16)
+    fake_cluster.scheme, fake_cluster.tls = "https", ssl.create_default_context(cafile=str(authority.file))
+    fake_cluster.tls.load_cert_chain(*authority.client_certificate("kube-scheduler"))
+    fake_cluster.node("n1", 16)
     port = free_port()
-    process = await town.start_extender(
+    process = await fake_cluster.start_extender(
         f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={authority.file}", f"--probe-port={port}"
     )
     assert await get(port, "/healthz") == (200, "ok")
@@ -37,17 +37,17 @@ async def test_kubelet_and_prometheus_need_no_certificate_there(town: Town, tmp_
     stranger = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(authority.file)))
     async with aiohttp.ClientSession(connector=stranger) as session:
         with pytest.raises(aiohttp.ClientError):
-            await session.get(f"https://127.0.0.1:{town.port}/healthz")
+            await session.get(f"https://127.0.0.1:{fake_cluster.port}/healthz")
     process.stop()
     assert process.exit_code == 0
 
 
-async def test_a_taken_probe_port_is_said(town: Town) -> None:
+async def test_a_taken_probe_port_is_said(fake_cluster: FakeCluster) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        extender = town.begin_extender(f"--probe-port={port}")
-        await town.until(lambda: not extender.running, "the extender has ended")
+        extender = fake_cluster.begin_extender(f"--probe-port={port}")
+        await fake_cluster.until(lambda: not extender.running, "the extender has ended")
     assert extender.exit_code == 1
     assert f"cannot listen on 127.0.0.1:{port}" in extender.last_lines()

@@ -10,10 +10,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from accelshare.certificates import making
-from accelshare.certificates.making import Pair
+from accelshare.install.certificates import making
+from accelshare.install.certificates.making import Pair
 from cluster.certificates import Authority
-from tests.contract.town import Town
+from tests.contract.fake_cluster import FakeCluster
 
 LIMIT_S = 60.0
 FLAGS = ("tls-cert", "tls-key", "client-ca")
@@ -40,51 +40,53 @@ class Office:
 
 
 @pytest.fixture
-async def files(town: Town, tmp_path: Path) -> tuple[Town, Office, Path, Path]:
-    town.node("n1", 16)
+async def files(fake_cluster: FakeCluster, tmp_path: Path) -> tuple[FakeCluster, Office, Path, Path]:
+    fake_cluster.node("n1", 16)
     office = Office(tmp_path, "first")
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     office.serve_from(certificate, key)
-    town.scheme = "https"
-    town.tls = office.client("kube-scheduler")
-    return town, office, certificate, key
+    fake_cluster.scheme = "https"
+    fake_cluster.tls = office.client("kube-scheduler")
+    return fake_cluster, office, certificate, key
 
 
-async def test_https_is_served_and_strangers_are_refused(files: tuple[Town, Office, Path, Path], tmp_path: Path) -> None:
-    town, office, certificate, key = files
+async def test_https_is_served_and_strangers_are_refused(files: tuple[FakeCluster, Office, Path, Path], tmp_path: Path) -> None:
+    fake_cluster, office, certificate, key = files
     flags = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={office.authority.file}"]
-    await town.start_extender(*flags)
-    assert (await town.filter(town.pod("a", 4), "n1"))["NodeNames"] == ["n1"]
-    town.tls = office.client()
+    await fake_cluster.start_extender(*flags)
+    assert (await fake_cluster.filter(fake_cluster.pod("a", 4), "n1"))["NodeNames"] == ["n1"]
+    fake_cluster.tls = office.client()
     with pytest.raises(aiohttp.ClientError):
-        await town.call("GET", "/version")
+        await fake_cluster.call("GET", "/version")
     stranger = Office(tmp_path, "stranger")
     context = office.client()
     context.load_cert_chain(*stranger.authority.client_certificate("kube-scheduler"))
-    town.tls = context
+    fake_cluster.tls = context
     with pytest.raises(aiohttp.ClientError):
-        await town.call("GET", "/version")
+        await fake_cluster.call("GET", "/version")
 
 
-async def test_new_files_are_taken_up_without_a_restart(files: tuple[Town, Office, Path, Path], tmp_path: Path) -> None:
+async def test_new_files_are_taken_up_without_a_restart(files: tuple[FakeCluster, Office, Path, Path], tmp_path: Path) -> None:
     """A new CA on both sides: old clients are refused, new ones served, and half-written files change nothing."""
-    town, office, certificate, key = files
+    fake_cluster, office, certificate, key = files
     client_ca = tmp_path / "ca.crt"
     shutil.copy(office.authority.file, client_ca)
-    process = await town.start_extender(f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={client_ca}")
+    process = await fake_cluster.start_extender(f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={client_ca}")
     new = Office(tmp_path, "second")
     certificate.write_text("half a certificate")
-    assert await fresh(town, office.client("kube-scheduler")) == 200
+    assert await fresh(fake_cluster, office.client("kube-scheduler")) == 200
     new.serve_from(certificate, key)
     shutil.copy(new.authority.file, client_ca)
-    assert await fresh(town, new.client("kube-scheduler")) == 200
+    assert await fresh(fake_cluster, new.client("kube-scheduler")) == 200
     with pytest.raises(aiohttp.ClientError):
-        await fresh(town, office.client("kube-scheduler"))
+        await fresh(fake_cluster, office.client("kube-scheduler"))
     assert process.running
 
 
 @pytest.mark.parametrize("which", ["expired", "a server's", "of another CA", "none"])
-async def test_only_a_valid_client_certificate_of_the_right_ca_is_let_in(town: Town, tmp_path: Path, which: str) -> None:
+async def test_only_a_valid_client_certificate_of_the_right_ca_is_let_in(
+    fake_cluster: FakeCluster, tmp_path: Path, which: str
+) -> None:
     """The certificates that accelshare makes itself: the one for kube-scheduler is let in, and these are not."""
     now, life = datetime.now(UTC), timedelta(hours=1)
     ours, theirs = (making.authority(name, now=now, life=2 * life) for name in ("ours", "theirs"))
@@ -107,34 +109,34 @@ async def test_only_a_valid_client_certificate_of_the_right_ca_is_let_in(town: T
             context.load_cert_chain(tmp_path / "client.pem")
         return context
 
-    town.scheme, town.tls = "https", shown(right)
-    await town.start_extender(*(f"--{flag}={tmp_path / name}" for flag, name in zip(FLAGS, files, strict=True)))
+    fake_cluster.scheme, fake_cluster.tls = "https", shown(right)
+    await fake_cluster.start_extender(*(f"--{flag}={tmp_path / name}" for flag, name in zip(FLAGS, files, strict=True)))
     with pytest.raises(aiohttp.ClientError):
-        await fresh(town, shown(wrong))
-    assert await fresh(town, shown(right)) == 200
+        await fresh(fake_cluster, shown(wrong))
+    assert await fresh(fake_cluster, shown(right)) == 200
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 async def test_no_session_outlives_the_client_ca_that_let_it_in(
-    files: tuple[Town, Office, Path, Path], tmp_path: Path, version: ssl.TLSVersion
+    files: tuple[FakeCluster, Office, Path, Path], tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     """A client of the old CA shows the session that it got before the rotation, and is refused as without one."""
-    town, office, certificate, key = files
+    fake_cluster, office, certificate, key = files
     client_ca = tmp_path / "ca.crt"
     shutil.copy(office.authority.file, client_ca)
-    await town.start_extender(f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={client_ca}")
+    await fake_cluster.start_extender(f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={client_ca}")
     old = office.client("kube-scheduler")
     old.maximum_version = old.minimum_version = version
-    status, session = await asyncio.to_thread(ask_once, town.port, old, None)
-    assert (status, (await asyncio.to_thread(ask_once, town.port, old, session))[0]) == (200, 200)
+    status, session = await asyncio.to_thread(ask_once, fake_cluster.port, old, None)
+    assert (status, (await asyncio.to_thread(ask_once, fake_cluster.port, old, session))[0]) == (200, 200)
     new = Office(tmp_path, "second")
     shutil.copy(new.authority.file, tmp_path / "ca.new")
     (tmp_path / "ca.new").rename(client_ca)
     context = office.client()
     context.load_cert_chain(*new.authority.client_certificate("kube-scheduler"))
-    assert await fresh(town, context) == 200
+    assert await fresh(fake_cluster, context) == 200
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        await asyncio.to_thread(ask_once, town.port, old, session)
+        await asyncio.to_thread(ask_once, fake_cluster.port, old, session)
 
 
 def ask_once(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[int, ssl.SSLSession | None]:
@@ -150,9 +152,9 @@ def ask_once(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None)
         return int(answer.split()[1]), connection.session
 
 
-async def fresh(town: Town, context: ssl.SSLContext) -> int:
+async def fresh(fake_cluster: FakeCluster, context: ssl.SSLContext) -> int:
     """The status of a call on a connection of its own."""
-    url = f"https://127.0.0.1:{town.port}/version"
+    url = f"https://127.0.0.1:{fake_cluster.port}/version"
     connector = aiohttp.TCPConnector(force_close=True)
     async with aiohttp.ClientSession(connector=connector) as session, session.get(url, ssl=context) as answer:
         return answer.status

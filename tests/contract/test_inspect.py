@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from accelshare.kube.memory import MemoryApiServer
-from tests.contract.town import Town
+from accelshare.testing.api_server import MemoryApiServer
+from tests.contract.fake_cluster import FakeCluster
 
 ROOT = Path(__file__).parents[2]
 XPUSHARE = (
@@ -31,7 +31,7 @@ XPUSHARE = (
 )
 
 
-class Desk:
+class Allocator:
     """A person's desk: a kubeconfig, commands on the PATH, and a cluster to fill."""
 
     def __init__(self, api: MemoryApiServer, directory: Path) -> None:
@@ -97,21 +97,21 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path) -> AsyncIterator[Allocator]:
     async with MemoryApiServer() as api:
-        yield Desk(api, tmp_path)
+        yield Allocator(api, tmp_path)
 
 
 # The tables.
 
 
-async def test_the_guides_table_from_the_guides_command(desk: Desk) -> None:
+async def test_the_guides_table_from_the_guides_command(desk: Allocator) -> None:
     desk.xpu_pods()
     assert await desk.run(desk.plugin("xpushare")) == (0, XPUSHARE, "")
     assert await desk.run(desk.plugin("xpushare"), "minikube") == (0, XPUSHARE, "")
 
 
-async def test_the_command_of_one_vendor_shows_no_other(desk: Desk) -> None:
+async def test_the_command_of_one_vendor_shows_no_other(desk: Allocator) -> None:
     desk.xpu_pods()
     for vendor in ("nvidia", "enflame", "stream"):
         desk.example_node(vendor)
@@ -126,7 +126,7 @@ async def test_the_command_of_one_vendor_shows_no_other(desk: Desk) -> None:
     assert f"Kunlun XPU (xpushare)\n{XPUSHARE}\n" in out
 
 
-async def test_accelshare_inspect_shows_the_vendors_that_the_cluster_has(desk: Desk) -> None:
+async def test_accelshare_inspect_shows_the_vendors_that_the_cluster_has(desk: Allocator) -> None:
     desk.xpu_pods()
     assert await desk.accelshare("inspect") == (0, XPUSHARE, "")
     desk.example_node("stream")
@@ -134,7 +134,7 @@ async def test_accelshare_inspect_shows_the_vendors_that_the_cluster_has(desk: D
     assert (code, out.splitlines()[-1]) == (0, "0/2 (0%)  ")
 
 
-async def test_the_details(desk: Desk) -> None:
+async def test_the_details(desk: Allocator) -> None:
     desk.xpu_pods()
     code, out, err = await desk.run(desk.plugin("xpushare"), "-d")
     assert (code, err) == (0, "")
@@ -143,7 +143,7 @@ async def test_the_details(desk: Desk) -> None:
     assert out.endswith("\n\n\nAllocated/Total XPU Memory In Cluster:  9000/32256 (27%)  \n")
 
 
-async def test_the_forms_for_programs_say_the_same(desk: Desk) -> None:
+async def test_the_forms_for_programs_say_the_same(desk: Allocator) -> None:
     desk.xpu_pods()
     _, as_json, _ = await desk.accelshare("inspect", "-o", "json")
     _, as_yaml, _ = await desk.accelshare("inspect", "-o", "yaml")
@@ -161,7 +161,7 @@ async def test_the_forms_for_programs_say_the_same(desk: Desk) -> None:
     ]  # fmt: skip
 
 
-async def test_a_namespace_counts_its_own_pods_only(desk: Desk) -> None:
+async def test_a_namespace_counts_its_own_pods_only(desk: Allocator) -> None:
     desk.xpu_pods()
     desk.pod("other", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/3", namespace="ml")
     code, out, err = await desk.accelshare("inspect", "-n", "ml")
@@ -169,7 +169,7 @@ async def test_a_namespace_counts_its_own_pods_only(desk: Desk) -> None:
     assert err == "only pods of namespace ml are counted\n"
 
 
-async def test_long_lists_are_read_a_page_at_a_time(desk: Desk) -> None:
+async def test_long_lists_are_read_a_page_at_a_time(desk: Allocator) -> None:
     desk.example_node("kunlun")
     for number in range(501):
         desk.pod(f"p{number}", {"baidu.com/xpu-mem": 2}, on="minikube kunlun/0")
@@ -177,7 +177,7 @@ async def test_long_lists_are_read_a_page_at_a_time(desk: Desk) -> None:
     assert (code, out.splitlines()[-1]) == (0, "1002/32256 (3%)  ")
 
 
-async def test_pods_that_have_ended_hold_nothing(desk: Desk) -> None:
+async def test_pods_that_have_ended_hold_nothing(desk: Allocator) -> None:
     desk.xpu_pods()
     desk.api.store.patch("pods", "xpu-pod-0", {"status": {"phase": "Succeeded"}}, subresource="status")
     code, out, _ = await desk.accelshare("inspect")
@@ -186,7 +186,7 @@ async def test_pods_that_have_ended_hold_nothing(desk: Desk) -> None:
     assert out.startswith("default/xpu-pod-0 has ended: Succeeded.")
 
 
-async def test_a_cluster_without_cards_says_so_beside_an_empty_table(desk: Desk) -> None:
+async def test_a_cluster_without_cards_says_so_beside_an_empty_table(desk: Allocator) -> None:
     code, out, err = await desk.run(desk.plugin("gpushare"))
     assert (code, out.splitlines()[-1]) == (0, "0/0 (0%)  ")
     assert err == "this cluster shows no aliyun.com/gpu-mem\n"
@@ -195,13 +195,13 @@ async def test_a_cluster_without_cards_says_so_beside_an_empty_table(desk: Desk)
     assert err.startswith("this cluster has no cards of any vendor: ")
 
 
-async def test_troubles_of_nodes_are_told_beside_the_table(desk: Desk) -> None:
+async def test_troubles_of_nodes_are_told_beside_the_table(desk: Allocator) -> None:
     desk.api.store.create("nodes", {"metadata": {"name": "n1", "annotations": {"accelshare.io/inventory": "{"}}})
     _, _, err = await desk.accelshare("inspect")
     assert "n1: annotation accelshare.io/inventory cannot be read" in err
 
 
-async def test_a_pod_and_a_node_that_nobody_can_read_are_told_and_spoil_nothing_else(desk: Desk) -> None:
+async def test_a_pod_and_a_node_that_nobody_can_read_are_told_and_spoil_nothing_else(desk: Allocator) -> None:
     """Their texts are nested deeper than a recursive reader can follow."""
     desk.xpu_pods()
     deep = "[" * 30_000 + "]" * 30_000
@@ -226,7 +226,7 @@ async def test_a_pod_and_a_node_that_nobody_can_read_are_told_and_spoil_nothing_
 # Watching.
 
 
-async def test_watching_in_a_pipe_prints_blocks_that_follow_the_cluster(desk: Desk) -> None:
+async def test_watching_in_a_pipe_prints_blocks_that_follow_the_cluster(desk: Allocator) -> None:
     desk.xpu_pods()
     words = [desk.plugin("xpushare"), "--watch", "--every", "0.2"]
     process = await asyncio.create_subprocess_exec(
@@ -243,7 +243,7 @@ async def test_watching_in_a_pipe_prints_blocks_that_follow_the_cluster(desk: De
     assert re.match(rb"# \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\nNAME ", first)
 
 
-async def test_watching_on_a_terminal_redraws_in_place_and_survives_an_outage(desk: Desk) -> None:
+async def test_watching_on_a_terminal_redraws_in_place_and_survives_an_outage(desk: Allocator) -> None:
     desk.xpu_pods()
     master, slave = pty.openpty()
     words = [str(desk.plugin("xpushare")), "--watch", "--every", "0.2"]
@@ -282,20 +282,20 @@ def _read_until(descriptor: int, wanted: bytes) -> bytes:
 # Troubles.
 
 
-async def test_an_unknown_node_is_told_the_nearest_name(desk: Desk) -> None:
+async def test_an_unknown_node_is_told_the_nearest_name(desk: Allocator) -> None:
     desk.xpu_pods()
     assert await desk.accelshare("inspect", "minikub") == (1, "", "Error: there is no node 'minikub'; did you mean minikube?\n")
     assert (await desk.accelshare("inspect", "Not/A-Name"))[2] == "Error: there is no node 'Not/A-Name'; there are minikube\n"
 
 
-async def test_no_permission_names_verb_and_resource(desk: Desk) -> None:
+async def test_no_permission_names_verb_and_resource(desk: Allocator) -> None:
     desk.api.faults.answer(403, path="/api/v1/pods")
     code, out, err = await desk.accelshare("inspect")
     assert (code, out) == (1, "")
     assert err.startswith("Error: no permission: you may not list pods in the whole cluster; with -n NAMESPACE")
 
 
-async def test_no_cluster_is_told_in_words(desk: Desk) -> None:
+async def test_no_cluster_is_told_in_words(desk: Allocator) -> None:
     code, _, err = await desk.accelshare("inspect", KUBECONFIG="")
     assert code == 1
     assert err.startswith("Error: no way to a cluster: no kubeconfig was given, KUBECONFIG is not set")
@@ -311,12 +311,12 @@ async def test_no_cluster_is_told_in_words(desk: Desk) -> None:
     assert code == 2
 
 
-async def test_a_word_that_no_profile_has(desk: Desk) -> None:
+async def test_a_word_that_no_profile_has(desk: Allocator) -> None:
     code, _, err = await desk.run(desk.plugin("zpushare"))
     assert (code, err) == (1, "Error: no profile has the inspect command 'zpushare'; there are gcushare, gpushare, xpushare\n")
 
 
-async def test_a_wrong_profile_directory_is_no_traceback(desk: Desk) -> None:
+async def test_a_wrong_profile_directory_is_no_traceback(desk: Allocator) -> None:
     code, _, err = await desk.run(desk.plugin("gpushare"), "--profiles", "/nowhere")
     assert (code, err) == (2, "Error: /nowhere: is no directory; it must be one with profile files (*.toml)\n")
 
@@ -324,7 +324,7 @@ async def test_a_wrong_profile_directory_is_no_traceback(desk: Desk) -> None:
 # explain.
 
 
-async def test_explain_of_a_waiting_pod(desk: Desk) -> None:
+async def test_explain_of_a_waiting_pod(desk: Allocator) -> None:
     desk.xpu_pods()
     desk.pod("big", {"baidu.com/xpu-mem": 9000})
     code, out, err = await desk.accelshare("explain", "big")
@@ -336,7 +336,7 @@ async def test_explain_of_a_waiting_pod(desk: Desk) -> None:
     assert "  would help: 23256 MiB are free here in parts (8064+8064+3564+3564): take it from 2 cards with the label" in out
 
 
-async def test_explain_of_a_running_pod_in_another_namespace(desk: Desk) -> None:
+async def test_explain_of_a_running_pod_in_another_namespace(desk: Allocator) -> None:
     desk.xpu_pods()
     desk.pod("mine", {"baidu.com/xpu-mem": 2000}, on="minikube kunlun/1", namespace="ml")
     code, out, _ = await desk.accelshare("explain", "mine", "-n", "ml")
@@ -348,7 +348,7 @@ async def test_explain_of_a_running_pod_in_another_namespace(desk: Desk) -> None
     assert (code, err) == (1, "Error: there is no pod 'xpu-pod-9' in namespace default; did you mean xpu-pod-1?\n")
 
 
-async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_carries(desk: Desk) -> None:
+async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_carries(desk: Allocator) -> None:
     desk.xpu_pods()
     desk.pod("odd", {"baidu.com/xpu-mem": 4001}, labels={"baidu.com/xpu-count": "2"}, nodeSelector={"disk": "ssd"})
     _, out, _ = await desk.accelshare("explain", "odd")
@@ -359,14 +359,14 @@ async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_car
     assert "Wrong: nodeSelector disk=ssd: no node carries this label\n" in out
 
 
-async def test_colours_are_for_terminals_and_not_for_who_wants_none(desk: Desk) -> None:
+async def test_colours_are_for_terminals_and_not_for_who_wants_none(desk: Allocator) -> None:
     desk.xpu_pods()
     desk.pod("big", {"baidu.com/xpu-mem": 9000})
     assert "\x1b[1mdefault/big waits." in await asyncio.to_thread(_on_a_terminal, desk, {})
     assert "\x1b" not in await asyncio.to_thread(_on_a_terminal, desk, {"NO_COLOR": "1"})
 
 
-def _on_a_terminal(desk: Desk, environ: dict[str, str]) -> str:
+def _on_a_terminal(desk: Allocator, environ: dict[str, str]) -> str:
     master, slave = pty.openpty()
     words = [sys.executable, "-m", "accelshare", "explain", "big"]
     with subprocess.Popen(words, stdout=slave, stderr=slave, env=desk.environ(**environ)) as process:
@@ -390,7 +390,7 @@ def _on_a_terminal(desk: Desk, environ: dict[str, str]) -> str:
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e\x9b31m\u2028\u200b\rminikube: fine\nERROR: fake line\x7f"
 
 
-def hostile_cluster(desk: Desk) -> None:
+def hostile_cluster(desk: Allocator) -> None:
     cards = [
         {"index": 0, "size": 8064, "id": "card-0", "model": f"K200{HOSTILE}", "enforced_by": HOSTILE},
         {"index": 2, "size": 8064, "id": "卡-1", "model": "昆仑芯", "healthy": False, "problem": f"reset{HOSTILE}"},
@@ -438,7 +438,7 @@ def hostile_cluster(desk: Desk) -> None:
     ],
     ids=" ".join,
 )
-async def test_hostile_values_are_shown_and_not_obeyed(desk: Desk, words: tuple[str, ...]) -> None:
+async def test_hostile_values_are_shown_and_not_obeyed(desk: Allocator, words: tuple[str, ...]) -> None:
     hostile_cluster(desk)
     code, out, err = await desk.accelshare(*words)
     assert "Traceback" not in err
@@ -454,7 +454,7 @@ async def test_hostile_values_are_shown_and_not_obeyed(desk: Desk, words: tuple[
         assert [card["problem"] for card in node["cards"]] == ["", "", f"reset{HOSTILE}"]
 
 
-async def test_wide_characters_keep_the_columns(desk: Desk) -> None:
+async def test_wide_characters_keep_the_columns(desk: Allocator) -> None:
     hostile_cluster(desk)
     _, out, _ = await desk.accelshare("inspect", "-o", "wide", "--vendor", "kunlun")
     head, _, _, third, *_ = out.split("\n")
@@ -465,7 +465,7 @@ async def test_wide_characters_keep_the_columns(desk: Desk) -> None:
 # Start-up and completion.
 
 
-async def test_nothing_that_is_slow_to_load_is_loaded(desk: Desk) -> None:
+async def test_nothing_that_is_slow_to_load_is_loaded(desk: Allocator) -> None:
     """The first byte is near: no event loop, no web server, no client of one, and only the face that is shown."""
     desk.xpu_pods()
     script = desk.directory / "kubectl-inspect-xpushare"
@@ -483,14 +483,14 @@ async def test_nothing_that_is_slow_to_load_is_loaded(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("shell", "word"), [("bash", "complete -o nosort -F"), ("zsh", "#compdef accelshare"), ("fish", "complete ")]
 )
-async def test_a_completion_script_for_each_shell(desk: Desk, shell: str, word: str) -> None:
+async def test_a_completion_script_for_each_shell(desk: Allocator, shell: str, word: str) -> None:
     code, out, err = await desk.accelshare("completion", shell)
     assert (code, err) == (0, "")
     assert word in out
     assert "_ACCELSHARE_COMPLETE" in out
 
 
-async def test_bash_completes_commands_nodes_and_pods(desk: Desk) -> None:
+async def test_bash_completes_commands_nodes_and_pods(desk: Allocator) -> None:
     desk.xpu_pods()
 
     async def completed(*words: str) -> list[str]:
@@ -510,10 +510,10 @@ async def test_bash_completes_commands_nodes_and_pods(desk: Desk) -> None:
 # inspect.sh asks the extender.
 
 
-async def test_inspect_sh_prints_what_the_gcushare_guide_shows(town: Town) -> None:
-    town.api.store.create("nodes", yaml.safe_load((ROOT / "examples/nodes/enflame.yaml").read_text()))
-    await town.start_extender()
-    url = f"http://127.0.0.1:{town.port}/gcushare-scheduler/inspect"
+async def test_inspect_sh_prints_what_the_gcushare_guide_shows(fake_cluster: FakeCluster) -> None:
+    fake_cluster.api.store.create("nodes", yaml.safe_load((ROOT / "examples/nodes/enflame.yaml").read_text()))
+    await fake_cluster.start_extender()
+    url = f"http://127.0.0.1:{fake_cluster.port}/gcushare-scheduler/inspect"
     script = str(ROOT / "deploy/inspect.sh")
 
     def run(*words: str, **environ: str) -> tuple[int, str, str]:
@@ -542,7 +542,7 @@ async def test_inspect_sh_prints_what_the_gcushare_guide_shows(town: Town) -> No
     assert "the extender cannot be reached at http://127.0.0.1:1/x" in err
 
 
-async def test_kubectl_completes_a_plugin_by_the_program_beside_it(desk: Desk) -> None:
+async def test_kubectl_completes_a_plugin_by_the_program_beside_it(desk: Allocator) -> None:
     """kubectl hands over the words so far and reads proposals, then a number: 4 is that no files are meant, 0 that they are."""
     desk.xpu_pods()
     desk.example_node("nvidia")
@@ -556,12 +556,12 @@ async def test_kubectl_completes_a_plugin_by_the_program_beside_it(desk: Desk) -
     assert (await desk.run(program))[1].splitlines()[-1] == ":4"
 
 
-async def test_without_a_cluster_nothing_is_proposed_and_nothing_said(desk: Desk) -> None:
+async def test_without_a_cluster_nothing_is_proposed_and_nothing_said(desk: Allocator) -> None:
     environ = desk.environ(KUBECONFIG=str(desk.directory / "none"))
     assert await desk.run(desk.completion("gpushare"), "x", environ=environ) == (0, ":4\n", "")
 
 
-async def test_explain_also_tells_what_keeps_a_pod_away_besides_cards(desk: Desk) -> None:
+async def test_explain_also_tells_what_keeps_a_pod_away_besides_cards(desk: Allocator) -> None:
     """The card is free: the node is tainted, its CPU is asked for by a pod without cards, and it may have no more pods."""
     node = yaml.safe_load((ROOT / "examples/nodes/kunlun.yaml").read_text())
     node["spec"] = {"taints": [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]}

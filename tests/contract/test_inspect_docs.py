@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.kube.memory import MemoryApiServer
+from accelshare.testing.api_server import MemoryApiServer
 from tests.contract import test_docs as docs
-from tests.contract.test_inspect import Desk
+from tests.contract.test_inspect import Allocator
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/inspect.md"
@@ -18,9 +18,9 @@ SHOWN = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path) -> AsyncIterator[Allocator]:
     async with MemoryApiServer() as api:
-        yield Desk(api, tmp_path)
+        yield Allocator(api, tmp_path)
 
 
 def calls() -> list[tuple[str, str]]:
@@ -33,7 +33,7 @@ def runs(words: str) -> bool:
     return words.startswith(("kubectl inspect ", "accelshare ")) and not re.search(r"--watch|>|\| ", words)
 
 
-def the_scene(desk: Desk) -> None:
+def the_scene(desk: Allocator) -> None:
     """The xpushare guide's Deployment, two pods that fill the other cards, and pods that wait."""
     desk.example_node("kunlun")
     for name, index in (("xpu-pod-6bf885cf6d-2vzgz", 0), ("xpu-pod-6bf885cf6d-m6vf6", 1)):
@@ -44,7 +44,7 @@ def the_scene(desk: Desk) -> None:
     desk.pod("odd", {"baidu.com/xpu-mem": 4000}, labels={"baidu.com/xpu-count": "3"})
 
 
-async def test_every_command_of_the_page_prints_what_the_page_shows(desk: Desk) -> None:
+async def test_every_command_of_the_page_prints_what_the_page_shows(desk: Allocator) -> None:
     the_scene(desk)
     assert len(calls()) >= 6
     for words, text in calls():

@@ -2,11 +2,11 @@
 
 import json
 
+from accelshare.install.cluster.node_cleanup import removing
+from accelshare.install.cluster.node_labels import applying, marks
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
-from accelshare.kube.memory import MemoryApiServer
-from accelshare.node_labels import applying, marks
-from accelshare.node_traces import removing
+from accelshare.testing.api_server import MemoryApiServer
 from accelshare.wire import inventory
 
 

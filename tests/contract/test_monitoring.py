@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster.debian_programs import PROMTOOL, ensure
 from cluster.errors import ClusterError
 from tests.contract import test_docs as docs
-from tests.contract.agent.village import MEMORY, Village, open_village
-from tests.contract.town import Town
+from tests.contract.agent.fake_node import MEMORY, FakeNode, open_village
+from tests.contract.fake_cluster import FakeCluster
 from tests.fakes.build import build
 from tests.fakes.hardware import Hardware
 
@@ -75,53 +75,53 @@ def served(*pages: str) -> Served:
     return found
 
 
-async def page_of_extender(town: Town) -> str:
+async def page_of_extender(fake_cluster: FakeCluster) -> str:
     """An extender that has decided, refused and bound, so that every series is there."""
-    town.node("n1", 16, 16)
-    await town.start_extender()
-    pod = town.pod("a", 4)
-    assert (await town.filter(pod, "n1"))["NodeNames"] == ["n1"]
-    assert (await town.filter(town.pod("b", 400), "n1"))["NodeNames"] in ([], None)
-    assert await town.bind(pod, "n1") == ""
+    fake_cluster.node("n1", 16, 16)
+    await fake_cluster.start_extender()
+    pod = fake_cluster.pod("a", 4)
+    assert (await fake_cluster.filter(pod, "n1"))["NodeNames"] == ["n1"]
+    assert (await fake_cluster.filter(fake_cluster.pod("b", 400), "n1"))["NodeNames"] in ([], None)
+    assert await fake_cluster.bind(pod, "n1") == ""
 
     async def complete() -> str:
-        text = (await town.call("GET", "/metrics"))[1]
+        text = (await fake_cluster.call("GET", "/metrics"))[1]
         return text if "accelshare_watch_lag_seconds_count 1.0" in text and 'pod="a"' in text else ""
 
-    return str(await town.until(complete, "the bind was seen on the watch"))
+    return str(await fake_cluster.until(complete, "the bind was seen on the watch"))
 
 
-async def page_of_agent(village: Village, fakes: Path) -> str:
+async def page_of_agent(fake_node: FakeNode, fakes: Path) -> str:
     """An agent with a card that tells what is in use, and a pod that it has served."""
     hardware = Hardware.copied(build("nvidia", fakes / "built"), fakes)
     uuid = "GPU-00000001-1111-2222-3333-0123456789ab"
     hardware.has({"uuid": uuid, "memory_mib": 16384, "minor": 0, "used_mib": 512})
-    profile = (village.profiles / "acme.toml").read_text().partition("[driver]")[0]
+    profile = (fake_node.profiles / "acme.toml").read_text().partition("[driver]")[0]
     driver = f'[driver]\nname = "nvidia"\nevery_s = 0.1\nlibraries = ["{hardware.path("libnvidia-ml.so.1")}"]\n'
-    (village.profiles / "acme.toml").write_text(profile + driver)
-    village.cards(1)
-    async with village.kubelet():
-        await village.start_agent("--delivery=device-plugin")
-        village.pod("a", {MEMORY: 4})
-        village.bind("a", 0, units=4, id=False)
-        await village.settled("a")
+    (fake_node.profiles / "acme.toml").write_text(profile + driver)
+    fake_node.cards(1)
+    async with fake_node.kubelet():
+        await fake_node.start_agent("--delivery=device-plugin")
+        fake_node.pod("a", {MEMORY: 4})
+        fake_node.bind("a", 0, units=4, id=False)
+        await fake_node.settled("a")
 
         async def complete() -> str:
-            text = (await village.page("/metrics")).partition("\r\n\r\n")[2]
+            text = (await fake_node.page("/metrics")).partition("\r\n\r\n")[2]
             return (
                 text
                 if "accelshare_card_used_bytes{" in text and "accelshare_bound_to_allocated_seconds_count 1.0" in text
                 else ""
             )
 
-        return str(await village.until(complete, "the agent has looked at its card and served the pod"))
+        return str(await fake_node.until(complete, "the agent has looked at its card and served the pod"))
 
 
-async def test_every_series_and_label_of_dashboard_and_alerts_is_served(town: Town, tmp_path: Path) -> None:
-    (tmp_path / "village").mkdir()
+async def test_every_series_and_label_of_dashboard_and_alerts_is_served(fake_cluster: FakeCluster, tmp_path: Path) -> None:
+    (tmp_path / "fake_node").mkdir()
     (tmp_path / "fakes").mkdir()
-    async with open_village(tmp_path / "village") as village:
-        found = served(await page_of_extender(town), await page_of_agent(village, tmp_path / "fakes"))
+    async with open_village(tmp_path / "fake_node") as fake_node:
+        found = served(await page_of_extender(fake_cluster), await page_of_agent(fake_node, tmp_path / "fakes"))
     wrong = []
     for where, expression, words in expressions():
         names = metrics_of(expression)
@@ -134,10 +134,10 @@ async def test_every_series_and_label_of_dashboard_and_alerts_is_served(town: To
 
 
 async def test_what_is_in_use_is_told_where_the_driver_tells_it(tmp_path: Path) -> None:
-    (tmp_path / "village").mkdir()
+    (tmp_path / "fake_node").mkdir()
     (tmp_path / "fakes").mkdir()
-    async with open_village(tmp_path / "village") as village:
-        page = await page_of_agent(village, tmp_path / "fakes")
+    async with open_village(tmp_path / "fake_node") as fake_node:
+        page = await page_of_agent(fake_node, tmp_path / "fakes")
     where = '{card="0",node="n1",vendor="acme"}'
     assert f"accelshare_card_used_bytes{where} 5.36870912e+08" in page
     assert f"accelshare_card_memory_bytes{where} 1.7179869184e+10" in page

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from accelshare.kube.memory import MemoryApiServer
-from accelshare.preflight.checks.permissions import IN_CLUSTER, IN_NAMESPACE
+from accelshare.install.preflight.checks.permissions import IN_CLUSTER, IN_NAMESPACE
+from accelshare.testing.api_server import MemoryApiServer
 from cluster.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.control_plane import ControlPlane
 from cluster.local import LocalCluster
-from tests.e2e.house import House, open_house
+from tests.e2e.scheduling_cluster import SchedulingCluster, open_scheduling_cluster
 
 
 @pytest.fixture(scope="session")
@@ -21,18 +21,18 @@ def machine() -> None:
 
 
 @pytest.fixture
-async def house(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[House]:
+async def scheduling_cluster(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[SchedulingCluster]:
     """An empty cluster: no extender, no scheduler, no node yet."""
-    async with open_house(control_plane, tmp_path) as opened:
+    async with open_scheduling_cluster(control_plane, tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-async def served(house: House) -> House:
+async def served(scheduling_cluster: SchedulingCluster) -> SchedulingCluster:
     """A cluster whose kube-scheduler asks our extender."""
-    await house.start_extender()
-    house.start_scheduler()
-    return house
+    await scheduling_cluster.start_extender()
+    scheduling_cluster.start_scheduler()
+    return scheduling_cluster
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ Belongs here: the rules as objects. Never: a test.
 
 from typing import Any
 
-from tests.e2e.house import House
+from tests.e2e.scheduling_cluster import SchedulingCluster
 
 SECRETS = ["accelshare-ca", "accelshare-extender-tls", "accelshare-scheduler-tls"]
 STATE = "accelshare-scheduler-config"
@@ -38,15 +38,15 @@ RIGHTS: dict[str, list[Rule]] = {
 }
 
 
-async def grant(house: House, user: str, namespace: str) -> None:
+async def grant(scheduling_cluster: SchedulingCluster, user: str, namespace: str) -> None:
     """These rights, in this namespace, to this user."""
     place = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
     api = {"apiVersion": "rbac.authorization.k8s.io/v1"}
-    await house.create(f"{place}/roles", {**api, "kind": "Role", "metadata": {"name": user}, "rules": RIGHTS[user]})
+    await scheduling_cluster.create(f"{place}/roles", {**api, "kind": "Role", "metadata": {"name": user}, "rules": RIGHTS[user]})
     binding = {
         "kind": "RoleBinding",
         "metadata": {"name": user},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     }
-    await house.create(f"{place}/rolebindings", {**api, **binding})
+    await scheduling_cluster.create(f"{place}/rolebindings", {**api, **binding})

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.certificates import keeping, reading
-from accelshare.certificates.keeping import Names
-from accelshare.certificates.renewal import Lives
+from accelshare.install.certificates import keeping, reading
+from accelshare.install.certificates.keeping import Names
+from accelshare.install.certificates.renewal import Lives
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import NotFound
 from accelshare.kube.leases import Lease
-from tests.e2e.house import House, Object
 from tests.e2e.rights import SECRETS, grant
+from tests.e2e.scheduling_cluster import Object, SchedulingCluster
 
 pytestmark = pytest.mark.real
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ USER = "accelshare-certificates"
 class Room:
     """A namespace of one test's own."""
 
-    house: House
+    scheduling_cluster: SchedulingCluster
     namespace: str
     kubeconfig: Path
 
@@ -49,7 +49,7 @@ class Room:
         return process.returncode, out.decode(), err.decode()
 
     async def secret(self, name: str) -> Object:
-        return await self.house.read(f"/api/v1/namespaces/{self.namespace}/secrets/{name}")
+        return await self.scheduling_cluster.read(f"/api/v1/namespaces/{self.namespace}/secrets/{name}")
 
     async def text(self, name: str, key: str) -> str:
         return base64.b64decode((await self.secret(name))["data"][key]).decode()
@@ -59,7 +59,7 @@ class Room:
 
     async def service(self) -> str:
         content = {"metadata": {"name": "accelshare-extender"}, "spec": {"ports": [{"port": 12345}]}}
-        made = await self.house.create(
+        made = await self.scheduling_cluster.create(
             f"/api/v1/namespaces/{self.namespace}/services", {"apiVersion": "v1", "kind": "Service", **content}
         )
         return str(made["spec"]["clusterIP"])
@@ -69,12 +69,14 @@ class Room:
 
 
 @pytest.fixture
-async def room(house: House) -> AsyncIterator[Room]:
+async def room(scheduling_cluster: SchedulingCluster) -> AsyncIterator[Room]:
     namespace = f"certificates-{secrets.token_hex(4)}"
-    await house.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    await grant(house, USER, namespace)
-    yield Room(house, namespace, house.plane.kubeconfig_for(USER))
-    await house.delete(f"/api/v1/namespaces/{namespace}")
+    await scheduling_cluster.create(
+        "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    )
+    await grant(scheduling_cluster, USER, namespace)
+    yield Room(scheduling_cluster, namespace, scheduling_cluster.plane.kubeconfig_for(USER))
+    await scheduling_cluster.delete(f"/api/v1/namespaces/{namespace}")
 
 
 async def test_they_are_made_once(room: Room) -> None:
@@ -156,7 +158,9 @@ async def test_whoever_was_faster_is_not_overwritten(room: Room, monkeypatch: py
 
 async def test_somebody_elses_secret_is_left_alone(room: Room) -> None:
     content = {"metadata": {"name": "accelshare-extender-tls"}, "stringData": {"tls.crt": "mine", "tls.key": "mine"}}
-    await room.house.create(f"/api/v1/namespaces/{room.namespace}/secrets", {"apiVersion": "v1", "kind": "Secret", **content})
+    await room.scheduling_cluster.create(
+        f"/api/v1/namespaces/{room.namespace}/secrets", {"apiVersion": "v1", "kind": "Secret", **content}
+    )
     code, _, err = await room.run("ensure")
     assert code == 1
     assert "accelshare-extender-tls is there and is not of our making" in err
@@ -169,7 +173,7 @@ async def test_somebody_elses_secret_is_left_alone(room: Room) -> None:
 async def test_a_broken_ca_is_refused_in_words(room: Room) -> None:
     assert (await room.run("ensure"))[0] == 0
     broken = {"data": {"ca.key": base64.b64encode(b"half a key").decode()}}
-    await room.house.patch(f"/api/v1/namespaces/{room.namespace}/secrets/accelshare-ca", broken)
+    await room.scheduling_cluster.patch(f"/api/v1/namespaces/{room.namespace}/secrets/accelshare-ca", broken)
     code, _, err = await room.run("ensure")
     assert code == 1
     assert "the key cannot be read" in err
@@ -210,7 +214,7 @@ async def test_they_can_be_removed(room: Room) -> None:
 
 async def test_a_lease_has_one_holder_and_a_dead_one_is_followed(room: Room) -> None:
     now = 0.0
-    async with Client(config.load(room.house.plane.kubeconfig), user_agent="accelshare-tests") as client:
+    async with Client(config.load(room.scheduling_cluster.plane.kubeconfig), user_agent="accelshare-tests") as client:
         a, b = (Lease(client, room.namespace, "turn", identity=name, duration_s=30, clock=lambda: now) for name in "ab")
         assert await a.take()
         assert not await b.take()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.house import House
+from tests.e2e.scheduling_cluster import SchedulingCluster
 
 pytestmark = pytest.mark.real
 
@@ -22,13 +22,13 @@ def on_the_path(directory: Path, word: str) -> Path:
     return program
 
 
-def typed(house: House, *words: str, user: str = "") -> Callable[[], tuple[int, str, str]]:
+def typed(scheduling_cluster: SchedulingCluster, *words: str, user: str = "") -> Callable[[], tuple[int, str, str]]:
     """What a person types, as the administrator or as somebody without any right."""
-    kubeconfig = house.plane.kubeconfig_for(user) if user else house.plane.kubeconfig
+    kubeconfig = scheduling_cluster.plane.kubeconfig_for(user) if user else scheduling_cluster.plane.kubeconfig
     environ = {
         **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
-        "PATH": f"{house.directory}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(house.directory),
+        "PATH": f"{scheduling_cluster.directory}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(scheduling_cluster.directory),
         "KUBECONFIG": str(kubeconfig),
     }
 
@@ -39,11 +39,11 @@ def typed(house: House, *words: str, user: str = "") -> Callable[[], tuple[int, 
     return run
 
 
-async def accelshare(house: House, *words: str, user: str = "") -> tuple[int, str, str]:
-    return await asyncio.to_thread(typed(house, sys.executable, "-m", "accelshare", *words, user=user))
+async def accelshare(scheduling_cluster: SchedulingCluster, *words: str, user: str = "") -> tuple[int, str, str]:
+    return await asyncio.to_thread(typed(scheduling_cluster, sys.executable, "-m", "accelshare", *words, user=user))
 
 
-async def test_kubectl_inspect_xpushare_prints_the_guides_table(served: House) -> None:
+async def test_kubectl_inspect_xpushare_prints_the_guides_table(served: SchedulingCluster) -> None:
     """The guide's Deployment, the guide's command, the guide's table, byte for byte."""
     on_the_path(served.directory, "xpushare")
     await served.example_node("kunlun")
@@ -75,19 +75,19 @@ async def test_kubectl_inspect_xpushare_prints_the_guides_table(served: House) -
     assert out.endswith("\n\n\nAllocated/Total XPU Memory In Cluster:  9000/32256 (27%)  \n")
 
 
-async def test_kubectl_itself_completes_the_plugin(house: House) -> None:
+async def test_kubectl_itself_completes_the_plugin(scheduling_cluster: SchedulingCluster) -> None:
     """The real kubectl finds the program beside the plugin and shows what it proposes."""
-    on_the_path(house.directory, "xpushare")
-    program = house.directory / "kubectl_complete-inspect-xpushare"
+    on_the_path(scheduling_cluster.directory, "xpushare")
+    program = scheduling_cluster.directory / "kubectl_complete-inspect-xpushare"
     program.write_text(f"#!{sys.executable}\nfrom accelshare.inspect_cli.kubectl_completion import main\nmain()\n")
     program.chmod(0o755)
-    await house.example_node("kunlun")
-    kubectl = str(house.plane._programs["kubectl"])
-    code, out, _ = await asyncio.to_thread(typed(house, kubectl, "__complete", "inspect", "xpushare", "-d", "mini"))
+    await scheduling_cluster.example_node("kunlun")
+    kubectl = str(scheduling_cluster.plane._programs["kubectl"])
+    code, out, _ = await asyncio.to_thread(typed(scheduling_cluster, kubectl, "__complete", "inspect", "xpushare", "-d", "mini"))
     assert (code, out.splitlines()) == (0, ["minikube", ":4"])
 
 
-async def test_explain_says_what_the_scheduler_says_and_what_would_help(served: House) -> None:
+async def test_explain_says_what_the_scheduler_says_and_what_would_help(served: SchedulingCluster) -> None:
     """The fourth pod of the gcushare guide waits for ever, and is told why."""
     await served.example_node("enflame")
     served.apply("examples/enflame/gcushare-pod-4.json", namespace="kube-system")
@@ -101,7 +101,7 @@ async def test_explain_says_what_the_scheduler_says_and_what_would_help(served: 
     assert "  would help: ask for at most 16 GB" in lines
 
 
-async def test_who_may_not_look_is_told_which_verb_on_which_resource(house: House) -> None:
-    code, out, err = await accelshare(house, "inspect", user="somebody")
+async def test_who_may_not_look_is_told_which_verb_on_which_resource(scheduling_cluster: SchedulingCluster) -> None:
+    code, out, err = await accelshare(scheduling_cluster, "inspect", user="somebody")
     assert (code, out) == (1, "")
     assert err.startswith("Error: no permission: user somebody may not list nodes in the whole cluster.\n")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.e2e.house import House, annotations, cards, container, held
+from tests.e2e.scheduling_cluster import SchedulingCluster, annotations, cards, container, held
 
 pytestmark = pytest.mark.real
 
@@ -18,15 +18,15 @@ def inventory(*sizes: int, sick: tuple[int, ...] = ()) -> dict[str, object]:
     return {"nvidia": {"unit": "GiB", "cards": entries}}
 
 
-async def gpu_node(house: House, name: str, *sizes: int) -> None:
-    await house.node(name, {MEMORY: sum(sizes), "aliyun.com/gpu-count": len(sizes)}, inventory=inventory(*sizes))
+async def gpu_node(scheduling_cluster: SchedulingCluster, name: str, *sizes: int) -> None:
+    await scheduling_cluster.node(name, {MEMORY: sum(sizes), "aliyun.com/gpu-count": len(sizes)}, inventory=inventory(*sizes))
 
 
-async def used(house: House) -> dict[str, list[int]]:
-    return held(await house.inspect("/gpushare-scheduler/inspect"), "usedGPU", "devs")
+async def used(scheduling_cluster: SchedulingCluster) -> dict[str, list[int]]:
+    return held(await scheduling_cluster.inspect("/gpushare-scheduler/inspect"), "usedGPU", "devs")
 
 
-async def test_a_pod_holds_what_kubernetes_counts_at_its_peak(served: House) -> None:
+async def test_a_pod_holds_what_kubernetes_counts_at_its_peak(served: SchedulingCluster) -> None:
     """Containers add up, init containers come one by one, sidecars stay: on one card, in one amount."""
     await gpu_node(served, "n1", 32)
     limits = {units: {MEMORY: units} for units in range(1, 9)}
@@ -44,7 +44,7 @@ async def test_a_pod_holds_what_kubernetes_counts_at_its_peak(served: House) -> 
     await served.refused("too-large", "Insufficient aliyun.com/gpu-mem")
 
 
-async def test_a_terminating_pod_keeps_its_card_until_it_is_gone(served: House) -> None:
+async def test_a_terminating_pod_keeps_its_card_until_it_is_gone(served: SchedulingCluster) -> None:
     """Two cards with 8 of 16 free each: while the old pod is shutting down, 16 are nowhere."""
     await gpu_node(served, "n1", 16, 16)
     for name in ("a", "b"):
@@ -59,8 +59,8 @@ async def test_a_terminating_pod_keeps_its_card_until_it_is_gone(served: House) 
     assert cards(pod, "nvidia") == [1]
 
 
-async def test_a_touch_of_its_status_makes_the_scheduler_ask_for_a_refused_pod_again(served: House) -> None:
-    """What `extender/waking.py` rests on: nothing else has changed, and filter is called."""
+async def test_a_touch_of_its_status_makes_the_scheduler_ask_for_a_refused_pod_again(served: SchedulingCluster) -> None:
+    """What `extender/requeue.py` rests on: nothing else has changed, and filter is called."""
     await gpu_node(served, "n1", 16, 16)
     await served.pod("waits", {MEMORY: 17})
     await served.refused("waits", "Insufficient")
@@ -80,7 +80,7 @@ async def test_a_touch_of_its_status_makes_the_scheduler_ask_for_a_refused_pod_a
     await served.until(again, "filter was asked once more")
 
 
-async def test_a_pod_that_ended_gives_its_card_back_before_it_is_deleted(served: House) -> None:
+async def test_a_pod_that_ended_gives_its_card_back_before_it_is_deleted(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16)
     await served.pod("job", {MEMORY: 16})
     await served.bound("job")
@@ -91,7 +91,7 @@ async def test_a_pod_that_ended_gives_its_card_back_before_it_is_deleted(served:
     assert await used(served) == {"n1": [16]}
 
 
-async def test_a_statefulset_pod_recreated_under_its_name_is_counted_once(served: House) -> None:
+async def test_a_statefulset_pod_recreated_under_its_name_is_counted_once(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 15)
     served.apply("examples/nvidia/app.yaml")
     before = await served.bound("binpack-1-0", "binpack-1-1", "binpack-1-2")
@@ -110,7 +110,7 @@ async def test_a_statefulset_pod_recreated_under_its_name_is_counted_once(served
     assert await used(served) == {"n1": [9]}
 
 
-async def test_a_node_that_is_removed_and_added_again_is_right_again(served: House) -> None:
+async def test_a_node_that_is_removed_and_added_again_is_right_again(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16, 16)
     await served.pod("stays", {MEMORY: 12})
     await served.bound("stays")
@@ -124,7 +124,7 @@ async def test_a_node_that_is_removed_and_added_again_is_right_again(served: Hou
     assert await used(served) == {"n1": [12, 12]}
 
 
-async def test_a_pod_that_landed_past_the_scheduler_counts_until_its_card_is_told(served: House) -> None:
+async def test_a_pod_that_landed_past_the_scheduler_counts_until_its_card_is_told(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16, 16)
     await served.pod("stranger", {MEMORY: 10}, nodeName="n1")
     shown = await served.inspected("/accelshare/inspect/n1", lambda shown: bool(shown["nodes"][0]["unplaced"]), "it is seen")
@@ -143,7 +143,7 @@ async def test_a_pod_that_landed_past_the_scheduler_counts_until_its_card_is_tol
     assert await used(served) == {"n1": [16, 16]}
 
 
-async def test_forged_annotations_are_written_over(served: House) -> None:
+async def test_forged_annotations_are_written_over(served: SchedulingCluster) -> None:
     """What a user writes on a pod before it is scheduled decides nothing."""
     await gpu_node(served, "n1", 16, 16)
     await served.pod("first", {MEMORY: 4})
@@ -165,7 +165,7 @@ async def test_forged_annotations_are_written_over(served: House) -> None:
     assert await used(served) == {"n1": [16, 0]}
 
 
-async def test_a_record_of_a_card_that_does_not_exist_is_told_and_counted_once(served: House) -> None:
+async def test_a_record_of_a_card_that_does_not_exist_is_told_and_counted_once(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16)
     await served.pod("astray", {MEMORY: 10}, nodeName="n1", annotations={"ALIYUN_COM_GPU_MEM_IDX": "x"})
     shown = await served.inspected("/accelshare/inspect/n1", lambda shown: bool(shown["nodes"][0]["problems"]), "it is told")
@@ -177,7 +177,7 @@ async def test_a_record_of_a_card_that_does_not_exist_is_told_and_counted_once(s
     await served.bound("other")
 
 
-async def test_a_sick_card_takes_nothing_and_recovers(served: House) -> None:
+async def test_a_sick_card_takes_nothing_and_recovers(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16, 16)
     await served.pod("on-it", {MEMORY: 4})
     await served.bound("on-it")
@@ -194,28 +194,28 @@ async def test_a_sick_card_takes_nothing_and_recovers(served: House) -> None:
     assert cards(pod, "nvidia") == [0]
 
 
-async def test_a_wrong_request_is_told_to_the_pod_by_us_too(served: House) -> None:
+async def test_a_wrong_request_is_told_to_the_pod_by_us_too(served: SchedulingCluster) -> None:
     await served.example_node("kunlun")
     await served.pod("bad", {"baidu.com/xpu-mem": 4001}, labels={"baidu.com/xpu-count": "2"})
     (message,) = await served.until(lambda: served.events("bad", "BadAcceleratorRequest"), "an event of ours")
     assert "does not divide" in message
 
 
-async def test_with_full_node_objects_it_works_the_same(house: House) -> None:
+async def test_with_full_node_objects_it_works_the_same(scheduling_cluster: SchedulingCluster) -> None:
     """nodeCacheCapable false: the scheduler sends whole nodes and wants whole nodes back."""
-    await house.start_extender()
-    house.start_scheduler(nodeCacheCapable=False)
-    await gpu_node(house, "n1", 16)
-    await gpu_node(house, "n2", 8)
-    await house.pod("a", {MEMORY: 8})
-    await house.pod("b", {MEMORY: 9})
-    pods = await house.bound("a", "b")
+    await scheduling_cluster.start_extender()
+    scheduling_cluster.start_scheduler(nodeCacheCapable=False)
+    await gpu_node(scheduling_cluster, "n1", 16)
+    await gpu_node(scheduling_cluster, "n2", 8)
+    await scheduling_cluster.pod("a", {MEMORY: 8})
+    await scheduling_cluster.pod("b", {MEMORY: 9})
+    pods = await scheduling_cluster.bound("a", "b")
     assert {name: pod["spec"]["nodeName"] for name, pod in pods.items()} == {"a": "n2", "b": "n1"}
-    await house.pod("c", {MEMORY: 17})
-    await house.refused("c", "Insufficient")
+    await scheduling_cluster.pod("c", {MEMORY: 17})
+    await scheduling_cluster.refused("c", "Insufficient")
 
 
-async def test_a_pod_with_preferences_goes_where_it_prefers(served: House) -> None:
+async def test_a_pod_with_preferences_goes_where_it_prefers(served: SchedulingCluster) -> None:
     """Our favourite is the tighter node; the pod prefers the other and says so, so the scheduler decides."""
     await gpu_node(served, "tight", 8)
     await gpu_node(served, "wide", 16)

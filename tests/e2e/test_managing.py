@@ -7,75 +7,75 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.files.disk import Disk
+from accelshare.install.host_files.disk import Disk
+from accelshare.install.scheduler.host import State
+from accelshare.install.scheduler.manager import state_configmap as boards
+from accelshare.install.scheduler.plan import CHECKSUM
+from accelshare.install.scheduler.problems import SchedulerConfigError
 from accelshare.kube.client import Client
 from accelshare.kube.leases import Lease
 from accelshare.kube.named_data import Place
-from accelshare.scheduler_config.managing import board as boards
-from accelshare.scheduler_config.plan import CHECKSUM
-from accelshare.scheduler_config.problems import SchedulerConfigError
-from accelshare.scheduler_config.site import State
-from tests.e2e.caretakers import LEFT, Cluster, extender_of, open_cluster
-from tests.e2e.house import House
+from tests.e2e.node_reconcilers import LEFT, Cluster, extender_of, open_cluster
 from tests.e2e.rights import STATE
-from tests.unit.scheduler_config.builders import KUBEADM, wish
+from tests.e2e.scheduling_cluster import SchedulingCluster
+from tests.unit.install.scheduler.builders import KUBEADM, desired
 
 pytestmark = pytest.mark.real
 UPGRADED = KUBEADM.replace(b"v1.36.4", b"v1.36.9")
 
 
 @pytest.fixture
-async def cluster(house: House, tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with open_cluster(house, tmp_path) as opened:
+async def cluster(scheduling_cluster: SchedulingCluster, tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with open_cluster(scheduling_cluster, tmp_path) as opened:
         yield opened
 
 
 async def test_a_node_is_put_in_and_then_left_alone(cluster: Cluster) -> None:
     """Certificates made, files in place, the configuration names them and the Service's address; then nothing more happens."""
     host, address = cluster.host("cp-1"), await cluster.service()
-    caretaker = cluster.caretaker("cp-1", host)
-    await caretaker.look()
+    reconciler = cluster.reconciler("cp-1", host)
+    await reconciler.look()
     assert await cluster.states() == {"cp-1": "applied"}
     entry = extender_of(host)
     assert entry["urlPrefix"] == f"https://{address}:12345/accelshare"
     assert entry["tlsConfig"]["serverName"] == "accelshare-extender"
     files = [Path(entry["tlsConfig"][key]) for key in ("caFile", "certFile", "keyFile")]
     assert all(file.stat().st_mode & 0o777 == 0o600 for file in files)
-    secret = await cluster.house.read(f"/api/v1/namespaces/{cluster.namespace}/secrets/accelshare-scheduler-tls")
+    secret = await cluster.scheduling_cluster.read(f"/api/v1/namespaces/{cluster.namespace}/secrets/accelshare-scheduler-tls")
     assert set(secret["data"]) == {"ca.crt", "tls.crt", "tls.key"}
     assert (await cluster.events())["SchedulerConfigApplied"] == "cp-1: applied"
 
-    before, version = host.files(), await cluster.board()
+    before, version = host.files(), await cluster.state_map()
     for _ in range(4):
-        await caretaker.look()
-    await cluster.caretaker("cp-1", host).look()  # and after a restart
+        await reconciler.look()
+    await cluster.reconciler("cp-1", host).look()  # and after a restart
     assert host.files() == before
-    assert await cluster.board() == version
+    assert await cluster.state_map() == version
 
 
 async def test_nothing_is_wanted_where_there_is_no_config_map(cluster: Cluster) -> None:
     """A manager that helm is just ending must not put anything in again."""
     host = cluster.host("cp-1")
     await cluster.service()
-    await cluster.house.delete(f"/api/v1/namespaces/{cluster.namespace}/configmaps/{STATE}")
-    await cluster.caretaker("cp-1", host).look()
+    await cluster.scheduling_cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/configmaps/{STATE}")
+    await cluster.reconciler("cp-1", host).look()
     assert host.places() == LEFT
 
 
 async def test_it_waits_for_the_service(cluster: Cluster) -> None:
     host = cluster.host("cp-1")
-    caretaker = cluster.caretaker("cp-1", host)
-    await caretaker.look()
+    reconciler = cluster.reconciler("cp-1", host)
+    await reconciler.look()
     assert "accelshare-extender is not there" in (await cluster.states())["cp-1"]
     assert host.manifest.read_bytes() == KUBEADM
     await cluster.service()
-    await caretaker.look()
+    await reconciler.look()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
 async def test_plain_http_only_if_it_is_said(cluster: Cluster) -> None:
     host, address = cluster.host("cp-1"), await cluster.service()
-    await cluster.caretaker("cp-1", host, plain_http=True).look()
+    await cluster.reconciler("cp-1", host, plain_http=True).look()
     assert extender_of(host)["urlPrefix"] == f"http://{address}:12345/accelshare"
     assert not list(host.directory.glob("client*"))
 
@@ -83,14 +83,14 @@ async def test_plain_http_only_if_it_is_said(cluster: Cluster) -> None:
 async def test_a_manifest_that_kubeadm_wrote_anew_is_healed(cluster: Cluster) -> None:
     host = cluster.host("cp-1")
     await cluster.service()
-    caretaker = cluster.caretaker("cp-1", host)
-    await caretaker.look()
+    reconciler = cluster.reconciler("cp-1", host)
+    await reconciler.look()
     host.manifest.write_bytes(UPGRADED)
-    await caretaker.look()
+    await reconciler.look()
     assert host.state() is State.INSTALLED
     assert b"v1.36.9" in host.manifest.read_bytes()
     await cluster.write(wanted="restored")
-    await caretaker.look()
+    await reconciler.look()
     assert host.files() == {"manifests/kube-scheduler.yaml": UPGRADED}
 
 
@@ -98,55 +98,55 @@ async def test_an_upgrade_that_kubeadm_takes_back_needs_nobody(cluster: Cluster)
     """kubeadm puts back the manifest that it found: ours of before. That is taken over, and the way back is its original."""
     host = cluster.host("cp-1")
     await cluster.service()
-    caretaker = cluster.caretaker("cp-1", host)
-    await caretaker.look()
+    reconciler = cluster.reconciler("cp-1", host)
+    await reconciler.look()
     ours = host.manifest.read_bytes()
     host.manifest.write_bytes(UPGRADED)
-    await caretaker.look()
+    await reconciler.look()
     host.manifest.write_bytes(ours)
-    await caretaker.look()
+    await reconciler.look()
     assert host.state() is State.INSTALLED
     assert host.manifest.read_bytes() == ours
     assert await cluster.states() == {"cp-1": "applied"}
     await cluster.write(wanted="restored")
-    await caretaker.look()
+    await reconciler.look()
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
 
 
 async def test_another_address_is_put_in(cluster: Cluster) -> None:
     host, first = cluster.host("cp-1"), await cluster.service()
-    caretaker = cluster.caretaker("cp-1", host)
-    await caretaker.look()
+    reconciler = cluster.reconciler("cp-1", host)
+    await reconciler.look()
     await cluster.remove_service()
-    await caretaker.look()
+    await reconciler.look()
     assert extender_of(host)["urlPrefix"].startswith(f"https://{first}:")  # what there is stays until there is something better
     second = await cluster.service()
     assert second != first
-    await caretaker.look()
+    await reconciler.look()
     assert extender_of(host)["urlPrefix"] == f"https://{second}:12345/accelshare"
 
 
 async def test_what_somebody_applied_by_hand_is_put_right(cluster: Cluster) -> None:
     """`scheduler-config apply` on the host leaves a whole installation behind, but not the wanted one."""
     host, address = cluster.host("cp-1"), await cluster.service()
-    caretaker = cluster.caretaker("cp-1", host)
+    reconciler = cluster.reconciler("cp-1", host)
     for _ in range(3):
-        await caretaker.look()
-    host.apply(wish("http://127.0.0.1:1/other"))
-    await caretaker.look()
+        await reconciler.look()
+    host.apply(desired("http://127.0.0.1:1/other"))
+    await reconciler.look()
     assert extender_of(host)["urlPrefix"] == f"https://{address}:12345/accelshare"
 
 
 async def test_somebody_elses_change_is_refused_in_words_and_taken_up_when_it_is_gone(cluster: Cluster) -> None:
     host = cluster.host("cp-1")
     await cluster.service()
-    caretaker = cluster.caretaker("cp-1", host)
-    await caretaker.look()
+    reconciler = cluster.reconciler("cp-1", host)
+    await reconciler.look()
     ours = host.manifest.read_bytes()
     theirs = ours.replace(b"--leader-elect=true", b"--leader-elect=true\n    - --v=4")
     host.manifest.write_bytes(theirs)
     for _ in range(3):
-        await caretaker.look()
+        await reconciler.look()
     state = (await cluster.states())["cp-1"]
     assert state.startswith("failed: ")
     assert f"{host.manifest} was changed by somebody else" in state
@@ -155,7 +155,7 @@ async def test_somebody_elses_change_is_refused_in_words_and_taken_up_when_it_is
     assert host.manifest.read_bytes() == theirs
 
     host.manifest.write_bytes(ours)
-    await caretaker.look()
+    await reconciler.look()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
@@ -165,14 +165,14 @@ async def test_a_scheduler_that_does_not_come_up_is_rolled_back_and_not_tried_ag
     await cluster.service()
     host.kubelet.breaks = lambda content: CHECKSUM.encode() in content
     host.kubelet.words = "panic: no such CA"
-    await cluster.caretaker("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).look()
     state = (await cluster.states())["cp-1"]
     assert state.startswith("failed: kube-scheduler was not healthy")
     assert "panic: no such CA" in state
     assert host.manifest.read_bytes() == KUBEADM
 
     host.kubelet.breaks = lambda _content: False
-    again = cluster.caretaker("cp-1", host)  # after a restart too
+    again = cluster.reconciler("cp-1", host)  # after a restart too
     await again.look()
     assert (await cluster.states())["cp-1"] == state
     assert host.manifest.read_bytes() == KUBEADM
@@ -185,12 +185,12 @@ async def test_a_scheduler_that_does_not_come_up_is_rolled_back_and_not_tried_ag
 async def test_somebody_at_work_by_hand_is_waited_for(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-1")
-    caretaker = cluster.caretaker("cp-1", host)
+    reconciler = cluster.reconciler("cp-1", host)
     host.archive.mkdir()
     with Disk().locked(host.archive):
-        await caretaker.look()
+        await reconciler.look()
     assert "another accelshare is at work" in (await cluster.states())["cp-1"]
-    await caretaker.look()
+    await reconciler.look()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
@@ -198,7 +198,7 @@ async def test_a_host_that_cannot_be_written_is_told(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-1")
     host.directory.write_text("a file, where our directory should be")
-    await cluster.caretaker("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).look()
     state = (await cluster.states())["cp-1"]
     assert state.startswith("failed: ")
     assert str(host.directory) in state
@@ -209,11 +209,11 @@ async def test_a_changed_manifest_is_reason_enough_to_try_again(cluster: Cluster
     host = cluster.host("cp-1")
     await cluster.service()
     host.kubelet.breaks = lambda content: CHECKSUM.encode() in content and b"v1.36.4" in content
-    caretaker = cluster.caretaker("cp-1", host)
-    await caretaker.look()
+    reconciler = cluster.reconciler("cp-1", host)
+    await reconciler.look()
     assert (await cluster.states())["cp-1"].startswith("failed: ")
     host.manifest.write_bytes(UPGRADED)
-    await caretaker.look()
+    await reconciler.look()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
@@ -238,13 +238,13 @@ async def test_one_node_after_the_other(cluster: Cluster) -> None:
         return {name for name, host in hosts.items() if host.state() is State.INSTALLED}
 
     async def keep(name: str) -> None:
-        caretaker = cluster.caretaker(name, hosts[name], disk=Watching(name))
+        reconciler = cluster.reconciler(name, hosts[name], disk=Watching(name))
         for _ in range(200):
-            await caretaker.look()
+            await reconciler.look()
             if (await cluster.states()).get(name) == "applied":
                 return
             await asyncio.sleep(0.02)
-        raise AssertionError(f"{name} had no turn: {await cluster.board()}")
+        raise AssertionError(f"{name} had no turn: {await cluster.state_map()}")
 
     await asyncio.gather(*map(keep, hosts))
     assert await cluster.states() == dict.fromkeys(hosts, "applied")
@@ -254,17 +254,17 @@ async def test_one_node_after_the_other(cluster: Cluster) -> None:
 async def test_nobody_acts_without_the_lease(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-2")
-    caretaker = cluster.caretaker("cp-2", host)
-    await caretaker.look()  # makes the certificates, so that only the scheduler is left to do below
+    reconciler = cluster.reconciler("cp-2", host)
+    await reconciler.look()  # makes the certificates, so that only the scheduler is left to do below
     await cluster.write(wanted="restored")
-    await caretaker.look()
+    await reconciler.look()
     await cluster.write(wanted="applied")
     async with Lease(cluster.client, cluster.namespace, STATE, identity="cp-1").held() as theirs:
         assert theirs
-        await caretaker.look()
+        await reconciler.look()
         assert await cluster.states() == {"cp-2": "waiting: cp-1 is at work"}
         assert host.manifest.read_bytes() == KUBEADM
-    await caretaker.look()
+    await reconciler.look()
     assert await cluster.states() == {"cp-2": "applied"}
 
 
@@ -272,7 +272,7 @@ async def test_a_failure_stops_the_others_until_it_is_cleared(cluster: Cluster) 
     await cluster.service()
     first, second = cluster.host("cp-1"), cluster.host("cp-2")
     first.kubelet.breaks = lambda content: CHECKSUM.encode() in content
-    one, two = cluster.caretaker("cp-1", first), cluster.caretaker("cp-2", second)
+    one, two = cluster.reconciler("cp-1", first), cluster.reconciler("cp-2", second)
     await one.look()
     for _ in range(2):
         await two.look()
@@ -292,10 +292,10 @@ async def test_a_node_that_died_in_the_middle_stops_the_others_and_finishes_when
     await cluster.service()
     first, second = cluster.host("cp-1"), cluster.host("cp-2")
     await cluster.write(**{"node.cp-1": "applying"})
-    await cluster.caretaker("cp-2", second).look()
+    await cluster.reconciler("cp-2", second).look()
     assert second.manifest.read_bytes() == KUBEADM
-    await cluster.caretaker("cp-1", first).look()
-    await cluster.caretaker("cp-2", second).look()
+    await cluster.reconciler("cp-1", first).look()
+    await cluster.reconciler("cp-2", second).look()
     assert await cluster.states() == {"cp-1": "applied", "cp-2": "applied"}
 
 
@@ -303,11 +303,11 @@ async def test_renewed_certificates_come_without_a_restart_and_do_not_wait_for_a
     """Even while another node has failed: an expired certificate would stop every pod."""
     await cluster.service()
     host = cluster.host("cp-1")
-    await cluster.caretaker("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).look()
     await cluster.write(**{"node.cp-2": "failed: for the test"})
     manifest, pair = host.manifest.read_bytes(), (host.directory / "client" / "tls.crt").read_text()
     cluster.now += timedelta(days=61)
-    renewing = cluster.caretaker("cp-1", host)
+    renewing = cluster.reconciler("cp-1", host)
     await renewing.look()
     assert (host.directory / "client" / "tls.crt").read_text() != pair
     assert host.manifest.read_bytes() == manifest
@@ -320,10 +320,10 @@ async def test_renewed_certificates_come_without_a_restart_and_do_not_wait_for_a
 async def test_a_new_ca_restarts_the_scheduler_in_its_turn(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-1")
-    await cluster.caretaker("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).look()
     manifest, before = host.manifest.read_bytes(), extender_of(host)["tlsConfig"]
     cluster.now += timedelta(days=3650 * 2 / 3 + 1)
-    renewing = cluster.caretaker("cp-1", host)
+    renewing = cluster.reconciler("cp-1", host)
     await renewing.look()
     after = extender_of(host)["tlsConfig"]
     assert after["certFile"] == before["certFile"]
@@ -339,49 +339,49 @@ async def test_restore_all(cluster: Cluster) -> None:
     """Asked for on the board, done by each node, told line by line; nothing of ours is left, and it stays so."""
     await cluster.service()
     hosts = {name: cluster.host(name) for name in ("cp-1", "cp-2")}
-    caretakers = [cluster.caretaker(name, host) for name, host in hosts.items()]
-    for caretaker in caretakers:
-        await caretaker.look()
+    caretakers = [cluster.reconciler(name, host) for name, host in hosts.items()]
+    for reconciler in caretakers:
+        await reconciler.look()
 
     over = asyncio.Event()
 
     async def rounds() -> None:
         while not over.is_set():
-            for caretaker in caretakers:
-                await caretaker.look()
+            for reconciler in caretakers:
+                await reconciler.look()
             await asyncio.sleep(0.02)
 
     running = asyncio.create_task(rounds())
     said = await cluster.restore_all()
     assert {"cp-1: restored", "cp-2: restored"} <= set(said)
-    assert await cluster.board() == {"wanted": "restored", "node.cp-1": "restored", "node.cp-2": "restored"}
+    assert await cluster.state_map() == {"wanted": "restored", "node.cp-1": "restored", "node.cp-2": "restored"}
     await asyncio.sleep(0.2)
     over.set()
     await running
     for host in hosts.values():
         assert host.places() == LEFT
         assert host.manifest.read_bytes() == KUBEADM
-    leases = await cluster.house.read(f"/apis/coordination.k8s.io/v1/namespaces/{cluster.namespace}/leases")
+    leases = await cluster.scheduling_cluster.read(f"/apis/coordination.k8s.io/v1/namespaces/{cluster.namespace}/leases")
     assert leases["items"] == []
     assert await cluster.restore_all() == ["cp-1: restored", "cp-2: restored"]
 
     await cluster.write(wanted="applied")
-    for caretaker in caretakers:
-        await caretaker.look()
+    for reconciler in caretakers:
+        await reconciler.look()
     assert await cluster.states() == {"cp-1": "applied", "cp-2": "applied"}
 
 
 async def test_restore_all_fails_in_words(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-1")
-    caretaker = cluster.caretaker("cp-1", host)
-    await caretaker.look()
+    reconciler = cluster.reconciler("cp-1", host)
+    await reconciler.look()
     ours = host.manifest.read_bytes()
     host.manifest.write_bytes(ours + b"# mine\n")
 
     asking = asyncio.create_task(cluster.restore_all())
     while not asking.done():
-        await caretaker.look()
+        await reconciler.look()
         await asyncio.sleep(0.02)
     with pytest.raises(SchedulerConfigError, match="not restored on cp-1; `accelshare scheduler-config restore` on that machine"):
         await asking
@@ -389,7 +389,7 @@ async def test_restore_all_fails_in_words(cluster: Cluster) -> None:
     assert host.manifest.read_bytes() == ours + b"# mine\n"
 
     host.manifest.write_bytes(ours)
-    await caretaker.look()
+    await reconciler.look()
     assert await cluster.states() == {"cp-1": "restored"}
     assert host.places() == LEFT
 
@@ -409,7 +409,7 @@ async def test_a_wish_that_changed_in_the_last_moment_is_not_carried_out(
     host = cluster.host("cp-1")
     read, reads = boards.read, 0
 
-    async def read_and_then_somebody_writes(client: Client, place: Place) -> boards.Board | None:
+    async def read_and_then_somebody_writes(client: Client, place: Place) -> boards.StateConfigMap | None:
         nonlocal reads
         found = await read(client, place)
         reads += 1
@@ -418,7 +418,7 @@ async def test_a_wish_that_changed_in_the_last_moment_is_not_carried_out(
         return found
 
     monkeypatch.setattr(boards, "read", read_and_then_somebody_writes)
-    await cluster.caretaker("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).look()
     assert reads == 2
     assert host.manifest.read_bytes() == KUBEADM
     assert "applying" not in (await cluster.states()).values()

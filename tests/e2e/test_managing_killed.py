@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 import yaml
 
-from accelshare.certificates.keeping import Names
-from accelshare.certificates.renewal import Lives
-from accelshare.files.disk import Disk
+from accelshare.install.certificates.keeping import Names
+from accelshare.install.certificates.renewal import Lives
+from accelshare.install.host_files.disk import Disk
+from accelshare.install.scheduler import static_pod
+from accelshare.install.scheduler.host import State
+from accelshare.install.scheduler.manager.node_reconciler import NodeReconciler, Task
+from accelshare.install.scheduler.plan import CHECKSUM
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.named_data import Place
-from accelshare.scheduler_config import static_pod
-from accelshare.scheduler_config.managing.caretaker import Caretaker, Task
-from accelshare.scheduler_config.plan import CHECKSUM
-from accelshare.scheduler_config.site import State
 from cluster.control_plane import ControlPlane
-from tests.e2e.caretakers import LEFT, USER, extender_of, intent
-from tests.e2e.house import open_house
+from tests.e2e.node_reconcilers import LEFT, USER, extender_of, intent
 from tests.e2e.rights import STATE, grant
-from tests.unit.files.ending import killed_at
-from tests.unit.scheduler_config.builders import KUBEADM, Host
+from tests.e2e.scheduling_cluster import open_scheduling_cluster
+from tests.unit.install.host_files.ending import killed_at
+from tests.unit.install.scheduler.builders import KUBEADM, Host
 
 pytestmark = pytest.mark.real
 
@@ -55,12 +55,12 @@ class Steps:
         self.namespace = ""
 
         async def prepare() -> None:
-            async with open_house(plane, root) as house:
+            async with open_scheduling_cluster(plane, root) as scheduling_cluster:
                 self.namespace = f"killing-{secrets.token_hex(4)}"
-                await house.create(
+                await scheduling_cluster.create(
                     "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
                 )
-                await grant(house, USER, self.namespace)
+                await grant(scheduling_cluster, USER, self.namespace)
 
         asyncio.run(prepare())
         self.kubeconfig = plane.kubeconfig_for(USER)
@@ -89,12 +89,12 @@ class Steps:
             async with Client(config.load(self.kubeconfig), user_agent="accelshare-tests") as client:
                 place = Place("ConfigMap", self.namespace, STATE)
                 task = Task("cp-1", Names(self.namespace), Lives(), place, STATE, 12345)
-                await Caretaker(
+                await NodeReconciler(
                     client,
                     task,
-                    host.site(disk),
+                    host.scheduler_host(disk),
                     make_intent=intent,
-                    scheduler=lambda _site: host.kubelet,
+                    scheduler=lambda _scheduler_host: host.kubelet,
                     patience=host.kubelet.patience,
                 ).look()
 

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.scheduler_config import static_pod
-from accelshare.scheduler_config.checking import checker
-from accelshare.scheduler_config.health import HttpsScheduler
-from accelshare.scheduler_config.plan import Existing, Plan, PlannedFile
-from accelshare.scheduler_config.problems import Rejected
-from accelshare.scheduler_config.release import Kind, configurations, parse
+from accelshare.install.scheduler import static_pod
+from accelshare.install.scheduler.checking import checker
+from accelshare.install.scheduler.health import HttpsScheduler
+from accelshare.install.scheduler.plan import Existing, Plan, PlannedFile
+from accelshare.install.scheduler.problems import Rejected
+from accelshare.install.scheduler.release import Kind, configurations, parse
 from cluster.build import Binaries
 from cluster.https import free_port
 from cluster.old_scheduler import built
-from tests.e2e.house import House, cards
+from tests.e2e.scheduling_cluster import SchedulingCluster, cards
 from tests.e2e.test_scheduler_config import Kubelet, Node
-from tests.unit.scheduler_config.builders import KUBEADM, intent
-from tests.unit.scheduler_config.test_static_pod import POLICY_CONTENT, policy_manifest
+from tests.unit.install.scheduler.builders import KUBEADM, intent
+from tests.unit.install.scheduler.test_static_pod import POLICY_CONTENT, policy_manifest
 
 PROGRAMS = built()
 # What today's API server serves no more; without these a cache never fills, and nothing is scheduled.
@@ -48,11 +48,11 @@ def minor(version: str) -> int:
 class OldNode(Node):
     """A control-plane node of an old version, as its kubeadm made it: --port=0, and health at /healthz."""
 
-    def __init__(self, house: House, root: Path, version: str, *, without_gates: bool = False) -> None:
+    def __init__(self, scheduling_cluster: SchedulingCluster, root: Path, version: str, *, without_gates: bool = False) -> None:
         self.programs = Binaries({"kube-scheduler": PROGRAMS[version]})
         self.root = root
         self.port = free_port()
-        kubeconfig = house.plane.kubeconfig_for("system:kube-scheduler")
+        kubeconfig = scheduling_cluster.plane.kubeconfig_for("system:kube-scheduler")
         words = [f"--secure-port={self.port}"]
         words += ["--port=0"] if minor(version) < 23 else []
         # By default it would keep Endpoints too, which today's role of kube-scheduler has no right to.
@@ -73,13 +73,13 @@ class OldNode(Node):
 
 
 @pytest.fixture
-async def root(house: House, tmp_path: Path) -> AsyncIterator[Path]:
+async def root(scheduling_cluster: SchedulingCluster, tmp_path: Path) -> AsyncIterator[Path]:
     """The extender beside the API server, and a place for the node."""
-    await house.start_extender()
+    await scheduling_cluster.start_extender()
     place = tmp_path / "node"
     place.mkdir()
     yield place
-    await house.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler")
+    await scheduling_cluster.delete("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler")
 
 
 def listeners(port: int) -> set[str]:
@@ -89,40 +89,46 @@ def listeners(port: int) -> set[str]:
 
 
 @pytest.mark.parametrize(("version", "kind"), CASES)
-async def test_pods_of_every_sort_under_an_old_scheduler(house: House, root: Path, version: str, kind: Kind) -> None:
+async def test_pods_of_every_sort_under_an_old_scheduler(
+    scheduling_cluster: SchedulingCluster, root: Path, version: str, kind: Kind
+) -> None:
     """Applied beside the running one, cards given, reasons told, nobody evicted in vain, nothing open to everybody, put back."""
-    node = OldNode(house, root, version)
+    node = OldNode(scheduling_cluster, root, version)
     node.kubelet.start()
     try:
-        await house.until(lambda: node.health.look().healthy, "the old kube-scheduler is healthy")
+        await scheduling_cluster.until(lambda: node.health.look().healthy, "the old kube-scheduler is healthy")
         program = f"--kube-scheduler={node.programs['kube-scheduler']}"
-        applied = node.run("apply", f"--url={house.extender_url}/accelshare", "--vendor=nvidia", f"--kind={kind}", program)
+        applied = node.run(
+            "apply", f"--url={scheduling_cluster.extender_url}/accelshare", "--vendor=nvidia", f"--kind={kind}", program
+        )
         assert applied.returncode == 0, applied.stderr
         assert applied.stderr.endswith("applied\n")
         assert "is not looked at" not in applied.stderr
         assert listeners(10251) <= {"0100007F"}  # 127.0.0.1
 
-        await house.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
-        await house.pod("slice", {"aliyun.com/gpu-mem": 8})
-        assert cards((await house.bound("slice"))["slice"], "nvidia") == [0]
-        await house.pod("large", {"aliyun.com/gpu-mem": 20})
-        await house.refused("large", "Insufficient GPU Memory in one device")
-        await house.delete("/api/v1/namespaces/default/pods/large")
+        await scheduling_cluster.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
+        await scheduling_cluster.pod("slice", {"aliyun.com/gpu-mem": 8})
+        assert cards((await scheduling_cluster.bound("slice"))["slice"], "nvidia") == [0]
+        await scheduling_cluster.pod("large", {"aliyun.com/gpu-mem": 20})
+        await scheduling_cluster.refused("large", "Insufficient GPU Memory in one device")
+        await scheduling_cluster.delete("/api/v1/namespaces/default/pods/large")
 
-        await house.node("small", {"aliyun.com/gpu-mem": 16, "aliyun.com/gpu-count": 2})
-        await house.pod("beside", {"aliyun.com/gpu-mem": 16})
-        await house.pod("low", {"aliyun.com/gpu-mem": 8}, nodeSelector={"kubernetes.io/hostname": "small"})
-        await house.bound("beside", "low")
-        level = {"metadata": {"name": "high", "labels": {"house": "test"}}, "value": 1000}
-        await house.create("/apis/scheduling.k8s.io/v1/priorityclasses", level)
-        await house.pod("high", {"aliyun.com/gpu-mem": 16}, priorityClassName="high")
-        victims: list[str] = await house.until(lambda: terminating(house), "a pod is asked to make room")
+        await scheduling_cluster.node("small", {"aliyun.com/gpu-mem": 16, "aliyun.com/gpu-count": 2})
+        await scheduling_cluster.pod("beside", {"aliyun.com/gpu-mem": 16})
+        await scheduling_cluster.pod("low", {"aliyun.com/gpu-mem": 8}, nodeSelector={"kubernetes.io/hostname": "small"})
+        await scheduling_cluster.bound("beside", "low")
+        level = {"metadata": {"name": "high", "labels": {"scheduling_cluster": "test"}}, "value": 1000}
+        await scheduling_cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", level)
+        await scheduling_cluster.pod("high", {"aliyun.com/gpu-mem": 16}, priorityClassName="high")
+        victims: list[str] = await scheduling_cluster.until(
+            lambda: terminating(scheduling_cluster), "a pod is asked to make room"
+        )
         assert set(victims) < {"slice", "beside"}  # small's cards are of 8: nobody there could help
         for victim in victims:  # as their kubelet would
-            await house.delete(f"/api/v1/namespaces/default/pods/{victim}")
-        assert cards((await house.bound("high"))["high"], "nvidia") in ([0], [1])
-        assert (await house.one("high"))["spec"]["nodeName"] == "n1"
-        assert await terminating(house) == []
+            await scheduling_cluster.delete(f"/api/v1/namespaces/default/pods/{victim}")
+        assert cards((await scheduling_cluster.bound("high"))["high"], "nvidia") in ([0], [1])
+        assert (await scheduling_cluster.one("high"))["spec"]["nodeName"] == "n1"
+        assert await terminating(scheduling_cluster) == []
 
         restored = node.run("restore")
         assert restored.returncode == 0, restored.stderr
@@ -131,20 +137,20 @@ async def test_pods_of_every_sort_under_an_old_scheduler(house: House, root: Pat
         node.kubelet.end()
 
 
-async def terminating(house: House) -> list[str]:
-    return [name for name, pod in (await house.pods()).items() if "deletionTimestamp" in pod["metadata"]]
+async def terminating(scheduling_cluster: SchedulingCluster) -> list[str]:
+    return [name for name, pod in (await scheduling_cluster.pods()).items() if "deletionTimestamp" in pod["metadata"]]
 
 
 @pytest.mark.parametrize("version", [version for version in PROGRAMS if minor(version) in GONE])
 async def test_a_healthy_old_scheduler_that_schedules_nothing_is_not_called_applied(
-    house: House, root: Path, version: str
+    scheduling_cluster: SchedulingCluster, root: Path, version: str
 ) -> None:
     """One of its caches never fills: /healthz is ok, and no pod would ever be scheduled."""
-    node = OldNode(house, root, version, without_gates=True)
+    node = OldNode(scheduling_cluster, root, version, without_gates=True)
     node.kubelet.start()
     try:
-        await house.until(lambda: node.health.look().healthy, "the old kube-scheduler is healthy")
-        words = [f"--url={house.extender_url}/accelshare", "--wait-s=20", f"--log-directory={node.root / 'logs'}"]
+        await scheduling_cluster.until(lambda: node.health.look().healthy, "the old kube-scheduler is healthy")
+        words = [f"--url={scheduling_cluster.extender_url}/accelshare", "--wait-s=20", f"--log-directory={node.root / 'logs'}"]
         applied = node.run("apply", *words)
         assert applied.returncode == 1
         assert "schedules nothing" in applied.stderr
@@ -154,8 +160,10 @@ async def test_a_healthy_old_scheduler_that_schedules_nothing_is_not_called_appl
 
 
 @pytest.mark.parametrize("version", [version for version in PROGRAMS if minor(version) == 22])
-def test_any_policy_is_a_trap_on_122_and_ours_is_checked_all_the_same(house: House, tmp_path: Path, version: str) -> None:
-    kubeconfig = house.plane.kubeconfig_for("system:kube-scheduler")
+def test_any_policy_is_a_trap_on_122_and_ours_is_checked_all_the_same(
+    scheduling_cluster: SchedulingCluster, tmp_path: Path, version: str
+) -> None:
+    kubeconfig = scheduling_cluster.plane.kubeconfig_for("system:kube-scheduler")
     file = tmp_path / "policy.json"
     file.write_bytes(POLICY_CONTENT)
     words = [str(PROGRAMS[version]), f"--policy-config-file={file}", f"--kubeconfig={kubeconfig}", "--port=0", "--secure-port=0"]

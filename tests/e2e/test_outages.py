@@ -4,29 +4,29 @@ import asyncio
 
 import pytest
 
-from tests.e2e.house import House, cards
+from tests.e2e.scheduling_cluster import SchedulingCluster, cards
 
 pytestmark = pytest.mark.real
 
 MEMORY = "enflame.com/gcu-memory"
 
 
-async def two_cards(house: House) -> None:
+async def two_cards(scheduling_cluster: SchedulingCluster) -> None:
     entries = [{"index": index, "id": f"GCU-{index}", "size": 16} for index in range(2)]
-    await house.node("n1", {MEMORY: 32, "enflame.com/gcu-count": 2}, inventory={"enflame": {"cards": entries}})
+    await scheduling_cluster.node("n1", {MEMORY: 32, "enflame.com/gcu-count": 2}, inventory={"enflame": {"cards": entries}})
 
 
-async def priority_class(house: House, name: str, value: int) -> None:
+async def priority_class(scheduling_cluster: SchedulingCluster, name: str, value: int) -> None:
     content = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": name, "labels": {"house": "test"}},
+        "metadata": {"name": name, "labels": {"scheduling_cluster": "test"}},
         "value": value,
     }
-    await house.create("/apis/scheduling.k8s.io/v1/priorityclasses", content)
+    await scheduling_cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", content)
 
 
-async def test_preemption_empties_one_card_and_no_more(served: House) -> None:
+async def test_preemption_empties_one_card_and_no_more(served: SchedulingCluster) -> None:
     """Four low pods of 8 on two cards; a high one wants 12. Two must go, and they must be neighbours."""
     await two_cards(served)
     await priority_class(served, "low", 1)
@@ -56,7 +56,7 @@ async def test_preemption_empties_one_card_and_no_more(served: House) -> None:
     assert sorted(left) == sorted({"important", *(set("abcd") - set(chosen))})
 
 
-async def test_while_the_extender_is_away_pods_wait(served: House) -> None:
+async def test_while_the_extender_is_away_pods_wait(served: SchedulingCluster) -> None:
     await two_cards(served)
     await served.pod("before", {MEMORY: 4})
     await served.bound("before")
@@ -70,7 +70,7 @@ async def test_while_the_extender_is_away_pods_wait(served: House) -> None:
     assert cards(pod, "enflame") == [0]
 
 
-async def test_a_restart_of_the_api_server_loses_nothing(served: House) -> None:
+async def test_a_restart_of_the_api_server_loses_nothing(served: SchedulingCluster) -> None:
     """Watches break and old versions are gone: the extender lists again, deletions in between included."""
     await two_cards(served)
     for name in ("stays", "goes"):
@@ -89,7 +89,7 @@ async def test_a_restart_of_the_api_server_loses_nothing(served: House) -> None:
     assert cards((await served.bound("next"))["next"], "enflame") == [0]
 
 
-async def test_sigterm_ends_it_cleanly_and_quickly(served: House) -> None:
+async def test_sigterm_ends_it_cleanly_and_quickly(served: SchedulingCluster) -> None:
     assert served.extender is not None
     served.extender.terminate()
     await served.until(lambda: served.extender is not None and not served.extender.running, "the extender has ended", 20)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.e2e.house import House, annotations, cards
+from tests.e2e.scheduling_cluster import SchedulingCluster, annotations, cards
 
 pytestmark = pytest.mark.real
 
@@ -13,28 +13,30 @@ RECORD = "accelshare.io/assignment"
 PODS = "/api/v1/namespaces/default/pods"
 
 
-async def two_cards(house: House) -> None:
+async def two_cards(scheduling_cluster: SchedulingCluster) -> None:
     entries = [{"index": index, "id": f"GPU-{index}", "size": 16} for index in range(2)]
     amounts = {MEMORY: 32, "aliyun.com/gpu-count": 2}
-    await house.node("n1", amounts, inventory={"nvidia": {"unit": "GiB", "cards": entries}})
+    await scheduling_cluster.node("n1", amounts, inventory={"nvidia": {"unit": "GiB", "cards": entries}})
 
 
-async def pods_on(house: House) -> dict[int, list[str]]:
+async def pods_on(scheduling_cluster: SchedulingCluster) -> dict[int, list[str]]:
     """Index of a card → the pods that are counted on it."""
-    (node,) = (await house.inspect("/accelshare/inspect"))["nodes"]
+    (node,) = (await scheduling_cluster.inspect("/accelshare/inspect"))["nodes"]
     return {card["index"]: [pod["name"] for pod in card["pods"]] for card in node["cards"]}
 
 
-async def rewrites(house: House) -> float:
-    _, text = await house.get("/metrics")
+async def rewrites(scheduling_cluster: SchedulingCluster) -> float:
+    _, text = await scheduling_cluster.get("/metrics")
     return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith("accelshare_record_rewrites_total "))
 
 
-async def edit(house: House, name: str, record: str | None) -> None:
-    await house.patch(f"{PODS}/{name}", {"metadata": {"annotations": {RECORD: record, "ALIYUN_COM_GPU_MEM_IDX": None}}})
+async def edit(scheduling_cluster: SchedulingCluster, name: str, record: str | None) -> None:
+    await scheduling_cluster.patch(
+        f"{PODS}/{name}", {"metadata": {"annotations": {RECORD: record, "ALIYUN_COM_GPU_MEM_IDX": None}}}
+    )
 
 
-async def test_an_edit_of_a_bound_pods_record_moves_nothing_and_is_told(served: House) -> None:
+async def test_an_edit_of_a_bound_pods_record_moves_nothing_and_is_told(served: SchedulingCluster) -> None:
     await two_cards(served)
     await served.pod("a", {MEMORY: 12})
     pod = (await served.bound("a"))["a"]
@@ -63,7 +65,7 @@ async def test_an_edit_of_a_bound_pods_record_moves_nothing_and_is_told(served: 
     await served.refused("c", "Insufficient GPU Memory in one device")
 
 
-async def test_a_pod_named_like_the_uid_of_another_does_not_erase_it(served: House) -> None:
+async def test_a_pod_named_like_the_uid_of_another_does_not_erase_it(served: SchedulingCluster) -> None:
     await two_cards(served)
     await served.pod("a", {MEMORY: 12})
     uid = (await served.bound("a"))["a"]["metadata"]["uid"]
@@ -75,7 +77,7 @@ async def test_a_pod_named_like_the_uid_of_another_does_not_erase_it(served: Hou
     assert await pods_on(served) == {0: ["a"], 1: ["b"]}
 
 
-async def test_a_pod_that_only_has_the_agents_label_stops_no_node(served: House) -> None:
+async def test_a_pod_that_only_has_the_agents_label_stops_no_node(served: SchedulingCluster) -> None:
     """Were it the node's agent, which is not ready, the node would take no pods."""
     await two_cards(served)
     await served.pod("impostor", labels={"accelshare.io/agent": "true"}, nodeName="n1")
@@ -84,7 +86,7 @@ async def test_a_pod_that_only_has_the_agents_label_stops_no_node(served: House)
 
 
 @pytest.mark.parametrize("levels", [5_000, 30_000])
-async def test_a_deep_record_does_not_hide_its_pod_after_a_restart(served: House, levels: int) -> None:
+async def test_a_deep_record_does_not_hide_its_pod_after_a_restart(served: SchedulingCluster, levels: int) -> None:
     await two_cards(served)
     await served.pod("a", {MEMORY: 12})
     await served.bound("a")

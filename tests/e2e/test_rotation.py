@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.certificates import reading
+from accelshare.install.certificates import reading
 from accelshare.kube.errors import KubeError
 from cluster.control_plane import ControlPlane
 from cluster.process import Process
-from tests.e2e.house import House, cards, open_house
 from tests.e2e.rights import STATE, grant
+from tests.e2e.scheduling_cluster import SchedulingCluster, cards, open_scheduling_cluster
 from tests.e2e.test_scheduler_config import Node
 
 pytestmark = pytest.mark.real
@@ -42,8 +42,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 class Scene:
     """Manager, extender and kube-scheduler as the chart would have them."""
 
-    def __init__(self, house: House, node: Node, address: str) -> None:
-        self.house = house
+    def __init__(self, scheduling_cluster: SchedulingCluster, node: Node, address: str) -> None:
+        self.scheduling_cluster = scheduling_cluster
         self.node = node
         self.address = address
         self.tls = node.root / "pki" / "mounted"
@@ -51,19 +51,25 @@ class Scene:
 
     def start_manager(self, *flags: str) -> None:
         command = [sys.executable, "-m", "accelshare", "scheduler-config", "manage", "--node-name=cp-1"]
-        command += [f"--namespace={NAMESPACE}", f"--port={self.house.port}", "--every-s=0.2", "--vendor=nvidia", *flags]
+        command += [
+            f"--namespace={NAMESPACE}",
+            f"--port={self.scheduling_cluster.port}",
+            "--every-s=0.2",
+            "--vendor=nvidia",
+            *flags,
+        ]
         command += [f"--manifest={self.node.manifest}", f"--directory={self.node.root / 'accelshare'}"]
         command += [f"--backup-directory={self.node.root / 'backup'}", f"--log-directory={self.node.root / 'logs'}"]
-        command += [f"--kubeconfig={self.house.plane.kubeconfig_for(MANAGER)}"]
-        self.manager = Process("manager", command, self.house.directory / "manager.log")
+        command += [f"--kubeconfig={self.scheduling_cluster.plane.kubeconfig_for(MANAGER)}"]
+        self.manager = Process("manager", command, self.scheduling_cluster.directory / "manager.log")
 
     def start_extender(self) -> None:
         """Its flags as in the chart; the second --listen wins over the house's."""
         files = [f"--tls-cert={self.tls}/tls.crt", f"--tls-key={self.tls}/tls.key", f"--client-ca={self.tls}/ca.crt"]
-        self.house.begin_extender(f"--listen={self.address}:{self.house.port}", *files)
+        self.scheduling_cluster.begin_extender(f"--listen={self.address}:{self.scheduling_cluster.port}", *files)
 
     async def state(self) -> str:
-        found = await self.house.read(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{STATE}")
+        found = await self.scheduling_cluster.read(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{STATE}")
         return str(found["data"].get("node.cp-1", ""))
 
     async def applied(self) -> None:
@@ -73,15 +79,15 @@ class Scene:
             return await self.state() == "applied"
 
         try:
-            await self.house.until(right, "the manager has put it in")
+            await self.scheduling_cluster.until(right, "the manager has put it in")
         except AssertionError as error:
             assert self.manager is not None
             raise AssertionError(f"{error}\n{self.manager.last_lines(40)}") from error
 
     async def bound(self, *names: str) -> None:
         for name in names:
-            await self.house.pod(name, {"aliyun.com/gpu-mem": 1})
-        for pod in (await self.house.bound(*names)).values():
+            await self.scheduling_cluster.pod(name, {"aliyun.com/gpu-mem": 1})
+        for pod in (await self.scheduling_cluster.bound(*names)).values():
             assert cards(pod, "nvidia") != []  # the extender chose
 
     def certificate(self) -> str:
@@ -91,8 +97,8 @@ class Scene:
         """kube-scheduler has another pair than now, and the one of now is of no use any more."""
         last = self.certificate()
         until = reading.facts(last).until
-        await self.house.until(lambda: self.certificate() != last, "kube-scheduler's pair is renewed")
-        await self.house.until(lambda: datetime.now(UTC) > until, "the last one has expired")
+        await self.scheduling_cluster.until(lambda: self.certificate() != last, "kube-scheduler's pair is renewed")
+        await self.scheduling_cluster.until(lambda: datetime.now(UTC) > until, "the last one has expired")
 
     async def mount(self) -> None:
         """The Secret as kubelet mounts it: files in a directory of their own, switched by one rename."""
@@ -100,7 +106,7 @@ class Scene:
         number = 0
         while True:
             with contextlib.suppress(KubeError):
-                secret = await self.house.read(f"/api/v1/namespaces/{NAMESPACE}/secrets/accelshare-extender-tls")
+                secret = await self.scheduling_cluster.read(f"/api/v1/namespaces/{NAMESPACE}/secrets/accelshare-extender-tls")
                 if secret["data"] != last:
                     last, number = secret["data"], number + 1
                     data = self.tls.parent / f"..data-{number}"
@@ -118,22 +124,22 @@ class Scene:
 
 @pytest.fixture
 async def scene(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Scene]:
-    async with open_house(plane, tmp_path) as house:
-        await grant(house, MANAGER, NAMESPACE)
+    async with open_scheduling_cluster(plane, tmp_path) as scheduling_cluster:
+        await grant(scheduling_cluster, MANAGER, NAMESPACE)
         place = f"/api/v1/namespaces/{NAMESPACE}"
         service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "accelshare-extender"}}
-        made = await house.create(f"{place}/services", {**service, "spec": {"ports": [{"port": 12345}]}})
+        made = await scheduling_cluster.create(f"{place}/services", {**service, "spec": {"ports": [{"port": 12345}]}})
         config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": STATE}, "data": {"wanted": "applied"}}
-        await house.create(f"{place}/configmaps", config_map)
+        await scheduling_cluster.create(f"{place}/configmaps", config_map)
         root = tmp_path / "node"
         root.mkdir()
         node = Node(plane, root)
-        opened = Scene(house, node, made["spec"]["clusterIP"])
+        opened = Scene(scheduling_cluster, node, made["spec"]["clusterIP"])
         node.kubelet.start()
         mounting = asyncio.create_task(opened.mount())
         try:
-            await house.until(lambda: node.health.look().healthy, "kubeadm's kube-scheduler is healthy")
-            await house.node("n1", {"aliyun.com/gpu-mem": 512, "aliyun.com/gpu-count": 2})
+            await scheduling_cluster.until(lambda: node.health.look().healthy, "kubeadm's kube-scheduler is healthy")
+            await scheduling_cluster.node("n1", {"aliyun.com/gpu-mem": 512, "aliyun.com/gpu-count": 2})
             yield opened
         finally:
             mounting.cancel()
@@ -141,11 +147,11 @@ async def scene(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Scene]:
                 opened.manager.stop()
             node.kubelet.end()
             for path in ("services/accelshare-extender", f"configmaps/{STATE}"):
-                await house.delete(f"{place}/{path}")
+                await scheduling_cluster.delete(f"{place}/{path}")
             for secret in ("accelshare-ca", "accelshare-extender-tls", "accelshare-scheduler-tls"):
-                await house.delete(f"{place}/secrets/{secret}")
+                await scheduling_cluster.delete(f"{place}/secrets/{secret}")
             for kind in ("roles", "rolebindings"):
-                await house.delete(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/{kind}/{MANAGER}")
+                await scheduling_cluster.delete(f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/{kind}/{MANAGER}")
 
 
 async def test_client_certificates_are_renewed_under_load_without_a_restart(scene: Scene) -> None:
@@ -155,7 +161,7 @@ async def test_client_certificates_are_renewed_under_load_without_a_restart(scen
     """
     leaf_s = 15
     scene.start_manager(f"--leaf-days={leaf_s * SECONDS}", f"--ca-days={10000 * leaf_s * SECONDS}")
-    await scene.house.until(lambda: scene.tls.exists(), "the extender's Secret is mounted")
+    await scene.scheduling_cluster.until(lambda: scene.tls.exists(), "the extender's Secret is mounted")
     scene.start_extender()
     await scene.applied()
     await scene.bound("first")
@@ -163,8 +169,8 @@ async def test_client_certificates_are_renewed_under_load_without_a_restart(scen
     for number in range(2):
         await scene.renewed_and_expired()
         seen.add(scene.certificate())
-        assert scene.house.extender is not None
-        scene.house.extender.stop()
+        assert scene.scheduling_cluster.extender is not None
+        scene.scheduling_cluster.extender.stop()
         scene.start_extender()
         await scene.bound(*(f"pod-{number}-{each}" for each in range(5)))
     assert len(seen) == 3
@@ -175,33 +181,33 @@ async def test_client_certificates_are_renewed_under_load_without_a_restart(scen
 async def test_a_ca_that_was_thrown_away_is_replaced_on_both_sides(scene: Scene) -> None:
     """kube-scheduler reads a CA at its start only: the manager restarts it with all the usual care."""
     scene.start_manager()
-    await scene.house.until(lambda: scene.tls.exists(), "the extender's Secret is mounted")
+    await scene.scheduling_cluster.until(lambda: scene.tls.exists(), "the extender's Secret is mounted")
     scene.start_extender()
     await scene.applied()
     await scene.bound("before")
     starts, before = scene.node.kubelet.starts, scene.certificate()
-    await scene.house.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/accelshare-ca")
-    await scene.house.until(lambda: scene.certificate() != before, "kube-scheduler's pair is of the new CA")
-    await scene.house.until(lambda: scene.node.kubelet.starts > starts, "kube-scheduler was restarted")
+    await scene.scheduling_cluster.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/accelshare-ca")
+    await scene.scheduling_cluster.until(lambda: scene.certificate() != before, "kube-scheduler's pair is of the new CA")
+    await scene.scheduling_cluster.until(lambda: scene.node.kubelet.starts > starts, "kube-scheduler was restarted")
     await scene.applied()
     await scene.bound("after")  # over a new connection to an extender that was not restarted
     ours = scene.node.root / "accelshare"
-    await scene.house.until(lambda: len(list(ours.glob("ca-*.crt"))) == 1, "the old CA's file is gone")
+    await scene.scheduling_cluster.until(lambda: len(list(ours.glob("ca-*.crt"))) == 1, "the old CA's file is gone")
 
 
 async def test_the_managers_end_leaves_nothing(scene: Scene) -> None:
     """restore-all while the manager runs: kubeadm's bytes are back, its scheduler runs, and no file of ours is left."""
     scene.start_manager()
-    await scene.house.until(lambda: scene.tls.exists(), "the extender's Secret is mounted")
+    await scene.scheduling_cluster.until(lambda: scene.tls.exists(), "the extender's Secret is mounted")
     scene.start_extender()
     await scene.applied()
     scene.node.kubeadm()  # as kubeadm upgrade does
-    await scene.house.until(lambda: b"accelshare" in scene.node.manifest.read_bytes(), "the manager has healed it")
+    await scene.scheduling_cluster.until(lambda: b"accelshare" in scene.node.manifest.read_bytes(), "the manager has healed it")
     await scene.applied()
     await scene.bound("slice")
     words = [sys.executable, "-m", "accelshare", "scheduler-config", "manage", "--restore-all", f"--namespace={NAMESPACE}"]
     ended = await asyncio.create_subprocess_exec(
-        *words, f"--kubeconfig={scene.house.plane.kubeconfig}", cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        *words, f"--kubeconfig={scene.scheduling_cluster.plane.kubeconfig}", cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
     out, _ = await ended.communicate()
     assert (ended.returncode, out.decode().splitlines()[-1]) == (0, "cp-1: restored")

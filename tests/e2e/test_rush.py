@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.e2e.auditor import Auditor, auditing
-from tests.e2e.house import House, Object, names
+from tests.e2e.scheduling_cluster import Object, SchedulingCluster, names
 
 pytestmark = pytest.mark.real
 
@@ -15,20 +15,20 @@ SIZE = 16
 CARDS = 8
 
 
-async def many_nodes(house: House, count: int) -> None:
+async def many_nodes(scheduling_cluster: SchedulingCluster, count: int) -> None:
     entries = [{"index": index, "id": f"GCU-{index}", "size": SIZE} for index in range(CARDS)]
     amounts = {MEMORY: CARDS * SIZE, "enflame.com/gcu-count": CARDS}
     nodes = names("n", range(count))
-    await asyncio.gather(*(house.node(name, amounts, inventory={"enflame": {"cards": entries}}) for name in nodes))
+    await asyncio.gather(*(scheduling_cluster.node(name, amounts, inventory={"enflame": {"cards": entries}}) for name in nodes))
 
 
-async def rush(house: House, sizes: list[int]) -> None:
+async def rush(scheduling_cluster: SchedulingCluster, sizes: list[int]) -> None:
     """Create a pod of each size, sixteen at a time."""
     gate = asyncio.Semaphore(16)
 
     async def create(number: int, units: int) -> None:
         async with gate:
-            await house.pod(f"p{number}", {MEMORY: units})
+            await scheduling_cluster.pod(f"p{number}", {MEMORY: units})
 
     await asyncio.gather(*(create(number, units) for number, units in enumerate(sizes)))
 
@@ -42,7 +42,7 @@ def why_waiting(pod: Object) -> str:
     return str(conditions.get("PodScheduled", {}).get("message", ""))
 
 
-async def test_a_thousand_pods_on_fifty_nodes(served: House) -> None:
+async def test_a_thousand_pods_on_fifty_nodes(served: SchedulingCluster) -> None:
     await many_nodes(served, 50)
     sizes = [(4, 12, 8, 16)[number % 4] for number in range(1000)]  # 10,000 units for 6,400
     async with auditing(served.client, size=SIZE) as auditor:
@@ -59,9 +59,9 @@ async def test_a_thousand_pods_on_fifty_nodes(served: House) -> None:
         assert sum(node["usedGCU"] for node in shown["nodes"]) == sum(auditor.held.values())
 
 
-async def settled(house: House, auditor: Auditor) -> dict[str, Object] | None:
+async def settled(scheduling_cluster: SchedulingCluster, auditor: Auditor) -> dict[str, Object] | None:
     """All pods, once none of those that wait would fit anywhere and each of them has been told why."""
-    pods = await house.pods()
+    pods = await scheduling_cluster.pods()
     waiting = [pod for pod in pods.values() if "nodeName" not in pod["spec"]]
     most_free = max((auditor.free().get((f"n{node}", card), SIZE) for node in range(50) for card in range(CARDS)), default=SIZE)
     if any(asked(pod) <= most_free or "nodes are available" not in why_waiting(pod) for pod in waiting):
@@ -69,7 +69,7 @@ async def settled(house: House, auditor: Auditor) -> dict[str, Object] | None:
     return pods if len(auditor.pods) == len(pods) - len(waiting) else None
 
 
-async def test_killed_ten_times_in_a_rush_nothing_is_lost_or_oversold(served: House) -> None:
+async def test_killed_ten_times_in_a_rush_nothing_is_lost_or_oversold(served: SchedulingCluster) -> None:
     await many_nodes(served, 50)
     sizes = [(4, 12, 8, 16)[number % 4] for number in range(500)]  # 5,000 units for 6,400, and they do fit
     async with auditing(served.client, size=SIZE) as auditor:
@@ -89,7 +89,7 @@ async def test_killed_ten_times_in_a_rush_nothing_is_lost_or_oversold(served: Ho
         assert sum(node["usedGCU"] for node in shown["nodes"]) == sum(sizes)
 
 
-async def test_two_pods_race_for_one_card_and_one_waits(served: House) -> None:
+async def test_two_pods_race_for_one_card_and_one_waits(served: SchedulingCluster) -> None:
     await many_nodes(served, 1)
     for number in range(CARDS - 1):
         await served.pod(f"filler{number}", {MEMORY: SIZE})

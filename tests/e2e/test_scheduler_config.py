@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from accelshare.scheduler_config.health import HttpsScheduler
+from accelshare.install.scheduler.health import HttpsScheduler
 from cluster.build import Binaries, binaries, missing
 from cluster.certificates import Authority
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
 from cluster.process import Process
 from cluster.versions import KUBERNETES_VERSION
-from tests.e2e.house import House, cards
+from tests.e2e.scheduling_cluster import SchedulingCluster, cards
 
 pytestmark = pytest.mark.real
 LIMIT_S = 120.0
@@ -133,26 +133,32 @@ class Node:
 
 
 @pytest.fixture
-async def node(house: House, tmp_path: Path) -> AsyncIterator[Node]:
+async def node(scheduling_cluster: SchedulingCluster, tmp_path: Path) -> AsyncIterator[Node]:
     """It runs kube-scheduler as kubeadm wants it."""
     root = tmp_path / "node"
     root.mkdir()
-    made = Node(house.plane, root)
+    made = Node(scheduling_cluster.plane, root)
     made.kubelet.start()
     try:
-        await house.until(lambda: made.health.look().healthy, "kubeadm's kube-scheduler is healthy")
+        await scheduling_cluster.until(lambda: made.health.look().healthy, "kubeadm's kube-scheduler is healthy")
         yield made
     finally:
         made.kubelet.end()
 
 
-async def test_the_real_scheduler_asks_the_extender_and_forgets_it_again(house: House, node: Node) -> None:
+async def test_the_real_scheduler_asks_the_extender_and_forgets_it_again(
+    scheduling_cluster: SchedulingCluster, node: Node
+) -> None:
     """Put in, used, put in again, taken out: kubeadm's bytes are back, and nothing of ours is left."""
     assert node.run("status").returncode == 3
     assert node.ours() == set()
-    await house.start_extender()
-    await house.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
-    words = [f"--url={house.extender_url}/accelshare", "--vendor=nvidia", f"--kube-scheduler={node.programs['kube-scheduler']}"]
+    await scheduling_cluster.start_extender()
+    await scheduling_cluster.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
+    words = [
+        f"--url={scheduling_cluster.extender_url}/accelshare",
+        "--vendor=nvidia",
+        f"--kube-scheduler={node.programs['kube-scheduler']}",
+    ]
 
     planned = node.run("plan", *words[:2])
     assert (planned.returncode, node.manifest.read_bytes()) == (0, node.original)
@@ -161,8 +167,8 @@ async def test_the_real_scheduler_asks_the_extender_and_forgets_it_again(house: 
     assert applied.stdout == planned.stdout
     assert node.run("status").returncode == 0
 
-    await house.pod("slice", {"aliyun.com/gpu-mem": 8})
-    bound = await house.bound("slice")
+    await scheduling_cluster.pod("slice", {"aliyun.com/gpu-mem": 8})
+    bound = await scheduling_cluster.bound("slice")
     assert cards(bound["slice"], "nvidia") == [0]
 
     starts = node.kubelet.starts
@@ -174,30 +180,30 @@ async def test_the_real_scheduler_asks_the_extender_and_forgets_it_again(house: 
     assert restored.returncode == 0, restored.stderr
     assert node.manifest.read_bytes() == node.original
     assert node.ours() == set()
-    assert house.extender is not None
-    house.extender.stop()
-    await house.pod("without", {"aliyun.com/gpu-mem": 8})
-    assert cards((await house.bound("without"))["without"], "nvidia") == []  # nobody asked the extender any more
+    assert scheduling_cluster.extender is not None
+    scheduling_cluster.extender.stop()
+    await scheduling_cluster.pod("without", {"aliyun.com/gpu-mem": 8})
+    assert cards((await scheduling_cluster.bound("without"))["without"], "nvidia") == []  # nobody asked the extender any more
 
 
-async def test_over_mutual_tls(house: House, node: Node) -> None:
+async def test_over_mutual_tls(scheduling_cluster: SchedulingCluster, node: Node) -> None:
     pki = node.root / "pki"
     authority = Authority(pki)
     certificate, key = authority.serving_certificate("extender")
     client, client_key = authority.client_certificate("kube-scheduler")
-    house.begin_extender(f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={authority.file}")
-    await house.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
-    url = f"https://127.0.0.1:{house.port}/accelshare"
+    scheduling_cluster.begin_extender(f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={authority.file}")
+    await scheduling_cluster.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
+    url = f"https://127.0.0.1:{scheduling_cluster.port}/accelshare"
     words = [f"--ca-file={authority.file}", f"--cert-file={client}", f"--key-file={client_key}"]
     applied = node.run("apply", f"--url={url}", *words, "--accept-proposals")
     assert applied.returncode == 0, applied.stderr
-    await house.pod("slice", {"aliyun.com/gpu-mem": 8})
-    assert cards((await house.bound("slice"))["slice"], "nvidia") == [0]
+    await scheduling_cluster.pod("slice", {"aliyun.com/gpu-mem": 8})
+    assert cards((await scheduling_cluster.bound("slice"))["slice"], "nvidia") == [0]
     assert node.run("restore").returncode == 0
     assert node.manifest.read_bytes() == node.original
 
 
-async def test_a_scheduler_that_does_not_start_is_rolled_back(house: House, node: Node) -> None:
+async def test_a_scheduler_that_does_not_start_is_rolled_back(scheduling_cluster: SchedulingCluster, node: Node) -> None:
     """A CA that goes while kube-scheduler starts: it ends at its start, and its own words are the reason given."""
     authority = Authority(node.root / "pki")
     url = "--url=https://127.0.0.1:1/accelshare"
@@ -216,26 +222,30 @@ async def test_a_scheduler_that_does_not_start_is_rolled_back(house: House, node
     assert node.health.look().healthy
 
 
-async def test_kubeadm_upgrade_is_noticed_and_healed(house: House, node: Node) -> None:
-    await house.start_extender()
-    url = f"--url={house.extender_url}/accelshare"
+async def test_kubeadm_upgrade_is_noticed_and_healed(scheduling_cluster: SchedulingCluster, node: Node) -> None:
+    await scheduling_cluster.start_extender()
+    url = f"--url={scheduling_cluster.extender_url}/accelshare"
     assert node.run("apply", url).returncode == 0
     node.kubeadm()
     told = node.run("status", "-o", "json")
     assert (told.returncode, json.loads(told.stdout)["state"]) == (5, "overwritten")
     healed = node.run("apply", url)
     assert healed.returncode == 0, healed.stderr
-    await house.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
-    await house.pod("slice", {"aliyun.com/gpu-mem": 8})
-    assert cards((await house.bound("slice"))["slice"], "nvidia") == [0]
+    await scheduling_cluster.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
+    await scheduling_cluster.pod("slice", {"aliyun.com/gpu-mem": 8})
+    assert cards((await scheduling_cluster.bound("slice"))["slice"], "nvidia") == [0]
     assert node.run("restore").returncode == 0
     assert node.manifest.read_bytes() == node.original
 
 
-async def test_the_version_is_asked_from_the_api_server(house: House) -> None:
+async def test_the_version_is_asked_from_the_api_server(scheduling_cluster: SchedulingCluster) -> None:
     words = ["-m", "accelshare", "scheduler-config", "render", "--url=http://127.0.0.1:1/accelshare"]
     done = subprocess.run(
-        [sys.executable, *words, f"--kubeconfig={house.plane.kubeconfig}"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, *words, f"--kubeconfig={scheduling_cluster.plane.kubeconfig}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert yaml.safe_load(done.stdout)["apiVersion"] == "kubescheduler.config.k8s.io/v1"
@@ -255,5 +265,5 @@ def test_the_sample_that_unit_tests_use_is_what_kubeadm_writes(tmp_path: Path) -
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    sample = ROOT / "tests/unit/scheduler_config/kubeadm-1.36.yaml"
+    sample = ROOT / "tests/unit/install/scheduler/kubeadm-1.36.yaml"
     assert (tmp_path / "kube-scheduler.yaml").read_bytes() == sample.read_bytes()

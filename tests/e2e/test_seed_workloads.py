@@ -5,12 +5,12 @@ import json
 import pytest
 import yaml
 
-from tests.e2e.house import ROOT, House, annotations, cards, held
+from tests.e2e.scheduling_cluster import ROOT, SchedulingCluster, annotations, cards, held
 
 pytestmark = pytest.mark.real
 
 
-async def test_the_four_gcushare_scenarios(served: House) -> None:
+async def test_the_four_gcushare_scenarios(served: SchedulingCluster) -> None:
     """4 goes to card 0, 8 to card 0, 12 to card 1, and 20 waits with the words that the guide shows."""
     await served.example_node("enflame")
     for number, card, units in ((1, "0", "4"), (2, "0", "8"), (3, "1", "12")):
@@ -40,7 +40,7 @@ async def test_the_four_gcushare_scenarios(served: House) -> None:
     assert set(first["pods"][0]) == {"name", "namespace", "uid", "createTime", "usedGCU"}
 
 
-async def test_two_replicas_of_4500_do_not_fit_one_card_of_8064(served: House) -> None:
+async def test_two_replicas_of_4500_do_not_fit_one_card_of_8064(served: SchedulingCluster) -> None:
     await served.example_node("kunlun")
     served.apply("examples/kunlun/xpu_pod.yaml")
     await served.until(lambda: _all_bound(served, 2), "both replicas bound")
@@ -50,7 +50,7 @@ async def test_two_replicas_of_4500_do_not_fit_one_card_of_8064(served: House) -
 
 
 @pytest.mark.parametrize(("count", "given"), [("1", [0]), ("2", [0, 1]), ("4", [0, 1, 2, 3])])
-async def test_xpu_count_takes_so_many_distinct_cards(served: House, count: str, given: list[int]) -> None:
+async def test_xpu_count_takes_so_many_distinct_cards(served: SchedulingCluster, count: str, given: list[int]) -> None:
     await served.example_node("kunlun")
     await served.pod("many", {"baidu.com/xpu-mem": 4000}, labels={"baidu.com/xpu-count": count})
     pod = (await served.bound("many"))["many"]
@@ -69,14 +69,16 @@ async def test_xpu_count_takes_so_many_distinct_cards(served: House, count: str,
         ("5", "too few"),
     ],
 )
-async def test_a_bad_xpu_count_is_refused_in_words(served: House, count: str, words: str) -> None:
+async def test_a_bad_xpu_count_is_refused_in_words(served: SchedulingCluster, count: str, words: str) -> None:
     await served.example_node("kunlun")
     await served.pod("bad", {"baidu.com/xpu-mem": 4000}, labels={"baidu.com/xpu-count": count})
     assert words in await served.refused("bad", words)
 
 
 @pytest.mark.parametrize(("unit", "size", "asked"), [("GiB", 15, 3), ("MiB", 16127, 3072)])
-async def test_the_gpushare_statefulset_is_packed_on_one_card(served: House, unit: str, size: int, asked: int) -> None:
+async def test_the_gpushare_statefulset_is_packed_on_one_card(
+    served: SchedulingCluster, unit: str, size: int, asked: int
+) -> None:
     """Three pods of 3 GiB fit one T4, whichever unit the node counts in."""
     cards_ = [{"index": index, "id": f"GPU-{index}", "size": size} for index in range(2)]
     inventory = {"nvidia": {"unit": unit, "cards": cards_}}
@@ -93,7 +95,7 @@ async def test_the_gpushare_statefulset_is_packed_on_one_card(served: House, uni
     assert set(shown["nodes"][0]) == {"name", "totalGPU", "usedGPU", "devs"}
 
 
-async def test_a_node_of_an_original_plugin_has_equal_cards(served: House) -> None:
+async def test_a_node_of_an_original_plugin_has_equal_cards(served: SchedulingCluster) -> None:
     """No inventory: sizes come from the node's total and count, as the original extender takes them."""
     await served.node("old", {"aliyun.com/gpu-mem": 30, "aliyun.com/gpu-count": 2})
     served.apply("examples/nvidia/app.yaml")
@@ -104,7 +106,7 @@ async def test_a_node_of_an_original_plugin_has_equal_cards(served: House) -> No
     assert "Insufficient GPU Memory in one device" in await served.refused("large", "Insufficient GPU Memory")
 
 
-async def test_the_card_is_on_the_pod_in_the_write_that_gives_it_a_node(served: House) -> None:
+async def test_the_card_is_on_the_pod_in_the_write_that_gives_it_a_node(served: SchedulingCluster) -> None:
     """A container that reads its card from the annotation can never start before the annotation is there."""
     await served.example_node("nvidia")
     listed = await served.read("/api/v1/namespaces/default/pods")
@@ -123,7 +125,7 @@ async def test_the_card_is_on_the_pod_in_the_write_that_gives_it_a_node(served: 
     assert env["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.annotations['ALIYUN_COM_GPU_MEM_IDX']"
 
 
-async def test_a_whole_npu_is_never_shared(served: House) -> None:
+async def test_a_whole_npu_is_never_shared(served: SchedulingCluster) -> None:
     await served.example_node("stream")
     served.apply("examples/stream/example.yaml")
     await served.pod("second", {"streamcomputing.com/npu": 1})
@@ -133,13 +135,13 @@ async def test_a_whole_npu_is_never_shared(served: House) -> None:
     assert "Insufficient streamcomputing.com/npu" in await served.refused("third", "Insufficient")
 
 
-async def test_more_than_one_npu_is_refused_in_words(served: House) -> None:
+async def test_more_than_one_npu_is_refused_in_words(served: SchedulingCluster) -> None:
     await served.example_node("stream")
     await served.pod("greedy", {"streamcomputing.com/npu": 2})
     assert "at most one streamcomputing.com/npu" in await served.refused("greedy", "at most one")
 
 
-async def test_whole_and_shared_pods_live_on_one_node(served: House) -> None:
+async def test_whole_and_shared_pods_live_on_one_node(served: SchedulingCluster) -> None:
     await served.example_node("nvidia")
     await served.pod("slice-a", {"aliyun.com/gpu-mem": 3})
     await served.bound("slice-a")
@@ -152,7 +154,7 @@ async def test_whole_and_shared_pods_live_on_one_node(served: House) -> None:
     assert "too few" in await served.refused("too-many", "too few")
 
 
-async def test_two_vendors_at_once_all_or_nothing(served: House) -> None:
+async def test_two_vendors_at_once_all_or_nothing(served: SchedulingCluster) -> None:
     await served.example_node("nvidia")
     await served.example_node("stream")
     inventory = {
@@ -167,12 +169,12 @@ async def test_two_vendors_at_once_all_or_nothing(served: House) -> None:
     assert (cards(pod, "nvidia"), cards(pod, "stream")) == ([0], [0])
 
 
-async def _all_bound(house: House, count: int) -> bool:
-    pods = await house.pods()
+async def _all_bound(scheduling_cluster: SchedulingCluster, count: int) -> bool:
+    pods = await scheduling_cluster.pods()
     return len(pods) == count and all(pod["spec"].get("nodeName") for pod in pods.values())
 
 
-async def _statefulset_in_mib(house: House, asked: int) -> None:
+async def _statefulset_in_mib(scheduling_cluster: SchedulingCluster, asked: int) -> None:
     content = yaml.safe_load((ROOT / "examples/nvidia/app.yaml").read_text())
     content["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["aliyun.com/gpu-mem"] = asked
-    await house.create("/apis/apps/v1/namespaces/default/statefulsets", content)
+    await scheduling_cluster.create("/apis/apps/v1/namespaces/default/statefulsets", content)

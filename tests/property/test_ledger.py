@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec import structs
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Card, Request, Slice
 from accelshare.report.view import NodeRow, rows
 

@@ -74,7 +74,7 @@ def test_only_who_makes_certificates_pays_for_them(command: str) -> None:
         "import sys, accelshare.cli as cli\n"
         f"try: cli.accelshare(['{command}', '--help'])\n"
         "except SystemExit: pass\n"
-        "import accelshare.scheduler_config.apply, accelshare.extender.serving\n"
+        "import accelshare.install.scheduler.apply, accelshare.extender.serving\n"
         "assert 'cryptography' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

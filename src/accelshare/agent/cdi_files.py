@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from accelshare.agent.shelf import Kind, Shelf
+from accelshare.agent.discovery.device_inventory import DeviceInventory, Kind
 from accelshare.vendors import cdi
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
@@ -42,14 +42,14 @@ def specifications(directories: Iterable[Path]) -> list[object]:
 
 
 class CdiFiles:
-    def __init__(self, directory: Path, shelf: Shelf, *, exists: Callable[[str], bool]) -> None:
+    def __init__(self, directory: Path, devices: DeviceInventory, *, exists: Callable[[str], bool]) -> None:
         self._directory = directory
-        self._shelf = shelf
+        self._devices = devices
         self._exists = exists
 
     def write(self) -> None:
         """Each kind that is given by CDI names has its file; one that no longer is has none."""
-        for kind in self._shelf.kinds.values():
+        for kind in self._devices.kinds.values():
             rules = kind.profile.container
             if "cdi" in rules.strategy and rules.cdi.write_spec and kind.cards:
                 self._write(kind)
@@ -58,7 +58,7 @@ class CdiFiles:
 
     def leave(self, used: Collection[str]) -> None:
         """Remove the files of all kinds but those that pods of this node use."""
-        for kind in self._shelf.kinds.values():
+        for kind in self._devices.kinds.values():
             if kind.profile.name not in used:
                 self._remove(kind.profile)
 

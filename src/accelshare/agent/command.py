@@ -150,12 +150,12 @@ def agent(
 ) -> None:
     """Hand out this node's cards: find them, tell the cluster, give each container its own."""
     from accelshare import logs
-    from accelshare.agent.choice import RuntimeChangedError
+    from accelshare.agent.delivery_mode import RuntimeChangedError
     from accelshare.agent.identity import UnknownNodeError, own_namespace
     from accelshare.agent.serving import serve
     from accelshare.agent.settings import Settings
     from accelshare.kube.errors import KubeError
-    from accelshare.runtimes.insistence import Files
+    from accelshare.runtimes.validator_status import Files
     from accelshare.vendors.catalog import load_usable
     from accelshare.vendors.drivers.driver import Roots
 

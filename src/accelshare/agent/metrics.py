@@ -8,8 +8,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from accelshare.agent.shelf import Kind, Shelf
-from accelshare.agent.waits import Waits
+from accelshare.agent.device_plugin.waits import Waits
+from accelshare.agent.discovery.device_inventory import DeviceInventory, Kind
 
 _SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _CARD: Final = ("node", "vendor", "card")
@@ -79,15 +79,15 @@ class Metrics:
         )
         self.waiting = Gauge("accelshare_waiting_pods", "Pods bound here that wait for their card", registry=self._registry)
 
-    def show(self, shelf: Shelf) -> None:
+    def show(self, devices: DeviceInventory) -> None:
         """What is on the shelf now. A card that is not there any more has no series any more."""
         self._card_healthy.clear()
         self._card_memory.clear()
         self._problem.clear()
-        for name in (*shelf.kinds, *shelf.problems):
-            self._problem.labels(name).set(name in shelf.problems)
-        for name, kind in shelf.kinds.items():
-            self._delivers.labels(name).set(shelf.delivers.get(name, False))
+        for name in (*devices.kinds, *devices.problems):
+            self._problem.labels(name).set(name in devices.problems)
+        for name, kind in devices.kinds.items():
+            self._delivers.labels(name).set(devices.delivers.get(name, False))
             for card in kind.cards.values():
                 where = (self._node, name, str(card.index))
                 self._card_healthy.labels(*where).set(card.healthy)

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
+from accelshare.agent.device_plugin.pod_queue import PodQueue
+from accelshare.agent.device_plugin.reconcile import Reconcile
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.pinned_records import PinnedRecords
-from accelshare.agent.reconcile import Reconcile
-from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
 from accelshare.kube.watch import Change, Gone, Interrupted, Reflector, Seen, Synced
@@ -37,7 +37,7 @@ class PodFeed:
         node: str,
         catalog: Catalog,
         *,
-        room: WaitingRoom,
+        pod_queue: PodQueue,
         reconcile: Reconcile,
         metrics: Metrics,
         pins: PinnedRecords,
@@ -45,7 +45,7 @@ class PodFeed:
         self._client = client
         self._node = node
         self._catalog = catalog
-        self._room = room
+        self._pod_queue = pod_queue
         self._reconcile = reconcile
         self._metrics = metrics
         self._pins = pins
@@ -91,7 +91,7 @@ class PodFeed:
             pod = self._reader.decode(raw)
         except (ValueError, RecursionError):
             return ""
-        return pod.name if pod.uid not in self._room.pods else ""
+        return pod.name if pod.uid not in self._pod_queue.pods else ""
 
     async def _changes(self) -> AsyncGenerator[Change[NodePod], None]:
         """The reflector's changes. A watch that has to be opened anew goes on where it was."""
@@ -147,13 +147,13 @@ class PodFeed:
             case Gone(uid, _):
                 if self._first is not None:  # a list that broke had it
                     self._first = [pod for pod in self._first if pod.uid != uid]
-                self._room.pod_gone(uid)
+                self._pod_queue.pod_gone(uid)
                 self._pins.forget(uid)
                 self._left(uid)
             case Synced():
                 # After its own start kubelet takes what it finds by age.
                 for pod in sorted(self._first or (), key=lambda pod: pod.seen.created):
-                    self._room.pod_seen(pod)
+                    self._pod_queue.pod_seen(pod)
                 self._first = None
                 self._pins.forget_others()
                 self.listed.set()
@@ -161,9 +161,9 @@ class PodFeed:
                 log.warning("interrupted what=pods retry_in_s=%.1f problem=%r", retry_in_s, problem)
 
     def _seen(self, pod: NodePod) -> None:
-        if pod.uid not in self._room.pods and pod.parts:
+        if pod.uid not in self._pod_queue.pods and pod.parts:
             self._metrics.waits.came(pod.uid)
-        self._room.pod_seen(pod)
+        self._pod_queue.pod_seen(pod)
         if pod.terminating:
             self._left(pod.uid)
 

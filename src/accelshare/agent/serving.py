@@ -14,37 +14,39 @@ from functools import partial
 from typing import Any, Final
 
 from accelshare import __version__
-from accelshare.agent import kubelet_checkpoint, pod_resources, status, told
+from accelshare.agent import status
 from accelshare.agent.cdi_files import CdiFiles, specifications
-from accelshare.agent.choice import Choice, RuntimeChangedError
-from accelshare.agent.desk import Desk
-from accelshare.agent.device_plugin.way import DevicePluginWay
+from accelshare.agent.delivery_mode import DeliveryMode, RuntimeChangedError
+from accelshare.agent.device_plugin import checkpoint, pod_resources
+from accelshare.agent.device_plugin.allocator import Allocator
+from accelshare.agent.device_plugin.delivery import DevicePluginDelivery
+from accelshare.agent.device_plugin.leftovers import PluginLeftovers
+from accelshare.agent.device_plugin.pod_queue import PodQueue
+from accelshare.agent.device_plugin.pod_resources_reader import PodResourcesReader
+from accelshare.agent.device_plugin.reconcile import Reconcile
+from accelshare.agent.discovery import unhealthy_configmap
+from accelshare.agent.discovery.device_inventory import DeviceInventory
+from accelshare.agent.discovery.device_monitor import DeviceMonitor
+from accelshare.agent.discovery.inventory_publisher import InventoryPublisher
+from accelshare.agent.discovery.unit_change import ChosenUnit, chosen_unit
 from accelshare.agent.identity import node_name
-from accelshare.agent.keeper import Keeper
-from accelshare.agent.kubelet_books import KubeletBooks
-from accelshare.agent.kubelet_memory import KubeletMemory
-from accelshare.agent.leaving import Leaving
 from accelshare.agent.metrics import Metrics
-from accelshare.agent.nri_way.answers import Answers, Guarded
-from accelshare.agent.nri_way.guard import Guard
-from accelshare.agent.nri_way.repairs import Repairs
-from accelshare.agent.nri_way.way import NriWay
+from accelshare.agent.nri.answers import Answers, Guarded
+from accelshare.agent.nri.delivery import NriDelivery
+from accelshare.agent.nri.guard import Guard
+from accelshare.agent.nri.repairs import Repairs
+from accelshare.agent.nri.runtime_handlers import RuntimeHandlers
 from accelshare.agent.pages import pages
 from accelshare.agent.parts import Parts
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_feed import PodFeed
-from accelshare.agent.publisher import Publisher
-from accelshare.agent.reconcile import Reconcile
-from accelshare.agent.runtime_handlers import RuntimeHandlers
 from accelshare.agent.settings import Settings
-from accelshare.agent.shelf import Shelf
-from accelshare.agent.unit_change import ChosenUnit, chosen_unit
-from accelshare.agent.waiting_room import WaitingRoom
+from accelshare.agent.shutdown import Shutdown
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
 from accelshare.runtimes.handlers import handlers as read_handlers
-from accelshare.runtimes.insistence import Verdict
+from accelshare.runtimes.validator_status import Verdict
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.cdi import existing_name
 from accelshare.vendors.drivers import registry
@@ -71,20 +73,20 @@ class Agent:
         self._client = client
         self._node = node
         self._metrics = Metrics(node)
-        self._keepers: dict[str, Keeper] = {}
+        self._monitors: dict[str, DeviceMonitor] = {}
         self._roles = pod_resources.roles(catalog)
         self._way_delivers: dict[str, bool] = {}  # by kind, what the way of delivery says of itself
-        self._shelf = Shelf()
+        self._devices = DeviceInventory()
         events = Events(client, component="accelshare-agent", clock=time.time)
         self._pins = PinnedRecords(client, node, catalog, events, self._metrics)
-        self._publisher = Publisher(client, node, self._shelf, self._pins)
+        self._publisher = InventoryPublisher(client, node, self._devices, self._pins)
         on_host = settings.on_host
-        self._room = WaitingRoom(self._shelf)
-        books = KubeletBooks(settings.kubelet, catalog, self._room)
+        self._pod_queue = PodQueue(self._devices)
+        books = PodResourcesReader(settings.kubelet, catalog, self._pod_queue)
         handlers = RuntimeHandlers(partial(read_handlers, settings.runtime_files))
-        desk = Desk(
-            self._shelf,
-            self._room,
+        allocator = Allocator(
+            self._devices,
+            self._pod_queue,
             books.read,
             exists=lambda path: on_host(path).exists(),
             node_labels=lambda: self._publisher.labels,
@@ -92,15 +94,15 @@ class Agent:
             has_handler=handlers.has_one,
         )
         guard = Guard(
-            self._shelf,
+            self._devices,
             exempt=settings.exempt_namespaces,
             on_host=on_host,
             node_resources=lambda: self._publisher.resources,
             not_found=self._not_found,
         )
         self._answers = Answers(
-            self._shelf,
-            self._room.pods,
+            self._devices,
+            self._pod_queue.pods,
             on_host=on_host,
             node_labels=lambda: self._publisher.labels,
             guard=guard if settings.guard else None,
@@ -109,15 +111,25 @@ class Agent:
         count = self._metrics.deliveries.labels
         self._repairs = Repairs(client, events, {profile.name: profile for profile in catalog}, replaced=count("replaced").inc)
         self._reconcile = Reconcile(
-            client, self._room, self._shelf, catalog, events, self._metrics, books=books, pins=self._pins, now_ns=time.time_ns
+            client,
+            self._pod_queue,
+            self._devices,
+            catalog,
+            events,
+            self._metrics,
+            books=books,
+            pins=self._pins,
+            now_ns=time.time_ns,
         )
         self._pod_feed = PodFeed(
-            client, node, catalog, room=self._room, reconcile=self._reconcile, metrics=self._metrics, pins=self._pins
+            client, node, catalog, pod_queue=self._pod_queue, reconcile=self._reconcile, metrics=self._metrics, pins=self._pins
         )
-        memory = KubeletMemory(settings.device_plugins, self._room.pods, partial(pod_resources.held, settings.kubelet, catalog))
+        memory = PluginLeftovers(
+            settings.device_plugins, self._pod_queue.pods, partial(pod_resources.held, settings.kubelet, catalog)
+        )
         self._kubelet_memory = memory
-        self._nri = NriWay(
-            self._shelf,
+        self._nri = NriDelivery(
+            self._devices,
             self._answers,
             self._repairs,
             socket=settings.nri_socket,
@@ -126,43 +138,45 @@ class Agent:
             pins=self._pins,
             on_verdict=self._judged,
         )
-        self._choice = Choice(
+        self._mode = DeliveryMode(
             settings.delivery,
             self._nri,
-            DevicePluginWay(self._shelf, self._room, desk, settings.device_plugins, look_for_others=self._look_for_other_plugins),
+            DevicePluginDelivery(
+                self._devices, self._pod_queue, allocator, settings.device_plugins, look_for_others=self._look_for_other_plugins
+            ),
             socket=settings.nri_socket,
             answers=self._answers,
-            desk=desk,
+            allocator=allocator,
             reconcile=self._reconcile,
-            shelf=self._shelf,
+            devices=self._devices,
             kubelet=memory,
         )
-        cdi = CdiFiles(settings.cdi, self._shelf, exists=lambda path: on_host(path).exists())
-        self._leaving = Leaving(self._shelf, self._publisher, cdi, self._room)
+        cdi = CdiFiles(settings.cdi, self._devices, exists=lambda path: on_host(path).exists())
+        self._shutdown = Shutdown(self._devices, self._publisher, cdi, self._pod_queue)
         # Who hears of what.
-        self._pins.changed = self._room.pod_seen
+        self._pins.changed = self._pod_queue.pod_seen
         self._answers.delivered = self._was_delivered
         self._answers.corrected = lambda _pod: count("corrected").inc()
         self._answers.refused = count("refused").inc
         self._answers.guarded = self._was_guarded
-        self._room.changed = self._something_was_given
-        self._room.is_behind = self._pod_feed.is_behind
+        self._pod_queue.changed = self._something_was_given
+        self._pod_queue.is_behind = self._pod_feed.is_behind
         self._pod_feed.on_current = lambda _current: self._show_delivery()
-        self._room.gone = self._answers.pod_gone
-        self._metrics.waiting.set_function(lambda: self._room.waiting)
-        desk.served = self._metrics.waits.served
-        desk.must_be_replaced = self._repairs.renumbered
+        self._pod_queue.gone = self._answers.pod_gone
+        self._metrics.waiting.set_function(lambda: self._pod_queue.waiting)
+        allocator.served = self._metrics.waits.served
+        allocator.must_be_replaced = self._repairs.renumbered
         # A card that was held whole may be sliced again, or the other way round, once kubelet has let go of it.
         books.heard = self._show
-        self._shelf.on_change(self._show)
-        self._shelf.on_change(lambda: self._metrics.show(self._shelf))
-        self._shelf.on_change(cdi.write)
+        self._devices.on_change(self._show)
+        self._devices.on_change(lambda: self._metrics.show(self._devices))
+        self._devices.on_change(cdi.write)
 
     async def run(self, stop: asyncio.Event) -> None:
         parts = Parts()
         port = None
         if self._settings.port:
-            shown = pages(self._shelf, self._metrics, self._keepers, hears=lambda: self._pod_feed.current)
+            shown = pages(self._devices, self._metrics, self._monitors, hears=lambda: self._pod_feed.current)
             port = await status.serve(self._settings.host, self._settings.port, shown)
         try:
             if await _unless(stop, self._start(parts)):
@@ -181,46 +195,46 @@ class Agent:
         parts.start(self._publisher.watch())
         await parts.beside(self._publisher.listed.wait())
         self._pins.load(self._publisher.published_corrections)
-        self._shelf.slots.load(self._publisher.published)
+        self._devices.slots.load(self._publisher.published)
         parts.start(self._pins.run())
         parts.start(self._pod_feed.run())
         await parts.beside(self._pod_feed.listed.wait())
-        self._shelf.slots.derive(
-            self._room.pods.values(), kubelet_checkpoint.allocations(self._settings.device_plugins), self._roles
+        self._devices.slots.derive(
+            self._pod_queue.pods.values(), checkpoint.allocations(self._settings.device_plugins), self._roles
         )
         self._look_for_other_plugins()
         parts.start(self._watch_other_plugins())
-        await self._choice.make(parts.start, self._profiles)
+        await self._mode.make(parts.start, self._profiles)
         self._tell_broken_profiles()
-        self._keepers.update({profile.name: self._keeper(profile) for profile in self._profiles})
-        for keeper in self._keepers.values():
-            parts.start(keeper.run())
-            parts.start(keeper.watch_enforcement())
+        self._monitors.update({profile.name: self._keeper(profile) for profile in self._profiles})
+        for monitor in self._monitors.values():
+            parts.start(monitor.run())
+            parts.start(monitor.watch_enforcement())
         with contextlib.suppress(TimeoutError):
-            await parts.beside(asyncio.wait_for(_first_looks(self._keepers.values()), FIRST_LOOK_S))
+            await parts.beside(asyncio.wait_for(_first_looks(self._monitors.values()), FIRST_LOOK_S))
         for profile in self._profiles:
             if profile.unhealthy is not None:
-                parts.start(told.follow(self._client, self._node, self._shelf, profile.name, profile.unhealthy))
+                parts.start(unhealthy_configmap.follow(self._client, self._node, self._devices, profile.name, profile.unhealthy))
         # kubelet's books first: what was served before we came is not waiting.
-        if not self._choice.by_runtime:
+        if not self._mode.by_runtime:
             await self._reconcile.once()
             parts.start(self._reconcile.run())
         parts.start(self._publisher.run())
         parts.start(self._repairs.run())
-        parts.start(self._choice.way.run(self._delivers))
-        if self._choice.by_runtime:
+        parts.start(self._mode.way.run(self._delivers))
+        if self._mode.by_runtime:
             self._nri.look_back()
         self._nri.report()
 
     async def _leave(self) -> None:
-        by_runtime = self._choice.by_runtime
-        waiting = (lambda: self._answers.waiting) if by_runtime else (lambda: self._room.waiting)
-        await self._leaving.leave(waiting, by_runtime=by_runtime)
+        by_runtime = self._mode.by_runtime
+        waiting = (lambda: self._answers.waiting) if by_runtime else (lambda: self._pod_queue.waiting)
+        await self._shutdown.leave(waiting, by_runtime=by_runtime)
         if not by_runtime:
             await self._reconcile.once()
 
-    def _keeper(self, profile: Profile) -> Keeper:
-        return Keeper(
+    def _keeper(self, profile: Profile) -> DeviceMonitor:
+        return DeviceMonitor(
             profile,
             registry.make(
                 profile,
@@ -228,22 +242,22 @@ class Agent:
                 host=self._settings.host_root,
                 card_memory_mib=self._settings.card_memory_mib.get(profile.name),
             ),
-            self._shelf,
+            self._devices,
             unit=partial(self._chosen_unit, profile),
             enforcement=lambda: self._enforced(profile),
             cdi_name=partial(self._cdi_name, profile),
-            listed=not self._choice.by_runtime,
+            listed=not self._mode.by_runtime,
             watch_health=self._settings.watch_health,
         )
 
     def _not_found(self) -> list[Profile]:
         """Vendors whose cards nobody has looked for yet, or cannot be asked for. The runtime's thread asks, too."""
-        kinds, keepers = self._shelf.kinds, self._keepers
+        kinds, monitors = self._devices.kinds, self._monitors
         return [
             profile
             for profile in self._profiles
             if profile.name not in kinds
-            and (profile.name not in keepers or not keepers[profile.name].asked.is_set() or self._shelf.problem(profile.name))
+            and (profile.name not in monitors or not monitors[profile.name].asked.is_set() or self._devices.problem(profile.name))
         ]
 
     def _cdi_name(self, profile: Profile, card: FoundCard) -> str:
@@ -263,13 +277,13 @@ class Agent:
         for kind in found - self._others:
             log.warning("whole kind=%s outcome=left why='another device plugin of this node serves them'", kind)
         self._others = found
-        self._shelf.set_whole_by_others(found)
+        self._devices.set_whole_by_others(found)
 
     async def _watch_other_plugins(self) -> None:
         while True:
             await asyncio.sleep(OTHERS_S)
             self._look_for_other_plugins()
-            if self._others and self._choice.by_runtime:
+            if self._others and self._mode.by_runtime:
                 await self._reconcile.once()  # which cards the other plugin has given
 
     def _tell_broken_profiles(self) -> None:
@@ -277,18 +291,18 @@ class Agent:
         for name, problem in self._broken.items():
             log.error("profile kind=%s outcome=disabled problem=%r", name, problem)
             if not self._settings.vendors or name in self._settings.vendors:
-                self._shelf.set_problem(name, f"its profile cannot be used: {problem}", unit=units.get(name, ""))
+                self._devices.set_problem(name, f"its profile cannot be used: {problem}", unit=units.get(name, ""))
 
     def _chosen_unit(self, profile: Profile) -> ChosenUnit:
         before = self._publisher.published_units.get(profile.name, "")
-        pods = tuple(self._room.pods.values())
+        pods = tuple(self._pod_queue.pods.values())
         return chosen_unit(profile, wished=self._settings.unit(profile), before=before, pods=pods, node=self._node)
 
     # Who hears of what.
 
     def _judged(self, verdict: Verdict) -> None:
         self._metrics.insists.set(verdict.insists)
-        self._choice.judged(verdict)
+        self._mode.judged(verdict)
 
     def _delivers(self, kind: str, delivers: bool) -> None:
         self._way_delivers[kind] = delivers
@@ -296,12 +310,12 @@ class Agent:
 
     def _show_delivery(self) -> None:
         """A node whose agent does not hear of pods, or is about to end, hands out no cards."""
-        able = self._pod_feed.current and not self._leaving.begun
+        able = self._pod_feed.current and not self._shutdown.begun
         for kind, delivers in list(self._way_delivers.items()):  # each change has the way tell of all kinds again
-            self._shelf.set_delivers(kind, delivers and able)
+            self._devices.set_delivers(kind, delivers and able)
 
     def _was_delivered(self, pod: NodePod) -> None:
-        self._leaving.delivered()
+        self._shutdown.delivered()
         self._metrics.deliveries.labels("delivered").inc()
         self._metrics.waits.served(pod.uid)
         self._repairs.delivered(pod)
@@ -315,26 +329,26 @@ class Agent:
         self._reconcile.soon()
 
     def _show(self) -> None:
-        self._choice.way.show()
+        self._mode.way.show()
 
 
 async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
     """Whether the work was done before we were told to stop; then it is given up, however far it is."""
-    working, told = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait([working, told], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             working.result()
         return working.done()
     finally:
         working.cancel()
-        told.cancel()
-        await asyncio.gather(working, told, return_exceptions=True)
+        stopping.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
-async def _first_looks(keepers: Iterable[Keeper]) -> None:
-    for keeper in keepers:
-        await keeper.asked.wait()
+async def _first_looks(monitors: Iterable[DeviceMonitor]) -> None:
+    for monitor in monitors:
+        await monitor.asked.wait()
 
 
 async def serve(settings: Settings, catalog: Catalog, broken: Mapping[str, str] | None = None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelshare.runtimes.insistence import Files
+from accelshare.runtimes.validator_status import Files
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.drivers.driver import Roots
 from accelshare.vendors.profile import Profile

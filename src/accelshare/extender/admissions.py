@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import Fact, PodGone, PodSeen
+from accelshare.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 PLACES: Final = 4

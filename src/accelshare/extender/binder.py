@@ -15,7 +15,7 @@ from accelshare.extender.fence import Fence
 from accelshare.kube import binding, paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
-from accelshare.ledger.book import Ledger, Pod
+from accelshare.ledger.ledger import Ledger, Pod
 from accelshare.ledger.nouns import Assignment, Request, Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog

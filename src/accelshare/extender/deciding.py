@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Card
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal

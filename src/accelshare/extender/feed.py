@@ -14,8 +14,8 @@ from accelshare.extender.metrics import Metrics
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.watch import Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
-from accelshare.ledger.book import Ledger, Pod
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.ledger import Ledger, Pod
 from accelshare.ledger.nouns import Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
@@ -138,7 +138,7 @@ class Feed:
             case Seen(PodSeen() as pod):
                 self._note("pods", pod.version)
                 if pod.node:
-                    self._metrics.echoes.seen(pod.uid)
+                    self._metrics.bind_latency.seen(pod.uid)
                 known = self._ledger.pod(pod.uid)
                 before = known.latest.slices if known is not None and known.latest.node else None
                 self._take_in(pod)

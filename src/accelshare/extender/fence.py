@@ -17,7 +17,7 @@ from accelshare.kube import binding
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
 from accelshare.kube.records import set_condition
-from accelshare.ledger.book import Ledger
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Request
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.decoding import Decoder

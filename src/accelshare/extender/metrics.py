@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from accelshare.extender.echoes import Echoes
+from accelshare.extender.bind_latency import BindLatency
 from accelshare.kube.watch import Reflector
 from accelshare.ledger.refusals import Reason
 
@@ -53,7 +53,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self.echoes = Echoes(lag.observe)
+        self.bind_latency = BindLatency(lag.observe)
         self.api_retries = Counter("accelshare_api_retries", "Requests to the API server sent again", registry=self._registry)
         self.woken = Counter(
             "accelshare_pods_woken",

@@ -19,12 +19,12 @@ import msgspec
 import orjson
 
 from accelshare import __version__
-from accelshare.extender import series
+from accelshare.extender import card_metrics
 from accelshare.extender.binder import Binder, Outcome
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.metrics import Metrics
-from accelshare.extender.waking import Waking
-from accelshare.ledger.book import Ledger
+from accelshare.extender.requeue import Requeue
+from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
 from accelshare.vendors.catalog import Catalog
@@ -75,14 +75,14 @@ class Routes:
         binder: Binder,
         metrics: Metrics,
         not_done: Callable[[], NotDone | None],
-        waking: Waking,
+        requeue: Requeue,
     ) -> None:
         self._ledger = ledger
         self._deciding = deciding
         self._binder = binder
         self._metrics = metrics
         self._not_done = not_done
-        self._waking = waking
+        self._requeue = requeue
         self._scores = scheduler.ScoreWriter()
         self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
         self._dialects |= {profile.http.prefix: profile for profile in catalog.profiles if profile.http.prefix is not None}
@@ -148,7 +148,7 @@ class Routes:
             return self._not_ready("filter", asked.pod, waiting)
         result = self._deciding.filter(asked)
         outcome = "served" if result.answer.names else "refused"
-        self._waking.answered(asked.pod.metadata.uid, refused=bool(result.refused) and not result.answer.names)
+        self._requeue.answered(asked.pod.metadata.uid, refused=bool(result.refused) and not result.answer.names)
         self._metrics.decided("filter", outcome)
         for reason, count in result.refused.items():
             self._metrics.refusals.labels(reason.value).inc(count)
@@ -207,10 +207,10 @@ class Routes:
         start = time.perf_counter()
         # Half a book has room where there is none.
         waiting = self._not_done()
-        self._metrics.echoes.sent(asked.pod_uid)
+        self._metrics.bind_latency.sent(asked.pod_uid)
         outcome = Outcome("not-ready", waiting.error) if waiting else await self._binder.bind(asked)
         if outcome.word != "bound":
-            self._metrics.echoes.forget(asked.pod_uid)
+            self._metrics.bind_latency.forget(asked.pod_uid)
         if outcome.word in ("bound", "failed"):
             self._deciding.bind_ended(asked.node, asked.pod_uid, bound=outcome.word == "bound")
         self._metrics.decided("bind", outcome.word)
@@ -239,8 +239,8 @@ class Routes:
         """A few nodes at a time, as metrics are: of a large cluster all at once would take half a second."""
         names = [node.name for node in self._ledger.nodes()]
         parts: list[bytes] = []
-        for start in range(0, len(names), series.NODES_AT_ONCE):
-            shown = self._shown(profile, names[start : start + series.NODES_AT_ONCE])
+        for start in range(0, len(names), card_metrics.NODES_AT_ONCE):
+            shown = self._shown(profile, names[start : start + card_metrics.NODES_AT_ONCE])
             if text := orjson.dumps(shown["nodes"])[1:-1]:
                 parts.append(b"," + text if parts else text)
             await asyncio.sleep(0)
@@ -253,7 +253,7 @@ class Routes:
     async def _metrics_page(self) -> Answer:
         """Whoever asks while the series are being written gets the same ones: they are large."""
         if self._series is None:
-            self._series = asyncio.ensure_future(series.page(self._ledger))
+            self._series = asyncio.ensure_future(card_metrics.page(self._ledger))
             self._series.add_done_callback(lambda _: setattr(self, "_series", None))
         cards = await asyncio.shield(self._series)
         return Answer(200, self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8", more=cards)

@@ -23,13 +23,13 @@ from accelshare.extender.listening import listen, most_callers
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.port import Port
 from accelshare.extender.probes import Probes
+from accelshare.extender.requeue import Requeue
 from accelshare.extender.routes import NotDone, Routes
 from accelshare.extender.tls import Reloading, TlsFiles
-from accelshare.extender.waking import Waking
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
-from accelshare.ledger.book import Ledger
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.policies import POLICIES
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.pods import AgentIdentity
@@ -67,9 +67,9 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
     async with Client(cluster, user_agent=agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
         deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
         events = Events(client, component="accelshare-extender", clock=time.time)
-        waking = Waking(client, ledger, metrics, clock=time.monotonic)
-        fence = Fence(client, ledger, catalog, room=waking.room)
-        admissions = Admissions(ledger, room=waking.room)
+        requeue = Requeue(client, ledger, metrics, clock=time.monotonic)
+        fence = Fence(client, ledger, catalog, room=requeue.room)
+        admissions = Admissions(ledger, room=requeue.room)
         binder = Binder(
             client,
             ledger,
@@ -77,7 +77,7 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             fence=fence,
             text=deciding.text,
             now_ns=time.time_ns,
-            room=waking.room,
+            room=requeue.room,
             admissions=admissions,
         )
         feed = Feed(
@@ -87,7 +87,7 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             events,
             metrics,
             text=deciding.text,
-            room=waking.room,
+            room=requeue.room,
             admissions=admissions,
             agents=settings.agents,
         )
@@ -98,13 +98,13 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             binder=binder,
             metrics=metrics,
             not_done=lambda: _not_done(feed, fence),
-            waking=waking,
+            requeue=requeue,
         )
         # While the lists come in nothing of them is garbage, and looking for some would take a tenth of the time.
         gc.disable()
         following = asyncio.create_task(feed.run())
         ready = asyncio.create_task(_when_ready(feed, fence, metrics))
-        waking_up = asyncio.create_task(waking.run())
+        waking_up = asyncio.create_task(requeue.run())
         stopping = asyncio.create_task(_stop_signal().wait())
         largest_body = settings.largest_body_mib * 2**20
         async with contextlib.AsyncExitStack() as until_the_end:

@@ -14,7 +14,7 @@ from accelshare import __version__
 from accelshare.kube import config, paths
 from accelshare.kube.errors import NotFound
 from accelshare.kube.sync_client import SyncClient
-from accelshare.ledger.book import Ledger
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.policies import DEFAULT, Policy
 from accelshare.report.units import Told
 from accelshare.vendors.catalog import Catalog

@@ -6,13 +6,13 @@ Belongs here: naming what is broken, for tests and for people. Never: mending it
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from accelshare.ledger.node_book import CardBook, NodeBook
+from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 from accelshare.ledger.nouns import Request
 from accelshare.ledger.placing import Fit, fit
 from accelshare.ledger.shapes import Ranking
 
 if TYPE_CHECKING:
-    from accelshare.ledger.book import Ledger
+    from accelshare.ledger.ledger import Ledger
 
 
 def audit(ledger: "Ledger", rankings: Iterable[tuple[Request, Ranking]]) -> list[str]:
@@ -24,7 +24,7 @@ def audit(ledger: "Ledger", rankings: Iterable[tuple[Request, Ranking]]) -> list
     ]
 
 
-def oversold(node: NodeBook) -> Iterator[str]:
+def oversold(node: NodeLedger) -> Iterator[str]:
     """A card that holds more than it has, or that is held whole and not alone. Facts can say so; offers never cause it."""
     for book in node.all_cards():
         where = f"{node.name}/{book.card.kind}/{book.card.index}"
@@ -54,7 +54,7 @@ def _pods_are_booked_once(ledger: "Ledger") -> Iterator[str]:
 
 def _books_follow_from_pods(ledger: "Ledger") -> Iterator[str]:
     for node in ledger.nodes():
-        again = NodeBook(node.name)
+        again = NodeLedger(node.name)
         again.lay_out(node.fact)
         for uid in node.pods:
             pod = ledger.pod(uid)
@@ -77,9 +77,9 @@ def _ranking_is_right(ledger: "Ledger", request: Request, ranking: Ranking) -> I
         yield f"node {name} is gone and its answer to {request} is still remembered"
 
 
-def _sums(node: NodeBook) -> dict[tuple[str, int, str], tuple[dict[str, int], frozenset[str]]]:
+def _sums(node: NodeLedger) -> dict[tuple[str, int, str], tuple[dict[str, int], frozenset[str]]]:
     return {(book.card.kind, book.card.index, book.card.id): (book.holders, book.wholes) for book in node.all_cards()}
 
 
-def _names(book: CardBook) -> str:
+def _names(book: CardLedger) -> str:
     return ", ".join(book.holders)

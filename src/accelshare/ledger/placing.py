@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from accelshare.ledger.node_book import CardBook, NodeBook
+from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 from accelshare.ledger.nouns import Ask, Assignment, Request, Slice
 from accelshare.ledger.policies import Policy
 from accelshare.ledger.refusals import Reason, Refusal
@@ -24,7 +24,7 @@ class Fit:
     rank: tuple[int, int]
 
 
-def fit(node: NodeBook, request: Request, policy: Policy) -> Fit | Refusal:
+def fit(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal:
     """The cards this node would give to the request, or the reason why it gives none."""
     slices: list[Slice] = []
     left = 0
@@ -43,7 +43,7 @@ def fit(node: NodeBook, request: Request, policy: Policy) -> Fit | Refusal:
     return Fit(Assignment(node.name, tuple(slices)), policy.node(left, node.untouched()))
 
 
-def _shared(node: NodeBook, cards: Sequence[CardBook], ask: Ask, policy: Policy) -> list[tuple[int, CardBook]] | Reason:
+def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Policy) -> list[tuple[int, CardLedger]] | Reason:
     unplaced = node.could_hide(ask.kind) if node.unplaced else ()
     hidden = Hidden(unplaced, max((book.room for book in cards), default=0)) if unplaced else None
     fitting = []
@@ -68,7 +68,7 @@ def _shared(node: NodeBook, cards: Sequence[CardBook], ask: Ask, policy: Policy)
     return Reason.NO_CARD_HAS_ROOM if ask.cards == 1 else Reason.TOO_FEW_CARDS_HAVE_ROOM
 
 
-def _whole(node: NodeBook, cards: Sequence[CardBook], ask: Ask) -> list[tuple[int, CardBook]] | Reason:
+def _whole(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask) -> list[tuple[int, CardLedger]] | Reason:
     hidden = bool(node.unplaced) and bool(node.could_hide(ask.kind))
     empty = [] if hidden else [book for book in cards if book.empty and book.card.healthy]
     if len(empty) >= ask.cards:
@@ -107,7 +107,7 @@ class Hidden:
                 sums |= (sums << step) & mask
             self._sums = sums
 
-    def at_worst(self, book: CardBook) -> int:
+    def at_worst(self, book: CardLedger) -> int:
         room = book.room
         if self._whole and book.empty:
             return room

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from accelshare.ledger.book import Ledger, Pod
-from accelshare.ledger.node_book import NodeBook
+from accelshare.ledger.ledger import Ledger, Pod
+from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Request
 from accelshare.ledger.placing import Fit, fit
 
@@ -43,11 +43,11 @@ def victims(ledger: Ledger, node: str, request: Request, *, priority: int, propo
     return _by_importance(_one_by_one(ledger, book, request, evictable, proposed), proposed, evictable)
 
 
-def _serves(ledger: Ledger, book: NodeBook, request: Request) -> bool:
+def _serves(ledger: Ledger, book: NodeLedger, request: Request) -> bool:
     return isinstance(fit(book, request, ledger.policy), Fit)
 
 
-def _ways(book: NodeBook, request: Request) -> Iterator[frozenset[str]]:
+def _ways(book: NodeLedger, request: Request) -> Iterator[frozenset[str]]:
     """Orders worth trying: empty this card rather than another, for each card; and no preference at all."""
     yield frozenset()
     for kind in {ask.kind for ask in request}:
@@ -56,7 +56,7 @@ def _ways(book: NodeBook, request: Request) -> Iterator[frozenset[str]]:
                 yield frozenset(card.holders)
 
 
-def _least(ledger: Ledger, book: NodeBook, request: Request, evictable: dict[str, Pod], last: frozenset[str]) -> list[str]:
+def _least(ledger: Ledger, book: NodeLedger, request: Request, evictable: dict[str, Pod], last: frozenset[str]) -> list[str]:
     """Evict all, then take back whoever can be, the most important first and those on the card to be emptied last."""
     order = sorted(evictable.values(), key=lambda pod: (-pod.seen.priority, pod.seen.uid))
     there = [pod for pod in order if pod.seen.uid in last]
@@ -69,7 +69,7 @@ def _least(ledger: Ledger, book: NodeBook, request: Request, evictable: dict[str
     return sorted(gone)
 
 
-def _must_go(ledger: Ledger, left: NodeBook, request: Request, pods: Sequence[Pod]) -> Iterator[str]:
+def _must_go(ledger: Ledger, left: NodeLedger, request: Request, pods: Sequence[Pod]) -> Iterator[str]:
     """Who of these cannot come back; the others are back. All at once and then by halves, because nearly all of them can."""
     if not pods:
         return
@@ -88,7 +88,7 @@ def _must_go(ledger: Ledger, left: NodeBook, request: Request, pods: Sequence[Po
 
 
 def _one_by_one(
-    ledger: Ledger, book: NodeBook, request: Request, evictable: dict[str, Pod], proposed: Collection[str]
+    ledger: Ledger, book: NodeLedger, request: Request, evictable: dict[str, Pod], proposed: Collection[str]
 ) -> list[str]:
     """Evict all, then take back each that can be, the most important first: there is always room, and as much given back."""
     left = book.without(evictable)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import PodSeen
-from accelshare.ledger.node_book import CardBook, NodeBook
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 from accelshare.ledger.nouns import Ask, Assignment, Slice
 from accelshare.ledger.placing import Fit, fit
 from accelshare.report.mistakes import mistakes, nothing_asked
@@ -103,7 +103,7 @@ def _waiting(world: World, pod: PodSeen, asking: Asking, headline: str) -> Expla
     return Explanation(headline, asking.scheduler_says, wrong, _in_short(nodes, wrong), nodes=nodes, others=others)
 
 
-def _answer(world: World, book: NodeBook, pod: PodSeen, asking: Asking) -> tuple[tuple[int, int, str], NodeAnswer]:
+def _answer(world: World, book: NodeLedger, pod: PodSeen, asking: Asking) -> tuple[tuple[int, int, str], NodeAnswer]:
     """What a node says, and its place in the list: nodes that serve, those that something else keeps the pod from, then those
     that fewest pods would have to leave.
     """
@@ -166,7 +166,7 @@ def _placed(world: World, pod: PodSeen, headline: str) -> Explanation:
     )
 
 
-def _card(book: NodeBook, slice_: Slice, uid: str) -> CardBook | None:
+def _card(book: NodeLedger, slice_: Slice, uid: str) -> CardLedger | None:
     return next(
         (
             card
@@ -179,7 +179,7 @@ def _card(book: NodeBook, slice_: Slice, uid: str) -> CardBook | None:
     )
 
 
-def _sits(world: World, book: NodeBook, card: CardBook, slice_: Slice, uid: str) -> str:
+def _sits(world: World, book: NodeLedger, card: CardLedger, slice_: Slice, uid: str) -> str:
     profile = world.catalog[slice_.kind]
     unit = world.unit(profile, book.name)
     what = "the whole of" if slice_.whole else f"{amount(slice_.units, unit)} of"
@@ -223,7 +223,7 @@ def _why_there(world: World, pod: PodSeen) -> Iterator[str]:
         yield f"On this node there would also be {', '.join(others)}; among equals the lowest index is taken."
 
 
-def _also_here(world: World, book: NodeBook, pod: PodSeen) -> Iterator[str]:
+def _also_here(world: World, book: NodeLedger, pod: PodSeen) -> Iterator[str]:
     """Cards of its own node that would fit as well."""
     taken = {(slice_.kind, slice_.index) for slice_ in pod.slices}
     for ask in pod.request:
@@ -259,13 +259,13 @@ def _ask(world: World, profile: Profile, ask: Ask) -> str:
     return f"{share} ({profile.resources.memory}: {ask.units})"
 
 
-def _lines(world: World, book: NodeBook, kinds: Sequence[str]) -> tuple[CardLine, ...]:
+def _lines(world: World, book: NodeLedger, kinds: Sequence[str]) -> tuple[CardLine, ...]:
     return tuple(_line(world, book, card) for kind in dict.fromkeys(kinds) for card in book.cards.get(kind, ())) + tuple(
         _hidden(world, book, kinds)
     )
 
 
-def _line(world: World, book: NodeBook, card: CardBook) -> CardLine:
+def _line(world: World, book: NodeLedger, card: CardLedger) -> CardLine:
     profile = world.catalog[card.card.kind]
     unit = world.unit(profile, book.name)
     pods = ", ".join(_holder(world.ledger, uid, card, unit) for uid in sorted(card.holders))
@@ -281,7 +281,7 @@ def _line(world: World, book: NodeBook, card: CardBook) -> CardLine:
     return CardLine(f"{profile.noun}{card.card.index}", amount(card.card.size, unit), f"{free} free", pods, not card.card.healthy)
 
 
-def _hidden(world: World, book: NodeBook, kinds: Sequence[str]) -> Iterator[CardLine]:
+def _hidden(world: World, book: NodeLedger, kinds: Sequence[str]) -> Iterator[CardLine]:
     for uid, asks in book.unplaced.items():
         found = world.ledger.pod(uid)
         units = sum(ask.units for ask in asks if ask.kind in kinds)
@@ -289,7 +289,7 @@ def _hidden(world: World, book: NodeBook, kinds: Sequence[str]) -> Iterator[Card
             yield CardLine("?", "", "", f"{found.seen.namespace}/{found.seen.name} {units}, nobody has said on which card")
 
 
-def _holder(ledger: Ledger, uid: str, card: CardBook, unit: str) -> str:
+def _holder(ledger: Ledger, uid: str, card: CardLedger, unit: str) -> str:
     found = ledger.pod(uid)
     name = f"{found.seen.namespace}/{found.seen.name}" if found else uid
     return f"{name} whole" if uid in card.wholes else f"{name} {card.holders[uid]}"

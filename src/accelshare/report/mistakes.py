@@ -9,7 +9,7 @@ from math import ceil
 from typing import Final
 
 from accelshare.ledger.facts import PodSeen
-from accelshare.ledger.node_book import CardBook
+from accelshare.ledger.node_ledger import CardLedger
 from accelshare.ledger.nouns import Ask
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.units import amount, cards
@@ -101,7 +101,7 @@ def _sizes(world: World, profile: Profile, ask: Ask) -> Iterator[str]:
         yield from _share(world, profile, ask, *max(there, key=lambda each: each[1].card.size))
 
 
-def _share(world: World, profile: Profile, ask: Ask, node: str, largest: CardBook) -> Iterator[str]:
+def _share(world: World, profile: Profile, ask: Ask, node: str, largest: CardLedger) -> Iterator[str]:
     size = largest.card.size
     memory, unit, mib = profile.resources.memory, world.unit(profile, node), world.unit_mib(profile, node)
     if ask.share > size:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from accelshare.ledger.facts import PodSeen
-from accelshare.ledger.node_book import CardBook, NodeBook
+from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 from accelshare.ledger.nouns import Ask, Assignment, Request
 from accelshare.ledger.placing import Fit, Hidden, fit
 from accelshare.ledger.preemption import victims
@@ -31,7 +31,7 @@ class Room:
     least: int | None = None
 
 
-def room(world: World, book: NodeBook, pod: PodSeen, refusal: Refusal) -> Room:
+def room(world: World, book: NodeLedger, pod: PodSeen, refusal: Refusal) -> Room:
     """How this node could come to serve the pod it refuses."""
     profile = world.catalog[refusal.kind]
     unit = world.unit(profile, book.name)
@@ -46,13 +46,13 @@ def room(world: World, book: NodeBook, pod: PodSeen, refusal: Refusal) -> Room:
     return Room(missing, tuple(ways), len(gone) or None)
 
 
-def free_of(book: NodeBook, card: CardBook) -> int:
+def free_of(book: NodeLedger, card: CardLedger) -> int:
     """What a new slice could have of this card, pods of unknown card counted where they hurt most."""
     hidden = book.could_hide(card.card.kind)
     return card.room - Hidden(hidden, card.room).at_worst(card) if hidden and card.room else card.room
 
 
-def _missing(book: NodeBook, ask: Ask, profile: Profile, unit: str) -> str:
+def _missing(book: NodeLedger, ask: Ask, profile: Profile, unit: str) -> str:
     there = book.cards.get(ask.kind, [])
     well = [card for card in there if card.card.healthy]
     if ask.whole:
@@ -69,7 +69,7 @@ def _missing(book: NodeBook, ask: Ask, profile: Profile, unit: str) -> str:
     return f"{amount(ask.share - free, unit)} on {profile.noun}{-index}, the roomiest card ({amount(free, unit)} free)"
 
 
-def _both(book: NodeBook, asks: list[Ask], profile: Profile, unit: str) -> str:
+def _both(book: NodeLedger, asks: list[Ask], profile: Profile, unit: str) -> str:
     """A pod that asks for slices and for whole cards of one vendor gets them from different cards."""
     wants = [
         cards(ask.cards, f"empty {profile.noun}")
@@ -87,7 +87,7 @@ def _is(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def _fewest(world: World, book: NodeBook, pod: PodSeen) -> list[PodSeen]:
+def _fewest(world: World, book: NodeLedger, pod: PodSeen) -> list[PodSeen]:
     """The pods that would have to leave: if one is enough the least important and smallest such, else the least harmful set."""
     here = [found.seen for uid in book.pods if (found := world.ledger.pod(uid)) is not None]
     alone = [seen for seen in here if isinstance(fit(book.without({seen.uid}), pod.request, world.ledger.policy), Fit)]
@@ -97,7 +97,7 @@ def _fewest(world: World, book: NodeBook, pod: PodSeen) -> list[PodSeen]:
     return [seen for seen in here if seen.uid in chosen]
 
 
-def _leave(world: World, book: NodeBook, pod: PodSeen, leaving: list[PodSeen]) -> str:
+def _leave(world: World, book: NodeLedger, pod: PodSeen, leaving: list[PodSeen]) -> str:
     """Which pods would have to end or move, and where they could go."""
     places = _places(world, book, pod, leaving)
     more = f" and {len(leaving) - NAMED} more" if len(leaving) > NAMED else ""
@@ -108,7 +108,7 @@ def _leave(world: World, book: NodeBook, pod: PodSeen, leaving: list[PodSeen]) -
     return f"{'move' if all(places) else 'end'} {who}{where}"
 
 
-def _places(world: World, book: NodeBook, pod: PodSeen, leaving: list[PodSeen]) -> list[str]:
+def _places(world: World, book: NodeLedger, pod: PodSeen, leaving: list[PodSeen]) -> list[str]:
     """Where each of them would find room once the pod has theirs: another card of this node, another node, or nowhere ("")."""
     policy = world.ledger.policy
     after = book.without({seen.uid for seen in leaving})
@@ -128,7 +128,7 @@ def _places(world: World, book: NodeBook, pod: PodSeen, leaving: list[PodSeen]) 
     return places
 
 
-def _pod(world: World, book: NodeBook, seen: PodSeen) -> str:
+def _pod(world: World, book: NodeLedger, seen: PodSeen) -> str:
     asks = [
         cards(ask.cards, "whole card") if ask.whole else amount(ask.units, world.unit(world.catalog[ask.kind], book.name))
         for ask in seen.request
@@ -136,7 +136,7 @@ def _pod(world: World, book: NodeBook, seen: PodSeen) -> str:
     return f"{seen.namespace}/{seen.name} ({', '.join(asks)})"
 
 
-def _smaller(world: World, book: NodeBook, request: Request, ask: Ask, profile: Profile, unit: str) -> Iterator[str]:
+def _smaller(world: World, book: NodeLedger, request: Request, ask: Ask, profile: Profile, unit: str) -> Iterator[str]:
     def served(other: Ask) -> bool:
         return isinstance(world.ledger.offer(book.name, tuple(other if each is ask else each for each in request)), Assignment)
 
@@ -155,7 +155,7 @@ def _smaller(world: World, book: NodeBook, request: Request, ask: Ask, profile: 
         yield from _parts(book, ask, profile, unit, served=served)
 
 
-def _parts(book: NodeBook, ask: Ask, profile: Profile, unit: str, *, served: Callable[[Ask], bool]) -> Iterator[str]:
+def _parts(book: NodeLedger, ask: Ask, profile: Profile, unit: str, *, served: Callable[[Ask], bool]) -> Iterator[str]:
     """Room that is there, but in parts."""
     rooms = [free_of(book, card) for card in book.cards.get(ask.kind, ()) if card.card.healthy]
     if sum(rooms) < ask.units:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from accelshare.ledger.audit import oversold
-from accelshare.ledger.book import Ledger
-from accelshare.ledger.node_book import CardBook, NodeBook
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 
 
 class PodRow(Struct, frozen=True):
@@ -62,7 +62,7 @@ def rows(ledger: Ledger, names: Iterable[str] | None = None) -> list[NodeRow]:
     return [_node(ledger, book) for book in books]
 
 
-def _node(ledger: Ledger, book: NodeBook) -> NodeRow:
+def _node(ledger: Ledger, book: NodeLedger) -> NodeRow:
     pods = [pod.seen for uid in book.pods if (pod := ledger.pod(uid)) is not None]
     # A row is a part of one card: of a pod with several whole cards there are several, of slices there is one with the sum.
     unplaced = [
@@ -87,7 +87,7 @@ def _node(ledger: Ledger, book: NodeBook) -> NodeRow:
     )
 
 
-def _card(ledger: Ledger, book: CardBook) -> CardRow:
+def _card(ledger: Ledger, book: CardLedger) -> CardRow:
     card = book.card
     return CardRow(
         kind=card.kind,

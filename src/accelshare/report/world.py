@@ -6,8 +6,8 @@ Belongs here: two values and small questions to them. Never: reading objects, wo
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from accelshare.ledger.book import Ledger
-from accelshare.ledger.node_book import CardBook
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.node_ledger import CardLedger
 from accelshare.report.surroundings import Surroundings, Toleration
 from accelshare.report.units import NOTHING_TOLD, Told, unit_label, unit_name
 from accelshare.vendors.catalog import Catalog
@@ -39,7 +39,7 @@ class World:
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of every node
     surroundings: Mapping[str, Surroundings] = field(default_factory=dict)  # of every node
 
-    def cards(self, kind: str) -> Iterator[tuple[str, CardBook]]:
+    def cards(self, kind: str) -> Iterator[tuple[str, CardLedger]]:
         """Every card of this kind that a node shows, with the node's name; by name and index."""
         for node in self.ledger.nodes():
             for card in node.cards.get(kind, ()):

@@ -2,5 +2,5 @@
 
 Belongs here: which versions have what (`versions.py`), how containerd and CRI-O put their files together (`containerd.py`,
 `crio.py`), and whether a runtime will make a container without us (`insistence.py`). Never: changing a file
-(`runtime_config/`), speaking with a runtime (`agent/nri/`).
+(`runtime_config/`), speaking with a runtime (`agent/nri/protocol/`).
 """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from accelshare.runtimes.said import Layer, Said, UnreadableError
+from accelshare.runtimes.plugin_settings import Layer, Said, UnreadableError
 from accelshare.runtimes.tree import Tree
 
 CONFIG: Final = Path("/etc/containerd/config.toml")

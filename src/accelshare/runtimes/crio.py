@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from accelshare.runtimes.containerd import parse
-from accelshare.runtimes.said import Layer, Said
+from accelshare.runtimes.plugin_settings import Layer, Said
 from accelshare.runtimes.tree import Tree
 
 CONFIG: Final = Path("/etc/crio/crio.conf")

@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from accelshare.runtimes import containerd, crio
-from accelshare.runtimes.insistence import Files
-from accelshare.runtimes.said import Layer, UnreadableError
+from accelshare.runtimes.plugin_settings import Layer, UnreadableError
 from accelshare.runtimes.tree import Tree
+from accelshare.runtimes.validator_status import Files
 
 # The section of containers in containerd's configuration: version 3, and 2.
 _SECTIONS: Final = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")

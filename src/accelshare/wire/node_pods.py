@@ -5,12 +5,11 @@ Belongs here: reading pods for the node's side. What the whole cluster must know
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from accelshare.ledger.facts import PodSeen
-from accelshare.ledger.matching import Part, Want
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus, Quantity, Resources
@@ -19,6 +18,16 @@ from accelshare.wire.pods import ENDED, PodReader
 from accelshare.wire.quantity import whole_number
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
+Want: TypeAlias = tuple[str, bool, int]  # kind, whole cards?, amount
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerNeeds:
+    """What one container of a pod asks for."""
+
+    container: str
+    wants: tuple[Want, ...]
+    ends_first: bool = False  # it has ended before any later container starts, which then uses the same whole cards
 
 
 class _ContainerResources(Resources):
@@ -67,7 +76,7 @@ class NodePod:
     """One pod of this node. `seen` is what the ledger would be told of it."""
 
     seen: PodSeen
-    parts: tuple[Part, ...]
+    parts: tuple[ContainerNeeds, ...]
     annotations: dict[str, str]
     phase: str
     terminating: bool
@@ -131,7 +140,7 @@ class NodePodReader:
             claims=frozenset(c.name for c in containers if c.resources is not None and c.resources.claims),
         )
 
-    def _part(self, container: _Container, ordinary: Collection[str]) -> Part:
+    def _part(self, container: _Container, ordinary: Collection[str]) -> ContainerNeeds:
         amounts = _amounts(container)
         wants: list[Want] = []
         for resource, said in sorted(amounts.items()):
@@ -139,7 +148,7 @@ class NodePodReader:
             amount = whole_number(said) or 0
             if found is not None and amount:
                 wants.append((found[0].name, found[1] == "whole", amount))
-        return Part(container.name, tuple(wants), ends_first=container.name in ordinary)
+        return ContainerNeeds(container.name, tuple(wants), ends_first=container.name in ordinary)
 
 
 def _amounts(container: _Container) -> dict[str, Quantity]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.agent.village import Village, open_village
+from tests.contract.agent.fake_node import FakeNode, open_village
 
 
 @pytest.fixture
-async def village(tmp_path: Path) -> AsyncIterator[Village]:
+async def fake_node(tmp_path: Path) -> AsyncIterator[FakeNode]:
     async with open_village(tmp_path) as opened:
         yield opened

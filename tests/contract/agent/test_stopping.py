@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from accelshare.agent import leaving
+from accelshare.agent import shutdown
 from accelshare.agent.cdi_files import CdiFiles
+from accelshare.agent.device_plugin.pod_queue import PodQueue
+from accelshare.agent.discovery.device_inventory import DeviceInventory
+from accelshare.agent.discovery.inventory_publisher import InventoryPublisher
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.pinned_records import PinnedRecords
-from accelshare.agent.publisher import Publisher
 from accelshare.agent.serving import Agent
 from accelshare.agent.settings import Settings
-from accelshare.agent.shelf import Shelf
-from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
 from accelshare.kube.events import Events
@@ -41,16 +41,16 @@ async def test_the_last_things_take_no_longer_if_the_cluster_cannot_be_told(
 ) -> None:
     """All of it together has to fit into the time that kubelet gives a pod to end."""
     clock = _Clock()
-    monkeypatch.setattr("accelshare.agent.leaving.time", SimpleNamespace(monotonic=lambda: clock.now_s))
-    monkeypatch.setattr("accelshare.agent.leaving.asyncio", SimpleNamespace(sleep=clock.sleep, wait_for=clock.wait_for))
-    shelf = Shelf()
+    monkeypatch.setattr("accelshare.agent.shutdown.time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr("accelshare.agent.shutdown.asyncio", SimpleNamespace(sleep=clock.sleep, wait_for=clock.wait_for))
+    devices = DeviceInventory()
     async with Client(Cluster("http://127.0.0.1:1"), user_agent="tests") as client:
         events = Events(client, component="tests", clock=time.time)
-        publisher = Publisher(client, "n1", shelf, PinnedRecords(client, "n1", load(), events, Metrics()))
-        cdi = CdiFiles(tmp_path, shelf, exists=lambda _: True)
-        last = leaving.Leaving(shelf, publisher, cdi, WaitingRoom(shelf))
+        publisher = InventoryPublisher(client, "n1", devices, PinnedRecords(client, "n1", load(), events, Metrics()))
+        cdi = CdiFiles(tmp_path, devices, exists=lambda _: True)
+        last = shutdown.Shutdown(devices, publisher, cdi, PodQueue(devices))
         await last.leave(lambda: 1, by_runtime=False)
-    assert clock.now_s <= leaving.DRAIN_S + 2 * leaving.LOOK_S
+    assert clock.now_s <= shutdown.DRAIN_S + 2 * shutdown.LOOK_S
 
 
 class _Clock:

@@ -8,9 +8,9 @@ import yaml
 
 from accelshare.cli import accelshare
 from accelshare.extender.serving import LEAVE_S
-from accelshare.scheduler_config import content
-from accelshare.scheduler_config.release import dialect, parse
-from accelshare.scheduler_config.wish import Settings, Tls, Wish
+from accelshare.install.scheduler import content
+from accelshare.install.scheduler.desired_config import DesiredConfig, Settings, Tls
+from accelshare.install.scheduler.release import dialect, parse
 from accelshare.vendors import catalog
 from accelshare.vendors.profile import Profile
 from accelshare.wire.pods import AGENT_LABEL
@@ -110,7 +110,7 @@ def test_the_second_scheduler_is_told_what_scheduler_config_would_tell_it() -> N
     ]
     tls = Tls("/etc/accelshare/tls/ca.crt", "/etc/accelshare/tls/tls.crt", "/etc/accelshare/tls/tls.key", "accelshare-extender")
     url = "https://xpushare-scheduler-extender.kube-system.svc:32766/accelshare"
-    wish = Wish(url, tuple(resources), tls, settings=Settings(100, None, None))
+    wish = DesiredConfig(url, tuple(resources), tls, settings=Settings(100, None, None))
     election = {
         "leaderElect": True,
         "resourceLock": "leases",

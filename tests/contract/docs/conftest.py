@@ -9,7 +9,7 @@ import pytest
 from cluster.components import DEFAULT_CONTROLLERS
 from cluster.control_plane import ControlPlane
 from tests.contract.docs.machine import Machine, possible
-from tests.e2e.house import House, open_house
+from tests.e2e.scheduling_cluster import SchedulingCluster, open_scheduling_cluster
 
 KINDS = "deployments,daemonsets,jobs,cronjobs,services,configmaps,secrets"
 # What controllers, and nobody else, keep in kube-system.
@@ -31,9 +31,9 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @pytest.fixture
-async def house(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[House]:
+async def scheduling_cluster(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[SchedulingCluster]:
     """An empty cluster, which a page's commands leave as empty."""
-    async with open_house(control_plane, tmp_path) as opened:
+    async with open_scheduling_cluster(control_plane, tmp_path) as opened:
         yield opened
         left = control_plane.kubectl("get", KINDS, "--namespace=kube-system", "--output=name").split()
         if names := [name for name in left if name.rpartition("/")[2] not in OF_THE_CLUSTER]:

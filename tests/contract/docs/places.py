@@ -59,16 +59,18 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         ('sections("README.md")["Five minutes on a real cluster"]',),
         page="README.md",
     ),
-    Elsewhere(r"helm test accelshare .*", "tests/e2e/install/test_on_cluster.py", ('estate.helm("test", accelshare.RELEASE',)),
+    Elsewhere(
+        r"helm test accelshare .*", "tests/e2e/install/test_on_cluster.py", ('installed_cluster.helm("test", accelshare.RELEASE',)
+    ),
     Elsewhere(
         r"kubectl rollout status daemonset/accelshare-agent .*",
-        "tests/e2e/install/estate.py",
+        "tests/e2e/install/installed_cluster.py",
         ('"rollout", "status", f"daemonset/{self.agent}"', 'self.agent = "accelshare-agent"'),
     ),
     Elsewhere(
         r"kubectl exec POD -- sh -c 'ls /dev/stc\*'",
         "tests/e2e/install/test_on_cluster.py",
-        ('estate.local.exec(pod, "ls", "/dev"', '("gcu", "xpu", "stc")'),
+        ('installed_cluster.local.exec(pod, "ls", "/dev"', '("gcu", "xpu", "stc")'),
     ),
     Elsewhere(
         r"kubectl logs --namespace kube-system job/accelshare-uninstall --all-containers --prefix",
@@ -78,7 +80,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     Elsewhere(
         r"deploy/scripts/deploy\.sh .*", "tests/e2e/install/test_scripts.py", ('"deploy.sh", "--preset", "gpushare", stdin=',)
     ),
-    Elsewhere(r"deploy/scripts/inspect\.sh", "tests/e2e/install/test_on_cluster.py", ('estate.script("inspect.sh"',)),
+    Elsewhere(r"deploy/scripts/inspect\.sh", "tests/e2e/install/test_on_cluster.py", ('installed_cluster.script("inspect.sh"',)),
     Elsewhere(r"deploy/scripts/delete\.sh", "tests/e2e/install/test_scripts.py", ('operator.script("delete.sh")',)),
     Elsewhere(
         r"systemctl (stop|start) kubelet|rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",

@@ -9,17 +9,17 @@ from cluster.https import free_port
 from tests.contract.docs.machine import Machine
 from tests.contract.docs.pages import sections
 from tests.contract.docs.play import Play
-from tests.e2e.house import House
+from tests.e2e.scheduling_cluster import SchedulingCluster
 
 pytestmark = pytest.mark.real
 
 
-async def test_extender(house: House, operators_machine: Machine) -> None:
+async def test_extender(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
     page = "docs/how-to/extender.md"
     machine = operators_machine
     # Where kubeadm keeps the cluster's CA.
-    key = house.plane._authority._key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    machine.write("/etc/kubernetes/pki/ca.crt", house.plane.ca_file.read_bytes())
+    key = scheduling_cluster.plane._authority._key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    machine.write("/etc/kubernetes/pki/ca.crt", scheduling_cluster.plane.ca_file.read_bytes())
     machine.write("/etc/kubernetes/pki/ca.key", key)
     # How pip reaches its index is the machine's business.
     for name in os.environ:
@@ -32,7 +32,9 @@ async def test_extender(house: House, operators_machine: Machine) -> None:
     assert play.out("/opt/accelshare/bin/accelshare --version").startswith("accelshare ")
     await play.go(told.pop("Rights"))
     # kubeadm believes that the API server is on port 6443 of this machine.
-    machine.must(f"sed -i 's#server: .*#server: {house.plane.url}#' /etc/kubernetes/accelshare.conf && unset KUBECONFIG")
+    machine.must(
+        f"sed -i 's#server: .*#server: {scheduling_cluster.plane.url}#' /etc/kubernetes/accelshare.conf && unset KUBECONFIG"
+    )
     await play.go(told.pop("Start it"))
     assert play.out("curl") == "ok"
     machine.must("export KUBECONFIG=/etc/kubernetes/accelshare.conf")
@@ -40,10 +42,10 @@ async def test_extender(house: House, operators_machine: Machine) -> None:
         await play.go(part)
     assert play.out("curl -s --cacert") == "ok"
     await play.end()
-    house.plane.kubectl("delete", "serviceaccount", "accelshare-extender", "--namespace=kube-system")
+    scheduling_cluster.plane.kubectl("delete", "serviceaccount", "accelshare-extender", "--namespace=kube-system")
 
 
-async def test_tls(house: House, operators_machine: Machine) -> None:
+async def test_tls(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
     page = "docs/how-to/tls.md"
     machine = operators_machine
     play = Play(machine, ports())
@@ -62,7 +64,7 @@ async def test_tls(house: House, operators_machine: Machine) -> None:
         await play.go(part)
     assert play.out("curl") == "ok"
     await play.go(end)
-    assert house.plane.kubectl("get", "secrets", "--namespace=kube-system", "--output=name") == ""
+    assert scheduling_cluster.plane.kubectl("get", "secrets", "--namespace=kube-system", "--output=name") == ""
     await play.end()
 
 

@@ -8,37 +8,37 @@ import pytest
 from tests.contract.docs.machine import Machine
 from tests.contract.docs.pages import commands, sections
 from tests.contract.docs.play import Play
-from tests.e2e.house import House
+from tests.e2e.scheduling_cluster import SchedulingCluster
 
 pytestmark = pytest.mark.real
 XPU = "baidu.com/xpu-mem"
 
 
-async def pod(house: House, name: str, amount: int, *, card: int | None = None, **spec: Any) -> None:
+async def pod(scheduling_cluster: SchedulingCluster, name: str, amount: int, *, card: int | None = None, **spec: Any) -> None:
     """A pod that waits, or one with its record on a card of the guide's node."""
     record = {} if card is None else {"accelshare.io/assignment": json.dumps({"kunlun": [{"index": card}]})}
     where = {} if card is None else {"nodeName": "minikube"}
-    await house.pod(name, {XPU: amount}, annotations=record, **where, **spec)
+    await scheduling_cluster.pod(name, {XPU: amount}, annotations=record, **where, **spec)
 
 
-async def the_scene(house: House) -> None:
+async def the_scene(scheduling_cluster: SchedulingCluster) -> None:
     """The xpushare guide's Deployment, two pods that fill the other cards, and pods that wait."""
-    await house.example_node("kunlun")
-    await pod(house, "xpu-pod-6bf885cf6d-2vzgz", 4500, card=0)
-    await pod(house, "xpu-pod-6bf885cf6d-m6vf6", 4500, card=1)
-    await pod(house, "train-0", 8064, card=2)
-    await pod(house, "train-1", 2000, card=3)
-    await pod(house, "waits", 7000)
-    await pod(house, "odd", 4000, labels={"baidu.com/xpu-count": "3"})
+    await scheduling_cluster.example_node("kunlun")
+    await pod(scheduling_cluster, "xpu-pod-6bf885cf6d-2vzgz", 4500, card=0)
+    await pod(scheduling_cluster, "xpu-pod-6bf885cf6d-m6vf6", 4500, card=1)
+    await pod(scheduling_cluster, "train-0", 8064, card=2)
+    await pod(scheduling_cluster, "train-1", 2000, card=3)
+    await pod(scheduling_cluster, "waits", 7000)
+    await pod(scheduling_cluster, "odd", 4000, labels={"baidu.com/xpu-count": "3"})
 
 
-async def test_inspect(house: House, operators_machine: Machine) -> None:
-    await the_scene(house)
+async def test_inspect(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
+    await the_scene(scheduling_cluster)
     told = sections("docs/how-to/inspect.md")
     script = told.pop("inspect.sh")
     # What the shells' own packages make; zsh counts the entries of an array from 1.
     operators_machine.must("mkdir -p /etc/bash_completion.d ~/.config/fish/completions /zsh; fpath=('' /zsh)")
-    play = Play(operators_machine, {"127.0.0.1:32766": f"127.0.0.1:{house.port}"})
+    play = Play(operators_machine, {"127.0.0.1:32766": f"127.0.0.1:{scheduling_cluster.port}"})
     for part in told.values():
         await play.go(part)
     for place in ("/etc/bash_completion.d/accelshare", "/zsh/_accelshare", "~/.config/fish/completions/accelshare.fish"):
@@ -46,16 +46,16 @@ async def test_inspect(house: House, operators_machine: Machine) -> None:
     for form in ("-o json", "--vendor kunlun -o yaml"):
         assert "minikube" in play.out(f"accelshare inspect {form}")
 
-    await house.example_node("enflame")
-    await house.start_extender()
-    operators_machine.must(f"export ACCELSHARE_INSPECT_URL={house.extender_url}/gcushare-scheduler/inspect")
+    await scheduling_cluster.example_node("enflame")
+    await scheduling_cluster.start_extender()
+    operators_machine.must(f"export ACCELSHARE_INSPECT_URL={scheduling_cluster.extender_url}/gcushare-scheduler/inspect")
     await play.go(script)
     assert "totalGCU" in play.out("deploy/inspect.sh")
-    house.plane.kubectl("delete", "clusterrole,clusterrolebinding", "accelshare-inspect")
+    scheduling_cluster.plane.kubectl("delete", "clusterrole,clusterrolebinding", "accelshare-inspect")
 
 
-async def test_preflight(house: House, operators_machine: Machine) -> None:
-    await the_scene(house)
+async def test_preflight(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
+    await the_scene(scheduling_cluster)
     play = Play(operators_machine)
     await play.go(commands("docs/how-to/preflight.md"))
     assert "permissions" in play.out("accelshare preflight")

@@ -11,7 +11,7 @@ from accelshare.vendors import originals
 from tests.contract.docs.machine import Machine
 from tests.contract.docs.pages import commands, sections
 from tests.contract.docs.test_install import a_stay
-from tests.e2e.house import House
+from tests.e2e.scheduling_cluster import SchedulingCluster
 
 pytestmark = pytest.mark.real
 SYSTEMS = {system.page: system for system in originals.load().systems}
@@ -36,9 +36,9 @@ def workload(kind: str, name: str) -> Object:
 class Original:
     """One of the systems that accelshare takes the place of, as its guide installs it."""
 
-    def __init__(self, system: originals.Original, house: House, machine: Machine) -> None:
+    def __init__(self, system: originals.Original, scheduling_cluster: SchedulingCluster, machine: Machine) -> None:
         self.system = system
-        self.house = house
+        self.scheduling_cluster = scheduling_cluster
         self.machine = machine
         self.names = (*system.schedulers, *system.plugins)
         # gcushare's guide installs charts; the others' have plain files.
@@ -58,13 +58,13 @@ class Original:
                 ports = {"selector": {"app": "x"}, "ports": [{"port": 32766}]}
                 objects.append({"apiVersion": "v1", "kind": "Service", "metadata": {"name": called}, "spec": ports})
             self._install(called, objects)
-        await self.house.node("migration-node", {})
-        await self.house.pod("migration-pod", {}, nodeName="migration-node")
+        await self.scheduling_cluster.node("migration-node", {})
+        await self.scheduling_cluster.pod("migration-pod", {}, nodeName="migration-node")
 
     def _install(self, name: str, objects: list[Object]) -> None:
         text = yaml.safe_dump_all(objects)
         if not self.by_helm:
-            self.house.plane.kubectl("create", "--namespace=kube-system", "--filename=-", stdin=text)
+            self.scheduling_cluster.plane.kubectl("create", "--namespace=kube-system", "--filename=-", stdin=text)
             return
         self.machine.write(f"/charts/{name}/Chart.yaml", f"apiVersion: v2\nname: {name}\nversion: 1.0.0\n")
         self.machine.write(f"/charts/{name}/values.yaml", "memoryUnit: 1\n")
@@ -75,29 +75,31 @@ class Original:
         """What its workloads ask for."""
         found = {}
         for name in self.names:
-            text = self.house.plane.kubectl("get", name.lower(), "--namespace=kube-system", "--output=json")
+            text = self.scheduling_cluster.plane.kubectl("get", name.lower(), "--namespace=kube-system", "--output=json")
             said = json.loads(text)["spec"]
             said["template"]["spec"].setdefault("nodeSelector", {})  # a selector that became empty is one that never was
             found[name] = said
         return found
 
     def left(self) -> list[str]:
-        listed = self.house.plane.kubectl("get", "deployments,daemonsets", "--namespace=kube-system", "--output=name").split()
+        listed = self.scheduling_cluster.plane.kubectl(
+            "get", "deployments,daemonsets", "--namespace=kube-system", "--output=name"
+        ).split()
         return [name for name in self.names if any(one.endswith(name.partition("/")[2]) for one in listed)]
 
 
 @pytest.mark.parametrize("page", PAGES)
 async def test_every_command_works_and_the_way_back_leads_back(
-    page: str, house: House, operators_machine: Machine, tmp_path: Path
+    page: str, scheduling_cluster: SchedulingCluster, operators_machine: Machine, tmp_path: Path
 ) -> None:
     """Stopped as the page says, the original makes no pods; brought back as the page says, it is what it was."""
-    original = Original(SYSTEMS[page], house, operators_machine)
+    original = Original(SYSTEMS[page], scheduling_cluster, operators_machine)
     await original.make()
     before = original.specs()
     told = sections(page)
     back, clean = told.pop("The way back"), told.pop("When you are sure")
     values = {"POD": "migration-pod", "NODE": "migration-node", "CLUSTER_IP": "10.0.0.77"}
-    async with a_stay(house, operators_machine, tmp_path / "migration", values=values) as play:
+    async with a_stay(scheduling_cluster, operators_machine, tmp_path / "migration", values=values) as play:
         for part in told.values():
             await play.go(part)
         for name, spec in original.specs().items():
@@ -108,4 +110,4 @@ async def test_every_command_works_and_the_way_back_leads_back(
         await play.go(back)
         assert original.specs() == before
         await play.go(clean)
-        await house.until(lambda: original.left() == [], "nothing is left of the original")
+        await scheduling_cluster.until(lambda: original.left() == [], "nothing is left of the original")

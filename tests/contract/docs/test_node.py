@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.agent.memory_kubelet import MemoryKubelet
+from accelshare.testing.fake_kubelet import FakeKubelet
 from accelshare.wire import inventory
 from cluster.build import binaries
 from cluster.https import free_port
 from tests.contract.docs.machine import Machine, possible
 from tests.contract.docs.pages import block, commands
 from tests.contract.docs.play import Play
-from tests.e2e.house import House, annotations
+from tests.e2e.scheduling_cluster import SchedulingCluster, annotations
 from tests.fakes.build import build
 from tests.fakes.hardware import Hardware
 
@@ -35,28 +35,28 @@ def kubelets_directory() -> Iterator[Path]:
     shutil.rmtree(directory)
 
 
-async def test_agent(house: House, kubelets_directory: Path, tmp_path: Path) -> None:
+async def test_agent(scheduling_cluster: SchedulingCluster, kubelets_directory: Path, tmp_path: Path) -> None:
     """A kubelet in memory, and a card that NVIDIA's library tells of: the cluster hears of it."""
     if why := possible():
         pytest.skip(why)
     hardware = Hardware(build("nvidia", tmp_path / "hardware"))
     hardware.has({"index": 0, "uuid": "GPU-1", "memory_mib": 16384, "minor": 0})
-    await house.node("worker-0", {})
+    await scheduling_cluster.node("worker-0", {})
     port = free_port()
-    environment = {"KUBECONFIG": str(house.plane.kubeconfig), "LD_LIBRARY_PATH": str(hardware.folder)}
-    seen = [house.plane.directory, kubelets_directory, hardware.folder]
+    environment = {"KUBECONFIG": str(scheduling_cluster.plane.kubeconfig), "LD_LIBRARY_PATH": str(hardware.folder)}
+    seen = [scheduling_cluster.plane.directory, kubelets_directory, hardware.folder]
     with Machine(tmp_path / "docs", seen=seen, environment=environment) as machine:
         machine.must(f"rm -rf /var/lib/kubelet; ln -s {kubelets_directory} /var/lib/kubelet")
-        async with MemoryKubelet(house.client, "worker-0", kubelets_directory):
+        async with FakeKubelet(scheduling_cluster.client, "worker-0", kubelets_directory):
             play = Play(machine, {r"--port 12346": f"--port {port}"})
             await play.go(commands("docs/how-to/agent.md"))
 
             async def told() -> bool:
-                said = annotations(await house.read("/api/v1/nodes/worker-0")).get(inventory.KEY, "{}")
+                said = annotations(await scheduling_cluster.read("/api/v1/nodes/worker-0")).get(inventory.KEY, "{}")
                 found = inventory.entries_of(said).get("nvidia")
                 return found is not None and found.delivers
 
-            await house.until(told, "the node says that it delivers")
+            await scheduling_cluster.until(told, "the node says that it delivers")
             assert machine.must(f"curl -s http://127.0.0.1:{port}/readyz") == "ok"
             await play.end()
 

@@ -5,7 +5,7 @@ import pytest
 from tests.contract.docs.machine import Machine
 from tests.contract.docs.pages import block, commands
 from tests.contract.docs.play import Play
-from tests.e2e.house import House
+from tests.e2e.scheduling_cluster import SchedulingCluster
 
 pytestmark = pytest.mark.real
 AGENTS = """
@@ -20,26 +20,28 @@ spec:
 """
 
 
-async def test_cli(house: House, operators_machine: Machine) -> None:
+async def test_cli(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
     page = "docs/reference/cli.md"
     for name in ("worker-0", "worker-1"):
-        await house.node(name, {"aliyun.com/gpu-mem": 16}, inventory={"nvidia": {"cards": [{"index": 0, "size": 16}]}})
-    house.plane.kubectl("create", "--filename=-", stdin=AGENTS)
+        await scheduling_cluster.node(
+            name, {"aliyun.com/gpu-mem": 16}, inventory={"nvidia": {"cards": [{"index": 0, "size": 16}]}}
+        )
+    scheduling_cluster.plane.kubectl("create", "--filename=-", stdin=AGENTS)
     operators_machine.write("my-vendor.toml", block("docs/reference/profiles.md", "toml", 1))
     play = Play(operators_machine)
     told = commands(page)
     remove = next(number for number, command in enumerate(told) if command.words == "accelshare node-labels remove")
     await play.go(told[:remove])
-    assert await labelled(house) == ["worker-0", "worker-1"]
+    assert await labelled(scheduling_cluster) == ["worker-0", "worker-1"]
     await play.go(told[remove:])
-    assert await labelled(house) == []
+    assert await labelled(scheduling_cluster) == []
     for name in ("worker-0", "worker-1"):
-        node = await house.read(f"/api/v1/nodes/{name}")
+        node = await scheduling_cluster.read(f"/api/v1/nodes/{name}")
         assert "accelshare.io/inventory" not in node["metadata"].get("annotations", {})
         assert "aliyun.com/gpu-mem" not in node["status"]["capacity"]
-    assert house.plane.kubectl("get", "daemonsets", "--namespace=kube-system", "--output=name") == ""
+    assert scheduling_cluster.plane.kubectl("get", "daemonsets", "--namespace=kube-system", "--output=name") == ""
 
 
-async def labelled(house: House) -> list[str]:
-    nodes = (await house.read("/api/v1/nodes"))["items"]
+async def labelled(scheduling_cluster: SchedulingCluster) -> list[str]:
+    nodes = (await scheduling_cluster.read("/api/v1/nodes"))["items"]
     return [node["metadata"]["name"] for node in nodes if node["metadata"]["labels"].get("gpushare") == "true"]

@@ -16,7 +16,7 @@ from cluster.https import free_port
 from tests.contract.docs.machine import Machine
 from tests.contract.docs.pages import ROOT, sections
 from tests.contract.docs.play import Play
-from tests.e2e.house import House
+from tests.e2e.scheduling_cluster import SchedulingCluster
 from tests.e2e.test_scheduler_config import Node
 
 pytestmark = pytest.mark.real
@@ -33,11 +33,11 @@ ExecStart={program} --kubeconfig={kubeconfig} --authentication-kubeconfig={kubec
 """
 
 
-async def test_scheduler_config(house: House, operators_machine: Machine, tmp_path: Path) -> None:
+async def test_scheduler_config(scheduling_cluster: SchedulingCluster, operators_machine: Machine, tmp_path: Path) -> None:
     machine = operators_machine
     play = Play(machine, {r"manage --node-name": "manage --every-s 0.2 --node-name"})
     told = sections("docs/how-to/scheduler-config.md")
-    node = await control_plane_node(house, machine, tmp_path)
+    node = await control_plane_node(scheduling_cluster, machine, tmp_path)
 
     await play.go(told.pop("On a kubeadm cluster")[:3])
     assert "+    - --config=" in play.out("accelshare scheduler-config plan")
@@ -46,11 +46,11 @@ async def test_scheduler_config(house: House, operators_machine: Machine, tmp_pa
     await play.go(told.pop("Put it back"))
     assert machine.read(MANIFEST) == node.original.decode()
 
-    await chart(house)
+    await chart(scheduling_cluster)
     for title in ("On every control-plane node by itself", "When a node failed"):
         await play.go(told.pop(title))
     assert "wanted: applied" in play.out("kubectl -n kube-system get configmap")
-    await house.until(lambda: stands(house), "the manager has looked again")
+    await scheduling_cluster.until(lambda: stands(scheduling_cluster), "the manager has looked again")
     await play.go(told.pop("Put it back everywhere"))
     assert "cp-1: restored" in play.out("accelshare scheduler-config manage --restore-all")
     assert machine.read(MANIFEST) == node.original.decode()
@@ -65,17 +65,17 @@ async def test_scheduler_config(house: House, operators_machine: Machine, tmp_pa
         await play.go(part)
     rendered = play.out("accelshare scheduler-config render --kubernetes-version 1.36")
     assert yaml.safe_load(rendered)["extenders"][0]["urlPrefix"] == "http://127.0.0.1:12345/accelshare"
-    house.plane.kubectl("delete", "--filename=-", stdin=machine.read("second-scheduler.yaml"))
+    scheduling_cluster.plane.kubectl("delete", "--filename=-", stdin=machine.read("second-scheduler.yaml"))
 
 
-async def control_plane_node(house: House, machine: Machine, directory: Path) -> Node:
+async def control_plane_node(scheduling_cluster: SchedulingCluster, machine: Machine, directory: Path) -> Node:
     """kubeadm's manifest in its place, and somebody who starts what it says."""
     root = directory / "node"
     root.mkdir()
-    node = Node(house.plane, root)
+    node = Node(scheduling_cluster.plane, root)
     machine.write(MANIFEST, node.original)
     machine.begin(f"PYTHONPATH={shlex.quote(str(ROOT))} {sys.executable} -c {shlex.quote(KUBELET)}")
-    await house.until(lambda: node.health.look().healthy, "kubeadm's kube-scheduler is healthy")
+    await scheduling_cluster.until(lambda: node.health.look().healthy, "kubeadm's kube-scheduler is healthy")
     return node
 
 
@@ -87,17 +87,17 @@ def certificates(machine: Machine, directory: Path) -> None:
         machine.write(f"/etc/kubernetes/accelshare/{name}", file.read_bytes())
 
 
-async def stands(house: House) -> bool:
-    board = await house.read("/api/v1/namespaces/kube-system/configmaps/accelshare-scheduler-config")
+async def stands(scheduling_cluster: SchedulingCluster) -> bool:
+    board = await scheduling_cluster.read("/api/v1/namespaces/kube-system/configmaps/accelshare-scheduler-config")
     return bool(board["data"].get("node.cp-1") == "applied")
 
 
-async def chart(house: House) -> None:
+async def chart(scheduling_cluster: SchedulingCluster) -> None:
     """What the chart makes for a manager."""
     where = "/api/v1/namespaces/kube-system"
     state = {"metadata": {"name": "accelshare-scheduler-config"}, "data": {"wanted": "applied"}}
     service = {"metadata": {"name": "accelshare-extender"}, "spec": {"ports": [{"port": 12345}]}}
     await asyncio.gather(
-        house.create(f"{where}/configmaps", {"apiVersion": "v1", "kind": "ConfigMap", **state}),
-        house.create(f"{where}/services", {"apiVersion": "v1", "kind": "Service", **service}),
+        scheduling_cluster.create(f"{where}/configmaps", {"apiVersion": "v1", "kind": "ConfigMap", **state}),
+        scheduling_cluster.create(f"{where}/services", {"apiVersion": "v1", "kind": "Service", **service}),
     )

@@ -13,7 +13,7 @@ from cluster.errors import KubectlError
 from cluster.kubeconfig import Token, write_kubeconfig
 from deploy.render import documents, template
 from tests.contract.chart.words import preset
-from tests.e2e.house import House, Object, container
+from tests.e2e.scheduling_cluster import Object, SchedulingCluster, container
 
 AGENT = "gpushare-device-plugin-ds"
 EXTENDER = "gpushare-schd-extender"
@@ -37,19 +37,19 @@ def rights(*arguments: str) -> list[Object]:
 
 
 @contextlib.asynccontextmanager
-async def in_force(house: House, objects: list[Object]) -> AsyncIterator[None]:
+async def in_force(scheduling_cluster: SchedulingCluster, objects: list[Object]) -> AsyncIterator[None]:
     """These objects, from when the API server obeys the policies among them until it obeys them no more."""
     text = yaml.safe_dump_all(objects)
-    house.plane.kubectl("apply", "--filename=-", stdin=text)
+    scheduling_cluster.plane.kubectl("apply", "--filename=-", stdin=text)
     try:
-        await house.until(lambda: record_refused(house), "the policy is in force")
+        await scheduling_cluster.until(lambda: record_refused(scheduling_cluster), "the policy is in force")
         yield
     finally:
-        house.plane.kubectl("delete", "--ignore-not-found", "--filename=-", stdin=text)
-        await house.until(lambda: not record_refused(house), "the policy is not in force any more")
+        scheduling_cluster.plane.kubectl("delete", "--ignore-not-found", "--filename=-", stdin=text)
+        await scheduling_cluster.until(lambda: not record_refused(scheduling_cluster), "the policy is not in force any more")
 
 
-def record_refused(house: House) -> bool:
+def record_refused(scheduling_cluster: SchedulingCluster) -> bool:
     """Whether even an administrator may not make a pod that has a record."""
     pod = {
         "apiVersion": "v1",
@@ -57,30 +57,37 @@ def record_refused(house: House) -> bool:
         "metadata": {"name": "probe", "annotations": {RECORD: "{}"}},
         "spec": {"containers": [container("main", {})]},
     }
-    words = refusal(house, house.plane.kubeconfig, "create", "--dry-run=server", "--filename=-", stdin=yaml.safe_dump(pod))
+    words = refusal(
+        scheduling_cluster,
+        scheduling_cluster.plane.kubeconfig,
+        "create",
+        "--dry-run=server",
+        "--filename=-",
+        stdin=yaml.safe_dump(pod),
+    )
     return "accelshare-records" in words
 
 
-def with_token(house: House, account: str, *bound: str) -> Path:
+def with_token(scheduling_cluster: SchedulingCluster, account: str, *bound: str) -> Path:
     """A kubeconfig with a token of this account."""
-    token = house.plane.kubectl("create", "token", account, f"--namespace={NAMESPACE}", *bound).strip()
-    path = house.directory / f"{account}-{'-'.join(bound).replace('=', '')}.kubeconfig"
-    return write_kubeconfig(path, url=house.plane.url, ca_file=house.plane.ca_file, user=Token(token))
+    token = scheduling_cluster.plane.kubectl("create", "token", account, f"--namespace={NAMESPACE}", *bound).strip()
+    path = scheduling_cluster.directory / f"{account}-{'-'.join(bound).replace('=', '')}.kubeconfig"
+    return write_kubeconfig(path, url=scheduling_cluster.plane.url, ca_file=scheduling_cluster.plane.ca_file, user=Token(token))
 
 
-async def agent_of(house: House, node: str) -> Path:
+async def agent_of(scheduling_cluster: SchedulingCluster, node: str) -> Path:
     """A kubeconfig with the token of the agent's pod on this node."""
     name = f"agent-{node}"
     spec = {"nodeName": node, "serviceAccountName": AGENT, "containers": [container("agent", {})]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-    await house.create(f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
-    return with_token(house, AGENT, "--bound-object-kind=Pod", f"--bound-object-name={name}")
+    await scheduling_cluster.create(f"/api/v1/namespaces/{NAMESPACE}/pods", pod)
+    return with_token(scheduling_cluster, AGENT, "--bound-object-kind=Pod", f"--bound-object-name={name}")
 
 
-def refusal(house: House, kubeconfig: Path, *arguments: str, stdin: str | None = None) -> str:
+def refusal(scheduling_cluster: SchedulingCluster, kubeconfig: Path, *arguments: str, stdin: str | None = None) -> str:
     """The words of the refusal, or none."""
     try:
-        house.plane.kubectl(*arguments, kubeconfig=kubeconfig, stdin=stdin)
+        scheduling_cluster.plane.kubectl(*arguments, kubeconfig=kubeconfig, stdin=stdin)
     except KubectlError as error:
         return str(error)
     return ""

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.house import House
 from tests.e2e.install.operator import Operator
 from tests.e2e.install.porter import on_duty
+from tests.e2e.scheduling_cluster import SchedulingCluster
 
 
 @pytest.fixture
-async def operator(house: House, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with on_duty(house, tmp_path) as porter:
-        operator = Operator(house, porter)
+async def operator(scheduling_cluster: SchedulingCluster, tmp_path: Path) -> AsyncIterator[Operator]:
+    async with on_duty(scheduling_cluster, tmp_path) as porter:
+        operator = Operator(scheduling_cluster, porter)
         await nothing_left(operator)
         for name in ("n1", "n2", "n3"):
-            await house.node(name, {})
-        house.plane.kubectl("label", "node", "n1", "gpushare=true")
+            await scheduling_cluster.node(name, {})
+        scheduling_cluster.plane.kubectl("label", "node", "n1", "gpushare=true")
         yield operator
         # Whatever a test left: delete.sh takes a release away, and what failed Jobs keep.
         porter.refuses = ()
@@ -28,6 +28,6 @@ async def operator(house: House, tmp_path: Path) -> AsyncIterator[Operator]:
 async def nothing_left(operator: Operator) -> None:
     """Namespaces of tests before take their Secrets along when they are gone, which takes the control plane a while."""
     try:
-        await operator.house.until(lambda: operator.ours() == [], "nothing is left of the tests before")
+        await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing is left of the tests before")
     except AssertionError as error:
         raise AssertionError(f"{error}: {', '.join(operator.ours())}") from error

@@ -12,8 +12,8 @@ from typing import Any
 
 from cluster.build import binaries
 from deploy.render import CHART, ROOT, helm
-from tests.e2e.house import House
 from tests.e2e.install.porter import NAMESPACE, Porter
+from tests.e2e.scheduling_cluster import SchedulingCluster
 
 KINDS = (
     "all,configmaps,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,networkpolicies,"
@@ -22,13 +22,15 @@ KINDS = (
 
 
 class Operator:
-    def __init__(self, house: House, porter: Porter) -> None:
-        self.house = house
+    def __init__(self, scheduling_cluster: SchedulingCluster, porter: Porter) -> None:
+        self.scheduling_cluster = scheduling_cluster
         self.porter = porter
 
     async def helm(self, verb: str, *arguments: str) -> str:
         where = (f"--namespace={NAMESPACE}", "--timeout=120s")
-        return await asyncio.to_thread(helm, verb, "accelshare", *where, *arguments, kubeconfig=self.house.plane.kubeconfig)
+        return await asyncio.to_thread(
+            helm, verb, "accelshare", *where, *arguments, kubeconfig=self.scheduling_cluster.plane.kubeconfig
+        )
 
     async def install(self, *arguments: str) -> str:
         return await self.helm("install", str(CHART), f"--values={CHART}/presets/gpushare.yaml", *arguments)
@@ -38,10 +40,12 @@ class Operator:
 
     def ours(self) -> list[str]:
         """Everything of ours in the cluster, by kind and name."""
-        listed = self.house.plane.kubectl(
+        listed = self.scheduling_cluster.plane.kubectl(
             "get", KINDS, "--all-namespaces", "--selector=app.kubernetes.io/part-of=accelshare", "--output=name"
         )
-        kept = self.house.plane.kubectl("get", "secrets,leases,configmaps", f"--namespace={NAMESPACE}", "--output=name").split()
+        kept = self.scheduling_cluster.plane.kubectl(
+            "get", "secrets,leases,configmaps", f"--namespace={NAMESPACE}", "--output=name"
+        ).split()
         return sorted({*listed.split(), *(name for name in kept if "accelshare" in name)})
 
     def certificates(self) -> dict[str, str]:
@@ -50,30 +54,30 @@ class Operator:
         return {name: self.read("secret", name)["metadata"]["resourceVersion"] for name in names}
 
     async def labelled(self) -> list[str]:
-        nodes = (await self.house.read("/api/v1/nodes"))["items"]
+        nodes = (await self.scheduling_cluster.read("/api/v1/nodes"))["items"]
         return [node["metadata"]["name"] for node in nodes if (node["metadata"].get("labels") or {}).get("gpushare") == "true"]
 
     def read(self, kind: str, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(
-            self.house.plane.kubectl("get", kind, name, f"--namespace={NAMESPACE}", "--output=json")
+            self.scheduling_cluster.plane.kubectl("get", kind, name, f"--namespace={NAMESPACE}", "--output=json")
         )
         return found
 
     async def apply(self, manifests: Path) -> None:
         """The plain manifests, with kubectl alone, until their certificates are made."""
-        self.house.plane.kubectl("apply", "--filename", str(manifests))
+        self.scheduling_cluster.plane.kubectl("apply", "--filename", str(manifests))
         await self._complete("accelshare-certificates")
 
     async def take_back(self, manifests: Path) -> None:
         """As docs/how-to/install.md says it."""
-        self.house.plane.kubectl("apply", "--filename", str(manifests / "uninstall"))
+        self.scheduling_cluster.plane.kubectl("apply", "--filename", str(manifests / "uninstall"))
         await self._complete("accelshare-uninstall")
         files = ("--filename", str(manifests / "uninstall"), "--filename", str(manifests))
-        self.house.plane.kubectl("delete", "--ignore-not-found", *files)
+        self.scheduling_cluster.plane.kubectl("delete", "--ignore-not-found", *files)
 
     async def _complete(self, job: str) -> None:
         wait = ("wait", "--for=condition=complete", f"job/{job}", f"--namespace={NAMESPACE}", "--timeout=110s")
-        await asyncio.to_thread(self.house.plane.kubectl, *wait)
+        await asyncio.to_thread(self.scheduling_cluster.plane.kubectl, *wait)
 
     async def script(self, name: str, *arguments: str, stdin: str = "", helm: str = "") -> subprocess.CompletedProcess[str]:
         """One of deploy/scripts, with the pinned kubectl and helm, or another program in its place."""
@@ -83,7 +87,7 @@ class Operator:
             "HOME": str(self.porter.directory),
             "HELM": helm or str(programs["helm"]),
             "KUBECTL": str(programs["kubectl"]),
-            "KUBECONFIG": str(self.house.plane.kubeconfig),
+            "KUBECONFIG": str(self.scheduling_cluster.plane.kubeconfig),
         }
 
         def run() -> subprocess.CompletedProcess[str]:

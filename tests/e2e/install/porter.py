@@ -17,7 +17,7 @@ from typing import Any
 
 from accelshare.kube.errors import KubeError
 from cluster.kubeconfig import Token, write_kubeconfig
-from tests.e2e.house import House
+from tests.e2e.scheduling_cluster import SchedulingCluster
 
 NAMESPACE = "kube-system"
 
@@ -33,7 +33,7 @@ class Run:
 
 @dataclass(slots=True)
 class Porter:
-    house: House
+    scheduling_cluster: SchedulingCluster
     directory: Path
     namespace: str = NAMESPACE
     runs: list[Run] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Porter:
 
     async def serve(self) -> None:
         while True:
-            for pod in (await self.house.pods(self.namespace)).values():
+            for pod in (await self.scheduling_cluster.pods(self.namespace)).values():
                 labels = pod["metadata"].get("labels") or {}
                 if labels.get("app.kubernetes.io/component") == "hook" and pod["metadata"]["uid"] not in self._taken:
                     self._taken.add(pod["metadata"]["uid"])
@@ -64,13 +64,17 @@ class Porter:
                 phase = "Failed"
                 break
         with contextlib.suppress(KubeError):  # a Job that was deleted takes its pod along
-            await self.house.patch(f"/api/v1/namespaces/{self.namespace}/pods/{name}/status", {"status": {"phase": phase}})
+            await self.scheduling_cluster.patch(
+                f"/api/v1/namespaces/{self.namespace}/pods/{name}/status", {"status": {"phase": phase}}
+            )
 
     def _kubeconfig(self, pod: str, account: str) -> Path:
         bound = ("--bound-object-kind=Pod", f"--bound-object-name={pod}")
-        token = self.house.plane.kubectl("create", "token", account, f"--namespace={self.namespace}", *bound).strip()
+        token = self.scheduling_cluster.plane.kubectl("create", "token", account, f"--namespace={self.namespace}", *bound).strip()
         path = self.directory / f"{pod}.kubeconfig"
-        return write_kubeconfig(path, url=self.house.plane.url, ca_file=self.house.plane.ca_file, user=Token(token))
+        return write_kubeconfig(
+            path, url=self.scheduling_cluster.plane.url, ca_file=self.scheduling_cluster.plane.ca_file, user=Token(token)
+        )
 
     async def _run(self, container: dict[str, Any], kubeconfig: Path) -> Run:
         if container["name"] in self.refuses:
@@ -89,8 +93,8 @@ class Porter:
 
 
 @contextlib.asynccontextmanager
-async def on_duty(house: House, directory: Path, namespace: str = NAMESPACE) -> AsyncIterator[Porter]:
-    porter = Porter(house, directory, namespace)
+async def on_duty(scheduling_cluster: SchedulingCluster, directory: Path, namespace: str = NAMESPACE) -> AsyncIterator[Porter]:
+    porter = Porter(scheduling_cluster, directory, namespace)
     serving = asyncio.create_task(porter.serve())
     try:
         yield porter

@@ -13,36 +13,38 @@ from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
 from accelshare.kube.inventory import annotate_node, show_amounts
 from accelshare.kube.records import annotate_pod, delete_pod
-from tests.e2e.house import House, annotations
 from tests.e2e.install.accounts import AGENT, agent_of, in_force, refusal, rights, with_token
+from tests.e2e.scheduling_cluster import SchedulingCluster, annotations
 
 pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-async def agent(house: House) -> AsyncIterator[Path]:
+async def agent(scheduling_cluster: SchedulingCluster) -> AsyncIterator[Path]:
     """A kubeconfig with the token of an agent's pod on n1. The policy is in force: it refuses what RBAC would allow."""
-    async with in_force(house, rights()):
+    async with in_force(scheduling_cluster, rights()):
         for name in ("n1", "n2"):
-            await house.node(name, {})
-            await house.pod(f"on-{name}", {}, nodeName=name)
-        mine = await agent_of(house, "n1")
+            await scheduling_cluster.node(name, {})
+            await scheduling_cluster.pod(f"on-{name}", {}, nodeName=name)
+        mine = await agent_of(scheduling_cluster, "n1")
         elsewhere = ("annotate", "node", "n2", "x=y", "--dry-run=server")
-        await house.until(lambda: refusal(house, mine, *elsewhere), "the agents' policy is in force too")
+        await scheduling_cluster.until(
+            lambda: refusal(scheduling_cluster, mine, *elsewhere), "the agents' policy is in force too"
+        )
         yield mine
 
 
-async def test_an_agent_tells_the_story_of_its_node_and_its_pods(house: House, agent: Path) -> None:
+async def test_an_agent_tells_the_story_of_its_node_and_its_pods(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
     """By the very calls that the agent makes."""
-    pod = await house.one("on-n1")
+    pod = await scheduling_cluster.one("on-n1")
     async with Client(config.load(agent), user_agent="test") as client:
         await annotate_node(client, "n1", {"accelshare.io/inventory": "{}"})
         await show_amounts(client, "n1", {"aliyun.com/gpu-count": 4})
         await annotate_pod(client, namespace="default", name="on-n1", uid=pod["metadata"]["uid"], annotations={"a": "b"})
-    node = await house.read("/api/v1/nodes/n1")
+    node = await scheduling_cluster.read("/api/v1/nodes/n1")
     assert node["metadata"]["annotations"]["accelshare.io/inventory"] == "{}"
     assert node["status"]["capacity"]["aliyun.com/gpu-count"] == "4"
-    assert annotations(await house.one("on-n1"))["a"] == "b"
+    assert annotations(await scheduling_cluster.one("on-n1"))["a"] == "b"
 
 
 REFUSED = {
@@ -59,31 +61,31 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-async def test_an_agent_is_refused_everything_else(house: House, agent: Path, what: str) -> None:
+async def test_an_agent_is_refused_everything_else(scheduling_cluster: SchedulingCluster, agent: Path, what: str) -> None:
     arguments, words = REFUSED[what]
-    assert words in refusal(house, agent, *arguments)
+    assert words in refusal(scheduling_cluster, agent, *arguments)
 
 
-async def test_an_agent_may_delete_a_pod_of_its_node(house: House, agent: Path) -> None:
+async def test_an_agent_may_delete_a_pod_of_its_node(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
     """One whose container was made without its cards, so that another takes its place."""
-    pod = await house.one("on-n1")
+    pod = await scheduling_cluster.one("on-n1")
     async with Client(config.load(agent), user_agent="test") as client:
         await delete_pod(client, namespace="default", name="on-n1", uid=pod["metadata"]["uid"])
 
 
-async def test_an_agent_is_refused_another_nodes_status(house: House, agent: Path) -> None:
+async def test_an_agent_is_refused_another_nodes_status(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
     async with Client(config.load(agent), user_agent="test") as client:
         with pytest.raises(KubeError, match="the agent of node n1 may not write on node n2"):
             await show_amounts(client, "n2", {"aliyun.com/gpu-count": 4})
 
 
-async def test_a_token_that_is_bound_to_no_pod_is_refused_everywhere(house: House, agent: Path) -> None:
+async def test_a_token_that_is_bound_to_no_pod_is_refused_everywhere(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
     """A token that somebody made of the account by hand says of no node that it is the agent's."""
-    loose = with_token(house, AGENT)
+    loose = with_token(scheduling_cluster, AGENT)
     for node in ("n1", "n2"):
-        assert "bound to no node" in refusal(house, loose, "annotate", "node", node, "x=y")
+        assert "bound to no node" in refusal(scheduling_cluster, loose, "annotate", "node", node, "x=y")
 
 
-async def test_others_are_left_alone(house: House, agent: Path) -> None:
-    house.plane.kubectl("label", "node", "n2", "x=y")
-    assert (await house.read("/api/v1/nodes/n2"))["metadata"]["labels"]["x"] == "y"
+async def test_others_are_left_alone(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
+    scheduling_cluster.plane.kubectl("label", "node", "n2", "x=y")
+    assert (await scheduling_cluster.read("/api/v1/nodes/n2"))["metadata"]["labels"]["x"] == "y"

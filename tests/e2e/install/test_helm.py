@@ -19,8 +19,8 @@ pytestmark = pytest.mark.real
 async def test_install_upgrade_uninstall(operator: Operator) -> None:
     """From nothing to everything, changed, and back to nothing; nodes that were labelled before stay so."""
     assert operator.ours() == []
-    await operator.house.pod("running", {}, nodeName="n1")
-    running = await operator.house.one("running")
+    await operator.scheduling_cluster.pod("running", {}, nodeName="n1")
+    running = await operator.scheduling_cluster.one("running")
 
     said = await operator.install("--set=nodes.names={n1,n2}")
     assert "accelshare 0" in said
@@ -45,20 +45,20 @@ async def test_install_upgrade_uninstall(operator: Operator) -> None:
     await operator.helm("uninstall")
     assert [run.container for run in operator.porter.runs if run.code != 0] == []
     assert await operator.labelled() == ["n1"]
-    await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")
-    assert (await operator.house.one("running"))["metadata"] == running["metadata"]
+    await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left")
+    assert (await operator.scheduling_cluster.one("running"))["metadata"] == running["metadata"]
 
 
 async def test_the_uninstall_takes_what_agents_wrote_on_their_nodes(operator: Operator) -> None:
     """Inventory and amounts; what is somebody else's stays, also under the same name on a node that had no agent."""
-    house = operator.house
+    scheduling_cluster = operator.scheduling_cluster
     amounts = {"aliyun.com/gpu-count": 2, "aliyun.com/gpu-mem": 30, "nvidia.com/gpu": 2, "example.com/other": 1}
-    await house.node("n4", amounts, inventory={"nvidia": {"cards": [{"index": 0, "size": 15}]}})
-    await house.node("n5", {"nvidia.com/gpu": 8})
+    await scheduling_cluster.node("n4", amounts, inventory={"nvidia": {"cards": [{"index": 0, "size": 15}]}})
+    await scheduling_cluster.node("n5", {"nvidia.com/gpu": 8})
     await operator.install()
     await operator.helm("uninstall")
     assert [run for run in operator.porter.runs if run.code != 0] == []
-    found = {name: await house.read(f"/api/v1/nodes/{name}") for name in ("n4", "n5")}
+    found = {name: await scheduling_cluster.read(f"/api/v1/nodes/{name}") for name in ("n4", "n5")}
     assert "accelshare.io/inventory" not in found["n4"]["metadata"].get("annotations", {})
     for part in ("capacity", "allocatable"):
         shown = {name: {key for key in node["status"][part] if "/" in key} for name, node in found.items()}
@@ -75,15 +75,15 @@ async def test_an_uninstall_that_cannot_put_schedulers_back_deletes_nothing(oper
     assert set(there) <= set(operator.ours())
     operator.porter.refuses = ()
     await operator.helm("uninstall")
-    await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")
+    await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left")
 
 
 async def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_live(operator: Operator) -> None:
     """helm ends with an error before it changes anything, and the Job's words name the pods; a rollback is looked at too."""
-    house = operator.house
+    scheduling_cluster = operator.scheduling_cluster
     await operator.install()
-    await house.node("n4", {}, inventory={"nvidia": {"unit": "GiB", "cards": [{"index": 0, "size": 15}]}})
-    await house.pod("old", {"aliyun.com/gpu-mem": 3}, nodeName="n4")
+    await scheduling_cluster.node("n4", {}, inventory={"nvidia": {"unit": "GiB", "cards": [{"index": 0, "size": 15}]}})
+    await scheduling_cluster.pod("old", {"aliyun.com/gpu-mem": 3}, nodeName="n4")
     made = operator.certificates()
     agents = operator.read("daemonset", "gpushare-device-plugin-ds")
 
@@ -98,14 +98,14 @@ async def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_li
     assert operator.certificates() == made
     assert await operator.labelled() == ["n1"]
 
-    await house.delete("/api/v1/namespaces/default/pods/old")
+    await scheduling_cluster.delete("/api/v1/namespaces/default/pods/old")
     await operator.upgrade("--set=vendors.nvidia.memoryUnit=MiB")
     assert "memory unit of n4 is 'GiB' and may become 'MiB'" in operator.porter.said("memory-units")
     args = operator.read("daemonset", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--memory-unit=nvidia=MiB" in args
 
-    await house.patch("/api/v1/nodes/n4", {"metadata": {"annotations": {"accelshare.io/inventory": told("MiB")}}})
-    await house.pod("new", {"aliyun.com/gpu-mem": 3072}, nodeName="n4")
+    await scheduling_cluster.patch("/api/v1/nodes/n4", {"metadata": {"annotations": {"accelshare.io/inventory": told("MiB")}}})
+    await scheduling_cluster.pod("new", {"aliyun.com/gpu-mem": 3072}, nodeName="n4")
     with pytest.raises(HelmError, match=r"accelshare-memory-units failed"):
         await operator.helm("rollback", "1")
     assert "is 'MiB' and cannot become 'GiB'" in operator.porter.said("memory-units")
@@ -143,7 +143,7 @@ async def test_a_second_release_is_refused(operator: Operator, namespace: str, p
             f"--namespace={namespace}",
             "--timeout=60s",
             f"--values={CHART}/presets/{preset}.yaml",
-            kubeconfig=operator.house.plane.kubeconfig,
+            kubeconfig=operator.scheduling_cluster.plane.kubeconfig,
         )
     assert operator.ours() == there
     await operator.upgrade("--set=extender.policy=spread")
@@ -153,7 +153,7 @@ async def test_a_manager_that_is_to_go_puts_kube_schedulers_back_first(operator:
     """Else they would ask the extender with certificates that nobody renews, and no uninstall would know of them."""
     await operator.install()
     applied = {"data": {"node.cp.1": "applied", "node.cp-2": "restored"}}
-    kubectl = operator.house.plane.kubectl
+    kubectl = operator.scheduling_cluster.plane.kubectl
     at = ("patch", "configmap", "accelshare-scheduler-config", f"--namespace={NAMESPACE}", "--type=merge", "--patch")
     kubectl(*at, json.dumps(applied))
     with pytest.raises(HelmError, match=r"the manager of cp\.1 has not put kube-scheduler back"):
@@ -167,4 +167,4 @@ async def test_certificates_of_an_earlier_choice_go_too(operator: Operator) -> N
     await operator.install()
     await operator.upgrade("--set=tls.enabled=false")
     await operator.helm("uninstall")
-    await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")
+    await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left")

@@ -17,4 +17,4 @@ async def test_apply_and_delete(operator: Operator) -> None:
     await operator.apply(here)
     await operator.take_back(here)
     assert [run.container for run in operator.porter.runs if run.code != 0] == []
-    await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")
+    await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left")

@@ -19,8 +19,8 @@ from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
 from accelshare.kube.records import annotate_pod, touch_pod
 from tests.contract.chart.words import setting
-from tests.e2e.house import House, Object, annotations, container
 from tests.e2e.install.accounts import AGENT, EXTENDER, RECORD, agent_of, in_force, refusal, rights, with_token
+from tests.e2e.scheduling_cluster import Object, SchedulingCluster, annotations, container
 
 pytestmark = pytest.mark.real
 INDEX = "ALIYUN_COM_GPU_MEM_IDX"
@@ -41,17 +41,19 @@ class Callers:
 
 
 @pytest.fixture
-async def callers(house: House) -> AsyncIterator[Callers]:
+async def callers(scheduling_cluster: SchedulingCluster) -> AsyncIterator[Callers]:
     """Two nodes with their agents, and a pod `mine` that the extender has bound to n1."""
-    async with in_force(house, [*rights(*setting(admissionPolicy__recordWriters=[WRITER])), *user_rights("mallory")]):
+    async with in_force(
+        scheduling_cluster, [*rights(*setting(admissionPolicy__recordWriters=[WRITER])), *user_rights("mallory")]
+    ):
         for node in ("n1", "n2"):
-            await house.node(node, {})
-        extender = with_token(house, EXTENDER)
-        agents = [await agent_of(house, node) for node in ("n1", "n2")]
-        pod = await house.pod("mine", GPU_MEMORY)
+            await scheduling_cluster.node(node, {})
+        extender = with_token(scheduling_cluster, EXTENDER)
+        agents = [await agent_of(scheduling_cluster, node) for node in ("n1", "n2")]
+        pod = await scheduling_cluster.pod("mine", GPU_MEMORY)
         async with Client(config.load(extender), user_agent="test") as client:
             assert await bound(client, pod, GIVEN) == Bound()
-        yield Callers(house.plane.kubeconfig_for("mallory"), extender, agents[0], agents[1])
+        yield Callers(scheduling_cluster.plane.kubeconfig_for("mallory"), extender, agents[0], agents[1])
 
 
 def user_rights(name: str) -> list[Object]:
@@ -88,68 +90,74 @@ REFUSED = {
 }
 
 
-async def test_a_user_cannot_change_or_remove_a_record(house: House, callers: Callers) -> None:
+async def test_a_user_cannot_change_or_remove_a_record(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
     for what, (arguments, key) in REFUSED.items():
-        words = refusal(house, callers.user, *arguments)
+        words = refusal(scheduling_cluster, callers.user, *arguments)
         expected = ("accelshare-records", f"annotation {key}", "admissionPolicy.recordWriters")
         assert [part for part in expected if part not in words] == [], f"{what}: {words}"
-    assert annotations(await house.one("mine")) == GIVEN
+    assert annotations(await scheduling_cluster.one("mine")) == GIVEN
 
 
-async def test_a_user_cannot_make_a_pod_that_has_a_record(house: House, callers: Callers) -> None:
+async def test_a_user_cannot_make_a_pod_that_has_a_record(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
     """The demand for NRI plugins is refused only where cards are asked for: other plugins have other pods."""
     create = ("create", "--filename=-")
     for key in (RECORD, INDEX):
-        assert f"annotation {key} decides" in refusal(house, callers.user, *create, stdin=pod_of("forged", {key: "0"}))
+        assert f"annotation {key} decides" in refusal(
+            scheduling_cluster, callers.user, *create, stdin=pod_of("forged", {key: "0"})
+        )
     for key in (PLUGINS, f"{PLUGINS}/pod", f"{PLUGINS}/container.main"):
         noted = {key: "[]"}
-        assert f"annotation {key} decides" in refusal(house, callers.user, *create, stdin=pod_of("forged", noted, GPU_MEMORY))
+        assert f"annotation {key} decides" in refusal(
+            scheduling_cluster, callers.user, *create, stdin=pod_of("forged", noted, GPU_MEMORY)
+        )
         name = key.replace("/", "-").replace(".", "-")
-        assert refusal(house, callers.user, *create, stdin=pod_of(name, noted)) == ""
+        assert refusal(scheduling_cluster, callers.user, *create, stdin=pod_of(name, noted)) == ""
 
 
-async def test_a_user_keeps_everything_else(house: House, callers: Callers) -> None:
+async def test_a_user_keeps_everything_else(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
     """Labels and other annotations, apply of a pod that was bound meanwhile, and its end."""
     file = pod_of("applied", {"mine": "1"}, GPU_MEMORY)
-    assert refusal(house, callers.user, "apply", "--filename=-", stdin=file) == ""
+    assert refusal(scheduling_cluster, callers.user, "apply", "--filename=-", stdin=file) == ""
     async with Client(config.load(callers.extender), user_agent="test") as client:
-        assert await bound(client, await house.one("applied"), GIVEN) == Bound()
-    assert refusal(house, callers.user, "apply", "--filename=-", stdin=file.replace("mine: '1'", "mine: '2'")) == ""
-    assert annotations(await house.one("applied")).items() > {**GIVEN, "mine": "2"}.items()
+        assert await bound(client, await scheduling_cluster.one("applied"), GIVEN) == Bound()
+    assert refusal(scheduling_cluster, callers.user, "apply", "--filename=-", stdin=file.replace("mine: '1'", "mine: '2'")) == ""
+    assert annotations(await scheduling_cluster.one("applied")).items() > {**GIVEN, "mine": "2"}.items()
     for arguments in (
         ("label", "pod", "mine", "x=y"),
         ("annotate", "pod", "mine", "x=y", "accelshare.io/card-count=1"),
         ("set", "image", "pod/mine", "main=example.com/other"),
         ("delete", "pod", "mine", "--wait=false"),
     ):
-        assert refusal(house, callers.user, *arguments) == "", arguments
+        assert refusal(scheduling_cluster, callers.user, *arguments) == "", arguments
 
 
-async def test_subresources_cannot_change_a_record(house: House, callers: Callers) -> None:
+async def test_subresources_cannot_change_a_record(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
     """`edit` may use some of them. The API server itself takes annotations by none of those that the policy leaves out."""
     forged = {"metadata": {"annotations": {RECORD: "{}", "by": "subresource"}}}
     debug = {"spec": {"ephemeralContainers": [{"name": "dbg", "image": "example.com/none"}]}}
     patch = ("patch", "pod", "mine", "--type=strategic")
-    house.plane.kubectl(*patch, "--subresource=ephemeralcontainers", f"--patch={json.dumps(forged | debug)}")
-    house.plane.kubectl(*patch, "--subresource=resize", f"--patch={json.dumps(forged)}")
-    pod = await house.one("mine")
+    scheduling_cluster.plane.kubectl(*patch, "--subresource=ephemeralcontainers", f"--patch={json.dumps(forged | debug)}")
+    scheduling_cluster.plane.kubectl(*patch, "--subresource=resize", f"--patch={json.dumps(forged)}")
+    pod = await scheduling_cluster.one("mine")
     assert [each["name"] for each in pod["spec"]["ephemeralContainers"]] == ["dbg"]
     assert annotations(pod) == GIVEN
-    words = refusal(house, house.plane.kubeconfig, *patch, "--subresource=status", f"--patch={json.dumps(forged)}")
+    words = refusal(
+        scheduling_cluster, scheduling_cluster.plane.kubeconfig, *patch, "--subresource=status", f"--patch={json.dumps(forged)}"
+    )
     assert f"annotation {RECORD}" in words
 
 
-async def test_the_extender_writes_records_in_bindings_only(house: House, callers: Callers) -> None:
+async def test_the_extender_writes_records_in_bindings_only(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
     """It may touch a pod to have it asked for again; kube-scheduler and others bind without records."""
-    uid = (await house.one("mine"))["metadata"]["uid"]
+    uid = (await scheduling_cluster.one("mine"))["metadata"]["uid"]
     async with Client(config.load(callers.extender), user_agent="test") as client:
         await touch_pod(client, namespace="default", name="mine", uid=uid, annotations={"accelshare.io/woken": "now"})
         with pytest.raises(KubeError, match="accelshare-records"):
             await touch_pod(client, namespace="default", name="mine", uid=uid, annotations={RECORD: "{}"})
-    assert await bound(house.client, await house.pod("plain", GPU_MEMORY), {"x": "y"}) == Bound()
-    forged = await house.pod("forged", GPU_MEMORY)
+    assert await bound(scheduling_cluster.client, await scheduling_cluster.pod("plain", GPU_MEMORY), {"x": "y"}) == Bound()
+    forged = await scheduling_cluster.pod("forged", GPU_MEMORY)
     for key in (RECORD, f"{PLUGINS}/pod"):
-        answer = await bound(house.client, forged, {key: "[]"})
+        answer = await bound(scheduling_cluster.client, forged, {key: "[]"})
         assert isinstance(answer, Refused)
         assert f"annotation {key}" in answer.message
     legacy = {
@@ -159,8 +167,8 @@ async def test_the_extender_writes_records_in_bindings_only(house: House, caller
         "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
     }
     with pytest.raises(KubeError, match="accelshare-records"):
-        await house.create("/api/v1/namespaces/default/bindings", legacy)
-    assert "nodeName" not in (await house.one("forged"))["spec"]
+        await scheduling_cluster.create("/api/v1/namespaces/default/bindings", legacy)
+    assert "nodeName" not in (await scheduling_cluster.one("forged"))["spec"]
 
 
 async def bound(client: Client, pod: Object, noted: dict[str, str]) -> Bound | Refused | Unknown:
@@ -170,63 +178,65 @@ async def bound(client: Client, pod: Object, noted: dict[str, str]) -> Bound | R
     return await bind(client, node="n1", annotations=noted, **what)
 
 
-async def test_the_agent_of_the_pods_node_corrects_a_record_and_no_other_agent_does(house: House, callers: Callers) -> None:
-    uid = (await house.one("mine"))["metadata"]["uid"]
+async def test_the_agent_of_the_pods_node_corrects_a_record_and_no_other_agent_does(
+    scheduling_cluster: SchedulingCluster, callers: Callers
+) -> None:
+    uid = (await scheduling_cluster.one("mine"))["metadata"]["uid"]
     corrected = {RECORD: '{"nvidia":[{"index":1,"units":3}]}', INDEX: "1", "ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}
     noted = {"namespace": "default", "name": "mine", "uid": uid}
     async with Client(config.load(callers.agent), user_agent="test") as client:
         await annotate_pod(client, annotations=corrected, **noted)
-    for kubeconfig in (callers.other_agent, with_token(house, AGENT)):
+    for kubeconfig in (callers.other_agent, with_token(scheduling_cluster, AGENT)):
         async with Client(config.load(kubeconfig), user_agent="test") as client:
             with pytest.raises(KubeError, match="denied request"):
                 await annotate_pod(client, annotations={INDEX: "2"}, **noted)
-    assert annotations(await house.one("mine")) == {**GIVEN, **corrected}
+    assert annotations(await scheduling_cluster.one("mine")) == {**GIVEN, **corrected}
 
 
-async def test_a_writer_that_the_chart_names_may_write(house: House, callers: Callers) -> None:
+async def test_a_writer_that_the_chart_names_may_write(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
     """Another extender, while its users move to this one. It writes on pods that are not bound yet."""
-    another = house.plane.kubeconfig_for(WRITER, ["system:masters"])
-    await house.pod("theirs", GPU_MEMORY)
-    assert refusal(house, another, "annotate", "pod", "theirs", f"{INDEX}=0", f"{PLUGINS}/pod=[]") == ""
+    another = scheduling_cluster.plane.kubeconfig_for(WRITER, ["system:masters"])
+    await scheduling_cluster.pod("theirs", GPU_MEMORY)
+    assert refusal(scheduling_cluster, another, "annotate", "pod", "theirs", f"{INDEX}=0", f"{PLUGINS}/pod=[]") == ""
 
 
-async def test_a_template_with_a_record_says_so_in_an_event(house: House, callers: Callers) -> None:
+async def test_a_template_with_a_record_says_so_in_an_event(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
     template = {
         "metadata": {"labels": {"app": "forged"}, "annotations": {RECORD: "{}"}},
         "spec": {"containers": [container("main", GPU_MEMORY)]},
     }
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "forged"}}, "template": template}
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "forged"}, "spec": spec}
-    assert refusal(house, callers.user, "create", "--filename=-", stdin=yaml.safe_dump(deployment)) == ""
+    assert refusal(scheduling_cluster, callers.user, "create", "--filename=-", stdin=yaml.safe_dump(deployment)) == ""
 
     async def said() -> str:
-        events = (await house.read("/api/v1/namespaces/default/events"))["items"]
+        events = (await scheduling_cluster.read("/api/v1/namespaces/default/events"))["items"]
         return next((event["message"] for event in events if event["reason"] == "FailedCreate"), "")
 
-    assert f"annotation {RECORD} decides which cards a pod gets" in await house.until(
+    assert f"annotation {RECORD} decides which cards a pod gets" in await scheduling_cluster.until(
         said, "the ReplicaSet says why it has no pod"
     )
 
 
-async def test_a_copy_for_debugging_has_no_record(house: House, callers: Callers) -> None:
+async def test_a_copy_for_debugging_has_no_record(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
     debug = ("debug", "mine", "--image=example.com/none", "--attach=false", "--profile=general")
-    assert refusal(house, callers.user, *debug, "--copy-to=copy") == ""
-    assert not annotations(await house.one("copy")).keys() & GIVEN.keys()
-    words = refusal(house, callers.user, *debug, "--copy-to=another", "--keep-annotations")
+    assert refusal(scheduling_cluster, callers.user, *debug, "--copy-to=copy") == ""
+    assert not annotations(await scheduling_cluster.one("copy")).keys() & GIVEN.keys()
+    words = refusal(scheduling_cluster, callers.user, *debug, "--copy-to=another", "--keep-annotations")
     assert f"annotation {RECORD}" in words
 
 
-async def test_kubelets_and_controllers_go_on(house: House, callers: Callers) -> None:
+async def test_kubelets_and_controllers_go_on(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
     """A status that names no annotation, a finalizer that goes; a mirror pod is made if its file has no record."""
-    kubelet = house.plane.kubeconfig_for("system:node:n1", ["system:nodes"])
+    kubelet = scheduling_cluster.plane.kubeconfig_for("system:node:n1", ["system:nodes"])
     async with Client(config.load(kubelet), user_agent="test") as client:
         await patched_status(client, {"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}})
         with pytest.raises(KubeError, match=f"annotation {RECORD}"):
             await patched_status(client, {"metadata": {"annotations": {RECORD: "{}"}}})
     for finalizers in (["example.com/kept"], None):
-        await house.patch("/api/v1/namespaces/default/pods/mine", {"metadata": {"finalizers": finalizers}})
+        await scheduling_cluster.patch("/api/v1/namespaces/default/pods/mine", {"metadata": {"finalizers": finalizers}})
     mirror = {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.source": "file"}
-    node = await house.read("/api/v1/nodes/n1")
+    node = await scheduling_cluster.read("/api/v1/nodes/n1")
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node["metadata"]["uid"], "controller": True}
 
     def static(name: str, noted: dict[str, str]) -> str:
@@ -234,8 +244,8 @@ async def test_kubelets_and_controllers_go_on(house: House, callers: Callers) ->
         pod["spec"] |= {"nodeName": "n1", "automountServiceAccountToken": False}
         return yaml.safe_dump(pod)
 
-    assert refusal(house, kubelet, "create", "--filename=-", stdin=static("static", {})) == ""
-    words = refusal(house, kubelet, "create", "--filename=-", stdin=static("forged", {RECORD: "{}"}))
+    assert refusal(scheduling_cluster, kubelet, "create", "--filename=-", stdin=static("static", {})) == ""
+    words = refusal(scheduling_cluster, kubelet, "create", "--filename=-", stdin=static("forged", {RECORD: "{}"}))
     assert f"annotation {RECORD}" in words
 
 
@@ -245,15 +255,19 @@ async def patched_status(client: Client, content: Object) -> None:
     await client.request("PATCH", path, body=json.dumps(content).encode(), content_type="application/merge-patch+json")
 
 
-async def test_a_pod_with_very_many_annotations_goes_around_nothing(house: House, callers: Callers) -> None:
+async def test_a_pod_with_very_many_annotations_goes_around_nothing(
+    scheduling_cluster: SchedulingCluster, callers: Callers
+) -> None:
     """An expression that costs too much refuses, so what was let in must be let be changed. Far more the API server itself
     does not take: its own books of who manages 80,000 annotations take longer than a request may."""
     keys = ["".join(letters) for size in (1, 2, 3) for letters in itertools.product(string.ascii_letters, repeat=size)]
     many = dict.fromkeys(keys[:10_000], "")
     create = ("create", "--filename=-")
-    words = refusal(house, callers.user, *create, stdin=pod_of("forged", {**many, f"{PLUGINS}/pod": "[]"}, GPU_MEMORY))
+    words = refusal(
+        scheduling_cluster, callers.user, *create, stdin=pod_of("forged", {**many, f"{PLUGINS}/pod": "[]"}, GPU_MEMORY)
+    )
     assert f"annotation {PLUGINS}/pod" in words
-    assert refusal(house, callers.user, *create, stdin=pod_of("many", many, GPU_MEMORY)) == ""
-    await house.phase("many", "Running")
-    assert refusal(house, callers.user, "annotate", "pod", "many", "last=one") == ""
-    assert f"annotation {INDEX}" in refusal(house, callers.user, "annotate", "pod", "many", f"{INDEX}=0")
+    assert refusal(scheduling_cluster, callers.user, *create, stdin=pod_of("many", many, GPU_MEMORY)) == ""
+    await scheduling_cluster.phase("many", "Running")
+    assert refusal(scheduling_cluster, callers.user, "annotate", "pod", "many", "last=one") == ""
+    assert f"annotation {INDEX}" in refusal(scheduling_cluster, callers.user, "annotate", "pod", "many", f"{INDEX}=0")

@@ -17,25 +17,25 @@ import aiohttp
 import pytest
 import yaml
 
-from accelshare.agent.nri.memory_runtime import Habits, MemoryRuntime
-from accelshare.agent.nri.messages import Container, PodSandbox
-from accelshare.certificates.keeping import Names
+from accelshare.agent.nri.protocol.messages import Container, PodSandbox
+from accelshare.install.certificates.keeping import Names
 from accelshare.kube import config
 from accelshare.kube.binding import Bound, bind
 from accelshare.kube.client import Client
+from accelshare.testing.fake_runtime import FakeRuntime, Habits
 from accelshare.wire import assignment
 from cluster.components import DEFAULT_CONTROLLERS
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
 from cluster.process import Process
-from tests.contract.agent.village import PROFILE
+from tests.contract.agent.fake_node import PROFILE
 from tests.contract.chart.words import Object, objects, preset, setting
-from tests.e2e.caretakers import Cluster
-from tests.e2e.house import House, annotations, open_house
 from tests.e2e.install.accounts import AGENT, EXTENDER, NAMESPACE, agent_of, with_token
 from tests.e2e.install.operator import Operator
 from tests.e2e.install.porter import on_duty
+from tests.e2e.node_reconcilers import Cluster
 from tests.e2e.rights import STATE
+from tests.e2e.scheduling_cluster import SchedulingCluster, annotations, open_scheduling_cluster
 
 pytestmark = pytest.mark.real
 MANAGER = "accelshare-scheduler-manager"
@@ -97,40 +97,40 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 async def operator(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with open_house(plane, tmp_path) as house, on_duty(house, tmp_path) as porter:
-        yield Operator(house, porter)
+    async with open_scheduling_cluster(plane, tmp_path) as scheduling_cluster, on_duty(scheduling_cluster, tmp_path) as porter:
+        yield Operator(scheduling_cluster, porter)
 
 
 async def test_every_right_of_the_chart_is_used_and_no_other_is_wanted(operator: Operator, tmp_path: Path) -> None:
-    house = operator.house
+    scheduling_cluster = operator.scheduling_cluster
     inventory = {"nvidia": {"unit": "GiB", "cards": [{"index": 0, "size": 8}]}}
     for node in (NODE, "n2"):  # n2 has no agent: what the uninstall takes away there, nobody else has
-        await house.node(node, {"aliyun.com/gpu-mem": 8, "aliyun.com/gpu-count": 1}, inventory=inventory)
+        await scheduling_cluster.node(node, {"aliyun.com/gpu-mem": 8, "aliyun.com/gpu-count": 1}, inventory=inventory)
     await operator.install(*VALUES)
-    await extender_works(house)
-    await agent_works(house, tmp_path)
-    await manager_works(house, tmp_path)
+    await extender_works(scheduling_cluster)
+    await agent_works(scheduling_cluster, tmp_path)
+    await manager_works(scheduling_cluster, tmp_path)
     await operator.upgrade(*VALUES)
-    await policies_have_no_mistake(house)
+    await policies_have_no_mistake(scheduling_cluster)
     await operator.helm("uninstall")
     assert [run for run in operator.porter.runs if run.code != 0] == []
 
     made = objects(*preset("gpushare"), *VALUES)
     accounts = {thing["metadata"]["name"] for thing in made if thing["kind"] == "ServiceAccount"}
-    audit = read_audit(house.plane.directory.parent / "audit.log", accounts)
+    audit = read_audit(scheduling_cluster.plane.directory.parent / "audit.log", accounts)
     assert audit.refused == ()
     assert {right.resource for right in granted(made) if not right.namespace} <= EVERYWHERE
     unused = {str(right) for right in granted(made) if not any(covers(right, use) for use in audit.uses)}
     assert unused == UNUSED
 
 
-async def extender_works(house: House) -> None:
+async def extender_works(scheduling_cluster: SchedulingCluster) -> None:
     """It binds, refuses, has a pod asked for again when there is room, reads a pod that it does not know, and says events."""
-    flag = f"--kubeconfig={with_token(house, EXTENDER)}"
-    await house.start_extender(flag)
-    await house.pod("wrong", {"aliyun.com/gpu-mem": 2}, annotations={"accelshare.io/card-count": "none"})
-    full, waits, plain = [await house.pod(name, limits) for name, limits in EXTENDER_PODS.items()]
-    async with aiohttp.ClientSession(house.extender_url) as session:
+    flag = f"--kubeconfig={with_token(scheduling_cluster, EXTENDER)}"
+    await scheduling_cluster.start_extender(flag)
+    await scheduling_cluster.pod("wrong", {"aliyun.com/gpu-mem": 2}, annotations={"accelshare.io/card-count": "none"})
+    full, waits, plain = [await scheduling_cluster.pod(name, limits) for name, limits in EXTENDER_PODS.items()]
+    async with aiohttp.ClientSession(scheduling_cluster.extender_url) as session:
 
         async def call(verb: str, content: Object) -> Object:
             async with session.post(f"/accelshare/{verb}", json=content) as answer:
@@ -140,24 +140,24 @@ async def extender_works(house: House) -> None:
         async def fits(pod: Object) -> bool:
             return NODE in ((await call("filter", {"Pod": pod, "NodeNames": [NODE]}))["NodeNames"] or [])
 
-        await house.until(lambda: fits(full), "the extender knows the node")
+        await scheduling_cluster.until(lambda: fits(full), "the extender knows the node")
         for pod in (full, plain):
             meta = pod["metadata"]
             bound = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": NODE}
             assert not (await call("bind", bound)).get("Error")
         assert not await fits(waits)
-        await house.delete("/api/v1/namespaces/default/pods/full")
+        await scheduling_cluster.delete("/api/v1/namespaces/default/pods/full")
 
         async def woken() -> bool:
-            return "accelshare.io/woken" in annotations(await house.one("waits"))
+            return "accelshare.io/woken" in annotations(await scheduling_cluster.one("waits"))
 
-        await house.until(woken, "the pod that waits is touched")
-    await repeat_events(house, "wrong")
-    assert house.extender is not None
-    house.extender.stop()
-    await house.start_extender(flag)
-    await events_counted(house, "wrong")
-    house.extender.stop()
+        await scheduling_cluster.until(woken, "the pod that waits is touched")
+    await repeat_events(scheduling_cluster, "wrong")
+    assert scheduling_cluster.extender is not None
+    scheduling_cluster.extender.stop()
+    await scheduling_cluster.start_extender(flag)
+    await events_counted(scheduling_cluster, "wrong")
+    scheduling_cluster.extender.stop()
 
 
 EXTENDER_PODS: Mapping[str, Mapping[str, int]] = {
@@ -167,30 +167,30 @@ EXTENDER_PODS: Mapping[str, Mapping[str, int]] = {
 }
 
 
-async def repeat_events(house: House, pod: str) -> None:
+async def repeat_events(scheduling_cluster: SchedulingCluster, pod: str) -> None:
     """As if its events had been said an hour ago: who says them again reads them and counts them up."""
-    listed = await house.until(lambda: events_on(house, pod), f"an event on {pod}")
+    listed = await scheduling_cluster.until(lambda: events_on(scheduling_cluster, pod), f"an event on {pod}")
     for event in listed:
         path = f"/api/v1/namespaces/{event['metadata']['namespace']}/events/{event['metadata']['name']}"
-        await house.patch(path, {"lastTimestamp": "2026-01-01T00:00:00Z"})
+        await scheduling_cluster.patch(path, {"lastTimestamp": "2026-01-01T00:00:00Z"})
 
 
-async def events_counted(house: House, pod: str) -> None:
+async def events_counted(scheduling_cluster: SchedulingCluster, pod: str) -> None:
     async def twice() -> bool:
-        return any(event["count"] > 1 for event in await events_on(house, pod))
+        return any(event["count"] > 1 for event in await events_on(scheduling_cluster, pod))
 
-    await house.until(twice, f"an event on {pod} is counted up")
+    await scheduling_cluster.until(twice, f"an event on {pod} is counted up")
 
 
-async def events_on(house: House, name: str) -> list[Object]:
-    found = (await house.read("/api/v1/events"))["items"]
+async def events_on(scheduling_cluster: SchedulingCluster, name: str) -> list[Object]:
+    found = (await scheduling_cluster.read("/api/v1/events"))["items"]
     return [event for event in found if event["involvedObject"]["name"] == name and "accelshare" in event["source"]["component"]]
 
 
-async def agent_works(house: House, directory: Path) -> None:
+async def agent_works(scheduling_cluster: SchedulingCluster, directory: Path) -> None:
     """A runtime that does not insist has made a container without its card; another pod gets its own, and its
     record is restored each time that somebody writes another."""
-    kubeconfig = await agent_of(house, NODE)
+    kubeconfig = await agent_of(scheduling_cluster, NODE)
     places = Path(tempfile.mkdtemp(prefix="n-"))  # a socket's path has at most 107 characters
     (directory / "dev").mkdir()
     (directory / "dev/zpu0").symlink_to("/dev/null")
@@ -211,32 +211,32 @@ async def agent_works(house: House, directory: Path) -> None:
     command += [f"--node-name={NODE}", f"--cdi-directory={directory / 'cdi'}"]
     agent: Process | None = None
     try:
-        async with MemoryRuntime(places / "nri.sock", Habits(name="containerd", version="v2.4.2")) as runtime:
-            await bound_with_card(house, "bare")
-            await made(house, runtime, "bare")
+        async with FakeRuntime(places / "nri.sock", Habits(name="containerd", version="v2.4.2")) as runtime:
+            await bound_with_card(scheduling_cluster, "bare")
+            await made(scheduling_cluster, runtime, "bare")
             await runtime.start_container("bare")
             agent = Process("agent", command, directory / "agent-1.log")
 
             async def leaving() -> bool:
-                return "deletionTimestamp" in (await house.one("bare"))["metadata"]
+                return "deletionTimestamp" in (await scheduling_cluster.one("bare"))["metadata"]
 
-            await house.until(leaving, "a pod without its card is replaced")
-            await bound_with_card(house, "served")
+            await scheduling_cluster.until(leaving, "a pod without its card is replaced")
+            await bound_with_card(scheduling_cluster, "served")
 
             async def assigned() -> bool:
-                return annotations(await house.one("served"))["acme.example/assigned"] == "true"
+                return annotations(await scheduling_cluster.one("served"))["acme.example/assigned"] == "true"
 
             await runtime.until_plugins()
-            await made(house, runtime, "served")
-            await house.until(assigned, "the pod is marked as served")
-            await rewrite(house, "served")
-            await repeat_events(house, "served")
+            await made(scheduling_cluster, runtime, "served")
+            await scheduling_cluster.until(assigned, "the pod is marked as served")
+            await rewrite(scheduling_cluster, "served")
+            await repeat_events(scheduling_cluster, "served")
             agent.stop()
             await runtime.until_plugins(0)
             agent = Process("agent", command, directory / "agent-2.log")
             await runtime.until_plugins()
-            await rewrite(house, "served")
-            await events_counted(house, "served")
+            await rewrite(scheduling_cluster, "served")
+            await events_counted(scheduling_cluster, "served")
     except BaseException:
         if agent is not None:
             print(agent.last_lines())
@@ -247,24 +247,24 @@ async def agent_works(house: House, directory: Path) -> None:
         shutil.rmtree(places)
 
 
-async def rewrite(house: House, name: str) -> None:
+async def rewrite(scheduling_cluster: SchedulingCluster, name: str) -> None:
     """Somebody who may names another card in the pod's record; its agent puts it back."""
     path = f"/api/v1/namespaces/default/pods/{name}"
-    await house.patch(path, {"metadata": {"annotations": {"acme.example/index": "7"}}})
+    await scheduling_cluster.patch(path, {"metadata": {"annotations": {"acme.example/index": "7"}}})
 
     async def restored() -> bool:
-        return annotations(await house.one(name))["acme.example/index"] == "0"
+        return annotations(await scheduling_cluster.one(name))["acme.example/index"] == "0"
 
-    await house.until(restored, f"the record of {name} is restored")
+    await scheduling_cluster.until(restored, f"the record of {name} is restored")
 
 
-async def bound_with_card(house: House, name: str) -> None:
+async def bound_with_card(scheduling_cluster: SchedulingCluster, name: str) -> None:
     """As the extender binds, under its account."""
     record = json.dumps({"acme": [{"index": 0, "id": "zpu0", "units": 4}]})
     vendors = {"acme.example/index": "0", "acme.example/assigned": "false"}
     noted = {assignment.OURS: record, **vendors, **assignment.require_plugin()}
-    pod = await house.pod(name, {"acme.example/zpu-mem": 4})
-    async with Client(config.load(with_token(house, EXTENDER)), user_agent="test") as client:
+    pod = await scheduling_cluster.pod(name, {"acme.example/zpu-mem": 4})
+    async with Client(config.load(with_token(scheduling_cluster, EXTENDER)), user_agent="test") as client:
         meta = pod["metadata"]
         answer = await bind(
             client,
@@ -278,43 +278,43 @@ async def bound_with_card(house: House, name: str) -> None:
     assert answer == Bound()
 
 
-async def made(house: House, runtime: MemoryRuntime, name: str) -> None:
+async def made(scheduling_cluster: SchedulingCluster, runtime: FakeRuntime, name: str) -> None:
     """The runtime makes the pod's one container."""
-    meta = (await house.one(name))["metadata"]
+    meta = (await scheduling_cluster.one(name))["metadata"]
     box = PodSandbox(id=f"box-{name}", name=name, uid=meta["uid"], namespace="default", annotations=meta.get("annotations") or {})
     runtime.run_pod(box)
     await runtime.create_container(box.id, Container(id=name, name="main"))
 
 
-async def manager_works(house: House, directory: Path) -> None:
+async def manager_works(scheduling_cluster: SchedulingCluster, directory: Path) -> None:
     """It finds certificates, makes one that is gone, renews others, puts kube-scheduler's files in place and says so."""
     names = Names(NAMESPACE, service=EXTENDER)
-    async with Client(config.load(with_token(house, MANAGER)), user_agent="test") as client:
-        cluster = Cluster(house, client, NAMESPACE, directory)
+    async with Client(config.load(with_token(scheduling_cluster, MANAGER)), user_agent="test") as client:
+        cluster = Cluster(scheduling_cluster, client, NAMESPACE, directory)
         host = cluster.host("cp-1")
-        await house.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/accelshare-scheduler-tls")
-        await cluster.caretaker("cp-1", host, names=names).look()
+        await scheduling_cluster.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/accelshare-scheduler-tls")
+        await cluster.reconciler("cp-1", host, names=names).look()
         cluster.now += timedelta(days=80)
-        await cluster.caretaker("cp-1", host, names=names).look()
-        await repeat_events(house, STATE)
+        await cluster.reconciler("cp-1", host, names=names).look()
+        await repeat_events(scheduling_cluster, STATE)
         await cluster.write(wanted="restored")
-        await cluster.caretaker("cp-1", host, names=names).look()
+        await cluster.reconciler("cp-1", host, names=names).look()
         await cluster.write(wanted="applied")
-        await cluster.caretaker("cp-1", host, names=names).look()
-        await events_counted(house, STATE)
+        await cluster.reconciler("cp-1", host, names=names).look()
+        await events_counted(scheduling_cluster, STATE)
         await cluster.write(wanted="restored")  # no manager is left that the uninstall could ask
-        await cluster.caretaker("cp-1", host, names=names).look()
+        await cluster.reconciler("cp-1", host, names=names).look()
 
 
-async def policies_have_no_mistake(house: House) -> None:
+async def policies_have_no_mistake(scheduling_cluster: SchedulingCluster) -> None:
     """The control plane checks the types of their expressions: what it doubts would fail, and a failure refuses."""
 
     async def checked() -> dict[str, Object]:
-        found = (await house.read("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"))["items"]
+        found = (await scheduling_cluster.read("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"))["items"]
         status = {policy["metadata"]["name"]: policy.get("status", {}) for policy in found}
         return status if all("typeChecking" in each for each in status.values()) else {}
 
-    status = await house.until(checked, "the policies were checked")
+    status = await scheduling_cluster.until(checked, "the policies were checked")
     assert {name: each["typeChecking"] for name, each in status.items()} == {"accelshare-records": {}, AGENT: {}}
 
 

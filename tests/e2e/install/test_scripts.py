@@ -28,7 +28,7 @@ async def test_enter_means_all_nodes(operator: Operator) -> None:
     gone = await operator.script("delete.sh")
     assert gone.returncode == 0, gone.stderr
     assert await operator.labelled() == ["n1"]
-    await operator.house.until(lambda: operator.ours() == [], "nothing of ours is left")
+    await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left")
     once_more = await operator.script("delete.sh")
     assert once_more.returncode == 0, once_more.stderr
     assert "there is no release accelshare in namespace kube-system" in once_more.stdout
@@ -51,7 +51,7 @@ async def test_nodes_are_named_by_an_answer_or_by_a_flag(operator: Operator) -> 
 
 async def test_a_node_whose_name_is_a_number_is_a_node(operator: Operator) -> None:
     """YAML and helm would both read 101 as a number."""
-    await operator.house.node("101", {})
+    await operator.scheduling_cluster.node("101", {})
     done = await operator.script("deploy.sh", "--preset", "gpushare", "--nodes", "101")
     assert done.returncode == 0, done.stderr
     assert await operator.labelled() == ["101", "n1"]
@@ -66,7 +66,7 @@ async def test_a_helm_that_was_killed_in_the_middle_is_told_of(operator: Operato
     release["info"]["status"] = "pending-upgrade"
     text = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
     killed = {"data": {"release": text}, "metadata": {"labels": {"status": "pending-upgrade"}}}
-    operator.house.plane.kubectl(
+    operator.scheduling_cluster.plane.kubectl(
         "patch", "secret", "sh.helm.release.v1.accelshare.v1", "--namespace=kube-system", f"--patch={json.dumps(killed)}"
     )
     refused = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
@@ -145,26 +145,28 @@ async def test_what_kubectl_applied_is_left_to_kubectl(operator: Operator) -> No
 
 async def test_inspect_asks_the_extender_over_its_own_certificates(operator: Operator) -> None:
     """The certificates of the install, a real extender that insists on them, and the script that fetches the client's."""
-    house = operator.house
-    await house.example_node("nvidia")
+    scheduling_cluster = operator.scheduling_cluster
+    await scheduling_cluster.example_node("nvidia")
     done = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
     assert done.returncode == 0, done.stderr
     secret = operator.read("secret", "accelshare-extender-tls")["data"]
-    files = {name: house.directory / name for name in ("tls.crt", "tls.key", "ca.crt")}
+    files = {name: scheduling_cluster.directory / name for name in ("tls.crt", "tls.key", "ca.crt")}
     for name, path in files.items():
         path.write_bytes(base64.b64decode(secret[name]))
-    house.plane.kubectl("apply", "-f", "deploy/extender-rbac.yaml")
-    house.begin_extender(f"--tls-cert={files['tls.crt']}", f"--tls-key={files['tls.key']}", f"--client-ca={files['ca.crt']}")
+    scheduling_cluster.plane.kubectl("apply", "-f", "deploy/extender-rbac.yaml")
+    scheduling_cluster.begin_extender(
+        f"--tls-cert={files['tls.crt']}", f"--tls-key={files['tls.key']}", f"--client-ca={files['ca.crt']}"
+    )
 
     async def told() -> str:
-        done = await operator.script("inspect.sh", "--preset", "gpushare", "--address", f"127.0.0.1:{house.port}")
+        done = await operator.script("inspect.sh", "--preset", "gpushare", "--address", f"127.0.0.1:{scheduling_cluster.port}")
         return done.stdout if "totalGPU" in done.stdout else ""
 
-    head, _, rest = str(await house.until(told, "the extender has seen the node")).partition("\n")
+    head, _, rest = str(await scheduling_cluster.until(told, "the extender has seen the node")).partition("\n")
     assert head == "inspect GPU usage of all nodes from scheduler cache"
     assert json.loads(rest)["nodes"][0]["totalGPU"] > 0
     bare = await asyncio.create_subprocess_exec(
-        "curl", "--silent", "--insecure", f"https://127.0.0.1:{house.port}/gpushare-scheduler/inspect", stdout=-1
+        "curl", "--silent", "--insecure", f"https://127.0.0.1:{scheduling_cluster.port}/gpushare-scheduler/inspect", stdout=-1
     )
     assert await bare.wait() != 0
 

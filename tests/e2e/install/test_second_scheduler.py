@@ -13,31 +13,31 @@ from cluster.build import binaries
 from cluster.https import free_port
 from cluster.kubeconfig import Token, write_kubeconfig
 from cluster.process import Process
-from tests.e2e.house import cards
 from tests.e2e.install.operator import Operator
 from tests.e2e.install.porter import NAMESPACE
+from tests.e2e.scheduling_cluster import cards
 
 pytestmark = pytest.mark.real
 NAME = "accelshare-scheduler"
 
 
 async def test_a_pod_that_chooses_it_gets_its_card_and_another_pod_is_left_alone(operator: Operator, tmp_path: Path) -> None:
-    house = operator.house
-    await house.example_node("nvidia")
+    scheduling_cluster = operator.scheduling_cluster
+    await scheduling_cluster.example_node("nvidia")
     # The test's extender runs under a user of its own, not under the chart's account.
     await operator.install("--set=scheduler.mode=second", "--set=admissionPolicy.recordWriters={accelshare-extender}")
     server = certificates(operator, "accelshare-extender-tls", tmp_path)
-    house.plane.kubectl("apply", "-f", "deploy/extender-rbac.yaml")
-    house.begin_extender(
+    scheduling_cluster.plane.kubectl("apply", "-f", "deploy/extender-rbac.yaml")
+    scheduling_cluster.begin_extender(
         f"--tls-cert={server / 'tls.crt'}", f"--tls-key={server / 'tls.key'}", f"--client-ca={server / 'ca.crt'}"
     )
     scheduler = second_scheduler(operator, certificates(operator, "accelshare-scheduler-tls", tmp_path), tmp_path)
     try:
-        await house.pod("chooses", {"aliyun.com/gpu-mem": 3}, schedulerName=NAME)
-        await house.pod("does-not", {"aliyun.com/gpu-mem": 3})
-        bound = await house.bound("chooses")
+        await scheduling_cluster.pod("chooses", {"aliyun.com/gpu-mem": 3}, schedulerName=NAME)
+        await scheduling_cluster.pod("does-not", {"aliyun.com/gpu-mem": 3})
+        bound = await scheduling_cluster.bound("chooses")
         assert cards(bound["chooses"], "nvidia") == [0]
-        assert "nodeName" not in (await house.one("does-not"))["spec"]
+        assert "nodeName" not in (await scheduling_cluster.one("does-not"))["spec"]
         assert operator.read("lease", NAME)["spec"]["holderIdentity"]
         assert "forbidden" not in scheduler.log.read_text()
         await operator.upgrade("--set=scheduler.mode=second", "--set=extender.policy=spread")
@@ -45,7 +45,7 @@ async def test_a_pod_that_chooses_it_gets_its_card_and_another_pod_is_left_alone
     finally:
         scheduler.stop()
     await operator.helm("uninstall")
-    await house.until(lambda: operator.ours() == [], "nothing of ours is left, its lease neither")
+    await scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left, its lease neither")
 
 
 def certificates(operator: Operator, secret: str, directory: Path) -> Path:
@@ -59,14 +59,16 @@ def certificates(operator: Operator, secret: str, directory: Path) -> Path:
 
 def second_scheduler(operator: Operator, tls: Path, directory: Path) -> Process:
     """As the chart's Deployment starts it, but for what only a pod has: the Service's name, mounts, and the account in place."""
-    house = operator.house
-    token = house.plane.kubectl("create", "token", NAME, f"--namespace={NAMESPACE}").strip()
+    scheduling_cluster = operator.scheduling_cluster
+    token = scheduling_cluster.plane.kubectl("create", "token", NAME, f"--namespace={NAMESPACE}").strip()
     account = directory / "account.kubeconfig"
-    write_kubeconfig(account, url=house.plane.url, ca_file=house.plane.ca_file, user=Token(token))
+    write_kubeconfig(account, url=scheduling_cluster.plane.url, ca_file=scheduling_cluster.plane.ca_file, user=Token(token))
     told = operator.read("configmap", NAME)["data"]["config.yaml"]
     service = f"gpushare-schd-extender.{NAMESPACE}.svc:12345"
     assert service in told
-    content = yaml.safe_load(told.replace(service, f"127.0.0.1:{house.port}").replace("/etc/accelshare/tls", str(tls)))
+    content = yaml.safe_load(
+        told.replace(service, f"127.0.0.1:{scheduling_cluster.port}").replace("/etc/accelshare/tls", str(tls))
+    )
     file = directory / "config.yaml"
     file.write_text(yaml.safe_dump(content | {"clientConnection": {"kubeconfig": str(account)}}))
     asked = [f"--{what}-kubeconfig={account}" for what in ("authentication", "authorization")]

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.https import free_port
 from cluster.local import LocalCluster
-from tests.e2e.node.farm import RESOURCES, Farm, open_farm
+from tests.e2e.node.real_node import RESOURCES, RealNode, open_farm
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,21 +33,21 @@ def extender_port(root: None) -> Iterator[int]:
 
 
 @pytest.fixture
-async def farm(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[Farm]:
+async def real_node(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[RealNode]:
     """Cards reach containers by kubelet's device plugins."""
     async with open_farm(local, tmp_path, extender_port, "--delivery=device-plugin") as opened, nothing_moves(opened):
         yield opened
 
 
 @pytest.fixture
-async def by_runtime(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[Farm]:
+async def by_runtime(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[RealNode]:
     """Cards reach containers by the container runtime, which the agent finds by itself."""
     async with open_farm(local, tmp_path, extender_port) as opened, nothing_moves(opened):
         yield opened
 
 
 @contextlib.asynccontextmanager
-async def nothing_moves(farm: Farm) -> AsyncIterator[None]:
-    before = await farm.moved()
+async def nothing_moves(real_node: RealNode) -> AsyncIterator[None]:
+    before = await real_node.moved()
     yield
-    assert await farm.moved() == before
+    assert await real_node.moved() == before

@@ -11,7 +11,7 @@ import yarl
 
 from accelshare.wire import inventory
 from cluster.local.layout import NODE_NAME
-from tests.e2e.node.farm import GCU, Farm, all_agree, names
+from tests.e2e.node.real_node import GCU, RealNode, all_agree, names
 from tests.proxy import Proxy
 
 pytestmark = pytest.mark.real
@@ -21,72 +21,72 @@ MOST_DEAD: Final = 5
 
 
 @pytest.fixture
-async def proxy(farm: Farm, tmp_path: Path) -> AsyncIterator[Proxy]:
+async def proxy(real_node: RealNode, tmp_path: Path) -> AsyncIterator[Proxy]:
     """Between the agent and the API server; the agent is started anew behind it."""
-    content = yaml.safe_load(farm.local.kubeconfig.read_text())
+    content = yaml.safe_load(real_node.local.kubeconfig.read_text())
     server = content["clusters"][0]["cluster"]
     url = yarl.URL(server["server"])
     async with Proxy(url.host or "", url.port or 0) as proxy:
         server |= {"server": f"https://127.0.0.1:{proxy.port}", "tls-server-name": url.host}
-        farm.agent_kubeconfig = tmp_path / "through-the-proxy"
-        farm.agent_kubeconfig.write_text(yaml.safe_dump(content))
-        assert farm.agent is not None
-        await asyncio.to_thread(farm.agent.stop, 40)
-        await farm.start_agent()
+        real_node.agent_kubeconfig = tmp_path / "through-the-proxy"
+        real_node.agent_kubeconfig.write_text(yaml.safe_dump(content))
+        assert real_node.agent is not None
+        await asyncio.to_thread(real_node.agent.stop, 40)
+        await real_node.start_agent()
 
         async def node_delivers() -> bool:
             """The agent is ready a moment before its Node says so, and pods are bound only then."""
-            metadata = (await farm.read(f"/api/v1/nodes/{NODE_NAME}"))["metadata"]
+            metadata = (await real_node.read(f"/api/v1/nodes/{NODE_NAME}"))["metadata"]
             told = inventory.entries_of(metadata["annotations"][inventory.KEY])
             return all(entry.delivers for entry in told.values())
 
-        await farm.until(node_delivers, "the node says that it delivers")
+        await real_node.until(node_delivers, "the node says that it delivers")
         yield proxy
 
 
 @pytest.mark.parametrize("how", ["cut", "stalled"])
-async def test_no_pod_dies_while_the_agent_does_not_hear(farm: Farm, proxy: Proxy, how: str) -> None:
+async def test_no_pod_dies_while_the_agent_does_not_hear(real_node: RealNode, proxy: Proxy, how: str) -> None:
     """Pods are bound and kubelet asks for them; it waits until the agent is back, and each runs with its own card."""
     pods = names("p", range(4))
     if how == "cut":
         await proxy.cut()
     else:
         proxy.stall()
-    await asyncio.gather(*(farm.pod(name, {GCU: 2}) for name in pods))
+    await asyncio.gather(*(real_node.pod(name, {GCU: 2}) for name in pods))
 
     async def has_waited() -> bool:
         """kubelet has asked for a pod that the agent has not heard of, for longer than news takes."""
-        assert farm.agent is not None
-        found = await farm.pods()
+        assert real_node.agent is not None
+        found = await real_node.pods()
         assert [found[name]["status"]["phase"] for name in pods] == ["Pending"] * len(pods), found
-        return "pods outcome=behind" in farm.agent.last_lines(200)
+        return "pods outcome=behind" in real_node.agent.last_lines(200)
 
-    await farm.until(has_waited, "kubelet has waited for the agent")
+    await real_node.until(has_waited, "kubelet has waited for the agent")
     proxy.restore()
-    await all_agree(farm, pods)
+    await all_agree(real_node, pods)
 
 
-async def test_a_killed_agent_costs_a_handful_of_a_rush(farm: Farm) -> None:
+async def test_a_killed_agent_costs_a_handful_of_a_rush(real_node: RealNode) -> None:
     """Sixty pods at once, the agent dies by SIGKILL when a third is bound. All others run, each with its own card."""
-    await farm.show_agent()
+    await real_node.show_agent()
     pods = names("p", range(RUSH))
-    coming = asyncio.gather(*(farm.pod(name, {GCU: 2}) for name in pods))
+    coming = asyncio.gather(*(real_node.pod(name, {GCU: 2}) for name in pods))
 
     async def some_are_bound() -> bool:
-        return sum("nodeName" in pod["spec"] for pod in (await farm.pods()).values()) > RUSH // 3
+        return sum("nodeName" in pod["spec"] for pod in (await real_node.pods()).values()) > RUSH // 3
 
-    await farm.until(some_are_bound, "a third is bound")
-    assert farm.agent is not None
-    farm.agent.kill()
-    await farm.start_agent()
+    await real_node.until(some_are_bound, "a third is bound")
+    assert real_node.agent is not None
+    real_node.agent.kill()
+    await real_node.start_agent()
     await coming
 
     async def all_have_ended_up() -> dict[str, str] | None:
-        found = {name: pod["status"]["phase"] for name, pod in (await farm.pods()).items() if name in pods}
+        found = {name: pod["status"]["phase"] for name, pod in (await real_node.pods()).items() if name in pods}
         return found if set(found.values()) <= {"Running", "Failed"} else None
 
-    phases = await farm.until(all_have_ended_up, "every pod runs or has failed", limit_s=400)
+    phases = await real_node.until(all_have_ended_up, "every pod runs or has failed", limit_s=400)
     dead = [name for name, phase in phases.items() if phase == "Failed"]
     print(f"{len(dead)} of {RUSH} pods died")
     assert len(dead) <= MOST_DEAD, dead
-    await all_agree(farm, [name for name in pods if name not in dead])
+    await all_agree(real_node, [name for name in pods if name not in dead])

@@ -17,7 +17,7 @@ import yaml
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.wire.quantity import whole_number
-from tests.e2e.node.farm import Farm, Object, annotations, recorded
+from tests.e2e.node.real_node import Object, RealNode, annotations, recorded
 
 pytestmark = pytest.mark.real
 
@@ -28,20 +28,20 @@ WAITS = "until [ -e /tmp/go ]; do sleep 0.1; done"
 
 
 @contextlib.asynccontextmanager
-async def editor(farm: Farm) -> AsyncIterator[Client]:
+async def editor(real_node: RealNode) -> AsyncIterator[Client]:
     """A user of the default namespace with the ClusterRole edit, and nothing else."""
 
     async def kubectl(*arguments: str) -> str:
-        return await asyncio.to_thread(lambda: farm.local.kubectl(*arguments))
+        return await asyncio.to_thread(lambda: real_node.local.kubectl(*arguments))
 
     await kubectl("create", "serviceaccount", "editor")
     try:
         await kubectl("create", "rolebinding", "editor", "--clusterrole=edit", "--serviceaccount=default:editor")
         token = (await kubectl("create", "token", "editor")).strip()
-        content = yaml.safe_load(farm.local.kubeconfig.read_text())
+        content = yaml.safe_load(real_node.local.kubeconfig.read_text())
         for user in content["users"]:
             user["user"] = {"token": token}
-        file = farm.directory / "editor.kubeconfig"
+        file = real_node.directory / "editor.kubeconfig"
         file.write_text(yaml.safe_dump(content))
         async with Client(config.load(file), user_agent="editor") as client:
             yield client
@@ -54,131 +54,133 @@ async def rewrite(user: Client, pod: str, **values: Any) -> None:
     await user.request("PATCH", f"/api/v1/namespaces/default/pods/{pod}", body=body, content_type=MERGE)
 
 
-async def another(farm: Farm, card: int) -> dict[str, str]:
+async def another(real_node: RealNode, card: int) -> dict[str, str]:
     """A record that is right but for being another card's."""
-    (found,) = [entry for entry in (await farm.told("enflame")).cards if entry.index == card]
+    (found,) = [entry for entry in (await real_node.told("enflame")).cards if entry.index == card]
     return {OURS: json.dumps({"enflame": [{"index": card, "id": found.id, "units": 4}]}), INDEX: str(card)}
 
 
-async def bound(farm: Farm, name: str) -> Object:
+async def bound(real_node: RealNode, name: str) -> Object:
     async def has_a_node() -> Object | None:
-        pod = (await farm.pods())[name]
+        pod = (await real_node.pods())[name]
         return pod if pod["spec"].get("nodeName") else None
 
-    found: Object = await farm.until(has_a_node, f"{name} is bound")
+    found: Object = await real_node.until(has_a_node, f"{name} is bound")
     return found
 
 
-async def restored(farm: Farm, name: str, cards: list[int]) -> bool:
-    pod = (await farm.pods())[name]
+async def restored(real_node: RealNode, name: str, cards: list[int]) -> bool:
+    pod = (await real_node.pods())[name]
     return recorded(pod, "enflame") == cards and annotations(pod).get(INDEX) == ",".join(map(str, cards))
 
 
-async def event(farm: Farm, name: str, words: str, namespace: str = "default") -> bool:
+async def event(real_node: RealNode, name: str, words: str, namespace: str = "default") -> bool:
     params = {"fieldSelector": f"involvedObject.name={name}"}
-    return words in (await farm.client.request("GET", f"/api/v1/namespaces/{namespace}/events", params=params)).decode()
+    return words in (await real_node.client.request("GET", f"/api/v1/namespaces/{namespace}/events", params=params)).decode()
 
 
-async def test_a_user_with_the_edit_role_moves_no_container_to_another_card(by_runtime: Farm) -> None:
+async def test_a_user_with_the_edit_role_moves_no_container_to_another_card(by_runtime: RealNode) -> None:
     """Between bind and container start, and between two containers: each has the card of the bind, and the record comes back."""
-    farm = by_runtime
-    async with editor(farm) as user:
-        await farm.until(partial(_shows, farm), "kubelet has told the scheduler of the cards")
-        await asyncio.to_thread(farm.local.kill_kubelet)
+    real_node = by_runtime
+    async with editor(real_node) as user:
+        await real_node.until(partial(_shows, real_node), "kubelet has told the scheduler of the cards")
+        await asyncio.to_thread(real_node.local.kill_kubelet)
         try:
-            inits = [farm.container("init", {GCU: 4}, command=["sh", "-c", f"ls /dev | grep '^gcu[0-9]'; {WAITS}"])]
-            await farm.pod("victim", {GCU: 4}, initContainers=inits)
-            cards = recorded(await bound(farm, "victim"), "enflame")
-            await farm.until(lambda: _waits(farm), "the agent knows the pod")
-            await rewrite(user, "victim", **await another(farm, (cards[0] + 3) % 8))
+            inits = [real_node.container("init", {GCU: 4}, command=["sh", "-c", f"ls /dev | grep '^gcu[0-9]'; {WAITS}"])]
+            await real_node.pod("victim", {GCU: 4}, initContainers=inits)
+            cards = recorded(await bound(real_node, "victim"), "enflame")
+            await real_node.until(lambda: _waits(real_node), "the agent knows the pod")
+            await rewrite(user, "victim", **await another(real_node, (cards[0] + 3) % 8))
         finally:
-            await asyncio.to_thread(farm.local.start_kubelet)
-        seen = await farm.until(partial(_log, farm, "victim", "init"), "the init container has looked")
+            await asyncio.to_thread(real_node.local.start_kubelet)
+        seen = await real_node.until(partial(_log, real_node, "victim", "init"), "the init container has looked")
         assert seen == f"gcu{cards[0]}\n"
-        await farm.until(partial(restored, farm, "victim", cards), "the record is as the bind wrote it")
-        await farm.until(partial(event, farm, "victim", "AcceleratorRecordRewritten"), "it is told")
+        await real_node.until(partial(restored, real_node, "victim", cards), "the record is as the bind wrote it")
+        await real_node.until(partial(event, real_node, "victim", "AcceleratorRecordRewritten"), "it is told")
         await rewrite(user, "victim", **{OURS: None, INDEX: str((cards[0] + 5) % 8)})
-        await asyncio.to_thread(farm.local.kubectl, "exec", "victim", "-c", "init", "--", "touch", "/tmp/go")
-        await farm.running("victim")
-        assert await farm.sees("victim") == [f"gcu{cards[0]}"]
-        await farm.until(partial(restored, farm, "victim", cards), "the record is restored again")
+        await asyncio.to_thread(real_node.local.kubectl, "exec", "victim", "-c", "init", "--", "touch", "/tmp/go")
+        await real_node.running("victim")
+        assert await real_node.sees("victim") == [f"gcu{cards[0]}"]
+        await real_node.until(partial(restored, real_node, "victim", cards), "the record is restored again")
 
 
-async def _shows(farm: Farm) -> bool:
-    return whole_number((await farm.node())["status"]["allocatable"].get(GCU)) == 128
+async def _shows(real_node: RealNode) -> bool:
+    return whole_number((await real_node.node())["status"]["allocatable"].get(GCU)) == 128
 
 
-async def _waits(farm: Farm) -> bool:
-    return await farm.metric("accelshare_waiting_pods") >= 1
+async def _waits(real_node: RealNode) -> bool:
+    return await real_node.metric("accelshare_waiting_pods") >= 1
 
 
-async def _log(farm: Farm, pod: str, container: str) -> str:
+async def _log(real_node: RealNode, pod: str, container: str) -> str:
     path = f"/api/v1/namespaces/default/pods/{pod}/log"
     with contextlib.suppress(Exception):  # the container is not there yet
-        return (await farm.client.request("GET", path, params={"container": container})).decode()
+        return (await real_node.client.request("GET", path, params={"container": container})).decode()
     return ""
 
 
 @pytest.mark.parametrize("scope", ["pod", "container.c0"])
-async def test_the_annotation_that_makes_the_runtime_insist_cannot_be_shadowed(by_runtime: Farm, scope: str) -> None:
+async def test_the_annotation_that_makes_the_runtime_insist_cannot_be_shadowed(by_runtime: RealNode, scope: str) -> None:
     """The agent is away, and the pod says that no plugin is required: its container is not made until the agent is back."""
-    farm, name = by_runtime, f"shadows-{scope}".replace(".", "-")
-    assert farm.agent is not None
-    farm.agent.kill()
+    real_node, name = by_runtime, f"shadows-{scope}".replace(".", "-")
+    assert real_node.agent is not None
+    real_node.agent.kill()
     try:
-        await farm.pod(name, {GCU: 4}, annotations={f"required-plugins.noderesource.dev/{scope}": "[]"})
-        await farm.until(partial(event, farm, name, "rejected container adjustment"), "the runtime insists on the agent")
-        (status,) = (await farm.pods())[name]["status"]["containerStatuses"]
+        await real_node.pod(name, {GCU: 4}, annotations={f"required-plugins.noderesource.dev/{scope}": "[]"})
+        await real_node.until(
+            partial(event, real_node, name, "rejected container adjustment"), "the runtime insists on the agent"
+        )
+        (status,) = (await real_node.pods())[name]["status"]["containerStatuses"]
         assert "waiting" in status["state"], status
     finally:
-        await farm.start_agent()
-    found = await farm.running(name)
-    assert await farm.sees(name) == [f"gcu{index}" for index in recorded(found[name], "enflame")]
+        await real_node.start_agent()
+    found = await real_node.running(name)
+    assert await real_node.sees(name) == [f"gcu{index}" for index in recorded(found[name], "enflame")]
 
 
-async def test_each_container_has_its_own_whole_card(by_runtime: Farm) -> None:
-    farm = by_runtime
-    inits = [farm.container("beside", {GCUS: 1}, restartPolicy="Always")]
-    await farm.pod("three", {GCUS: 1}, {GCUS: 1}, {}, initContainers=inits)
-    found = await farm.running("three")
-    seen = [await farm.sees("three", container) for container in ("beside", "c0", "c1")]
+async def test_each_container_has_its_own_whole_card(by_runtime: RealNode) -> None:
+    real_node = by_runtime
+    inits = [real_node.container("beside", {GCUS: 1}, restartPolicy="Always")]
+    await real_node.pod("three", {GCUS: 1}, {GCUS: 1}, {}, initContainers=inits)
+    found = await real_node.running("three")
+    seen = [await real_node.sees("three", container) for container in ("beside", "c0", "c1")]
     assert [len(cards) for cards in seen] == [1, 1, 1]
     assert sorted(card for cards in seen for card in cards) == [f"gcu{index}" for index in recorded(found["three"], "enflame")]
-    assert await farm.sees("three", "c2") == []
+    assert await real_node.sees("three", "c2") == []
 
 
-async def test_containers_that_ask_for_no_card_see_none(by_runtime: Farm) -> None:
+async def test_containers_that_ask_for_no_card_see_none(by_runtime: RealNode) -> None:
     """An image that says `all`, a sidecar, an init container, kubectl debug; and who brings a card by the vendor's annotation."""
-    farm = by_runtime
+    real_node = by_runtime
     every = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    inits = [farm.container("init", {}, env=every, command=["sh", "-c", 'test "$NVIDIA_VISIBLE_DEVICES" = void'])]
-    containers = [farm.container("c0", {GPU: 2}, env=every), farm.container("c1", {}, env=every)]
-    await farm.pod("cards", containers=containers, initContainers=inits)
-    await farm.pod("image", containers=[farm.container("c0", {}, env=every)])
-    privileged = farm.container("c0", {}, env=every, securityContext={"privileged": True})
-    await farm.pod("privileged", containers=[privileged])
-    found = await farm.running("cards", "image", "privileged")
-    assert (await farm.env("cards"))["NVIDIA_VISIBLE_DEVICES"] == f"GPU-{recorded(found['cards'], 'nvidia')[0]}"
-    assert (await farm.env("cards", "c1"))["NVIDIA_VISIBLE_DEVICES"] == "void"
-    assert (await farm.env("image"))["NVIDIA_VISIBLE_DEVICES"] == "void"
-    assert (await farm.env("privileged"))["NVIDIA_VISIBLE_DEVICES"] == "all"
-    await farm.until(partial(event, farm, "image", "AcceleratorWithheld"), "it is told")
-    debugger = {**farm.container("debugger", {}, env=every), "targetContainerName": "c0"}
+    inits = [real_node.container("init", {}, env=every, command=["sh", "-c", 'test "$NVIDIA_VISIBLE_DEVICES" = void'])]
+    containers = [real_node.container("c0", {GPU: 2}, env=every), real_node.container("c1", {}, env=every)]
+    await real_node.pod("cards", containers=containers, initContainers=inits)
+    await real_node.pod("image", containers=[real_node.container("c0", {}, env=every)])
+    privileged = real_node.container("c0", {}, env=every, securityContext={"privileged": True})
+    await real_node.pod("privileged", containers=[privileged])
+    found = await real_node.running("cards", "image", "privileged")
+    assert (await real_node.env("cards"))["NVIDIA_VISIBLE_DEVICES"] == f"GPU-{recorded(found['cards'], 'nvidia')[0]}"
+    assert (await real_node.env("cards", "c1"))["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert (await real_node.env("image"))["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert (await real_node.env("privileged"))["NVIDIA_VISIBLE_DEVICES"] == "all"
+    await real_node.until(partial(event, real_node, "image", "AcceleratorWithheld"), "it is told")
+    debugger = {**real_node.container("debugger", {}, env=every), "targetContainerName": "c0"}
     del debugger["resources"]
     body = msgspec.json.encode({"spec": {"ephemeralContainers": [debugger]}})
-    await farm.client.request(
+    await real_node.client.request(
         "PATCH",
         "/api/v1/namespaces/default/pods/cards/ephemeralcontainers",
         body=body,
         content_type="application/strategic-merge-patch+json",
     )
-    await farm.until(partial(_debugs, farm, "cards"), "the debugger runs")
-    assert (await farm.env("cards", "debugger"))["NVIDIA_VISIBLE_DEVICES"] == "void"
-    await farm.pod("brings", {}, annotations={"nvidia.cdi.k8s.io/container.c0": "nvidia.com/gpu=all"})
-    await farm.until(partial(event, farm, "brings", "AcceleratorNotRequested"), "it is refused, and told")
-    assert "waiting" in (await farm.pods())["brings"]["status"]["containerStatuses"][0]["state"]
+    await real_node.until(partial(_debugs, real_node, "cards"), "the debugger runs")
+    assert (await real_node.env("cards", "debugger"))["NVIDIA_VISIBLE_DEVICES"] == "void"
+    await real_node.pod("brings", {}, annotations={"nvidia.cdi.k8s.io/container.c0": "nvidia.com/gpu=all"})
+    await real_node.until(partial(event, real_node, "brings", "AcceleratorNotRequested"), "it is refused, and told")
+    assert "waiting" in (await real_node.pods())["brings"]["status"]["containerStatuses"][0]["state"]
 
 
-async def _debugs(farm: Farm, pod: str) -> bool:
-    statuses = (await farm.pods())[pod]["status"].get("ephemeralContainerStatuses") or ()
+async def _debugs(real_node: RealNode, pod: str) -> bool:
+    statuses = (await real_node.pods())[pod]["status"].get("ephemeralContainerStatuses") or ()
     return any("running" in status["state"] for status in statuses)

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.node.farm import GCU, Farm, all_agree, annotations, names
+from tests.e2e.node.real_node import GCU, RealNode, all_agree, annotations, names
 
 pytestmark = pytest.mark.real
 
@@ -21,8 +21,8 @@ WAVE: Final = 6  # pods that are on their way when somebody dies
 class Rush:
     """Waves of equal pods, and what became of them."""
 
-    def __init__(self, farm: Farm, prefix: str, seed: int) -> None:
-        self._farm = farm
+    def __init__(self, real_node: RealNode, prefix: str, seed: int) -> None:
+        self._farm = real_node
         self._prefix = prefix
         self._chance = random.Random(seed)
         self._alive: list[str] = []
@@ -69,14 +69,14 @@ def _assigned(pod: dict[str, object]) -> bool:
     return "false" not in [value for key, value in annotations(pod).items() if key.endswith("assigned")]
 
 
-async def test_ten_kills_of_the_agent_ten_of_the_extender_and_one_of_containerd(farm: Farm) -> None:
+async def test_ten_kills_of_the_agent_ten_of_the_extender_and_one_of_containerd(real_node: RealNode) -> None:
     """Nobody dies who ran."""
-    await farm.show_agent()
-    rush = Rush(farm, "a", seed=5)
+    await real_node.show_agent()
+    rush = Rush(real_node, "a", seed=5)
     for turn in range(10):
         for victim in ("agent", "extender", "containerd") if turn == 4 else ("agent", "extender"):
             await rush.wave()
-            await kill(farm, victim)
+            await kill(real_node, victim)
         await rush.settled()
     said = f"{len(rush.dead)} of {rush.made} pods failed admission"
     print(f"21 kills: {said}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
@@ -84,13 +84,13 @@ async def test_ten_kills_of_the_agent_ten_of_the_extender_and_one_of_containerd(
     assert len(rush.dead) <= rush.on_their_way
 
 
-async def test_ten_kills_of_kubelet(farm: Farm) -> None:
+async def test_ten_kills_of_kubelet(real_node: RealNode) -> None:
     """Nobody dies who ran, and equal pods that wait while kubelet starts get each its own card."""
-    await farm.show_agent()
-    rush = Rush(farm, "k", seed=7)
+    await real_node.show_agent()
+    rush = Rush(real_node, "k", seed=7)
     for turn in range(10):
         await rush.wave()
-        await kill(farm, "kubelet")
+        await kill(real_node, "kubelet")
         if turn % 2:
             await rush.settled()
     said = f"{len(rush.dead)} of {rush.made} pods failed admission"
@@ -99,19 +99,19 @@ async def test_ten_kills_of_kubelet(farm: Farm) -> None:
     assert len(rush.dead) <= rush.on_their_way
 
 
-async def kill(farm: Farm, what: str) -> None:
+async def kill(real_node: RealNode, what: str) -> None:
     """SIGKILL, and a new one that is at work."""
-    assert farm.agent is not None
-    assert farm.extender is not None
+    assert real_node.agent is not None
+    assert real_node.extender is not None
     match what:
         case "agent":
-            farm.agent.kill()
-            await farm.start_agent()
+            real_node.agent.kill()
+            await real_node.start_agent()
         case "extender":
-            farm.extender.kill()
-            await farm.start_extender()
+            real_node.extender.kill()
+            await real_node.start_extender()
         case "kubelet":
-            await asyncio.to_thread(farm.local.restart_kubelet)
-            await farm.until(lambda: farm.is_up(farm.agent, farm.agent_port), "the agent delivers again")
+            await asyncio.to_thread(real_node.local.restart_kubelet)
+            await real_node.until(lambda: real_node.is_up(real_node.agent, real_node.agent_port), "the agent delivers again")
         case _:
-            await asyncio.to_thread(farm.local.restart_containerd)
+            await asyncio.to_thread(real_node.local.restart_containerd)

@@ -6,120 +6,123 @@ import re
 
 import pytest
 
-from tests.e2e.node.farm import GCU, Farm, all_agree, names, recorded
+from tests.e2e.node.real_node import GCU, RealNode, all_agree, names, recorded
 from tests.e2e.node.seed_workloads import gcushare_pods_see_their_cards, the_other_seeds_pods_see_their_cards
 
 pytestmark = pytest.mark.real
 
 
-async def test_the_node_shows_what_the_gcushare_guide_shows(farm: Farm) -> None:
+async def test_the_node_shows_what_the_gcushare_guide_shows(real_node: RealNode) -> None:
     async def shown() -> bool:
-        status = (await farm.node())["status"]
+        status = (await real_node.node())["status"]
         return all(
             (status[part].get("enflame.com/gcu-count"), status[part].get(GCU)) == ("8", "128")
             for part in ("capacity", "allocatable")
         )
 
-    await farm.until(shown, "gcu-count 8 and gcu-memory 128 in capacity and allocatable")
-    told = await farm.told("enflame")
+    await real_node.until(shown, "gcu-count 8 and gcu-memory 128 in capacity and allocatable")
+    told = await real_node.told("enflame")
     first = told.cards[0]
     assert (first.index, first.size, first.minor, first.id) == (0, 16, 0, "GCU-U53000090100")
     assert told.delivery == "device-plugin"
 
 
-async def test_every_seeds_own_workload_sees_its_card(farm: Farm) -> None:
-    await gcushare_pods_see_their_cards(farm)
+async def test_every_seeds_own_workload_sees_its_card(real_node: RealNode) -> None:
+    await gcushare_pods_see_their_cards(real_node)
     for pod, card in (("gcushare-pod-1", "gcu0"), ("gcushare-pod-2", "gcu0"), ("gcushare-pod-3", "gcu1")):
-        listed = await asyncio.to_thread(farm.local.exec, pod, "ls", "/dev", namespace="kube-system")
+        listed = await asyncio.to_thread(real_node.local.exec, pod, "ls", "/dev", namespace="kube-system")
         assert re.findall(r"\bgcu[0-9]+\b", listed) == [card]
-    pods = await the_other_seeds_pods_see_their_cards(farm)
+    pods = await the_other_seeds_pods_see_their_cards(real_node)
     (demo,) = [name for name in pods if name.startswith("demo1-")]
-    assert (await farm.env(demo, "demo1"))["NVIDIA_VISIBLE_DEVICES"] == "0"
-    assert await farm.drift() == 0
+    assert (await real_node.env(demo, "demo1"))["NVIDIA_VISIBLE_DEVICES"] == "0"
+    assert await real_node.drift() == 0
 
 
-async def test_a_hundred_equal_pods_of_all_priorities_and_five_rounds_of_change(farm: Farm) -> None:
+async def test_a_hundred_equal_pods_of_all_priorities_and_five_rounds_of_change(real_node: RealNode) -> None:
     """Created in a shuffled order with three priorities; then some go and others come, in random order, five times."""
     shuffling = random.Random(11)
-    classes = [await farm.priority(name, value) for name, value in (("low", 1), ("middle", 50), ("high", 1000))]
+    classes = [await real_node.priority(name, value) for name, value in (("low", 1), ("middle", 50), ("high", 1000))]
     alive = names("p", range(100))
     shuffling.shuffle(alive)
-    await asyncio.gather(*(farm.pod(name, {GCU: 1}, priorityClassName=shuffling.choice(classes)) for name in alive))
-    await all_agree(farm, alive)
+    await asyncio.gather(*(real_node.pod(name, {GCU: 1}, priorityClassName=shuffling.choice(classes)) for name in alive))
+    await all_agree(real_node, alive)
     made = 100
     for _ in range(5):
-        leaving = shuffling.sample(alive, 20)
-        await asyncio.gather(*(farm.delete(name) for name in leaving))
+        shutdown = shuffling.sample(alive, 20)
+        await asyncio.gather(*(real_node.delete(name) for name in shutdown))
         coming = names("p", range(made, made + 20))
         made += 20
-        await asyncio.gather(*(farm.pod(name, {GCU: 1}, priorityClassName=shuffling.choice(classes)) for name in coming))
-        alive = [name for name in alive if name not in leaving] + coming
-        await all_agree(farm, alive)
+        await asyncio.gather(*(real_node.pod(name, {GCU: 1}, priorityClassName=shuffling.choice(classes)) for name in coming))
+        alive = [name for name in alive if name not in shutdown] + coming
+        await all_agree(real_node, alive)
     assert made == 200
-    assert await farm.drift() == 0
-    await farm.until(lambda: _holders(farm, 100), "kubelet's books have the hundred and nobody else")
+    assert await real_node.drift() == 0
+    await real_node.until(lambda: _holders(real_node, 100), "kubelet's books have the hundred and nobody else")
 
 
-async def _holders(farm: Farm, count: int) -> bool:
-    return len(await farm.kubelet_books()) == count
+async def _holders(real_node: RealNode, count: int) -> bool:
+    return len(await real_node.kubelet_books()) == count
 
 
-async def test_containers_inits_sidecars_several_and_whole_cards(farm: Farm) -> None:
-    inits = [farm.container("first", {GCU: 8}, command=["true"]), farm.container("beside", {GCU: 2}, restartPolicy="Always")]
-    await farm.pod("mixed", {GCU: 3}, {GCU: 5}, {}, initContainers=inits)
-    await farm.pod("two", {GCU: 8}, annotations={"accelshare.io/card-count": "2"})
-    await farm.pod("four", {"baidu.com/xpu-mem": 8000}, labels={"baidu.com/xpu-count": "4"})
-    await farm.pod("whole", {"enflame.com/gcu": 2})
-    await farm.pod("npu", {"streamcomputing.com/npu": 1})
-    found = await farm.running("mixed", "two", "four", "whole", "npu")
+async def test_containers_inits_sidecars_several_and_whole_cards(real_node: RealNode) -> None:
+    inits = [
+        real_node.container("first", {GCU: 8}, command=["true"]),
+        real_node.container("beside", {GCU: 2}, restartPolicy="Always"),
+    ]
+    await real_node.pod("mixed", {GCU: 3}, {GCU: 5}, {}, initContainers=inits)
+    await real_node.pod("two", {GCU: 8}, annotations={"accelshare.io/card-count": "2"})
+    await real_node.pod("four", {"baidu.com/xpu-mem": 8000}, labels={"baidu.com/xpu-count": "4"})
+    await real_node.pod("whole", {"enflame.com/gcu": 2})
+    await real_node.pod("npu", {"streamcomputing.com/npu": 1})
+    found = await real_node.running("mixed", "two", "four", "whole", "npu")
     (card,) = recorded(found["mixed"], "enflame")
     for container in ("beside", "c0", "c1"):
-        assert await farm.sees("mixed", container) == [f"gcu{card}"]
-    assert await farm.sees("mixed", "c2") == []
+        assert await real_node.sees("mixed", container) == [f"gcu{card}"]
+    assert await real_node.sees("mixed", "c2") == []
     for name, kind, node in (
         ("two", "enflame", "gcu"),
         ("four", "kunlun", "xpu"),
         ("whole", "enflame", "gcu"),
         ("npu", "stream", "stc"),
     ):
-        assert await farm.sees(name) == [f"{node}{index}" for index in recorded(found[name], kind)]
+        assert await real_node.sees(name) == [f"{node}{index}" for index in recorded(found[name], kind)]
     assert len(recorded(found["two"], "enflame")) == len(recorded(found["whole"], "enflame")) == 2
     assert len(recorded(found["four"], "kunlun")) == 4
     whole = set(recorded(found["whole"], "enflame"))
     assert whole.isdisjoint([card, *recorded(found["two"], "enflame")])
-    assert await farm.drift() == 0
+    assert await real_node.drift() == 0
 
 
-async def test_a_card_falls_ill_and_recovers(farm: Farm) -> None:
+async def test_a_card_falls_ill_and_recovers(real_node: RealNode) -> None:
     """While a pod is on it, and while one waits for it."""
     for number in range(8):
-        await farm.pod(f"full{number}", {GCU: 12})
-        await farm.running(f"full{number}")
-    farm.gcu(**{f"gcu{number}": 0 for number in range(8)})
-    await farm.until(lambda: _healthy(farm, 0), "the cluster hears of it", 30)
-    await farm.pod("waits", {GCU: 4})
+        await real_node.pod(f"full{number}", {GCU: 12})
+        await real_node.running(f"full{number}")
+    real_node.gcu(**{f"gcu{number}": 0 for number in range(8)})
+    await real_node.until(lambda: _healthy(real_node, 0), "the cluster hears of it", 30)
+    await real_node.pod("waits", {GCU: 4})
 
     async def told() -> bool:
-        conditions = (await farm.pods())["waits"]["status"].get("conditions", [])
+        conditions = (await real_node.pods())["waits"]["status"].get("conditions", [])
         return any("Insufficient" in c.get("message", "") or "unhealthy" in c.get("message", "") for c in conditions)
 
-    await farm.until(told, "the pod is told")
-    farm.gcu()
-    await farm.until(lambda: _healthy(farm, 8), "the cluster hears that all is well", 30)
-    await all_agree(farm, [*names("full", range(8)), "waits"])
-    assert await farm.drift() == 0
+    await real_node.until(told, "the pod is told")
+    real_node.gcu()
+    await real_node.until(lambda: _healthy(real_node, 8), "the cluster hears that all is well", 30)
+    await all_agree(real_node, [*names("full", range(8)), "waits"])
+    assert await real_node.drift() == 0
 
 
-async def _healthy(farm: Farm, count: int) -> bool:
-    return sum(card.healthy for card in (await farm.told("enflame")).cards) == count
+async def _healthy(real_node: RealNode, count: int) -> bool:
+    return sum(card.healthy for card in (await real_node.told("enflame")).cards) == count
 
 
-async def test_a_new_vendor_is_one_file(farm: Farm) -> None:
-    assert farm.agent is not None
-    farm.agent.stop(40)
+async def test_a_new_vendor_is_one_file(real_node: RealNode) -> None:
+    assert real_node.agent is not None
+    real_node.agent.stop(40)
     for index in range(2):
-        farm.local.make_device_node(f"/dev/zpu{index}")
-    (farm.profiles / "acme.toml").write_text(
+        real_node.local.make_device_node(f"/dev/zpu{index}")
+    (real_node.profiles / "acme.toml").write_text(
         'name = "acme"\ntitle = "Acme"\nnoun = "ZPU"\n'
         '[resources]\nmemory = "acme.example/zpu-mem"\ncount = "acme.example/zpu-count"\n'
         '[hardware]\ndevice_nodes = ["/dev/zpu{minor}"]\n[container]\nstrategy = ["device-nodes"]\n'
@@ -127,14 +130,14 @@ async def test_a_new_vendor_is_one_file(farm: Farm) -> None:
         '[driver]\nname = "static"\n[driver.static]\nglob = "/dev/zpu[0-9]*"\nmemory_mib = 8192\n'
     )
     try:
-        assert farm.extender is not None
-        farm.extender.stop()
-        await farm.start_extender()
-        await farm.start_agent()
+        assert real_node.extender is not None
+        real_node.extender.stop()
+        await real_node.start_extender()
+        await real_node.start_agent()
         for number in range(2):
-            await farm.pod(f"z{number}", {"acme.example/zpu-mem": 5})
-        await farm.running("z0", "z1")
-        assert sorted([await farm.sees("z0"), await farm.sees("z1")]) == [["zpu0"], ["zpu1"]]
+            await real_node.pod(f"z{number}", {"acme.example/zpu-mem": 5})
+        await real_node.running("z0", "z1")
+        assert sorted([await real_node.sees("z0"), await real_node.sees("z1")]) == [["zpu0"], ["zpu1"]]
     finally:
         for index in range(2):
-            farm.local.remove_device_node(f"/dev/zpu{index}")
+            real_node.local.remove_device_node(f"/dev/zpu{index}")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import grpc
 
-from accelshare.agent.nri.protobuf import decode, encode
+from accelshare.agent.nri.protocol.protobuf import decode, encode
 
 NODE_NETWORK: Final = 2
 CALL_S: Final = 120.0

@@ -10,8 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
-from accelshare.agent.nri.connection import serve
-from accelshare.agent.nri.messages import Adjustment, Container, PodSandbox
+from accelshare.agent.nri.protocol.connection import serve
+from accelshare.agent.nri.protocol.messages import Adjustment, Container, PodSandbox
 from tests.contract.agent.nri.cards import Cards
 from tests.contract.agent.nri.plugins import creation_and_validation
 

@@ -5,17 +5,17 @@ import contextlib
 import tempfile
 from pathlib import Path
 
-from accelshare.agent.nri.connection import serve
-from accelshare.agent.nri.plugin import Wants, creation_and_start
+from accelshare.agent.nri.protocol.connection import serve
+from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
 from cluster.versions import CONTAINERD_VERSION
 from tests.contract.agent.nri import recording
 from tests.contract.agent.nri.cards import Cards
 from tests.contract.agent.nri.plugins import creation_and_validation
+from tests.e2e.nri.containerd_alone import IMAGE, ContainerdAlone
 from tests.e2e.nri.cri import Cri, CriError
-from tests.e2e.nri.lonely_containerd import IMAGE, LonelyContainerd
 
 
-async def record(containerd: LonelyContainerd, proxy: Path, wants: Wants) -> list[tuple[str, bytes]]:
+async def record(containerd: ContainerdAlone, proxy: Path, wants: Wants) -> list[tuple[str, bytes]]:
     """Two containers are there already; one is made and started, one refused, one runs into a bug."""
     turns: list[tuple[str, bytes]] = []
     connected = asyncio.Event()
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def recorded(wants: Wants) -> list[tuple[str, bytes]]:
-    with LonelyContainerd() as containerd, tempfile.TemporaryDirectory() as directory:
+    with ContainerdAlone() as containerd, tempfile.TemporaryDirectory() as directory:
         assert containerd.cri is not None
         pod = containerd.cri.run_pod("before", cgroup=containerd.cgroup)
         for name in ("one", "two"):

@@ -13,13 +13,13 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from accelshare.agent.nri.connection import serve
-from accelshare.agent.nri.handler import Handler
-from accelshare.agent.nri.messages import Adjustment, Container, LinuxDevice, PodSandbox, adjustment
-from accelshare.agent.nri.plugin import Wants, creation_and_start
-from accelshare.agent.nri_way.answers import Answers
-from accelshare.agent.nri_way.guard import Guard
-from accelshare.agent.shelf import Kind, Shelf, ShelfCard
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
+from accelshare.agent.nri.answers import Answers
+from accelshare.agent.nri.guard import Guard
+from accelshare.agent.nri.protocol.connection import serve
+from accelshare.agent.nri.protocol.handler import Handler
+from accelshare.agent.nri.protocol.messages import Adjustment, Container, LinuxDevice, PodSandbox, adjustment
+from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
 from accelshare.ledger.facts import PodSeen
 from accelshare.runtimes.versions import asks_validators
 from accelshare.vendors.catalog import load
@@ -28,8 +28,8 @@ from accelshare.wire.assignment import require_plugin
 from accelshare.wire.node_pods import NodePod
 from tests.contract.agent.nri.cards import Cards, Stuck
 from tests.contract.agent.nri.plugins import creation_and_validation
+from tests.e2e.nri.containerd_alone import IMAGE, ContainerdAlone
 from tests.e2e.nri.cri import Cri, CriError, Pod
-from tests.e2e.nri.lonely_containerd import IMAGE, LonelyContainerd
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="a real container runtime needs root on Linux"
@@ -40,18 +40,18 @@ Value = TypeVar("Value")
 
 
 @pytest.fixture(scope="module")
-def containerd() -> Iterator[LonelyContainerd]:
+def containerd() -> Iterator[ContainerdAlone]:
     """With more time for a plugin than by default, because this machine may be busy."""
-    with LonelyContainerd(request_timeout="6s") as started:
+    with ContainerdAlone(request_timeout="6s") as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def pod(containerd: LonelyContainerd) -> Pod:
+def pod(containerd: ContainerdAlone) -> Pod:
     return cri(containerd).run_pod("train-7", cgroup=containerd.cgroup)
 
 
-def cri(containerd: LonelyContainerd) -> Cri:
+def cri(containerd: ContainerdAlone) -> Cri:
     assert containerd.cri is not None
     return containerd.cri
 
@@ -61,7 +61,7 @@ async def aside(act: Callable[[], Value]) -> Value:
     return await asyncio.wait_for(asyncio.to_thread(act), WAIT_S)
 
 
-def need_validators(containerd: LonelyContainerd) -> None:
+def need_validators(containerd: ContainerdAlone) -> None:
     if not asks_validators("containerd", containerd.version):
         pytest.skip(f"containerd {containerd.version} asks no plugin to validate")
 
@@ -86,7 +86,7 @@ class Connection:
 
 
 @contextlib.asynccontextmanager
-async def plugin(containerd: LonelyContainerd, handler: Handler, wants: Wants = creation_and_start) -> AsyncIterator[Connection]:
+async def plugin(containerd: ContainerdAlone, handler: Handler, wants: Wants = creation_and_start) -> AsyncIterator[Connection]:
     connection = Connection()
     work = serve(
         containerd.nri_socket,
@@ -106,7 +106,7 @@ async def plugin(containerd: LonelyContainerd, handler: Handler, wants: Wants = 
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_container_has_its_card(containerd: LonelyContainerd, pod: Pod) -> None:
+async def test_a_container_has_its_card(containerd: ContainerdAlone, pod: Pod) -> None:
     """Variable, device node with the right to use it, mount; the pod's own value of the variable is replaced."""
     cards = Cards()
     async with plugin(containerd, cards) as connection:
@@ -126,7 +126,7 @@ async def test_a_container_has_its_card(containerd: LonelyContainerd, pod: Pod) 
         assert cards.started[0].environment["CARD"] == "0"
 
 
-async def test_a_container_without_the_plugin_has_no_card_and_may_not_use_one(containerd: LonelyContainerd, pod: Pod) -> None:
+async def test_a_container_without_the_plugin_has_no_card_and_may_not_use_one(containerd: ContainerdAlone, pod: Pod) -> None:
     """The hole that the validator closes."""
     name = await aside(lambda: cri(containerd).create(pod, "bare", image=IMAGE, env={"CARD": "7"}))
     await aside(lambda: cri(containerd).start(name))
@@ -137,7 +137,7 @@ async def test_a_container_without_the_plugin_has_no_card_and_may_not_use_one(co
     assert "not permitted" in said
 
 
-async def test_kubelet_is_told_why_a_container_is_refused(containerd: LonelyContainerd, pod: Pod) -> None:
+async def test_kubelet_is_told_why_a_container_is_refused(containerd: ContainerdAlone, pod: Pod) -> None:
     async with plugin(containerd, Cards()) as connection:
         for name, words in (
             ("refused", "desc = card 0 is not for tests/train-7"),
@@ -153,7 +153,7 @@ async def test_kubelet_is_told_why_a_container_is_refused(containerd: LonelyCont
 
 @pytest.mark.parametrize("wants", [creation_and_start, creation_and_validation])
 async def test_a_plugin_that_is_held_up_refuses_instead_of_letting_through(
-    containerd: LonelyContainerd, pod: Pod, wants: Wants
+    containerd: ContainerdAlone, pod: Pod, wants: Wants
 ) -> None:
     """The runtime would wait 6 s and then make the container without its card."""
     if wants is creation_and_validation:
@@ -176,7 +176,7 @@ async def test_a_plugin_that_is_held_up_refuses_instead_of_letting_through(
 
 
 @pytest.mark.parametrize("size", [20_000, 1_000_000])
-async def test_a_big_answer_arrives(containerd: LonelyContainerd, pod: Pod, size: int) -> None:
+async def test_a_big_answer_arrives(containerd: ContainerdAlone, pod: Pod, size: int) -> None:
     """The real runtime closes the connection if a message's first frame is more than 4096 bytes."""
     cards = Cards()
     async with plugin(containerd, cards) as connection:
@@ -186,7 +186,7 @@ async def test_a_big_answer_arrives(containerd: LonelyContainerd, pod: Pod, size
         assert connection.downs == 0
 
 
-async def test_a_runtime_that_crashes_is_found_again(containerd: LonelyContainerd, pod: Pod) -> None:
+async def test_a_runtime_that_crashes_is_found_again(containerd: ContainerdAlone, pod: Pod) -> None:
     """Its containers go on, and it tells of them with what they were given."""
     cards = Cards()
     async with plugin(containerd, cards) as connection:
@@ -206,7 +206,7 @@ async def test_a_runtime_that_crashes_is_found_again(containerd: LonelyContainer
 
 
 @contextlib.asynccontextmanager
-async def mortal(containerd: LonelyContainerd, when: str) -> AsyncIterator["subprocess.Popen[bytes]"]:
+async def mortal(containerd: ContainerdAlone, when: str) -> AsyncIterator["subprocess.Popen[bytes]"]:
     """A plugin as a process of its own, connected; it dies when its time has come."""
     command = [sys.executable, "-m", "tests.e2e.nri.mortal", str(containerd.nri_socket), when]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
@@ -222,7 +222,7 @@ async def mortal(containerd: LonelyContainerd, when: str) -> AsyncIterator["subp
 
 @pytest.mark.parametrize("when", ["create", "validate", "stop-create"])
 async def test_no_container_is_made_when_the_plugin_dies_or_stops_while_it_is_made(
-    containerd: LonelyContainerd, pod: Pod, when: str
+    containerd: ContainerdAlone, pod: Pod, when: str
 ) -> None:
     """The runtime would go on without it, if it did not ask it a last time. Others are made when it is gone, as ever."""
     need_validators(containerd)
@@ -236,7 +236,7 @@ async def test_no_container_is_made_when_the_plugin_dies_or_stops_while_it_is_ma
         assert (await aside(lambda: cri(containerd).run(name, "sh", "-c", "echo $CARD"))).strip() == "0"
 
 
-async def test_a_plugin_that_died_before_a_container_is_made_holds_up_one_at_most(containerd: LonelyContainerd, pod: Pod) -> None:
+async def test_a_plugin_that_died_before_a_container_is_made_holds_up_one_at_most(containerd: ContainerdAlone, pod: Pod) -> None:
     """The runtime may notice only when it asks; then it has forgotten it."""
     need_validators(containerd)
     async with mortal(containerd, "never") as process:
@@ -249,7 +249,7 @@ async def test_a_plugin_that_died_before_a_container_is_made_holds_up_one_at_mos
 
 async def test_a_pod_that_requires_the_plugin_waits_for_it() -> None:
     """With the validator on, and the annotation that a bind writes."""
-    with LonelyContainerd(validator=True, request_timeout="6s") as containerd:
+    with ContainerdAlone(validator=True, request_timeout="6s") as containerd:
         need_validators(containerd)
         required = {"required-plugins.noderesource.dev": '["accelshare"]'}
         careful = await aside(lambda: cri(containerd).run_pod("careful", cgroup=containerd.cgroup, annotations=required))
@@ -267,7 +267,7 @@ PLAIN = "required-plugins.noderesource.dev"
 
 async def test_no_annotation_of_a_pod_shadows_those_of_a_bind() -> None:
     """The validator looks at the narrowest scope only. A bind that writes the plain key alone could be undone by the pod."""
-    with LonelyContainerd(validator=True, request_timeout="6s") as containerd:
+    with ContainerdAlone(validator=True, request_timeout="6s") as containerd:
         need_validators(containerd)
         for number, key in enumerate((f"{PLAIN}/pod", f"{PLAIN}/container.train")):
             shadowed = {PLAIN: '["accelshare"]', key: "[]"}
@@ -292,14 +292,14 @@ def guarded(*pods: NodePod) -> Answers:
     hardware = msgspec.structs.replace(base.hardware, device_nodes=("/dev/card{index}",))
     rules = msgspec.structs.replace(base.container, none={"CARD": "void", "OTHER": "-"})
     profile = msgspec.structs.replace(base, hardware=hardware, container=rules)
-    shelf = Shelf()
-    shelf.put(Kind(profile, "1", 1024, {7: ShelfCard(FoundCard(7, "id7", 16384, minor=7), 16)}))
+    shelf = DeviceInventory()
+    shelf.put(Kind(profile, "1", 1024, {7: InventoryCard(FoundCard(7, "id7", 16384, minor=7), 16)}))
     guard = Guard(shelf, exempt=["kube-system"], on_host=Path, node_resources=list)
     return Answers(shelf, {pod.uid: pod for pod in pods}, on_host=Path, guard=guard)
 
 
 async def test_the_last_word_on_a_container_is_that_nobody_has_a_card_who_did_not_ask(
-    containerd: LonelyContainerd, pod: Pod
+    containerd: ContainerdAlone, pod: Pod
 ) -> None:
     """Variables of the image are replaced or emptied; what another plugin adds is refused at the end, with the reason."""
     need_validators(containerd)

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from accelshare.cli import accelshare
 from cluster.build import binaries
+from tests.e2e.nri.containerd_alone import IMAGE, ContainerdAlone
 from tests.e2e.nri.cri import Cri, CriError
-from tests.e2e.nri.lonely_containerd import IMAGE, LonelyContainerd
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="a real container runtime needs root on Linux"
@@ -21,7 +21,7 @@ REQUIRED = {"required-plugins.noderesource.dev": '["accelshare"]'}
 class Operator:
     """Runs the command beside a runtime that has no systemd."""
 
-    def __init__(self, containerd: LonelyContainerd, backup: Path) -> None:
+    def __init__(self, containerd: ContainerdAlone, backup: Path) -> None:
         self.containerd = containerd
         self.places = [
             f"--config={containerd.directory / 'config.toml'}",
@@ -44,7 +44,7 @@ class Operator:
 
 def test_a_pod_that_requires_the_plugin_is_refused_after_apply_and_restart(tmp_path: Path) -> None:
     """The runtime's main file says that the validator is off, and has settings of its own, which must stay in force."""
-    with LonelyContainerd() as containerd:
+    with ContainerdAlone() as containerd:
         operator = Operator(containerd, tmp_path / "backup")
         original = (containerd.directory / "config.toml").read_bytes()
         pod = operator.cri.run_pod("careful", cgroup=containerd.cgroup, annotations=REQUIRED)

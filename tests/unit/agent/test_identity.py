@@ -7,7 +7,7 @@ import pytest
 from accelshare.agent.identity import UnknownNodeError, node_name
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
-from accelshare.kube.memory import MemoryApiServer
+from accelshare.testing.api_server import MemoryApiServer
 
 
 async def ask(tmp_path: Path, *, flag: str | None = None, namespace: str = "", **environ: str) -> str:

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import msgspec
 
+from accelshare.agent.device_plugin.pod_queue import PodQueue
+from accelshare.agent.device_plugin.reconcile import Reconcile
+from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.metrics import Metrics
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_feed import PodFeed
-from accelshare.agent.reconcile import Reconcile
-from accelshare.agent.shelf import Shelf
-from accelshare.agent.waiting_room import WaitingRoom
 from accelshare.kube.client import Client, Page, WatchEvent
 from accelshare.kube.errors import Unreachable
 from accelshare.kube.events import Events
@@ -52,11 +52,13 @@ class Corrections:
 
 
 async def test_a_pod_that_went_before_the_first_list_was_whole_does_not_wait() -> None:
-    room = WaitingRoom(Shelf())
+    pod_queue = PodQueue(DeviceInventory())
     client, metrics = cast("Client", Server()), Metrics()
     pins = PinnedRecords(client, "n1", CATALOG, cast("Events", None), metrics)
-    feed = PodFeed(client, "n1", CATALOG, room=room, reconcile=cast("Reconcile", Corrections()), metrics=metrics, pins=pins)
+    feed = PodFeed(
+        client, "n1", CATALOG, pod_queue=pod_queue, reconcile=cast("Reconcile", Corrections()), metrics=metrics, pins=pins
+    )
     running = asyncio.create_task(feed.run())
     await asyncio.wait_for(feed.listed.wait(), 60)
     running.cancel()
-    assert list(room.pods) == ["there"]
+    assert list(pod_queue.pods) == ["there"]

@@ -3,8 +3,8 @@
 import msgspec
 import orjson
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import load

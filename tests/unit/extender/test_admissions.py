@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from accelshare.extender.admissions import PLACES, Admissions
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import AgentSeen, Fact, NodeSeen, PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Assignment
 from accelshare.ledger.refusals import Reason, Refusal
 from tests.builders import KIND, again, ended, gone, node, pending, share

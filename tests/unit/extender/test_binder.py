@@ -14,8 +14,8 @@ from accelshare.extender import fence as room_of_fence
 from accelshare.extender.binder import Binder, Outcome
 from accelshare.extender.fence import Fence
 from accelshare.kube import binding
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import NodeSeen, PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Card, Request
 from accelshare.vendors.catalog import load
 from accelshare.wire.scheduler import BindArguments

@@ -3,7 +3,7 @@
 import msgspec
 
 from accelshare.extender.deciding import FEW, Deciding
-from accelshare.ledger.book import Ledger
+from accelshare.ledger.ledger import Ledger
 from accelshare.vendors.catalog import load
 from accelshare.wire.scheduler import read_nodes_asked
 from tests.builders import card, node, pending, running, share

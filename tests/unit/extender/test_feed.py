@@ -16,10 +16,10 @@ from accelshare.kube.client import Client, Page, WatchEvent
 from accelshare.kube.config import Cluster
 from accelshare.kube.errors import Gone
 from accelshare.kube.events import Events
-from accelshare.kube.memory import MemoryApiServer
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Slice
+from accelshare.testing.api_server import MemoryApiServer
 from accelshare.vendors.catalog import load
 from accelshare.wire import assignment
 

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from accelshare.extender import fence as room_of_fence
 from accelshare.extender.fence import AT_ONCE, CONDITION, Fence
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import NodeSeen, PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Card, Request, Slice
 from accelshare.vendors.catalog import load
 from tests.unit.kube.support import asking, refusal

@@ -13,12 +13,12 @@ from unittest.mock import Mock
 import pytest
 import uvloop
 
-from accelshare.certificates import making
 from accelshare.extender import caller as caller_module
 from accelshare.extender import port as port_module
 from accelshare.extender.callers import Callers
 from accelshare.extender.port import Port
 from accelshare.extender.routes import Answer
+from accelshare.install.certificates import making
 
 LIMIT_S = 60.0
 

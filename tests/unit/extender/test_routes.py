@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from accelshare.extender import routes as routes_room
+from accelshare.extender.card_metrics import NODES_AT_ONCE
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.probes import PAGES
 from accelshare.extender.routes import NEUTRAL, Answer, Routes
-from accelshare.extender.series import NODES_AT_ONCE
-from accelshare.ledger.book import Ledger
+from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
 from accelshare.vendors import kinds
@@ -36,7 +36,7 @@ def routes_of(ledger: Ledger) -> Routes:
         binder=nobody,
         metrics=Metrics(),
         not_done=lambda: None,
-        waking=nobody,
+        requeue=nobody,
     )
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from accelshare.extender.feed import Feed
+from accelshare.extender.requeue import Requeue
 from accelshare.extender.serving import Settings, serve
-from accelshare.extender.waking import Waking
-from accelshare.kube.memory import MemoryApiServer
+from accelshare.testing.api_server import MemoryApiServer
 from accelshare.vendors.catalog import load
 from cluster.https import free_port
 
@@ -27,7 +27,7 @@ def collecting() -> Iterator[None]:
     gc.set_threshold(*threshold)
 
 
-@pytest.mark.parametrize("task", [Feed, Waking])
+@pytest.mark.parametrize("task", [Feed, Requeue])
 async def test_a_task_that_breaks_ends_the_process(task: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """kubelet starts it anew; without pods being told or woken it would only look alive."""
 

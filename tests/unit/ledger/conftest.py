@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from accelshare.ledger.book import Ledger
+from accelshare.ledger.ledger import Ledger
 
 
 @pytest.fixture

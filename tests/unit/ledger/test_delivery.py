@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import AgentSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.refusals import Reason, Refusal
 from tests.builders import KIND, given, gone, node, place, share
 

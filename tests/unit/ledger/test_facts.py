@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from accelshare.ledger import book as book_room
-from accelshare.ledger.book import CannotHoldError, Ledger
+from accelshare.ledger import ledger as book_room
 from accelshare.ledger.facts import Fact, NodeSeen, PodSeen
+from accelshare.ledger.ledger import CannotHoldError, Ledger
 from accelshare.ledger.nouns import Assignment, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from tests.builders import KIND, again, card, ended, given, gone, node, node_gone, pending, place, running, share, whole

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from accelshare.ledger.book import Ledger
-from accelshare.ledger.node_book import CardBook
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.node_ledger import CardLedger
 from accelshare.ledger.nouns import Ask, Card, Request, Slice
 from accelshare.ledger.placing import Hidden
 from accelshare.ledger.refusals import Reason, Refusal
@@ -172,13 +172,13 @@ def test_what_pods_of_unknown_card_could_hold_is_found_once_for_all_cards(
     shares = [each for each, cards in hidden for _ in range(cards)]
     worst = Hidden(asks, max(sizes))
     for size in sizes:
-        assert worst.at_worst(CardBook(card(0, size))) == the_worst(size, shares)
+        assert worst.at_worst(CardLedger(card(0, size))) == the_worst(size, shares)
 
 
 def test_a_node_that_could_hide_too_much_is_estimated_from_the_safe_side() -> None:
     size = 1 << 24
     asks = [Ask(KIND, 255, 1000 + number) for number in range(60)]
     held = sum(ask.units for ask in asks)
-    assert Hidden(asks, size).at_worst(CardBook(card(0, size))) == min(size, held)
-    assert Hidden(asks, size).at_worst(CardBook(card(0, 1030))) == 1030
-    assert Hidden(asks, size).at_worst(CardBook(card(0, 500))) == 0, "none of them fits"
+    assert Hidden(asks, size).at_worst(CardLedger(card(0, size))) == min(size, held)
+    assert Hidden(asks, size).at_worst(CardLedger(card(0, 1030))) == 1030
+    assert Hidden(asks, size).at_worst(CardLedger(card(0, 500))) == 0, "none of them fits"

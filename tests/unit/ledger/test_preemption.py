@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 
 from accelshare.ledger import preemption
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.placing import Fit, fit
 from accelshare.ledger.preemption import victims
 from tests.builders import card, node, place, running, share, whole

@@ -2,10 +2,10 @@
 
 import pytest
 
-from accelshare.ledger import book as book_module
+from accelshare.ledger import ledger as book_module
 from accelshare.ledger import shapes as shapes_room
-from accelshare.ledger.book import Ledger
-from accelshare.ledger.node_book import NodeBook
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Request
 from accelshare.ledger.placing import Fit, fit
 from accelshare.ledger.policies import POLICIES, Policy
@@ -71,7 +71,7 @@ def test_what_is_remembered_follows_every_change(ledger: Ledger) -> None:
 def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     looked: list[str] = []
 
-    def looking(node: NodeBook, request: Request, policy: Policy) -> Fit | Refusal:
+    def looking(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal:
         looked.append(node.name)
         return fit(node, request, policy)
 

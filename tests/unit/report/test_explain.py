@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import AgentSeen, NodeSeen, PodSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Card, Request
 from accelshare.ledger.policies import POLICIES
 from accelshare.ledger.refusals import Reason, Refusal

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import NodeSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Card, Slice
 from accelshare.report import tables
 from accelshare.report.inspect_json import dialect, neutral

@@ -3,8 +3,8 @@
 import json
 from dataclasses import replace
 
-from accelshare.ledger.book import Ledger
 from accelshare.ledger.facts import NodeSeen
+from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Card
 from accelshare.report.inspect_json import document
 from accelshare.report.view import NodeRow, rows

@@ -1,11 +1,11 @@
-"""How containerd's files are put together. The same layouts are shown to the real one in tests/contract/runtime_config."""
+"""How containerd's files are put together. The same layouts are shown to the real one in tests/contract/install/runtime."""
 
 from pathlib import Path
 
 import pytest
 
 from accelshare.runtimes.containerd import layers, said, section
-from accelshare.runtimes.said import Said, UnreadableError
+from accelshare.runtimes.plugin_settings import Said, UnreadableError
 from accelshare.runtimes.tree import Tree
 
 ON = '[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = true\n'

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import grpc
 
-from accelshare.agent.desk import Desk, NoRoomError, WrongPodError
-from accelshare.agent.ids import by_card, current
-from accelshare.agent.kubelet_api import kubelet_device_plugin_pb2 as api
-from accelshare.agent.kubelet_checkpoint import Allocation
-from accelshare.agent.shelf import Shelf, Shown
-from accelshare.agent.waiting_room import NobodyWaitsError
+from accelshare.agent.device_plugin.allocator import Allocator, NoRoomError, WrongPodError
+from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
+from accelshare.agent.device_plugin.checkpoint import Allocation
+from accelshare.agent.device_plugin.device_ids import by_card, current
+from accelshare.agent.device_plugin.pod_queue import NobodyWaitsError
+from accelshare.agent.discovery.device_inventory import DeviceInventory, Shown
 from accelshare.terminal import visible
 from accelshare.vendors.container_edits import ContainerEdits
 from accelshare.vendors.problems import VendorError
@@ -30,14 +30,23 @@ LARGEST_MESSAGE: Final = 64 * 2**20  # kubelet sends every free id with a questi
 class Plugin:
     """Serves one (kind, whole or shared) under its resource name, on a socket of its own."""
 
-    def __init__(self, resource: str, kind: str, *, whole: bool, desk: Desk, shelf: Shelf, on_stream: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        resource: str,
+        kind: str,
+        *,
+        whole: bool,
+        allocator: Allocator,
+        devices: DeviceInventory,
+        on_stream: Callable[[], None],
+    ) -> None:
         self.resource = resource
         self.kind = kind
         self.whole = whole
         self.streams = 0  # how many lists kubelet watches; one, when all is well
         self.was_watched = False  # since it was started
-        self._desk = desk
-        self._shelf = shelf
+        self._allocator = allocator
+        self._devices = devices
         self._on_stream = on_stream
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
@@ -54,14 +63,14 @@ class Plugin:
         """What a kubelet that starts believes about each pod's ids. For its first pods it counts the dead among the living."""
         self._held = by_card(i for one in allocations if one.uid in alive for i in one.ids)
         self._lost = {i for one in allocations if one.uid not in alive for i in one.ids}
-        self._renumbered = self._desk.renumbered(self.kind, whole=self.whole, allocations=allocations)
+        self._renumbered = self._allocator.renumbered(self.kind, whole=self.whole, allocations=allocations)
         for pod, container in self._renumbered.values():
             problem = "kubelet keeps an answer that names another card now; the pod is replaced when this container restarts"
             log.warning("renumbered resource=%s pod=%s container=%s problem=%r", self.resource, pod.name, container, problem)
 
     def is_stale(self, allocations: Collection[Allocation]) -> bool:
         """Whether other containers must not restart now than those that kubelet is to ask about."""
-        now = self._desk.renumbered(self.kind, whole=self.whole, allocations=allocations)
+        now = self._allocator.renumbered(self.kind, whole=self.whole, allocations=allocations)
         return now.keys() != self._renumbered.keys()
 
     async def start(self, directory: Path) -> None:
@@ -119,7 +128,7 @@ class Plugin:
             sent: tuple[Shown, ...] | None = None
             while not self._ended.is_set():
                 self._changed.clear()
-                shown = self._shelf.shown(self.kind, closed=self._desk.closed(self.kind, whole=self.whole))
+                shown = self._devices.shown(self.kind, closed=self._allocator.closed(self.kind, whole=self.whole))
                 if shown != sent:
                     sent = shown
                     yield self._list(shown)
@@ -149,7 +158,7 @@ class Plugin:
         answer = api.PreferredAllocationResponse()
         for asked in request.container_requests:
             try:
-                chosen = await self._desk.prefer(
+                chosen = await self._allocator.prefer(
                     self.kind,
                     whole=self.whole,
                     available=asked.available_device_ids,
@@ -166,7 +175,7 @@ class Plugin:
         answer = api.AllocateResponse()
         for asked in request.container_requests:
             try:
-                given = await self._desk.allocate(self.kind, whole=self.whole, device_ids=list(asked.device_ids))
+                given = await self._allocator.allocate(self.kind, whole=self.whole, device_ids=list(asked.device_ids))
             except (NobodyWaitsError, NoRoomError, VendorError, ValueError) as error:
                 await self._fail(context, "allocate", error)
             else:
@@ -182,7 +191,7 @@ class Plugin:
         stale = self._renumbered.get(frozenset(request.device_ids))
         if stale is not None:
             pod, container = stale
-            self._desk.must_be_replaced(pod, container)
+            self._allocator.must_be_replaced(pod, container)
             problem = f"cards were numbered anew, and container {container} of pod {pod.name} would get another one"
             await self._fail(context, "pre-start", NoRoomError(f"{problem}; the pod is replaced"))
         return api.PreStartContainerResponse()

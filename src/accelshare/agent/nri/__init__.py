@@ -1,5 +1,6 @@
-"""NRI, the container runtime's plugin interface, spoken in Python: bytes, calls, messages, and a connection that comes back.
+"""Cards handed out by identity: the container runtime says which container of which pod it makes, and we say what that one gets.
 
-Belongs here: mux frames, ttrpc, the few messages, registration and reconnecting, one plugin per node, and a runtime in memory
-that speaks the same bytes. Never: which container gets which card; a `Handler` says that.
+Belongs here: what is answered for a container (`answers.py`), how it is said (`adjusting.py`), what is done when one was made
+without us (`repairs.py`), and the life of it all (`way.py`). Never: NRI's bytes (`nri/`), whether a runtime goes on without us
+(`runtimes/`), which card a pod gets (its record says it), the API server but for repairs and flags.
 """

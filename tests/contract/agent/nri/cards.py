@@ -3,8 +3,16 @@
 import threading
 from collections.abc import Sequence
 
-from accelshare.agent.nri.handler import Refuse
-from accelshare.agent.nri.messages import Adjustment, Container, LinuxDevice, Mount, OptionalNumber, PodSandbox, adjustment
+from accelshare.agent.nri.protocol.handler import Refuse
+from accelshare.agent.nri.protocol.messages import (
+    Adjustment,
+    Container,
+    LinuxDevice,
+    Mount,
+    OptionalNumber,
+    PodSandbox,
+    adjustment,
+)
 
 # c 10:229 (fuse) is not among the devices that every container may use, so that it works says that the rule came with it.
 CARD = LinuxDevice("/dev/card0", "c", 10, 229, file_mode=OptionalNumber(0o666), uid=OptionalNumber(0))

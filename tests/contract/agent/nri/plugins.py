@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from accelshare.agent.nri.connection import serve
-from accelshare.agent.nri.handler import Handler
-from accelshare.agent.nri.messages import Event
-from accelshare.agent.nri.plugin import Wants, creation_and_start
+from accelshare.agent.nri.protocol.connection import serve
+from accelshare.agent.nri.protocol.handler import Handler
+from accelshare.agent.nri.protocol.messages import Event
+from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
 
 WAIT_S = 60.0
 

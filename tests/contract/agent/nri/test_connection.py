@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.agent.nri import connection
-from accelshare.agent.nri.connection import serve
-from accelshare.agent.nri.lock import only_one
-from accelshare.agent.nri.memory_runtime import Habits, Made, MemoryRuntime, RuntimeRefusalError
-from accelshare.agent.nri.messages import Adjustment, Container, PodSandbox, State
-from accelshare.agent.nri.own_loop import own_loop, run_on
-from accelshare.agent.nri.plugin import Wants, creation_and_start
+from accelshare.agent.nri.protocol import connection
+from accelshare.agent.nri.protocol.connection import serve
+from accelshare.agent.nri.protocol.lock import only_one
+from accelshare.agent.nri.protocol.messages import Adjustment, Container, PodSandbox, State
+from accelshare.agent.nri.protocol.own_loop import own_loop, run_on
+from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
+from accelshare.testing.fake_runtime import FakeRuntime, Habits, Made, RuntimeRefusalError
 from tests.contract.agent.nri.cards import CARD, LIBRARY, Cards, Stuck
 from tests.contract.agent.nri.plugins import WAIT_S, Plugins, creation_and_validation
 
@@ -26,14 +26,14 @@ def container(name: str) -> Container:
     return Container(f"id-of-{name}", name=name, env=("CARD=7", "MODE=fast"))
 
 
-def runtime(socket: Path, **habits: object) -> MemoryRuntime:
-    made = MemoryRuntime(socket, Habits(**{"request_timeout_s": WAIT_S, **habits}))  # type: ignore[arg-type]
+def runtime(socket: Path, **habits: object) -> FakeRuntime:
+    made = FakeRuntime(socket, Habits(**{"request_timeout_s": WAIT_S, **habits}))  # type: ignore[arg-type]
     made.run_pod(POD)
     made.run_pod(CAREFUL)
     return made
 
 
-async def connected(one: MemoryRuntime, count: int = 1) -> None:
+async def connected(one: FakeRuntime, count: int = 1) -> None:
     await asyncio.wait_for(one.until_plugins(count), WAIT_S)
 
 
@@ -145,7 +145,7 @@ async def test_an_answer_beyond_all_limits_refuses_the_container(socket: Path, p
 class Cutting(Cards):
     """The runtime goes away while it waits for the answer."""
 
-    def __init__(self, one: MemoryRuntime) -> None:
+    def __init__(self, one: FakeRuntime) -> None:
         super().__init__()
         self.one = one
         self.home = asyncio.get_running_loop()
@@ -179,7 +179,7 @@ async def test_a_runtime_that_starts_again_is_found_again(
 ) -> None:
     """However long it is away, each problem is said once."""
     monkeypatch.setattr(connection, "RETRY_S", 0.01)
-    caplog.set_level(logging.INFO, "accelshare.agent.nri")
+    caplog.set_level(logging.INFO, "accelshare.agent.nri.protocol")
     dials = _counted_dials(monkeypatch)
     one = runtime(socket)
     told = plugins.start(Cards())
@@ -294,7 +294,7 @@ async def test_a_runtime_that_does_not_know_validators_hangs_up_on_who_wants_to_
     socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Which is why what is wanted depends on the runtime's version."""
-    caplog.set_level(logging.INFO, "accelshare.agent.nri")
+    caplog.set_level(logging.INFO, "accelshare.agent.nri.protocol")
     plugins.start(Cards(), wants=creation_and_validation)
     async with runtime(socket, asks_validators=False) as one:
         async with asyncio.timeout(WAIT_S):

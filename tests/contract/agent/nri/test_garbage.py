@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accelshare.agent.nri import connection, mux
-from accelshare.agent.nri.errors import GoneError, WireError
-from accelshare.agent.nri.link import Link
-from accelshare.agent.nri.memory_runtime import MemoryRuntime
-from accelshare.agent.nri.messages import PLUGIN_SERVICE, Container, PodSandbox
-from accelshare.agent.nri.plugin import NOT_OURS, Plugin
-from accelshare.agent.nri.protobuf import decode, encode
-from accelshare.agent.nri.ttrpc import Answer, Kind, Packets, Request, Response, packet
+from accelshare.agent.nri.protocol import connection, mux
+from accelshare.agent.nri.protocol.errors import GoneError, WireError
+from accelshare.agent.nri.protocol.link import Link
+from accelshare.agent.nri.protocol.messages import PLUGIN_SERVICE, Container, PodSandbox
+from accelshare.agent.nri.protocol.plugin import NOT_OURS, Plugin
+from accelshare.agent.nri.protocol.protobuf import decode, encode
+from accelshare.agent.nri.protocol.ttrpc import Answer, Kind, Packets, Request, Response, packet
+from accelshare.testing.fake_runtime import FakeRuntime
 from tests.contract.agent.nri import recording
 from tests.contract.agent.nri.cards import Cards
 from tests.contract.agent.nri.plugins import WAIT_S, Plugins
@@ -110,7 +110,7 @@ async def test_a_peer_that_sends_garbage_is_hung_up_and_dialled_again(
         async with asyncio.timeout(WAIT_S):
             while dialled < 3:
                 await asyncio.sleep(0.01)
-    async with MemoryRuntime(socket) as one:
+    async with FakeRuntime(socket) as one:
         await asyncio.wait_for(one.until_plugins(), WAIT_S)
         one.run_pod(PodSandbox("p", "pod", "uid", "ml"))
         assert (await one.create_container("p", Container("c", name="train"))).container.devices

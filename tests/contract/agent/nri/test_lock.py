@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.agent.nri import lock
-from accelshare.agent.nri.lock import only_one
+from accelshare.agent.nri.protocol import lock
+from accelshare.agent.nri.protocol.lock import only_one
 
 WAIT_S = 60.0
 
@@ -19,7 +19,7 @@ WAIT_S = 60.0
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(lock, "LOOK_S", 0.01)
-    caplog.set_level(logging.INFO, "accelshare.agent.nri")
+    caplog.set_level(logging.INFO, "accelshare.agent.nri.protocol")
 
 
 async def until(words: str, caplog: pytest.LogCaptureFixture) -> None:

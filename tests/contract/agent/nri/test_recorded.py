@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.agent.nri.plugin import creation_and_start
+from accelshare.agent.nri.protocol.plugin import creation_and_start
 from tests.contract.agent.nri import recording
 from tests.contract.agent.nri.cards import Cards
 from tests.contract.agent.nri.plugins import WAIT_S, Plugins, creation_and_validation

@@ -1,0 +1,59 @@
+"""Cards that people have marked ill by hand, in a ConfigMap.
+
+Belongs here: following that ConfigMap and reading its list of indexes. An empty or bad value marks nothing, and says so.
+"""
+
+import logging
+from collections.abc import Mapping
+
+import msgspec
+
+from accelshare.agent.discovery.device_inventory import DeviceInventory
+from accelshare.kube.client import Client
+from accelshare.kube.watch import Gone, Reflector, Seen
+from accelshare.vendors.profile import UnhealthyConfigMap
+from accelshare.wire.decoding import Decoder
+
+log = logging.getLogger(__name__)
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: dict[str, object]
+    data: dict[str, str] | None = None
+
+
+_config_maps = Decoder(_ConfigMap)
+
+
+def decode(raw: msgspec.Raw) -> dict[str, str]:
+    return _config_maps.decode(raw).data or {}
+
+
+def indexes(data: Mapping[str, str], key: str) -> tuple[list[int], str]:
+    """The cards named, and in words what could not be read."""
+    text = data.get(key, "")
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        return [], ""
+    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
+        return [], f"{key} is {text[:64]!r}; it must be card indexes joined by commas, so no card is marked"
+    return [int(word) for word in words], ""
+
+
+async def follow(client: Client, node: str, devices: DeviceInventory, kind: str, where: UnhealthyConfigMap) -> None:
+    """Mark on the shelf what the ConfigMap of this node says, for ever; without one, nothing is marked."""
+    name = where.name_on(node)
+    reflector: Reflector[dict[str, str]] = Reflector(
+        client,
+        f"/api/v1/namespaces/{where.namespace}/configmaps",
+        decode=decode,
+        identity=lambda _: name,
+        identified_by="name",
+        params={"fieldSelector": f"metadata.name={name}"},
+    )
+    async for change in reflector.changes():
+        if isinstance(change, Seen | Gone):
+            marked, problem = indexes(change.obj if isinstance(change, Seen) else {}, where.key)
+            if problem:
+                log.warning("told kind=%s configmap=%s problem=%r", kind, name, problem)
+            devices.set_told(kind, marked, f"marked in ConfigMap {name}")

@@ -1,0 +1,48 @@
+"""A container's edits in NRI's words.
+
+Belongs here: device files looked up on the host, mounts and variables renamed. Never: which edits.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from accelshare.agent.nri.protocol.handler import Refuse
+from accelshare.agent.nri.protocol.messages import Adjustment, LinuxDevice, Mount, OptionalNumber, adjustment
+from accelshare.vendors.container_edits import ContainerEdits, DeviceNode
+
+
+def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path]) -> Adjustment:
+    """All of these edits as one adjustment."""
+    together = tuple(edits)
+    nodes = {node.container_path: _device(node, on_host) for one in together for node in one.device_nodes}
+    return adjustment(
+        env={name: value for one in together for name, value in one.env.items()},
+        devices=nodes.values(),
+        mounts=[
+            Mount(mount.container_path, "bind", mount.host_path, ("rbind", "rprivate", "ro" if mount.read_only else "rw"))
+            for one in together
+            for mount in one.mounts
+        ],
+        cdi_devices=[name for one in together for name in one.cdi_devices],
+        annotations={name: value for one in together for name, value in one.annotations.items()},
+    )
+
+
+def _device(node: DeviceNode, on_host: Callable[[str], Path]) -> LinuxDevice:
+    try:
+        found = on_host(node.host_path).stat()
+    except OSError as error:
+        raise Refuse(f"device file {node.host_path} cannot be given: {error.strerror}") from error
+    if not stat.S_ISCHR(found.st_mode) and not stat.S_ISBLK(found.st_mode):
+        raise Refuse(f"{node.host_path} is no device file")
+    return LinuxDevice(
+        path=node.container_path,
+        type="c" if stat.S_ISCHR(found.st_mode) else "b",
+        major=os.major(found.st_rdev),
+        minor=os.minor(found.st_rdev),
+        file_mode=OptionalNumber(stat.S_IMODE(found.st_mode)),
+        uid=OptionalNumber(found.st_uid),
+        gid=OptionalNumber(found.st_gid),
+    )

@@ -1,0 +1,165 @@
+"""The plugin's side of NRI: each call of the runtime, answered.
+
+Belongs here: which messages a call has, and how long a runtime waits for its answer. Never: sockets, what a container gets.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from accelshare.agent.nri.protocol.errors import Code, StatusError
+from accelshare.agent.nri.protocol.handler import Handler, Refuse
+from accelshare.agent.nri.protocol.messages import (
+    PLUGIN_SERVICE,
+    Adjustment,
+    ConfigureRequest,
+    ConfigureResponse,
+    Container,
+    ContainerRequest,
+    CreateContainerResponse,
+    Event,
+    FailurePolicy,
+    PodSandbox,
+    StateChange,
+    SynchronizeRequest,
+    SynchronizeResponse,
+    ValidationRequest,
+    ValidationResponse,
+    mask,
+)
+from accelshare.agent.nri.protocol.protobuf import decode, encode
+from accelshare.agent.nri.protocol.ttrpc import Request
+
+# The events that a plugin wants of a runtime with this name and version. A runtime that fails requests without the plugin does
+# so for every event that the plugin wants. So none of a container's end may be among them: it must always be free to end.
+Wants = Callable[[str, str], Iterable[Event]]
+POLICY: Final = FailurePolicy(fail_request=True, keep_connected=True)
+
+DEFAULT_TIMEOUT_S: Final = 2.0  # what runtimes have if nobody configured them otherwise
+# A runtime that has waited for its whole time makes the container without us; an error before that makes it refuse.
+PATIENCE: Final = 0.75
+MOST_LISTED: Final = 100_000  # pods and containers of one node, over all parts of a list
+
+# Calls that come only if wanted, or ask nothing: an empty answer is the right one.
+NOT_OURS: Final = (
+    "Shutdown",
+    "RunPodSandbox",
+    "UpdatePodSandbox",
+    "PostUpdatePodSandbox",
+    "StopPodSandbox",
+    "RemovePodSandbox",
+    "PostCreateContainer",
+    "PostStartContainer",
+    "UpdateContainer",
+    "PostUpdateContainer",
+    "StopContainer",
+    "RemoveContainer",
+)
+
+
+def creation_and_start(_runtime_name: str, _runtime_version: str) -> tuple[Event, ...]:
+    """What every runtime has."""
+    return (Event.CREATE_CONTAINER, Event.START_CONTAINER)
+
+
+class Plugin:
+    """Answers one runtime, from its Configure to the end of the connection."""
+
+    def __init__(self, name: str, handler: Handler, wants: Wants = creation_and_start) -> None:
+        self._name = name
+        self._handler = handler
+        self._wants = wants
+        self._timeout_s = DEFAULT_TIMEOUT_S
+        self._pods: list[PodSandbox] = []
+        self._containers: list[Container] = []
+        self.runtime = ConfigureRequest()
+        self.synchronized = asyncio.Event()
+        self._methods: Mapping[str, Callable[[bytes], bytes]] = {
+            "Configure": self._configure,
+            "Synchronize": self._synchronize,
+            "CreateContainer": self._create_container,
+            # The last word of making a container: a plugin that died or was late before it cannot say it.
+            "ValidateContainerAdjustment": self._validate_container,
+            "StartContainer": self._start_container,
+            "StateChange": self._state_change,
+            **dict.fromkeys(NOT_OURS, _nothing),
+        }
+
+    def answer(self, request: Request) -> bytes:
+        """The answer's bytes, or a StatusError."""
+        method = self._methods.get(request.method)
+        if request.service != PLUGIN_SERVICE or method is None:
+            raise StatusError(Code.UNIMPLEMENTED, f"{self._name}: {request.service}/{request.method} is not known here")
+        try:
+            return method(request.payload)
+        except Refuse as refusal:
+            raise StatusError(Code.UNKNOWN, str(refusal)) from refusal
+
+    def patience(self, request: Request) -> tuple[float, StatusError]:
+        """How long an answer may take, by the shorter of what the runtime said once and what it says of this call; and the
+        error that has to be answered then.
+        """
+        asked_s = request.timeout_ns / 1e9 if request.timeout_ns > 0 else self._timeout_s
+        limit_s = PATIENCE * min(asked_s, self._timeout_s)
+        return limit_s, StatusError(Code.DEADLINE_EXCEEDED, f"{self._name}: {request.method}: no answer within {limit_s:g} s")
+
+    def _configure(self, payload: bytes) -> bytes:
+        self.runtime = decode(ConfigureRequest, payload)
+        if self.runtime.request_timeout_ms > 0:
+            self._timeout_s = self.runtime.request_timeout_ms / 1000
+        return encode(
+            ConfigureResponse(
+                events=mask(self._wants(self.runtime.runtime_name, self.runtime.runtime_version)), failure_policy=POLICY
+            )
+        )
+
+    def _synchronize(self, payload: bytes) -> bytes:
+        request = decode(SynchronizeRequest, payload)
+        self._pods += request.pods
+        self._containers += request.containers
+        if len(self._pods) + len(self._containers) > MOST_LISTED:
+            raise StatusError(Code.RESOURCE_EXHAUSTED, f"{self._name}: more than {MOST_LISTED} pods and containers")
+        if not request.more:
+            pods, self._pods = tuple(self._pods), []
+            containers, self._containers = tuple(self._containers), []
+            self._handler.synchronize(pods, containers)
+            self.synchronized.set()
+        return encode(SynchronizeResponse(more=request.more))
+
+    def _create_container(self, payload: bytes) -> bytes:
+        pod, container = self._subject("CreateContainer", decode(ContainerRequest, payload))
+        given: object = self._handler.create_container(pod, container)
+        if not isinstance(given, Adjustment):  # else it would count as: nothing is needed
+            raise TypeError(f"the handler answered {given!r} instead of an Adjustment")
+        return encode(CreateContainerResponse(adjust=given))
+
+    def _validate_container(self, payload: bytes) -> bytes:
+        request = decode(ValidationRequest, payload)
+        pod, container = self._subject("ValidateContainerAdjustment", ContainerRequest(request.pod, request.container))
+        try:
+            self._handler.validate_container(pod, container, request.adjust or Adjustment())
+        except Refuse as refusal:
+            return encode(ValidationResponse(reject=True, reason=str(refusal)))
+        return b""
+
+    def _start_container(self, payload: bytes) -> bytes:
+        pod, container = self._subject("StartContainer", decode(ContainerRequest, payload))
+        self._handler.start_container(pod, container)
+        return b""
+
+    def _state_change(self, payload: bytes) -> bytes:
+        change = decode(StateChange, payload)
+        if change.event == Event.START_CONTAINER:
+            pod, container = self._subject("StartContainer", ContainerRequest(change.pod, change.container))
+            self._handler.start_container(pod, container)
+        return b""
+
+    def _subject(self, method: str, request: ContainerRequest) -> tuple[PodSandbox, Container]:
+        if request.pod is None or request.container is None:
+            missing = "pod" if request.pod is None else "container"
+            raise StatusError(Code.INVALID_ARGUMENT, f"{self._name}: {method} names no {missing}")
+        return request.pod, request.container
+
+
+def _nothing(_payload: bytes) -> bytes:
+    return b""

@@ -1,0 +1,78 @@
+"""The runtime's own program: its version, and how it reads its files itself.
+
+Belongs here: running it with questions that change nothing. Never: starting a runtime.
+"""
+
+import re
+import shutil
+import subprocess
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from accelshare.install.runtime.problems import NotUnderstood, Rejected
+from accelshare.runtimes.containerd import NRI, VALIDATOR
+
+_LIMIT_S: Final = 60.0
+
+
+def find(name: str) -> "Program | None":
+    """The program of this name or path, if it is at hand."""
+    path = shutil.which(name)
+    return Program(Path(path)) if path is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A runtime's program. It need not be the one that runs: a package may have been updated since."""
+
+    path: Path
+
+    def version(self) -> str:
+        said = self._ask("--version")
+        found = re.search(r"\bv?(\d+\.\d+\.\d+\S*)", said)
+        if found is None:
+            raise NotUnderstood(f"{self.path} --version says {said.strip()!r}, which names no version; give --runtime-version")
+        return found[1]
+
+    def dump(self, config: Path) -> dict[str, Any]:
+        """containerd's whole configuration, as it would run with these files."""
+        try:
+            return tomllib.loads(self._ask("--config", str(config), "config", "dump"))
+        except tomllib.TOMLDecodeError as error:
+            raise NotUnderstood(f"{self.path} config dump cannot be read: {error}") from error
+
+    def _ask(self, *words: str) -> str:
+        try:
+            done = subprocess.run([self.path, *words], capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise NotUnderstood(f"{self.path} could not be asked: {error}") from error
+        if done.returncode != 0:
+            last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+            raise NotUnderstood(f"{self.path} cannot read its configuration: {last}")
+        return done.stdout
+
+
+def require_only_the_wished(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Raises if containerd reads the new files in another way than they were meant."""
+    section = after.get("plugins", {}).get(NRI, {})
+    if not section.get(VALIDATOR, {}).get("enable") or section.get("disable") or section.get("disable_connections"):
+        raise Rejected("containerd itself does not find the validator switched on in the new files")
+    different = sorted(_different(_without_ours(before), _without_ours(after)))
+    if different:
+        raise Rejected(f"in the new files containerd also reads {', '.join(different)} in another way than before")
+
+
+def _without_ours(dump: dict[str, Any]) -> dict[str, Any]:
+    plugins = dict(dump.get("plugins", {}))
+    nri = {key: value for key, value in plugins.get(NRI, {}).items() if key not in ("disable", "disable_connections")}
+    nri[VALIDATOR] = {key: value for key, value in nri.get(VALIDATOR, {}).items() if key != "enable"}
+    return {**{key: value for key, value in dump.items() if key != "imports"}, "plugins": {**plugins, NRI: nri}}
+
+
+def _different(before: Any, after: Any, at: str = "") -> list[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        keys = {*before, *after}
+        return [place for key in keys for place in _different(before.get(key), after.get(key), f"{at}.{key}" if at else key)]
+    return [] if before == after else [at]

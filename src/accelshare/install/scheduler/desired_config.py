@@ -1,0 +1,117 @@
+"""What kube-scheduler shall be told: where the extender is, what it manages, and which settings the operator takes over.
+
+Belongs here: the values and their rules, without any spelling. Never: versions, files.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from accelshare.install.scheduler.problems import Clash
+from accelshare.vendors.profile import Profile
+
+# Proposed, never forced: the operator's own value stays, and where there is none kube-scheduler's default does.
+PROPOSED_PERCENTAGE: Final = 100
+PROPOSED_QPS: Final = 200
+PROPOSED_BURST: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files as kube-scheduler sees them: who may be the extender, and who we are."""
+
+    ca_file: str
+    cert_file: str | None = None
+    key_file: str | None = None
+    server_name: str | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(file for file in (self.ca_file, self.cert_file, self.key_file) if file is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings beside the extender; None leaves what is there."""
+
+    percentage: int | None = None
+    qps: int | None = None
+    burst: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredConfig:
+    """The extender's entry, and the settings around it."""
+
+    url: str
+    resources: tuple[str, ...]
+    tls: Tls | None = None
+    weight: int = 1
+    timeout_ms: int = 5000
+    settings: Settings = Settings()
+
+    def __post_init__(self) -> None:
+        if problems := list(_problems(self)):
+            raise Clash("\n".join(problems))
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
+
+
+def managed(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """Every resource that a pod may ask these vendors' cards with: slices and whole cards."""
+    names = [name for profile in profiles for name in profile.resources.asked]
+    return tuple(dict.fromkeys(names))
+
+
+def is_name_of_service(host: str) -> bool:
+    """A name that only the cluster's own DNS knows, which nothing in the host's network asks."""
+    return not is_address(host) and host != "localhost" and (".svc" in f"{host}." or "." not in host)
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _problems(desired: DesiredConfig) -> Iterable[str]:
+    parts = _split(desired.url)
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        yield f"the extender's URL is {desired.url!r}; it must look like https://10.96.0.10:12345/accelshare"
+    elif parts.scheme == "https" and desired.tls is None:
+        # kube-scheduler with enableHTTPS and no CA skips the check of the certificate: encrypted, to whoever answers.
+        yield "the extender's URL is https, but no CA file is given; without one kube-scheduler would trust anybody who answers"
+    elif parts.scheme == "http" and desired.tls is not None:
+        yield "the extender's URL is http, so that certificates would never be used; make it https, or leave them out"
+    if not desired.resources:
+        yield "no managed resource: kube-scheduler would send every pod to the extender; name a vendor that has resources"
+    if desired.weight < 1:
+        yield f"weight is {desired.weight}; kube-scheduler wants it to be positive"
+    if desired.timeout_ms < 1:
+        yield f"the timeout is {desired.timeout_ms} ms; it must be positive"
+    if desired.tls is not None:
+        if (desired.tls.cert_file is None) != (desired.tls.key_file is None):
+            yield "a client certificate and its key go together: give both or neither"
+        for file in desired.tls.files:
+            if not PurePosixPath(file).is_absolute():
+                yield f"the file {file!r} must be named by its whole path, because kube-scheduler reads it"
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # refuses what is no number
+    except ValueError:
+        return None
+    return parts

@@ -1,0 +1,173 @@
+"""YAML and JSON files that are changed here and there and keep all the rest: comments, order, quotes, indentation.
+
+Belongs here: reading and writing text. Never: what the content means.
+"""
+
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.representer import RoundTripRepresenter
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+from accelshare.install.scheduler.problems import NotUnderstood
+
+
+@dataclass(slots=True)
+class Document:
+    """One file: change `data` in place, then ask for the text."""
+
+    data: Any
+    _original: str
+    _meaning: Any  # of the original
+    _form: "_Form"
+
+    def content(self) -> bytes:
+        """The file with its changes. A file whose data did not change keeps its bytes, whatever its formatting."""
+        if self._meaning == plain(self.data):
+            return self._original.encode()
+        text = self._form.write(self.data)
+        if plain(self._form.read(text)) != plain(self.data):
+            raise NotUnderstood("this file cannot be written back without a change of meaning; change it by hand")
+        return (text.replace("\n", "\r\n") if "\r\n" in self._original else text).encode()
+
+
+def read(content: bytes, name: str) -> Document:
+    """The mapping in this file; refused in words if it is none."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise NotUnderstood(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    form: _Form = _Json(text) if text.lstrip().startswith("{") and _is_json(text) else _Yaml(text)
+    try:
+        data = form.read(text)
+    except (YAMLError, ValueError) as error:
+        raise NotUnderstood(f"{name} cannot be read: {_one_line(error)}") from error
+    if not isinstance(data, dict):
+        raise NotUnderstood(f"{name} holds no mapping; it must be one Kubernetes object")
+    return Document(data, text, plain(data), form)
+
+
+def yaml_text(content: Mapping[str, Any], *, comment: str = "") -> str:
+    """A new YAML document."""
+    head = "".join(f"# {line}\n" for line in comment.splitlines())
+    return head + _Yaml("").write(rich(dict(content)))
+
+
+def yaml_texts(contents: Sequence[Mapping[str, Any]], *, comment: str = "") -> str:
+    """Several YAML documents in one file."""
+    return "---\n".join(yaml_text(content, comment="" if index else comment) for index, content in enumerate(contents))
+
+
+def json_text(content: Mapping[str, Any]) -> str:
+    """A new JSON document."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def rich(value: Any) -> Any:
+    """The value as the round-trip writer keeps it: in its own order, in block style."""
+    if isinstance(value, Mapping):
+        made = CommentedMap()
+        for key, item in value.items():
+            made[key] = rich(item)
+        return made
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return CommentedSeq([rich(item) for item in value])
+    return LiteralScalarString(value) if isinstance(value, str) and "\n" in value else value
+
+
+def plain(value: Any) -> Any:
+    """The value without comments and styles, to compare and to look at."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    if isinstance(value, str):
+        return str(value)
+    return value
+
+
+class _Yaml:
+    """A writer with the manners of the file it was made for."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.replace("\r\n", "\n")
+        self._yaml = YAML(typ="rt", pure=True)
+        self._yaml.preserve_quotes = True
+        self._yaml.width = 1 << 30
+        self._yaml.explicit_start = re.match(r"(?:\s*#.*\n|\s*\n)*---\s", self._text) is not None
+        offset = _sequence_offset(self._text)
+        self._yaml.indent(mapping=_mapping_indent(self._text), sequence=offset + 2, offset=offset)
+        word = next(iter(re.findall(r":[ ]+(null|~)[ ]*$", self._text, re.MULTILINE)), "null" if not text else "")
+        # A class of its own, because representers are kept by class.
+        self._yaml.Representer = type("_Representer", (RoundTripRepresenter,), {})
+        self._yaml.Representer.add_representer(
+            type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", word)
+        )
+
+    def read(self, text: str) -> Any:
+        documents = [document for document in self._yaml.load_all(text.replace("\r\n", "\n")) if document is not None]
+        if len(documents) != 1:
+            raise ValueError(f"it has {len(documents)} documents; it must have one")
+        return documents[0]
+
+    def write(self, data: Any) -> str:
+        out = io.StringIO()
+        self._yaml.dump(data, out)
+        text = out.getvalue()
+        return text if not self._text or self._text.endswith("\n") else text.rstrip("\n")
+
+
+class _Json:
+    """JSON has no comments; its indentation is kept."""
+
+    def __init__(self, text: str) -> None:
+        found = re.search(r"\{\r?\n([ \t]+)", text)
+        self._indent = found[1] if found else ("  " if "\n" in text.strip() else None)
+        self._end = "\n" if text.endswith("\n") else ""
+
+    def read(self, text: str) -> Any:
+        return json.loads(text, object_pairs_hook=_without_duplicates)
+
+    def write(self, data: Any) -> str:
+        return json.dumps(data, indent=self._indent, ensure_ascii=False) + self._end
+
+
+_Form = _Yaml | _Json
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False  # a YAML mapping may begin with a brace too
+    return True
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+    return content
+
+
+def _sequence_offset(text: str) -> int:
+    """How far a list's dash stands right of its key; kubeadm writes 0."""
+    found = re.search(r"^( *)(?:- )?[\w./\"'-]+:[ ]*(?:#.*)?\n(?:\s*#.*\n)*( *)- ", text, re.MULTILINE)
+    return max(0, len(found[2]) - len(found[1])) if found and "- " not in found[0].split(":")[0] else 0
+
+
+def _mapping_indent(text: str) -> int:
+    found = re.search(r"^[\w./\"'-]+:[ ]*(?:#.*)?\n(?:\s*#.*\n)*( +)[^\s#-]", text, re.MULTILINE)
+    return len(found[1]) if found else 2
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,215 @@
+"""The three kinds of patch: JSON patch, merge patch, strategic merge patch.
+
+Belongs here: turning an object and a patch into the patched object; neither is changed. Never: whether the result is valid.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+from accelshare.testing.api_server.errors import ApiError, Object, bad_request
+
+# Lists that a strategic merge patch merges item by item, with the key that tells the items apart; None: a list of plain values.
+# All other lists are replaced. From the patchMergeKey tags of Kubernetes' types, for the kinds that this server has.
+MERGE_KEYS: Final[Mapping[str, str | None]] = {
+    "metadata.ownerReferences": "uid",
+    "metadata.finalizers": None,
+    "spec.containers": "name",
+    "spec.initContainers": "name",
+    "spec.ephemeralContainers": "name",
+    "spec.volumes": "name",
+    "spec.imagePullSecrets": "name",
+    "spec.hostAliases": "ip",
+    "spec.topologySpreadConstraints": "topologyKey",
+    "spec.schedulingGates": "name",
+    "spec.resourceClaims": "name",
+    "spec.podCIDRs": None,
+    "status.conditions": "type",
+    "status.addresses": "type",
+    "status.podIPs": "ip",
+    "status.hostIPs": "ip",
+    "status.resourceClaimStatuses": "name",
+} | {
+    f"spec.{containers}.{field}": key
+    for containers in ("containers", "initContainers", "ephemeralContainers")
+    for field, key in {
+        "env": "name",
+        "ports": "containerPort",
+        "volumeMounts": "mountPath",
+        "volumeDevices": "devicePath",
+    }.items()
+}
+
+_UNPROCESSABLE: Final = "the server rejected our request due to an error in our request"
+
+
+def apply(content_type: str, target: Object, patch: Any) -> Object:
+    """The object with the patch applied; 415 for a kind of patch that this server does not know."""
+    kind = content_type.partition(";")[0].strip()
+    if kind not in KINDS:
+        known = ", ".join(KINDS)
+        text = f"the body of the request was in an unknown format - accepted media types include: {known}"
+        raise ApiError("UnsupportedMediaType", text)
+    return KINDS[kind](target, patch)
+
+
+def json_patch(target: Object, patch: Any) -> Object:
+    """RFC 6902: operations in order, all or none."""
+    if not isinstance(patch, list) or not all(isinstance(step, dict) for step in patch):
+        raise bad_request("error decoding patch: a JSON patch is a list of operations")
+    document: Any = {"root": deepcopy(target)}
+    for step in patch:
+        try:
+            _operation(document, step)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise ApiError("Invalid", _UNPROCESSABLE) from error
+    result: Object = document["root"]
+    return result
+
+
+def merge_patch(target: Object, patch: Any) -> Object:
+    """RFC 7386: maps are merged, null deletes, anything else replaces."""
+    if not isinstance(patch, dict):
+        raise bad_request("error decoding patch: a merge patch is an object")
+    merged: Object = _merge(target, patch)
+    return merged
+
+
+def strategic_patch(target: Object, patch: Any) -> Object:
+    """Like a merge patch, but known lists are merged by their key, and `$patch` can delete or replace."""
+    if not isinstance(patch, dict):
+        raise bad_request("error decoding patch: a strategic merge patch is an object")
+    return _strategic(target, patch, "")
+
+
+KINDS: Final[Mapping[str, Callable[[Object, Any], Object]]] = {
+    "application/json-patch+json": json_patch,
+    "application/merge-patch+json": merge_patch,
+    "application/strategic-merge-patch+json": strategic_patch,
+}
+
+
+def _operation(document: Any, step: Object) -> None:
+    """One step. Where a key of a map is missing, replace adds it and copy finds null, as in the real server's library."""
+    match step["op"]:
+        case "add":
+            _add(document, step["path"], deepcopy(step["value"]))
+        case "remove":
+            _take(document, step["path"])
+        case "replace":
+            _set(document, step["path"], deepcopy(step["value"]))
+        case "move":
+            _add(document, step["path"], _take(document, step["from"]))
+        case "copy":
+            _add(document, step["path"], deepcopy(_find(document, step["from"])))
+        case "test":
+            if _find(document, step["path"]) != step.get("value"):
+                raise ValueError(f"testing value {step['path']} failed")
+        case unknown:
+            raise ValueError(f"unknown operation {unknown!r}")
+
+
+def _locate(document: Any, pointer: str) -> tuple[Any, str]:
+    """The container that holds what a JSON pointer names, and the last step into it."""
+    if pointer and not pointer.startswith("/"):
+        raise ValueError(f"{pointer!r} is not a JSON pointer")
+    *steps, last = ["root", *(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])]
+    for step in steps:
+        document = document[int(step)] if isinstance(document, list) else document[step]
+    return document, last
+
+
+def _find(document: Any, pointer: str) -> Any:
+    container, step = _locate(document, pointer)
+    return container[int(step)] if isinstance(container, list) else container.get(step)
+
+
+def _set(document: Any, pointer: str, value: Any) -> None:
+    container, step = _locate(document, pointer)
+    container[int(step) if isinstance(container, list) else step] = value
+
+
+def _add(document: Any, pointer: str, value: Any) -> None:
+    container, step = _locate(document, pointer)
+    if not isinstance(container, list):
+        container[step] = value
+        return
+    index = len(container) if step == "-" else int(step)
+    if index > len(container):
+        raise IndexError(step)
+    container.insert(index, value)
+
+
+def _take(document: Any, pointer: str) -> Any:
+    container, step = _locate(document, pointer)
+    return container.pop(int(step) if isinstance(container, list) else step)
+
+
+def _merge(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return deepcopy(patch)
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merge(merged.get(key), value)
+    return merged
+
+
+def _strategic(target: Any, patch: Object, path: str) -> Object:
+    match patch.get("$patch"):
+        case "delete":
+            return {}
+        case "replace":
+            return {key: deepcopy(value) for key, value in patch.items() if key != "$patch"}
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if key.startswith("$deleteFromPrimitiveList/"):
+            name = key.partition("/")[2]
+            merged[name] = [item for item in merged.get(name, []) if item not in value]
+        elif key.startswith("$"):
+            continue  # orders of lists and retained keys: hints of kubectl's that no client of ours sends
+        elif value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _strategic_value(merged.get(key), value, f"{path}.{key}" if path else key)
+    return merged
+
+
+def _strategic_value(target: Any, patch: Any, path: str) -> Any:
+    if isinstance(patch, dict):
+        return _strategic(target, patch, path)
+    if not isinstance(patch, list) or path not in MERGE_KEYS:
+        return deepcopy(patch)
+    key = MERGE_KEYS[path]
+    current = target if isinstance(target, list) else []
+    if key is None:
+        return _ordered(dict.fromkeys(patch), dict.fromkeys(current))
+    return _merge_items(current, patch, key, path)
+
+
+def _merge_items(current: list[Object], patch: list[Object], key: str, path: str) -> list[Object]:
+    for item in patch:
+        if item.get("$patch") != "replace" and key not in item:
+            raise ApiError("", f"map: {item} does not contain declared merge key: {key}")
+    if any(item.get("$patch") == "replace" for item in patch):
+        return [deepcopy(item) for item in patch if item.get("$patch") != "replace"]
+    deleted = {item[key] for item in patch if item.get("$patch") == "delete"}
+    kept = {item.get(key): item for item in current if item.get(key) not in deleted}
+    patched = {item[key]: _strategic(kept.get(item[key]), item, path) for item in patch if item[key] not in deleted}
+    return [patched.get(name) or kept[name] for name in _ordered(patched, kept)]
+
+
+def _ordered(patched: Iterable[Any], current: Iterable[Any]) -> list[Any]:
+    """The keys of a merged list: those of the patch in its order, and before each the untouched ones that came before it."""
+    place = {key: index for index, key in enumerate(current)}
+    coming = [*patched]
+    untouched = deque(key for key in place if key not in coming)
+    order = []
+    for key in coming:
+        while untouched and key in place and place[untouched[0]] < place[key]:
+            order.append(untouched.popleft())
+        order.append(key)
+    return [*order, *untouched]

@@ -1,0 +1,189 @@
+"""The verbs as HTTP has them: from a request about a target to the store and back to an answer.
+
+Belongs here: query parameters, codes, bodies. Never: sockets; what a verb does, which is the store's.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import orjson
+
+from accelshare.testing.api_server.errors import ApiError, Object, bad_request, quoted
+from accelshare.testing.api_server.routing import Target
+from accelshare.testing.api_server.store import Store
+
+# What a client must not believe to have got.
+NOT_DONE: Final = frozenset({"dryRun", "resourceVersionMatch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, read completely."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    raw_body: bytes
+
+    @property
+    def line(self) -> str:
+        """Path and query, for those who look for a request."""
+        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+
+    def body(self) -> Any:
+        try:
+            return orjson.loads(self.raw_body)
+        except orjson.JSONDecodeError as error:
+            raise bad_request(f"the object provided is unrecognized: {error}") from error
+
+    def number(self, key: str) -> int | None:
+        """A query parameter that must be a whole number, if it is there."""
+        text = self.query.get(key, "")
+        if not text:
+            return None
+        try:
+            return int(text)
+        except ValueError as error:
+            raise bad_request(f"strconv.ParseInt: parsing {quoted(text)}: invalid syntax") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, ready for the wire."""
+
+    code: int
+    content: bytes
+    content_type: str = "application/json"
+    retry_after_s: int = 0
+
+
+def answer(store: Store, found: Target, request: Request) -> Answer:
+    """Carry out a request, other than a watch. ApiError when it is refused."""
+    for key in NOT_DONE & request.query.keys():
+        raise bad_request(f"the in-memory API server does not do {key}={request.query[key]}")
+    verb = VERBS.get((request.method, "one" if found.name else "all", found.subresource))
+    if verb is None:
+        raise ApiError("MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return verb(store, found, request)
+
+
+def _create(store: Store, found: Target, request: Request) -> Answer:
+    return Answer(201, store.create(found.resource.plural, request.body(), namespace=found.namespace).json)
+
+
+def _get(store: Store, found: Target, request: Request) -> Answer:
+    return Answer(200, store.get(found.resource.plural, found.name, namespace=found.namespace).json)
+
+
+def _list(store: Store, found: Target, request: Request) -> Answer:
+    token, limit = request.query.get("continue", ""), request.number("limit") or 0
+    wanted = revision(request)
+    if token and wanted:
+        raise bad_request("specifying resource version is not allowed when using continue")
+    if wanted is not None and wanted > store.revision:
+        cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+        told = f"Timeout: Too large resource version: {wanted}, current: {store.revision}"
+        raise ApiError("Timeout", told, details={"causes": [cause], "retryAfterSeconds": 1})
+    page = store.list(
+        found.resource.plural,
+        namespace=found.namespace,
+        labels=request.query.get("labelSelector", ""),
+        fields=request.query.get("fieldSelector", ""),
+        limit=0 if wanted == 0 else limit,  # a list of "whatever you have" comes from the cache, whole
+        token=token,
+    )
+    return Answer(200, page.json)
+
+
+def _update(store: Store, found: Target, request: Request) -> Answer:
+    written = store.update(
+        found.resource.plural, found.name, request.body(), namespace=found.namespace, subresource=found.subresource
+    )
+    return Answer(201 if written.created else 200, written.version.json)
+
+
+def _patch(store: Store, found: Target, request: Request) -> Answer:
+    version = store.patch(
+        found.resource.plural,
+        found.name,
+        request.body(),
+        namespace=found.namespace,
+        content_type=request.headers.get("content-type", ""),
+        subresource=found.subresource,
+    )
+    return Answer(200, version.json)
+
+
+def _bind(store: Store, found: Target, request: Request) -> Answer:
+    body = request.body()
+    name = found.name or (body.get("metadata", {}).get("name", "") if isinstance(body, dict) else "")
+    store.bind(name, body, namespace=found.namespace)
+    return Answer(201, orjson.dumps(_success(code=201)))
+
+
+def _delete(store: Store, found: Target, request: Request) -> Answer:
+    resource = found.resource
+    deleted = store.delete(resource.plural, found.name, namespace=found.namespace, options=_delete_options(request))
+    if resource.answers_deleted or not deleted.gone:
+        return Answer(200, deleted.version.json)
+    about = {"name": found.name, "group": resource.group, "kind": resource.plural}
+    about["uid"] = deleted.version.object["metadata"]["uid"]
+    return Answer(200, orjson.dumps(_success(details={key: value for key, value in about.items() if value})))
+
+
+def _delete_all(store: Store, found: Target, request: Request) -> Answer:
+    page = store.list(
+        found.resource.plural,
+        namespace=found.namespace,
+        labels=request.query.get("labelSelector", ""),
+        fields=request.query.get("fieldSelector", ""),
+    )
+    for version in page.versions:
+        meta = version.object["metadata"]
+        namespace = meta.get("namespace", "")
+        store.delete(found.resource.plural, meta["name"], namespace=namespace, options=_delete_options(request))
+    return Answer(200, page.json)
+
+
+# method, one object or all, subresource
+VERBS: Final[Mapping[tuple[str, str, str], Callable[[Store, Target, Request], Answer]]] = {
+    ("GET", "all", ""): _list,
+    ("POST", "all", ""): _create,
+    ("DELETE", "all", ""): _delete_all,
+    ("GET", "one", ""): _get,
+    ("PUT", "one", ""): _update,
+    ("PATCH", "one", ""): _patch,
+    ("DELETE", "one", ""): _delete,
+    ("GET", "one", "status"): _get,
+    ("PUT", "one", "status"): _update,
+    ("PATCH", "one", "status"): _patch,
+    ("POST", "one", "binding"): _bind,
+    ("POST", "all", "binding"): _bind,
+}
+
+
+def _success(*, code: int | None = None, details: Object | None = None) -> Object:
+    body: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return body | ({"details": details} if details else {}) | ({"code": code} if code else {})
+
+
+def _delete_options(request: Request) -> Object:
+    if request.raw_body.strip():
+        body = request.body()
+        if not isinstance(body, dict):
+            raise bad_request("decoded object cannot be converted to DeleteOptions")
+        return body
+    grace_s = request.number("gracePeriodSeconds")
+    return {} if grace_s is None else {"gracePeriodSeconds": grace_s}
+
+
+def revision(request: Request) -> int | None:
+    text = request.query.get("resourceVersion", "")
+    try:
+        return int(text) if text else None
+    except ValueError as error:
+        told = f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax"
+        raise ApiError("", f"resourceVersion: Invalid value: {quoted(text)}: {told}") from error

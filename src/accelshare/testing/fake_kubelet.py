@@ -1,0 +1,325 @@
+"""An in-memory kubelet for demos and tests: it admits pods as the real one does, and runs nothing.
+
+Belongs here: kubelet's side of the device plugin and PodResources interfaces, with its habits: pods one after the other in the
+order of its watch, what it finds at its start in no order, one Allocate per container and resource, resources in no order, init
+containers' ids used again, ids taken at random where nobody advises, a pod in its books before it is admitted. Never: containers;
+what each would have been given is kept instead.
+"""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import msgspec
+
+from accelshare.agent.device_plugin import checkpoint
+from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as plugin_api
+from accelshare.agent.device_plugin.api import kubelet_pod_resources_pb2 as resources_api
+from accelshare.kube import paths
+from accelshare.kube.client import Client
+from accelshare.kube.errors import Conflict, NotFound
+from accelshare.kube.inventory import show_amounts
+from accelshare.kube.watch import Gone, Reflector, Seen, Synced
+from accelshare.wire.quantity import whole_number
+
+log = logging.getLogger(__name__)
+LARGEST_LIST: Final = 4 * 2**20  # the real one's limit
+Object = dict[str, Any]
+
+
+class AdmissionError(Exception):
+    """The pod is rejected for good, as kubelet does when a plugin says no or has too little."""
+
+
+@dataclass(slots=True)
+class Resource:
+    """One registered plugin: its devices, and who has which."""
+
+    channel: grpc.aio.Channel
+    prefers: bool
+    pre_start: bool
+    health: dict[str, bool] = field(default_factory=dict)
+    following: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class Admitted:
+    """A pod that got in: for each container its ids by resource, and all that it was given."""
+
+    uid: str
+    name: str
+    ids: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    given: dict[str, list[plugin_api.ContainerAllocateResponse]] = field(default_factory=dict)
+    ordinary_inits: set[str] = field(default_factory=set)
+
+    def env(self, container: str) -> dict[str, str]:
+        return {key: value for response in self.given.get(container, ()) for key, value in response.envs.items()}
+
+    def devices(self, container: str) -> list[str]:
+        return [device.container_path for response in self.given.get(container, ()) for device in response.devices]
+
+
+class FakeKubelet:
+    """`async with MemoryKubelet(client, "n1", directory) as kubelet:` is a node that admits pods."""
+
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        directory: Path,
+        *,
+        advice: bool = True,
+        tells: bool = True,
+        remembers: bool = False,
+        asks_options: bool = True,
+        seed: int = 0,
+    ) -> None:
+        """`advice` and `tells` off: a kubelet from before 1.20, which takes ids at random and tells nobody what it gave.
+
+        `remembers`: it writes its checkpoint file, as the real one does. `asks_options` off: it takes a plugin's options from the
+        registration, as kubelet before 1.25 does.
+        """
+        self._asks_options = asks_options
+        self._remembers = remembers
+        self._client = client
+        self._node = node
+        self._plugins = directory / "device-plugins"
+        self._pod_resources = directory / "pod-resources"
+        self._advice = advice
+        self._tells = "v1" if tells else "v1alpha1"
+        self._random = random.Random(seed)  # noqa: S311 – only to be unpredictable to the plugin
+        self._servers: list[grpc.aio.Server] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.resources: dict[str, Resource] = {}
+        self.admitted: dict[str, Admitted] = {}
+        self._in_admission: Admitted | None = None
+        self.rejected: dict[str, str] = {}  # pod name → why
+        self.listed = 0  # how often it was asked what it holds
+
+    async def __aenter__(self) -> "FakeKubelet":
+        for directory in (self._plugins, self._pod_resources):
+            directory.mkdir(parents=True, exist_ok=True)
+        # Like the real one at its start: sockets of plugins from before are gone.
+        for socket in self._plugins.glob("*.sock"):
+            socket.unlink()
+        await self._serve(self._plugins, "v1beta1.Registration", "Register", self._register, plugin_api.RegisterRequest)
+        await self._serve(
+            self._pod_resources, f"{self._tells}.PodResourcesLister", "List", self._list, resources_api.ListPodResourcesRequest
+        )
+        self._tasks.append(asyncio.create_task(self._follow_pods()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in [*self._tasks, *(r.following for r in self.resources.values() if r.following)]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for server in self._servers:
+            await server.stop(None)
+        for resource in self.resources.values():
+            await resource.channel.close()
+
+    async def _serve(self, directory: Path, service: str, method: str, handle: Any, request: Any) -> None:
+        handler: Any = grpc.unary_unary_rpc_method_handler(
+            handle, request_deserializer=request.FromString, response_serializer=lambda message: message.SerializeToString()
+        )
+        server = grpc.aio.server()
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+        server.add_insecure_port(f"unix://{directory / 'kubelet.sock'}")
+        await server.start()
+        self._servers.append(server)
+
+    # Plugins.
+
+    async def _register(self, request: plugin_api.RegisterRequest, _context: Any) -> plugin_api.Empty:
+        options = [("grpc.max_receive_message_length", LARGEST_LIST), ("grpc.default_authority", "localhost")]
+        channel = grpc.aio.insecure_channel(f"unix://{self._plugins / request.endpoint}", options=options)
+        answer = request.options
+        if self._asks_options:
+            answer = await _call(channel, "GetDevicePluginOptions", plugin_api.Empty(), plugin_api.DevicePluginOptions)
+        resource = Resource(channel, self._advice and answer.get_preferred_allocation_available, answer.pre_start_required)
+        self.resources[request.resource_name] = resource
+        resource.following = asyncio.create_task(self._follow_devices(request.resource_name, resource))
+        return plugin_api.Empty()
+
+    async def _follow_devices(self, name: str, resource: Resource) -> None:
+        call: Any = resource.channel.unary_stream(
+            "/v1beta1.DevicePlugin/ListAndWatch",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=plugin_api.ListAndWatchResponse.FromString,
+        )
+        try:
+            async for answer in call(plugin_api.Empty()):
+                resource.health = {device.id: device.health == "Healthy" for device in answer.devices}
+                await self._tell(name, resource)
+        except grpc.aio.AioRpcError as error:
+            log.info("plugin resource=%s outcome=ended error=%r", name, error.details())
+        resource.health = dict.fromkeys(resource.health, False)
+        await self._tell(name, resource)
+
+    async def _tell(self, name: str, resource: Resource) -> None:
+        with contextlib.suppress(NotFound):
+            await show_amounts(self._client, self._node, {name: sum(resource.health.values())})
+
+    # Pods.
+
+    async def _follow_pods(self) -> None:
+        reflector: Reflector[Object] = Reflector(
+            self._client,
+            "/api/v1/pods",
+            decode=lambda raw: msgspec.json.decode(raw, type=Object),
+            identity=lambda pod: str(pod["metadata"]["uid"]),
+            params={"fieldSelector": f"spec.nodeName={self._node}"},
+        )
+        found: list[Object] | None = []
+        async for change in reflector.changes():
+            if isinstance(change, Seen) and found is not None:
+                found.append(change.obj)
+            elif isinstance(change, Synced) and found is not None:
+                self._random.shuffle(found)
+                for pod in found:
+                    await self._sync(pod)
+                found = None
+            elif isinstance(change, Seen):
+                await self._sync(change.obj)
+            elif isinstance(change, Gone):
+                self.admitted.pop(change.identity, None)
+
+    async def _sync(self, pod: Object) -> None:
+        meta, uid = pod["metadata"], pod["metadata"]["uid"]
+        path = paths.pod(meta["namespace"], meta["name"])
+        with contextlib.suppress(NotFound, Conflict):
+            if meta.get("deletionTimestamp"):
+                self.admitted.pop(uid, None)
+                await self._client.request("DELETE", path, params={"gracePeriodSeconds": "0"})
+            elif uid not in self.admitted and pod.get("status", {}).get("phase") == "Pending":
+                name = f"{meta['namespace']}/{meta['name']}"
+                try:
+                    self.admitted[uid] = await self._admit(pod, name)
+                    status: Object = {"phase": "Running"}
+                except AdmissionError as error:
+                    self.rejected[name] = str(error)
+                    status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": str(error)}
+                self._in_admission = None
+                status["startTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())  # what a kubelet writes first of all
+                body = msgspec.json.encode({"status": status})
+                await self._client.request("PATCH", f"{path}/status", body=body, content_type="application/merge-patch+json")
+
+    async def _admit(self, pod: Object, name: str) -> Admitted:
+        admitted = self._in_admission = Admitted(pod["metadata"]["uid"], name)
+        reusable: dict[str, list[str]] = {}
+        inits = pod["spec"].get("initContainers") or []
+        for container in [*inits, *pod["spec"]["containers"]]:
+            asked = container.get("resources", {}).get("limits") or {}
+            limits = [(name, whole_number(amount) or 0) for name, amount in asked.items() if "/" in name]
+            self._random.shuffle(limits)
+            for resource, amount in limits:
+                if resource not in self.resources and amount:
+                    raise AdmissionError(f"no plugin for {resource}")
+                if amount:
+                    await self._allocate(admitted, container["name"], resource, amount, reusable)
+            own = admitted.ids.get(container["name"], {})
+            ordinary = container in inits and container.get("restartPolicy") != "Always"
+            if ordinary:
+                admitted.ordinary_inits.add(container["name"])
+            for resource, ids in own.items():
+                # What an ordinary init container had is there for the next one; what another one takes of it is gone.
+                pool = reusable.setdefault(resource, [])
+                reusable[resource] = list(dict.fromkeys([*pool, *ids])) if ordinary else [i for i in pool if i not in ids]
+        return admitted
+
+    async def _allocate(self, admitted: Admitted, container: str, name: str, amount: int, reusable: dict[str, list[str]]) -> None:
+        resource = self.resources[name]
+        chosen = self._random.sample(reusable.get(name, []), min(amount, len(reusable.get(name, []))))
+        if len(chosen) < amount:
+            taken = self._taken(name) | {i for ids in admitted.ids.values() for i in ids.get(name, ())}
+            free = [i for i, healthy in resource.health.items() if healthy and i not in taken]
+            if len(free) + len(chosen) < amount:
+                raise AdmissionError(
+                    f"requested number of devices unavailable for {name}. Requested: {amount}, Available: {len(free)}"
+                )
+            self._random.shuffle(free)
+            chosen = (
+                await self._prefer(resource, [*free, *chosen], chosen, amount) if resource.prefers else [*chosen, *free][:amount]
+            )
+        try:
+            request = plugin_api.AllocateRequest(container_requests=[plugin_api.ContainerAllocateRequest(device_ids=chosen)])
+            answer = await _call(resource.channel, "Allocate", request, plugin_api.AllocateResponse)
+        except grpc.aio.AioRpcError as error:
+            raise AdmissionError(f"Allocate failed due to {error.details()}, which is unexpected") from error
+        admitted.ids.setdefault(container, {})[name] = chosen
+        admitted.given.setdefault(container, []).extend(answer.container_responses)
+        self._write_checkpoint(admitted)
+
+    async def _prefer(self, resource: Resource, available: list[str], must: list[str], amount: int) -> list[str]:
+        asked = plugin_api.ContainerPreferredAllocationRequest(
+            available_device_ids=available, must_include_device_ids=must, allocation_size=amount
+        )
+        request = plugin_api.PreferredAllocationRequest(container_requests=[asked])
+        try:
+            answer = await _call(resource.channel, "GetPreferredAllocation", request, plugin_api.PreferredAllocationResponse)
+        except grpc.aio.AioRpcError as error:
+            raise AdmissionError(f"GetPreferredAllocation failed due to {error.details()}") from error
+        free = set(available)
+        advised = [i for i in answer.container_responses[0].device_ids if i in free]
+        return advised if len(advised) == amount else [*must, *(i for i in available if i not in must)][:amount]
+
+    async def restart(self, uid: str, container: str) -> None:
+        """Start the container again with what it was given, as kubelet does: the plugin is asked only if it wished to be."""
+        for name, ids in self.admitted[uid].ids[container].items():
+            if self.resources[name].pre_start:
+                request = plugin_api.PreStartContainerRequest(device_ids=ids)
+                await _call(self.resources[name].channel, "PreStartContainer", request, plugin_api.PreStartContainerResponse)
+
+    def _write_checkpoint(self, newest: Admitted) -> None:
+        if not self._remembers:
+            return
+        entries = [
+            {
+                "PodUID": pod.uid,
+                "ContainerName": container,
+                "ResourceName": name,
+                "DeviceIDs": {"-1": ids},
+                "AllocResp": base64.b64encode(answer.SerializeToString()).decode(),
+            }
+            for pod in {**self.admitted, newest.uid: newest}.values()
+            for container, by_resource in pod.ids.items()
+            for (name, ids), answer in zip(by_resource.items(), pod.given[container], strict=False)
+        ]
+        registered = {name: list(resource.health) for name, resource in self.resources.items()}
+        data = {"PodDeviceEntries": entries, "RegisteredDevices": registered}
+        (self._plugins / checkpoint.FILE).write_bytes(msgspec.json.encode({"Data": data, "Checksum": 0}))
+
+    def _taken(self, name: str) -> set[str]:
+        return {i for pod in self.admitted.values() for ids in pod.ids.values() for i in ids.get(name, ())}
+
+    async def _list(
+        self, _request: resources_api.ListPodResourcesRequest, _context: Any
+    ) -> resources_api.ListPodResourcesResponse:
+        answer = resources_api.ListPodResourcesResponse()
+        self.listed += 1
+        for pod in (*self.admitted.values(), *([self._in_admission] if self._in_admission else [])):
+            namespace, _, name = pod.name.partition("/")
+            entry = answer.pod_resources.add(name=name, namespace=namespace)
+            for container, by_resource in pod.ids.items():
+                if container not in pod.ordinary_inits:
+                    shown = entry.containers.add(name=container)
+                    for resource, ids in by_resource.items():
+                        for device_id in ids:
+                            shown.devices.add(resource_name=resource, device_ids=[device_id])
+        return answer
+
+
+async def _call(channel: grpc.aio.Channel, method: str, request: Any, answer: Any) -> Any:
+    call: Any = channel.unary_unary(
+        f"/v1beta1.DevicePlugin/{method}",
+        request_serializer=lambda message: message.SerializeToString(),
+        response_deserializer=answer.FromString,
+    )
+    return await call(request)

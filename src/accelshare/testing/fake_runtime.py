@@ -1,0 +1,379 @@
+"""An in-memory container runtime for demos and tests: it speaks NRI as containerd does, and runs nothing.
+
+Belongs here: the runtime's side of NRI with its habits: plugins taken one after the other, all calls one after the other, a
+container made without the plugin that is absent, dead or late, and the validators that close that hole. Never: containers;
+what each would have been is kept instead.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from accelshare.agent.nri.protocol import mux
+from accelshare.agent.nri.protocol.errors import Code, NriError, StatusError
+from accelshare.agent.nri.protocol.link import Link
+from accelshare.agent.nri.protocol.messages import (
+    PLUGIN_SERVICE,
+    RUNTIME_SERVICE,
+    Adjustment,
+    ConfigureRequest,
+    ConfigureResponse,
+    Container,
+    ContainerRequest,
+    CreateContainerResponse,
+    Event,
+    FailurePolicy,
+    Mount,
+    PodSandbox,
+    RegisterPluginRequest,
+    State,
+    StateChange,
+    SynchronizeRequest,
+    SynchronizeResponse,
+    ValidationRequest,
+    ValidationResponse,
+    mask,
+)
+from accelshare.agent.nri.protocol.protobuf import decode, encode
+from accelshare.agent.nri.protocol.ttrpc import Request
+from accelshare.testing.runtime_adjustments import Claims, ConflictError, adjusted, combined, mounted
+
+log = logging.getLogger(__name__)
+REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
+REGISTRATION_S: Final = 5.0
+CREATE_FAILED: Final = "failed to get NRI adjustment for container"
+START_FAILED: Final = "NRI container start failed"
+VALIDATE: Final = Event.VALIDATE_CONTAINER_ADJUSTMENT
+
+
+class RuntimeRefusalError(Exception):
+    """The container was not made or not started; the text is what kubelet would be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """In what runtimes differ."""
+
+    name: str = "memory"
+    version: str = "v0.0.0"
+    request_timeout_s: float = 2.0
+    validator: bool = False  # refuses a container whose pod requires a plugin that is not there
+    asks_validators: bool = True  # NRI 0.10; before it, a plugin that wishes to be asked is hung up
+    call_per_event: bool = True  # NRI 0.12; before it, most events were a StateChange
+    reads_failure_policy: bool = False  # NRI 0.12.4
+    part: int = 0  # how many containers one part of the first list has; 0: all in one
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A container as it would be: what the pod asked, with what plugins added."""
+
+    pod: PodSandbox
+    container: Container
+    mounts: tuple[Mount, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    adjusted_by: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Connected:
+    """A plugin that has registered."""
+
+    link: Link
+    name: str = ""
+    index: str = ""
+    events: int = 0
+    policy: FailurePolicy | None = None
+
+    @property
+    def shown(self) -> str:
+        return f"{self.index}-{self.name}"
+
+    def wants(self, event: Event) -> bool:
+        return self.events == 0 or bool(self.events & mask([event]))
+
+
+class FakeRuntime:
+    """`async with MemoryRuntime(socket) as runtime:` takes plugins; leave and enter again for a restart."""
+
+    def __init__(self, socket: Path, habits: Habits | None = None) -> None:
+        self._socket = socket
+        self._habits = habits or Habits()
+        self._server: asyncio.Server | None = None
+        self._taking = asyncio.Lock()  # one plugin after the other
+        self._calling = asyncio.Lock()  # one call after the other
+        self._changed = asyncio.Condition()
+        self._serving: set[asyncio.Task[None]] = set()
+        self._plugins: list[_Connected] = []
+        self.pods: dict[str, PodSandbox] = {}
+        self.containers: dict[str, Made] = {}
+
+    async def __aenter__(self) -> "FakeRuntime":
+        self._socket.parent.mkdir(parents=True, exist_ok=True)
+        self._socket.unlink(missing_ok=True)
+        self._server = await asyncio.get_running_loop().create_unix_server(self._accept, str(self._socket))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+        self._socket.unlink(missing_ok=True)
+
+    # Plugins.
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Those that are connected, in the order in which they are called, as `10-name`."""
+        return tuple(plugin.shown for plugin in self._plugins)
+
+    @property
+    def wanted(self) -> tuple[set[Event], ...]:
+        """Of which events each of them wants to be told."""
+        return tuple({event for event in Event if plugin.wants(event)} for plugin in self._plugins)
+
+    async def until_plugins(self, count: int = 1) -> None:
+        """So many plugins are connected."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self._plugins) == count)
+
+    def cut(self) -> None:
+        """All connections end, as if the runtime had crashed; it takes new ones."""
+        for plugin in self._plugins:
+            plugin.link.close()
+
+    def _accept(self) -> Link:
+        registered: asyncio.Future[RegisterPluginRequest] = asyncio.get_running_loop().create_future()
+
+        def answer(request: Request) -> bytes:
+            if (request.service, request.method) != (RUNTIME_SERVICE, "RegisterPlugin"):
+                raise StatusError(Code.UNIMPLEMENTED, f"{request.method} is not known here")
+            registration = decode(RegisterPluginRequest, request.payload)
+            if len(registration.plugin_index) != 2 or not registration.plugin_index.isdigit():
+                raise StatusError(Code.UNKNOWN, f"invalid plugin index {registration.plugin_index!r}: it must be two digits")
+            if not registered.done():
+                registered.set_result(registration)
+            return b""
+
+        link = Link(serves=mux.RUNTIME, calls=mux.PLUGIN, answer=answer)
+        task = asyncio.create_task(self._serve(link, registered))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+        return link
+
+    async def _serve(self, link: Link, registered: "asyncio.Future[RegisterPluginRequest]") -> None:
+        running = asyncio.create_task(link.run())
+        plugin = _Connected(link)
+        try:
+            async with self._taking:
+                registration = await _registration(registered, running)
+                plugin.name, plugin.index = registration.plugin_name, registration.plugin_index
+                await self._configure(plugin)
+                async with self._calling:
+                    await self._synchronize(plugin)
+                    await self._add(plugin)
+            await asyncio.shield(running)
+        except NriError as error:
+            log.info("plugin name=%s outcome=dropped error=%r", plugin.shown, f"{type(error).__name__} {error}")
+        finally:
+            link.close()
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError, NriError):
+                await running
+            await self._drop(plugin)
+
+    async def _configure(self, plugin: _Connected) -> None:
+        habits = self._habits
+        request = ConfigureRequest(
+            runtime_name=habits.name,
+            runtime_version=habits.version,
+            registration_timeout_ms=int(REGISTRATION_S * 1000),
+            request_timeout_ms=int(habits.request_timeout_s * 1000),
+        )
+        answer = decode(ConfigureResponse, await self._call(plugin, "Configure", request))
+        unknown = answer.events & ~mask(event for event in Event if habits.asks_validators or event is not VALIDATE)
+        if unknown:
+            raise NriError(f"invalid plugin events: {unknown:#x}")
+        plugin.events = answer.events
+        plugin.policy = answer.failure_policy if habits.reads_failure_policy else None
+
+    async def _synchronize(self, plugin: _Connected) -> None:
+        for part in self._parts():
+            answer = decode(SynchronizeResponse, await self._call(plugin, "Synchronize", part))
+            if answer.more != part.more:
+                raise NriError(f"{plugin.shown} does not understand a list in parts")
+
+    def _parts(self) -> Iterator[SynchronizeRequest]:
+        pods = tuple(self.pods.values())
+        containers = tuple(made.container for made in self.containers.values())
+        size = self._habits.part or max(len(pods), len(containers), 1)
+        rounds = max(-(-max(len(pods), len(containers)) // size), 1)
+        for i in range(rounds):
+            window = slice(i * size, (i + 1) * size)
+            yield SynchronizeRequest(pods[window], containers[window], more=i + 1 < rounds)
+
+    async def _add(self, plugin: _Connected) -> None:
+        self._plugins = sorted([*self._plugins, plugin], key=lambda one: one.index)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _drop(self, plugin: _Connected) -> None:
+        self._plugins = [one for one in self._plugins if one is not plugin]
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _call(self, plugin: _Connected, method: str, message: object) -> bytes:
+        return await plugin.link.call(PLUGIN_SERVICE, method, encode(message), timeout_s=self._habits.request_timeout_s)
+
+    # Pods and containers.
+
+    def run_pod(self, pod: PodSandbox) -> None:
+        """Its sandbox is there; annotations are frozen."""
+        self.pods[pod.id] = pod
+
+    async def create_container(self, pod_id: str, container: Container) -> Made:
+        """Made as plugins want it; RuntimeRefusalError with the text for kubelet if one refuses."""
+        async with self._calling:
+            pod = self.pods[pod_id]
+            asked = replace(container, pod_sandbox_id=pod_id, state=State.CREATED)
+            made, adjustments = Made(pod, asked), list[Adjustment]()
+            claims: Claims = {}
+            # A plugin that dies in the call counts as present, for the real runtime's own validator and for who is asked to
+            # validate: what is looked at is the list of the beginning.
+            present = list(self._plugins)
+            for plugin in present:
+                if plugin.wants(Event.CREATE_CONTAINER):
+                    answer = await self._ask(plugin, "CreateContainer", ContainerRequest(pod, made.container), CREATE_FAILED)
+                    if answer is not None:
+                        adjustments.append(decode(CreateContainerResponse, answer).adjust or Adjustment())
+                        made = _applied(made, adjustments[-1], plugin, claims)
+            self._validate(made, present)
+            question = ValidationRequest(pod, asked, combined(adjustments))
+            await asyncio.gather(*(self._ask_validator(plugin, question) for plugin in present if plugin.wants(VALIDATE)))
+            self.containers[container.id] = made
+            return made
+
+    async def start_container(self, container_id: str) -> Made:
+        """Running, or RuntimeRefusalError with the text for kubelet."""
+        async with self._calling:
+            made = self.containers[container_id]
+            for plugin in list(self._plugins):
+                if plugin.wants(Event.START_CONTAINER):
+                    try:
+                        await self._tell_start(plugin, made)
+                    except RuntimeRefusalError:
+                        self._set_state(container_id, State.STOPPED)
+                        raise
+            return self._set_state(container_id, State.RUNNING)
+
+    def remove_pod(self, pod_id: str) -> None:
+        """The pod and its containers are gone."""
+        self.pods.pop(pod_id, None)
+        self.containers = {name: made for name, made in self.containers.items() if made.pod.id != pod_id}
+
+    async def _tell_start(self, plugin: _Connected, made: Made) -> None:
+        change = StateChange(Event.START_CONTAINER, made.pod, made.container)
+        if not self._habits.call_per_event:
+            await self._ask(plugin, "StateChange", change, START_FAILED)
+            return
+        try:
+            await self._ask(
+                plugin, "StartContainer", ContainerRequest(made.pod, made.container), START_FAILED, pass_on=Code.UNIMPLEMENTED
+            )
+        except StatusError:
+            await self._ask(plugin, "StateChange", change, START_FAILED)
+
+    async def _ask(
+        self, plugin: _Connected, method: str, message: object, failed: str, *, pass_on: Code | None = None
+    ) -> bytes | None:
+        """The plugin's answer; None if it gave none and the runtime goes on without, as runtimes do."""
+        try:
+            return await self._call(plugin, method, message)
+        except StatusError as error:
+            if error.code == pass_on:
+                raise
+            raise RuntimeRefusalError(f"{failed}: rpc error: code = Unknown desc = {error.text}") from error
+        except NriError as error:
+            policy = plugin.policy or FailurePolicy()
+            if not policy.keep_connected:
+                plugin.link.close()
+                await self._drop(plugin)
+            if policy.fail_request:
+                raise RuntimeRefusalError(f"{failed}: {error}") from error
+            log.warning("%s plugin=%s outcome=without-it error=%r", method, plugin.shown, str(error))
+            return None
+
+    async def _ask_validator(self, plugin: _Connected, question: ValidationRequest) -> None:
+        """Whoever cannot answer has not agreed."""
+        try:
+            answer = await self._call(plugin, "ValidateContainerAdjustment", question)
+            judged = decode(ValidationResponse, answer)
+        except NriError as error:
+            if not isinstance(error, StatusError):
+                plugin.link.close()
+                await self._drop(plugin)
+            raise RuntimeRefusalError(f"{CREATE_FAILED}: validator plugin {plugin.shown} failed: {error}") from error
+        if judged.reject:
+            rejected = f'validator "{plugin.shown}" rejected container adjustment'
+            raise RuntimeRefusalError(f"{CREATE_FAILED}: {rejected}, reason: {judged.reason}")
+
+    def _validate(self, made: Made, present: list[_Connected]) -> None:
+        if not self._habits.validator:
+            return
+        there = {word for plugin in present for word in (plugin.name, plugin.shown)}
+        for name in _required(made):
+            if name not in there:
+                raise RuntimeRefusalError(
+                    f'{CREATE_FAILED}: validator "00-default-validator" rejected container adjustment, '
+                    f'reason: validation error: required plugin "{name}" not present'
+                )
+
+    def _set_state(self, container_id: str, state: State) -> Made:
+        made = self.containers[container_id]
+        changed = replace(made, container=replace(made.container, state=state))
+        self.containers[container_id] = changed
+        return changed
+
+
+async def _registration(
+    registered: asyncio.Future[RegisterPluginRequest], running: asyncio.Future[None]
+) -> RegisterPluginRequest:
+    """The plugin's first word; NriError if it hangs up, or stays silent for so long that others have waited enough."""
+    waiting: set[asyncio.Future[Any]] = {registered, running}
+    await asyncio.wait(waiting, timeout=REGISTRATION_S, return_when=asyncio.FIRST_COMPLETED)
+    if not registered.done():
+        raise NriError("it did not register")
+    return registered.result()
+
+
+def _applied(made: Made, adjustment: Adjustment, plugin: _Connected, claims: Claims) -> Made:
+    try:
+        container = adjusted(made.container, adjustment, plugin.shown, claims)
+    except ConflictError as error:
+        raise RuntimeRefusalError(f"{CREATE_FAILED}: {error}") from error
+    named = tuple(device.name for device in adjustment.cdi_devices)
+    by = () if adjustment == Adjustment() else (plugin.shown,)
+    return replace(
+        made,
+        container=container,
+        mounts=mounted(made.mounts, adjustment),
+        cdi_devices=made.cdi_devices + named,
+        adjusted_by=made.adjusted_by + by,
+    )
+
+
+def _required(made: Made) -> list[str]:
+    """The plugins that the pod requires for this container, the narrowest annotation first, as the real validator looks."""
+    for key in (f"{REQUIRED_PLUGINS}/container.{made.container.name}", f"{REQUIRED_PLUGINS}/pod", REQUIRED_PLUGINS):
+        if key in made.pod.annotations:
+            return [str(name) for name in yaml.safe_load(made.pod.annotations[key]) or ()]
+    return []

@@ -1,0 +1,739 @@
+"""The agent as the container runtime's plugin: who gets which card by name, who is refused, and what happens when one is away."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accelshare.agent.nri.protocol.connection import serve
+from accelshare.agent.nri.protocol.messages import (
+    Adjustment,
+    Container,
+    DeviceRule,
+    Event,
+    LinuxContainer,
+    LinuxDevice,
+    LinuxResources,
+    PodSandbox,
+    adjustment,
+)
+from accelshare.testing.fake_kubelet import Admitted, FakeKubelet
+from accelshare.testing.fake_runtime import FakeRuntime, Habits, Made, RuntimeRefusalError
+from accelshare.wire import assignment
+from tests.contract.agent.fake_node import COUNT, MEMORY, NODE, WHOLE, FakeNode
+
+CONTAINERD = Habits(name="containerd", version="v2.4.2", validator=True)
+
+
+class Runtime:
+    """The in-memory runtime beside a village: pods are run as kubelet would run them."""
+
+    def __init__(self, fake_node: FakeNode, habits: Habits) -> None:
+        self.fake_node = fake_node
+        self.directory = Path(tempfile.mkdtemp(prefix="n-"))
+        self.socket = self.directory / "nri.sock"
+        self.config = self.directory / "config.toml"
+        enable = "true" if habits.validator else "false"
+        self.config.write_text(f'[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = {enable}\n')
+        self.real = FakeRuntime(self.socket, habits)
+
+    @property
+    def flags(self) -> list[str]:
+        return [f"--nri-socket={self.socket}", f"--containerd-config={self.config}"]
+
+    async def start_agent(self, *flags: str, delivery: str = "nri") -> None:
+        await self.fake_node.start_agent(*self.flags, f"--delivery={delivery}", *flags)
+
+    def sandbox(self, name: str, **annotations: str) -> PodSandbox:
+        metadata = self.fake_node.read(name)["metadata"]
+        pod = PodSandbox(
+            id=f"box-{metadata['uid']}",
+            name=name,
+            uid=metadata["uid"],
+            namespace="default",
+            annotations={**(metadata.get("annotations") or {}), **annotations},
+        )
+        self.real.run_pod(pod)
+        return pod
+
+    async def create(self, name: str, container: str = "c0", **more: Any) -> Made:
+        pod = self.sandbox(name)
+        return await self.real.create_container(pod.id, Container(id=f"{name}-{container}", name=container, **more))
+
+    async def refused(self, name: str, container: str = "c0") -> str:
+        with pytest.raises(RuntimeRefusalError) as refusal:
+            await self.create(name, container)
+        return str(refusal.value)
+
+    async def created(self, name: str, container: str = "c0", **more: Any) -> Made:
+        """As kubelet does it: tried again until it is not refused."""
+        made: list[Made] = []
+
+        async def tried() -> bool:
+            with contextlib.suppress(RuntimeRefusalError):
+                made.append(await self.create(name, container, **more))
+            return bool(made)
+
+        await self.fake_node.until(tried, f"{name}/{container} is created")
+        return made[0]
+
+
+@contextlib.asynccontextmanager
+async def open_runtime(fake_node: FakeNode, habits: Habits) -> AsyncIterator[Runtime]:
+    runtime = Runtime(fake_node, habits)
+    try:
+        async with runtime.real:
+            yield runtime
+    finally:
+        shutil.rmtree(runtime.directory)
+
+
+@pytest.fixture
+async def runtime(fake_node: FakeNode) -> AsyncIterator[Runtime]:
+    fake_node.cards(4)
+    async with open_runtime(fake_node, CONTAINERD) as opened:
+        yield opened
+
+
+def bind(fake_node: FakeNode, name: str, limits: Mapping[str, int], *cards: int, units: int = 0, whole: bool = False) -> None:
+    fake_node.pod(name, limits)
+    fake_node.bind(name, *cards, units=units, whole=whole, more=assignment.require_plugin())
+
+
+def devices(made: Made) -> list[str]:
+    return sorted(device.path for device in made.container.devices)
+
+
+async def test_auto_takes_the_runtime_that_insists_and_tells_the_cluster(fake_node: FakeNode, runtime: Runtime) -> None:
+    await runtime.start_agent(delivery="auto")
+    told = fake_node.told()
+    assert told is not None
+    assert (told.delivery, told.insists) == ("nri", True)
+    amounts = {MEMORY: "64", WHOLE: "4", COUNT: "4"}
+    await fake_node.until(lambda: amounts.items() <= fake_node.capacity().items(), "all amounts are on the node")
+    assert await fake_node.metric("accelshare_runtime_insists") == 1
+    bind(fake_node, "a", {MEMORY: 4}, 2, units=4)
+    made = await runtime.created("a")
+    assert made.container.environment == {"ZPU_VISIBLE": "2", "ZPU_UNITS": "4"}
+    assert devices(made) == ["/dev/zpu2"]
+    flag = "acme.example/assigned"
+    await fake_node.until(lambda: fake_node.read("a")["metadata"]["annotations"][flag] == "true", "the pod is marked as assigned")
+
+
+async def test_ninety_six_equal_pods_asked_for_in_any_order_each_get_their_own(fake_node: FakeNode, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    wanted = {f"p{number}": number % 4 for number in range(64)}
+    for name, card in wanted.items():
+        bind(fake_node, name, {MEMORY: 1}, card, units=1)
+    for name in sorted(wanted, key=hash):
+        assert devices(await runtime.created(name)) == [f"/dev/zpu{wanted[name]}"]
+
+
+async def test_each_container_its_part_and_who_asked_nothing_gets_nothing(fake_node: FakeNode, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    inits = [fake_node.container("init", {MEMORY: 2})]
+    fake_node.pod("many", {MEMORY: 3}, {}, {MEMORY: 5}, inits=inits)
+    fake_node.bind("many", 1, units=8)
+    env = {name: (await runtime.created("many", name)).container.environment for name in ("init", "c0", "c1", "c2")}
+    assert {name: found.get("ZPU_UNITS") for name, found in env.items()} == {"init": "2", "c0": "3", "c1": None, "c2": "5"}
+    assert env["c1"] == {}
+    fake_node.pod("two", {MEMORY: 8}, labels={"accelshare.io/card-count": "2"})
+    fake_node.bind("two", 2, 3, units=4)
+    assert devices(await runtime.created("two")) == ["/dev/zpu2", "/dev/zpu3"]
+    bind(fake_node, "whole", {WHOLE: 1}, 0, whole=True)
+    made = await runtime.created("whole")
+    assert (devices(made), made.container.environment["ZPU_UNITS"]) == (["/dev/zpu0"], "16")
+
+
+async def test_a_users_own_variable_loses(fake_node: FakeNode, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    bind(fake_node, "a", {MEMORY: 4}, 1, units=4)
+    made = await runtime.created("a", env=("ZPU_VISIBLE=0,1,2,3", "OTHER=kept"))
+    assert made.container.environment == {"ZPU_VISIBLE": "1", "OTHER": "kept", "ZPU_UNITS": "4"}
+    assert devices(made) == ["/dev/zpu1"]
+
+
+async def test_forged_records_are_refused(fake_node: FakeNode, runtime: Runtime) -> None:
+    """Who names its node itself has no card, whatever it says; nor has who is recorded where there is no room."""
+    await runtime.start_agent()
+    record = json.dumps({"acme": [{"index": 1, "id": "zpu1", "units": 4}]})
+    spec = {"containers": [fake_node.container("c0", {MEMORY: 4})], "nodeName": NODE}
+    metadata = {"name": "forged", "annotations": {assignment.OURS: record}}
+    fake_node.api.store.create("pods", {"metadata": metadata, "spec": spec}, namespace="default")
+    await fake_node.until(lambda: _says(runtime, "forged", "names its node itself"), "a clear refusal")
+    # A pod that asks for nothing gets nothing, however much it claims.
+    spec = {"containers": [fake_node.container("c0", {})], "nodeName": NODE}
+    metadata = {"name": "claims", "annotations": {assignment.OURS: record}}
+    fake_node.api.store.create("pods", {"metadata": metadata, "spec": spec}, namespace="default")
+    assert (await runtime.created("claims")).container.environment == {}
+    bind(fake_node, "full", {MEMORY: 14}, 1, units=14)
+    await runtime.created("full")
+    bind(fake_node, "late", {MEMORY: 4}, 1, units=4)
+    await fake_node.until(lambda: _says(runtime, "late", "2 of 16 left"), "no room")
+    bind(fake_node, "alone", {WHOLE: 1}, 1, whole=True)
+    await fake_node.until(lambda: _says(runtime, "alone", "cannot be shared"), "not alone")
+    bind(fake_node, "far", {MEMORY: 4}, 9, units=4)
+    await fake_node.until(lambda: _says(runtime, "far", "names no card that this node has"), "no such card")
+    await fake_node.until(lambda: _counted(fake_node, "refused", 4), "four refusals are counted")
+
+
+async def _counted(fake_node: FakeNode, outcome: str, least: int) -> bool:
+    return await fake_node.metric(f'accelshare_deliveries_total{{outcome="{outcome}"}}') >= least
+
+
+async def _says(runtime: Runtime, name: str, words: str) -> bool:
+    return words in await runtime.refused(name)
+
+
+async def test_while_the_agent_is_away_nothing_is_made_and_afterwards_everything(fake_node: FakeNode, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    assert fake_node.agent is not None
+    fake_node.agent.kill()
+    await runtime.real.until_plugins(0)
+    bind(fake_node, "a", {MEMORY: 4}, 3, units=4)
+    assert 'required plugin "accelshare" not present' in await runtime.refused("a")
+    await runtime.start_agent()
+    assert devices(await runtime.created("a")) == ["/dev/zpu3"]
+
+
+async def test_a_pod_whose_agent_died_before_it_could_say_so_is_marked_as_assigned(fake_node: FakeNode, runtime: Runtime) -> None:
+    """Its container has its card; the next agent sees that, and writes it down."""
+    await runtime.start_agent()
+    bind(fake_node, "a", {MEMORY: 4}, 2, units=4)
+    await runtime.created("a")
+    flag = "acme.example/assigned"
+    await fake_node.until(lambda: fake_node.read("a")["metadata"]["annotations"][flag] == "true", "the pod is marked as assigned")
+    assert fake_node.agent is not None
+    fake_node.agent.kill()
+    await runtime.real.until_plugins(0)
+    fake_node.api.store.patch("pods", "a", {"metadata": {"annotations": {flag: "false"}}})  # as if it had died a moment sooner
+    bind(fake_node, "b", {MEMORY: 4}, 2, units=4)  # and this one had no container yet
+    await runtime.start_agent()
+    await fake_node.until(lambda: fake_node.read("a")["metadata"]["annotations"][flag] == "true", "it is marked again")
+    assert fake_node.read("b")["metadata"]["annotations"][flag] == "false"
+
+
+async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(fake_node: FakeNode) -> None:
+    """Without the validator a container made in our absence has no card: it may not start, and one that runs is replaced."""
+    fake_node.cards(2)
+    async with open_runtime(fake_node, Habits(name="containerd", version="v2.4.2")) as runtime:
+        for name in ("made", "runs"):
+            bind(fake_node, name, {MEMORY: 4}, 1, units=4)
+            assert (await runtime.create(name)).container.environment == {}
+        await runtime.real.start_container("runs-c0")
+        await runtime.start_agent()
+        with pytest.raises(RuntimeRefusalError, match="was made without its card"):
+            await runtime.real.start_container("made-c0")
+
+        def replaced() -> bool:
+            return all("deletionTimestamp" in fake_node.read(name)["metadata"] for name in ("made", "runs"))
+
+        await fake_node.until(replaced, "the pods are on their way out")
+        await fake_node.until(lambda: _counted(fake_node, "replaced", 2), "two replacements are counted")
+        told = fake_node.told()
+        assert told is not None
+        assert not told.insists
+
+
+@pytest.mark.parametrize(
+    ("habits", "wanted"),
+    [
+        (CONTAINERD, {Event.CREATE_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT}),
+        (
+            Habits(name="containerd", version="v2.4.2"),
+            {Event.CREATE_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT, Event.START_CONTAINER},
+        ),
+        (
+            Habits(name="containerd", version="v2.1.5", asks_validators=False),
+            {Event.CREATE_CONTAINER, Event.START_CONTAINER},
+        ),
+    ],
+    ids=["insists", "does-not-insist", "too-old"],
+)
+async def test_what_the_agent_wants_to_be_asked_depends_on_the_runtime(
+    fake_node: FakeNode, habits: Habits, wanted: set[Event]
+) -> None:
+    """The last word of making a container wherever there is one; starts only where one may have been made without us."""
+    fake_node.cards(1)
+    async with open_runtime(fake_node, habits) as runtime:
+        await runtime.start_agent()
+        assert runtime.real.wanted == (wanted,)
+
+
+async def test_where_the_runtime_does_not_insist_kubelet_delivers_and_nri_corrects(fake_node: FakeNode) -> None:
+    fake_node.cards(2)
+    profile = (fake_node.profiles / "acme.toml").read_text()
+    (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
+    async with open_runtime(fake_node, Habits(name="containerd", version="v2.4.2")) as runtime, fake_node.kubelet():
+        await runtime.start_agent(delivery="auto")
+        told = fake_node.told()
+        assert told is not None
+        assert (told.delivery, told.insists) == ("device-plugin+nri", False)
+        fake_node.pod("a", {MEMORY: 4})
+        fake_node.bind("a", 1, units=4)
+        await fake_node.settled("a")
+        # kubelet is made to have given the other card.
+        made = await runtime.create("a", env=("ZPU_VISIBLE=0", "ZPU_UNITS=4"))
+        assert made.container.environment == {"ZPU_VISIBLE": "1", "ZPU_UNITS": "4"}
+        await fake_node.until(lambda: _counted(fake_node, "corrected", 1), "one correction is counted")
+
+
+async def test_any_unit_on_any_card(fake_node: FakeNode, runtime: Runtime) -> None:
+    """65,536 MiB of four cards are no list of devices any more, only a number."""
+    await runtime.start_agent("--memory-unit=MiB")
+    await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "65536", "65536 units are shown")
+    bind(fake_node, "a", {MEMORY: 16000}, 2, units=16000)
+    assert (await runtime.created("a")).container.environment["ZPU_UNITS"] == "16000"
+
+
+async def test_cards_by_cdi_names_and_the_file_behind_them(fake_node: FakeNode, runtime: Runtime) -> None:
+    profile = (fake_node.profiles / "acme.toml").read_text()
+    names = '[container.cdi]\nname = "acme.example/zpu={index}"\n'
+    (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["cdi"]') + names)
+    await runtime.start_agent()
+    file = fake_node.cdi / "accelshare-acme.json"
+    found = json.loads(file.read_text())
+    assert (found["kind"], [device["name"] for device in found["devices"]]) == ("acme.example/zpu", ["0", "1", "2", "3"])
+    bind(fake_node, "a", {MEMORY: 4}, 2, units=4)
+    made = await runtime.created("a")
+    assert (made.cdi_devices, devices(made)) == (("acme.example/zpu=2",), [])
+    (fake_node.dev / "zpu3").unlink()
+    agent = fake_node.agent
+    assert agent is not None
+    await asyncio.to_thread(agent.stop, 40)
+    assert file.exists()  # a pod here may still restart its container
+    fake_node.api.store.delete("pods", "a", options={"gracePeriodSeconds": 0})
+    await runtime.start_agent()
+    assert [device["name"] for device in json.loads(file.read_text())["devices"]] == ["0", "1", "2"]
+    agent = fake_node.agent
+    assert agent is not None
+    await asyncio.to_thread(agent.stop, 40)
+    assert not file.exists()
+
+
+async def test_two_agents_take_turns(fake_node: FakeNode, runtime: Runtime) -> None:
+    await runtime.start_agent()
+    first = fake_node.agent
+    assert first is not None
+    fake_node.begin_agent(*runtime.flags, "--delivery=nri", "--port=0")
+    second = fake_node.agent
+    assert second is not None
+    await fake_node.until(lambda: "another instance" in second.last_lines(), "the second waits and says so")
+    assert runtime.real.plugins == ("10-accelshare",)
+    first.kill()
+    await fake_node.until(lambda: "nri outcome=connected" in second.last_lines(), "the second is connected")
+    bind(fake_node, "a", {MEMORY: 4}, 1, units=4)
+    assert devices(await runtime.created("a")) == ["/dev/zpu1"]
+
+
+async def test_a_runtime_that_comes_back_without_its_validator_makes_auto_decide_anew(fake_node: FakeNode) -> None:
+    fake_node.cards(1)
+    async with open_runtime(fake_node, CONTAINERD) as runtime:
+        await runtime.start_agent(delivery="auto")
+        runtime.config.write_text("")
+        runtime.real.cut()
+        agent = fake_node.agent
+        assert agent is not None
+        await fake_node.until(lambda: not agent.running, "the agent ends to be started anew")
+        assert "starting anew" in agent.last_lines()
+
+
+@pytest.mark.parametrize("insists", [True, False])
+async def test_a_runtime_that_comes_after_the_agent_is_taken_for_what_it_promises(fake_node: FakeNode, insists: bool) -> None:
+    """Who insists delivers, from the next start on; with who does not, variables are made equal to the record from now on."""
+    fake_node.cards(1)
+    runtime = Runtime(fake_node, Habits(name="containerd", version="v2.4.2", validator=insists))
+    async with fake_node.kubelet():
+        await runtime.start_agent(delivery="auto")
+        assert (told := fake_node.told()) is not None
+        assert told.delivery == "device-plugin"
+        agent = fake_node.agent
+        assert agent is not None
+        async with runtime.real:
+            if insists:
+                await fake_node.until(lambda: not agent.running, "the agent ends to be started anew")
+                assert "starting anew" in agent.last_lines()
+                assert waits(fake_node), "nobody may be bound between two agents"
+            else:
+                await fake_node.until(lambda: (told := fake_node.told()) and told.delivery == "device-plugin+nri", "it corrects")
+    shutil.rmtree(runtime.directory)
+
+
+def remember(fake_node: FakeNode, *holders: tuple[str, str], registered: bool = False) -> None:
+    """What kubelet keeps in its file: whether there was a device plugin lately, and uids of pods with an id of one."""
+    directory = fake_node.kubelet_root / "device-plugins"
+    directory.mkdir(exist_ok=True)
+    entries = [{"PodUID": uid, "ContainerName": "c0", "ResourceName": MEMORY, "DeviceIDs": {"-1": [id_]}} for uid, id_ in holders]
+    data = {"PodDeviceEntries": entries or None, "RegisteredDevices": {MEMORY: ["0-0"]} if registered else {}}
+    (directory / "kubelet_internal_checkpoint").write_text(json.dumps({"Data": data, "Checksum": 1}))
+
+
+def served_by_a_device_plugin(fake_node: FakeNode, kubelet: FakeKubelet, name: str) -> None:
+    """A pod that runs since before there was a runtime that insists."""
+    uid = fake_node.pod(name, {MEMORY: 1})
+    fake_node.bind(name, 3, units=1)
+    running = {"status": {"phase": "Running"}}
+    fake_node.api.store.patch("pods", name, running, content_type="application/merge-patch+json", subresource="status")
+    kubelet.admitted[uid] = Admitted(uid, f"default/{name}", ids={"c0": {MEMORY: ["3-0"]}})
+    remember(fake_node, (uid, "3-0"))
+
+
+def waits(fake_node: FakeNode) -> bool:
+    return (told := fake_node.told()) is not None and not told.delivers
+
+
+async def test_a_node_that_moves_from_device_plugins_waits_until_kubelet_has_forgotten(
+    fake_node: FakeNode, runtime: Runtime
+) -> None:
+    remember(fake_node, registered=True)
+    fake_node.begin_agent(*runtime.flags, "--delivery=nri")
+    await fake_node.until(lambda: waits(fake_node), "the cluster knows that it does not deliver")
+    remember(fake_node)
+    await fake_node.until(fake_node.delivers, "it delivers")
+
+
+async def test_device_plugins_go_on_while_a_pod_lives_that_one_served(fake_node: FakeNode, runtime: Runtime) -> None:
+    """kubelet asks a device plugin, and nobody else, for a resource of which one pod holds an id."""
+    kubelet = fake_node.kubelet()
+    served_by_a_device_plugin(fake_node, kubelet, "old")
+    async with kubelet:
+        await runtime.start_agent(delivery="auto")
+        told = fake_node.told()
+        assert told is not None
+        assert told.delivery == "device-plugin+nri"
+        assert fake_node.agent is not None
+        assert "until these pods have ended: default/old" in fake_node.agent.last_lines()
+        fake_node.pod("new", {MEMORY: 4})
+        fake_node.bind("new", 1, units=4)
+        await fake_node.settled("new")
+        assert kubelet.rejected == {}
+        # The runtime goes and comes back: nothing has changed, and the agent stays.
+        agent = fake_node.agent
+        runtime.real.cut()
+        words = "until these pods have ended: default/old"
+        await fake_node.until(lambda: words in agent.last_lines().partition("disconnected")[2], "it is judged again")
+        assert agent.running
+
+
+async def test_the_runtime_delivers_when_the_last_pod_of_a_device_plugin_has_ended(fake_node: FakeNode, runtime: Runtime) -> None:
+    """kubelet keeps the dead until it is asked what it holds."""
+    kubelet = fake_node.kubelet()
+    served_by_a_device_plugin(fake_node, kubelet, "old")
+    async with kubelet:
+        fake_node.begin_agent(*runtime.flags, "--delivery=nri")
+        await fake_node.until(lambda: waits(fake_node), "the cluster knows that it does not deliver")
+        assert fake_node.agent is not None
+        assert "while these pods live: default/old" in fake_node.agent.last_lines()
+        asked = kubelet.listed
+        fake_node.api.store.delete("pods", "old")
+        await fake_node.until(fake_node.delivers, "it delivers")
+        assert kubelet.listed == asked + 1
+
+
+def record_of(fake_node: FakeNode, name: str) -> list[int]:
+    annotations = fake_node.read(name)["metadata"].get("annotations") or {}
+    return [entry["index"] for entry in json.loads(annotations.get(assignment.OURS, "{}")).get("acme", [])]
+
+
+def rewrite(fake_node: FakeNode, name: str, card: int) -> None:
+    """As a user with the edit role: another card in our key and in the vendor's."""
+    record = json.dumps({"acme": [{"index": card, "id": f"zpu{card}", "units": 4}]})
+    fake_node.api.store.patch(
+        "pods", name, {"metadata": {"annotations": {assignment.OURS: record, "acme.example/index": str(card)}}}
+    )
+
+
+async def _told_of_rewrite(fake_node: FakeNode, name: str, times: int = 1) -> bool:
+    if record_of(fake_node, name) != [1] or fake_node.read(name)["metadata"]["annotations"].get("acme.example/index") != "1":
+        return False
+    said = [event.object["reason"] for event in fake_node.api.store.list("events").versions]
+    return "AcceleratorRecordRewritten" in said and await fake_node.metric("accelshare_record_rewrites_total") >= times
+
+
+async def test_a_rewritten_record_moves_no_container_and_is_restored(fake_node: FakeNode, runtime: Runtime) -> None:
+    """Between the bind and the first container, between two containers, and with the record taken away."""
+    await runtime.start_agent()
+    fake_node.pod("a", {MEMORY: 4}, {MEMORY: 0}, inits=[fake_node.container("init", {MEMORY: 4})])
+    fake_node.bind("a", 1, units=4, more=assignment.require_plugin())
+    await fake_node.until(lambda: _seen(fake_node), "the agent has seen the bind")
+    rewrite(fake_node, "a", 3)
+    await fake_node.until(lambda: _told_of_rewrite(fake_node, "a"), "the record is restored, and an event and a metric tell it")
+    rewrite(fake_node, "a", 3)
+    assert devices(await runtime.created("a", "init")) == ["/dev/zpu1"]
+    await fake_node.until(lambda: _told_of_rewrite(fake_node, "a", 2), "the record is restored again")
+    fake_node.api.store.patch("pods", "a", {"metadata": {"annotations": {assignment.OURS: None, "acme.example/index": "2"}}})
+    assert devices(await runtime.created("a")) == ["/dev/zpu1"]
+    await fake_node.until(lambda: _told_of_rewrite(fake_node, "a", 3), "a removed record is restored")
+
+
+async def _seen(fake_node: FakeNode) -> bool:
+    return await fake_node.metric("accelshare_waiting_pods") >= 1
+
+
+async def test_beside_another_plugin_for_whole_cards_memory_goes_on(fake_node: FakeNode, runtime: Runtime) -> None:
+    """Before, kubelet's memory of that plugin kept the whole kind away, and its pods kept the node from this way."""
+    directory = fake_node.kubelet_root / "device-plugins"
+    directory.mkdir(exist_ok=True)
+    held = fake_node.pod("theirs", {WHOLE: 1})
+    fake_node.bind("theirs", 0, whole=True)
+    entries = [{"PodUID": held, "ContainerName": "c0", "ResourceName": WHOLE, "DeviceIDs": {"-1": ["zpu0"]}}]
+    data = {"PodDeviceEntries": entries, "RegisteredDevices": {WHOLE: ["zpu0", "zpu1"]}}
+    (directory / "kubelet_internal_checkpoint").write_text(json.dumps({"Data": data, "Checksum": 1}))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        other.bind(str(directory / "zpu.sock"))
+        other.listen()
+        await runtime.start_agent(delivery="auto")
+        told = fake_node.told()
+        assert told is not None
+        assert (told.delivery, told.whole_by_others) == ("nri", True)
+        assert WHOLE not in fake_node.capacity()
+        fake_node.pod("ours", {MEMORY: 4})
+        fake_node.bind("ours", 1, units=4)
+        assert (await runtime.created("ours")).container.environment["ZPU_VISIBLE"] == "1"
+        # What the other plugin gave stays as it is.
+        assert "ZPU_VISIBLE" not in (await runtime.created("theirs")).container.environment
+
+
+async def test_a_record_that_was_rewritten_while_nobody_looked_loses_to_what_containers_hold(
+    fake_node: FakeNode, runtime: Runtime
+) -> None:
+    """An agent that starts believes the mark that its predecessor left on the pod's first container."""
+    await runtime.start_agent()
+    fake_node.pod("a", {MEMORY: 4}, inits=[fake_node.container("init", {MEMORY: 4})])
+    fake_node.bind("a", 1, units=4, more=assignment.require_plugin())
+    assert devices(await runtime.created("a", "init")) == ["/dev/zpu1"]
+    assert fake_node.agent is not None
+    fake_node.agent.kill()
+    await runtime.real.until_plugins(0)
+    rewrite(fake_node, "a", 3)
+    await runtime.start_agent()
+    assert devices(await runtime.created("a")) == ["/dev/zpu1"]
+    await fake_node.until(lambda: _told_of_rewrite(fake_node, "a"), "the record is restored, and an event and a metric tell it")
+    node = fake_node.api.store.get("nodes", NODE).object["metadata"]["annotations"]
+    (record,) = assignment.read_corrections(node[assignment.CORRECTED]).values()
+    assert [slice_.index for slice_ in assignment.slices_of(record)] == [1]
+
+
+async def test_each_container_has_its_own_whole_cards(fake_node: FakeNode, runtime: Runtime) -> None:
+    """Side by side they differ; an ordinary init container uses those of the others."""
+    await runtime.start_agent()
+    inits = [fake_node.container("init", {WHOLE: 2}), fake_node.container("beside", {WHOLE: 1}, restartPolicy="Always")]
+    fake_node.pod("many", {WHOLE: 1}, {WHOLE: 1}, {}, inits=inits)
+    fake_node.bind("many", 3, 0, 2, whole=True, more=assignment.require_plugin())
+    seen = {name: devices(await runtime.created("many", name)) for name in ("init", "beside", "c0", "c1", "c2")}
+    assert seen == {
+        "init": ["/dev/zpu0", "/dev/zpu3"],
+        "beside": ["/dev/zpu3"],
+        "c0": ["/dev/zpu0"],
+        "c1": ["/dev/zpu2"],
+        "c2": [],
+    }
+
+
+async def test_what_kubelet_shared_out_right_is_not_shared_out_again(fake_node: FakeNode) -> None:
+    """With device plugins that NRI corrects: another order than ours is as good, and a card of nobody's is not."""
+    fake_node.cards(4)
+    profile = (fake_node.profiles / "acme.toml").read_text()
+    (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
+    async with open_runtime(fake_node, Habits(name="containerd", version="v2.4.2")) as runtime, fake_node.kubelet():
+        await runtime.start_agent(delivery="auto")
+        fake_node.pod("a", {WHOLE: 1}, {WHOLE: 1}, {WHOLE: 1})
+        fake_node.bind("a", 0, 1, 2, whole=True)
+        await fake_node.settled("a")
+        given = {"c0": "2", "c1": "1", "c2": "3"}
+        made = {name: await runtime.create("a", name, env=(f"ZPU_VISIBLE={card}",)) for name, card in given.items()}
+        assert {name: one.container.environment["ZPU_VISIBLE"] for name, one in made.items()} == {"c0": "2", "c1": "1", "c2": "0"}
+
+
+SHADOWS = ("required-plugins.noderesource.dev/pod", "required-plugins.noderesource.dev/container.c0")
+
+
+@pytest.mark.parametrize("shadow", SHADOWS)
+async def test_an_annotation_of_the_pod_that_shadows_the_binds_is_refused(
+    fake_node: FakeNode, runtime: Runtime, shadow: str
+) -> None:
+    """The bind writes every scope; who takes one away afterwards gets no container at all, with the agent there or not."""
+    await runtime.start_agent()
+    fake_node.pod("a", {MEMORY: 4}, labels={shadow: "[]"})
+    fake_node.bind("a", 1, units=4, more=assignment.require_plugin(["c0"], {shadow: "[]"}))
+    assert devices(await runtime.created("a")) == ["/dev/zpu1"]
+    fake_node.pod("b", {MEMORY: 4})
+    fake_node.bind("b", 1, units=4, more=assignment.require_plugin(["c0"]))
+    await runtime.created("b")
+    fake_node.api.store.patch("pods", "b", {"metadata": {"annotations": {SHADOWS[1]: None} | {shadow: "[]"}}})
+    await fake_node.until(lambda: _says(runtime, "b", "create the pod anew"), "a clear refusal")
+
+
+GUARDED = """
+none = { ZPU_VISIBLE = "void" }
+cdi_kinds = ["acme.example/zpu"]
+vendor_annotations = ["cdi.acme.example/"]
+other_resources = ["acme.example/"]
+"""
+
+
+def guard(fake_node: FakeNode) -> None:
+    profile = (fake_node.profiles / "acme.toml").read_text()
+    (fake_node.profiles / "acme.toml").write_text(profile.replace("[container]\n", f"[container]{GUARDED}", 1))
+
+
+def on_node(fake_node: FakeNode, name: str, *limits: Mapping[str, int], namespace: str = "default", **more: Any) -> None:
+    """A pod that a scheduler put here; without cards, or with those of somebody else."""
+    spec = {"containers": [fake_node.container(f"c{number}", asked) for number, asked in enumerate(limits)], "nodeName": NODE}
+    fake_node.api.store.create("pods", {"metadata": {"name": name, **more}, "spec": spec}, namespace=namespace)
+
+
+async def test_containers_that_ask_for_nothing_see_nothing(fake_node: FakeNode, runtime: Runtime) -> None:
+    """An image that says `all`, a sidecar of a pod with cards, and kubectl debug: each gets the profile's word for none."""
+    guard(fake_node)
+    await runtime.start_agent()
+    on_node(fake_node, "image", {})
+    made = await runtime.created("image", env=("ZPU_VISIBLE=all", "PATH=/bin"))
+    assert made.container.environment == {"ZPU_VISIBLE": "void", "PATH": "/bin"}
+    assert (await runtime.created("image", "quiet")).container.environment == {"ZPU_VISIBLE": "void"}
+    fake_node.pod("cards", {MEMORY: 4}, {})
+    fake_node.bind("cards", 1, units=4, more=assignment.require_plugin(["c0", "c1"]))
+    assert (await runtime.created("cards", env=("ZPU_VISIBLE=all",))).container.environment["ZPU_VISIBLE"] == "1"
+    for bystander in ("c1", "debugger"):
+        made = await runtime.created("cards", bystander, env=("ZPU_VISIBLE=all",))
+        assert (made.container.environment, devices(made)) == ({"ZPU_VISIBLE": "void"}, [])
+    await fake_node.until(lambda: _guarded(fake_node, "withheld", 3, "AcceleratorWithheld"), "three were told of")
+
+
+@pytest.mark.parametrize("tool", ['"sleep", "60"', '"false"'])
+async def test_containers_see_nothing_before_cards_are_found(fake_node: FakeNode, runtime: Runtime, tool: str) -> None:
+    """The vendor's tool takes its time when the agent starts, or fails; the cards may be there all the same."""
+    guard(fake_node)
+    profile = (fake_node.profiles / "acme.toml").read_text()
+    by_tool = f"command = [{tool}]\npattern = '(?P<id>.+)'\n"
+    (fake_node.profiles / "acme.toml").write_text(profile.replace('glob = "/dev/zpu[0-9]*"\n', by_tool))
+    on_node(fake_node, "early", {})
+    fake_node.begin_agent(*runtime.flags, "--delivery=nri")
+    await runtime.real.until_plugins()
+    made = await runtime.created("early", env=("ZPU_VISIBLE=all",))
+    assert made.container.environment == {"ZPU_VISIBLE": "void"}
+    if "false" in tool:
+        await fake_node.until(lambda: fake_node.problem() != "", "the node says that its cards cannot be asked for")
+        assert (await runtime.created("early", "later", env=("ZPU_VISIBLE=all",))).container.environment == {
+            "ZPU_VISIBLE": "void"
+        }
+
+
+async def _guarded(fake_node: FakeNode, outcome: str, least: int, reason: str) -> bool:
+    said = [event.object["reason"] for event in fake_node.api.store.list("events").versions]
+    return reason in said and await fake_node.metric(f'accelshare_guard_total{{outcome="{outcome}"}}') >= least
+
+
+INTRUSIONS = {
+    "device": {"linux": LinuxContainer((LinuxDevice("/dev/zpu7", "c", 240, 7),))},
+    "mark": {"annotations": {"cdi.k8s.io/x": "other/y=1, acme.example/zpu=all"}},
+    "vendor": {"annotations": {"cdi.acme.example/container.c0": "0"}},
+}
+
+
+@pytest.mark.parametrize("intrusion", INTRUSIONS)
+async def test_who_brings_cards_without_asking_for_them_is_refused(fake_node: FakeNode, runtime: Runtime, intrusion: str) -> None:
+    guard(fake_node)
+    await runtime.start_agent("--exempt-namespace=monitoring")
+    on_node(fake_node, "brings", {})
+    brought: Any = INTRUSIONS[intrusion]
+    await fake_node.until(lambda: _refuses(runtime, "brings", "asks for no ZPU and brings", **brought), "it is refused")
+    await fake_node.until(lambda: _guarded(fake_node, "refused", 1, "AcceleratorNotRequested"), "and told of")
+    # Who asks may have what others than we deliver; privileged containers and exempt namespaces are not looked at.
+    fake_node.api.store.patch("nodes", NODE, {"status": {"capacity": {"acme.example/zpu-part": "4"}}}, subresource="status")
+    on_node(fake_node, "asks", {"acme.example/zpu-part": 1})
+    await runtime.created("asks", **brought)
+    on_node(fake_node, "invents", {"acme.example/no-such": 1})
+    await fake_node.until(lambda: _refuses(runtime, "invents", "asks for no ZPU and brings", **brought), "it is refused")
+    allowed = LinuxResources((DeviceRule(allow=True),))
+    linux = replace(brought.get("linux", LinuxContainer()), resources=allowed)
+    await runtime.created("brings", "privileged", **{**brought, "linux": linux})
+
+
+async def test_who_asks_for_a_slice_brings_no_other_card_by_the_vendors_annotation(fake_node: FakeNode, runtime: Runtime) -> None:
+    """Slices are ours alone to hand out, so nothing but our own edits may name a card."""
+    guard(fake_node)
+    await runtime.start_agent()
+    fake_node.pod("greedy", {MEMORY: 4}, labels={"cdi.acme.example/container.c0": "acme.example/zpu=all"})
+    fake_node.bind("greedy", 1, units=4, more=assignment.require_plugin(["c0"]))
+    await fake_node.until(lambda: _says(runtime, "greedy", "brings annotation cdi.acme.example/container.c0"), "it is refused")
+
+
+async def _refuses(runtime: Runtime, name: str, words: str, **more: Any) -> bool:
+    with pytest.raises(RuntimeRefusalError) as refusal:
+        await runtime.create(name, **more)
+    return words in str(refusal.value)
+
+
+class Generous:
+    """Another plugin, which gives everybody a card by its CDI name."""
+
+    def synchronize(self, pods: object, containers: object) -> None: ...
+
+    def create_container(self, _pod: PodSandbox, _container: Container) -> Adjustment:
+        return adjustment(cdi_devices=["acme.example/zpu=0"])
+
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None: ...
+
+    def start_container(self, pod: PodSandbox, container: Container) -> None: ...
+
+
+async def test_what_another_plugin_gives_to_who_did_not_ask_is_refused_at_the_end(fake_node: FakeNode, runtime: Runtime) -> None:
+    guard(fake_node)
+    await runtime.start_agent("--exempt-namespace=monitoring", "--exempt-namespace=dcgm")
+    on_node(fake_node, "quiet", {})
+    await runtime.created("quiet")
+    other = asyncio.create_task(serve(runtime.socket, "generous", 90, Generous()))
+    try:
+        await runtime.real.until_plugins(2)
+        await fake_node.until(lambda: _refuses(runtime, "quiet", "brings CDI device acme.example/zpu=0"), "it is refused")
+        bind(fake_node, "asks", {MEMORY: 4}, 1, units=4)
+        assert (await runtime.created("asks")).cdi_devices == ("acme.example/zpu=0",)
+        box = PodSandbox("box", "exporter", "uid-of-nobody", "dcgm")
+        runtime.real.run_pod(box)
+        await runtime.real.create_container("box", Container(id="exporter", name="c0"))
+    finally:
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
+
+
+async def test_an_intruder_that_runs_is_told_of_and_not_ended(fake_node: FakeNode, runtime: Runtime) -> None:
+    guard(fake_node)
+    on_node(fake_node, "runs", {})
+    await runtime.create("runs", env=("ZPU_VISIBLE=all",))
+    await runtime.real.start_container("runs-c0")
+    await runtime.start_agent()
+    await fake_node.until(lambda: _guarded(fake_node, "found", 1, "AcceleratorNotRequested"), "it is told of")
+    assert "deletionTimestamp" not in fake_node.read("runs")["metadata"]
+
+
+async def test_without_the_guard_nobody_is_looked_at(fake_node: FakeNode, runtime: Runtime) -> None:
+    guard(fake_node)
+    await runtime.start_agent("--no-guard")
+    on_node(fake_node, "image", {})
+    made = await runtime.created("image", env=("ZPU_VISIBLE=all",), annotations={"cdi.acme.example/x": "0"})
+    assert made.container.environment == {"ZPU_VISIBLE": "all"}
+
+
+async def test_a_users_own_variables_do_not_pass_for_cards(fake_node: FakeNode) -> None:
+    """Made while nobody was there, with the very values that we would have given: it is not served, and not started."""
+    fake_node.cards(2)
+    profile = (fake_node.profiles / "acme.toml").read_text()
+    (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
+    async with open_runtime(fake_node, Habits(name="containerd", version="v2.4.2")) as runtime:
+        for name, env in (("right", ("ZPU_VISIBLE=1", "ZPU_UNITS=4")), ("other", ("ZPU_VISIBLE=7", "ZPU_UNITS=4"))):
+            bind(fake_node, name, {MEMORY: 4}, 1, units=4)
+            await runtime.create(name, env=env)
+        await runtime.real.start_container("other-c0")
+        await runtime.start_agent()
+        with pytest.raises(RuntimeRefusalError, match="was made without its card"):
+            await runtime.real.start_container("right-c0")
+        await fake_node.until(lambda: "deletionTimestamp" in fake_node.read("other")["metadata"], "a wrong card is replaced")

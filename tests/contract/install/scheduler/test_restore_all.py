@@ -1,0 +1,55 @@
+"""`manage --restore-all` beside an API server that is not always there."""
+
+import asyncio
+import json
+
+import pytest
+
+from accelshare.install.scheduler.manager import restoring, state_configmap
+from accelshare.install.scheduler.problems import SchedulerConfigError
+from accelshare.kube.client import Client
+from accelshare.kube.config import Cluster
+from accelshare.kube.leases import Lease
+from accelshare.kube.named_data import Place
+from accelshare.testing.api_server import Fault, MemoryApiServer
+
+PLACE = Place("ConfigMap", "kube-system", "state")
+FOR_LONG = 15  # answers; more than the client asks again by itself
+
+
+async def put_board(client: Client) -> None:
+    content = {"metadata": {"name": PLACE.name}, "data": {"wanted": "applied", "node.cp-1": "applied"}}
+    await client.request("POST", PLACE.collection, body=json.dumps(content).encode())
+
+
+async def until_used(fault: Fault) -> None:
+    while fault.hits < fault.times:
+        await asyncio.sleep(0.02)
+
+
+async def test_an_api_server_that_is_away_for_a_while_is_waited_for() -> None:
+    """The managers wait for it too; whoever waits for them must not give up first."""
+    async with MemoryApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
+        await put_board(client)
+        said: list[str] = []
+        lease = Lease(client, PLACE.namespace, "state", identity="restore-all")
+        waiting = asyncio.create_task(restoring.restore_all(client, PLACE, lease, limit_s=60, say=said.append))
+        while not said:
+            await asyncio.sleep(0.02)
+        away = api.faults.answer(503, method="GET", path="/configmaps/state$", times=FOR_LONG)
+        await asyncio.wait({waiting, asyncio.create_task(until_used(away))}, return_when=asyncio.FIRST_COMPLETED)
+        await state_configmap.tell(client, PLACE, "cp-1", state_configmap.RESTORED)
+        await waiting
+        assert said == ["cp-1: waiting", "cp-1: restored"]
+
+
+async def test_at_the_end_of_the_wait_the_silence_is_told() -> None:
+    async with MemoryApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
+        await put_board(client)
+
+        def fall_silent(_line: str) -> None:
+            api.faults.answer(500, method="GET", path="/configmaps/state$", times=10_000)
+
+        lease = Lease(client, PLACE.namespace, "state", identity="restore-all")
+        with pytest.raises(SchedulerConfigError, match=r"not restored within 1 s on cp-1: .*500 InternalError"):
+            await restoring.restore_all(client, PLACE, lease, limit_s=1, say=fall_silent)

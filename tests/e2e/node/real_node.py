@@ -1,0 +1,368 @@
+"""A real node to test on: the local cluster's own kubelet, containerd and kube-scheduler, our agent and our extender.
+
+Only the hardware is not there: device nodes that behave like /dev/null, and the vendors' libraries and tools as small fakes. All
+code that asks them is the product's.
+"""
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import yaml
+
+from accelshare.agent.device_plugin import pod_resources
+from accelshare.agent.device_plugin.device_ids import by_card
+from accelshare.kube import config
+from accelshare.kube.client import Client
+from accelshare.kube.errors import Conflict, NotFound
+from accelshare.vendors.catalog import load
+from accelshare.wire import inventory
+from cluster.https import free_port
+from cluster.local import LocalCluster
+from cluster.process import Process
+from tests.fakes.build import build
+from tests.fakes.hardware import Hardware
+
+ROOT = Path(__file__).parents[3]
+LIMIT_S = 240.0
+Object = dict[str, Any]
+GCU = "enflame.com/gcu-memory"
+RESOURCES = (
+    "aliyun.com/gpu-mem",
+    "nvidia.com/gpu",
+    "baidu.com/xpu-mem",
+    "baidu.com/xpu",
+    GCU,
+    "enflame.com/gcu",
+    "streamcomputing.com/npu",
+    "acme.example/zpu-mem",
+)
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+AGENT = {"accelshare.io/agent": "true"}
+# What a container prints about itself: the accelerator nodes that it sees, and the variables that name cards.
+LOOK = "ls /dev | grep -E '^(gcu|xpu|nvidia|stc|zpu)[0-9]+$' | sort | tr '\\n' ' '; echo; env | sort; exec sleep 100000"
+
+
+class RealNode:
+    def __init__(self, local: LocalCluster, client: Client, directory: Path, port: int, flags: tuple[str, ...] = ()) -> None:
+        self.local = local
+        self.client = client
+        self.directory = directory
+        self.port = port  # where kube-scheduler looks for the extender
+        self.agent_port = free_port()
+        self.flags = flags  # of every agent
+        self.agent_kubeconfig = local.kubeconfig
+        self.hardware: dict[str, Hardware] = {}
+        self.agent: Process | None = None
+        self.extender: Process | None = None
+        self._starts = 0
+        self._priorities: list[str] = []
+
+    # Hardware.
+
+    def install_fakes(self) -> None:
+        """Four vendors' libraries and tools; every driver asks its own way."""
+        profiles = self.directory / "profiles"
+        profiles.mkdir()
+        trees = self.directory / "trees"
+        for vendor in ("nvidia", "kunlun", "enflame"):
+            self.hardware[vendor] = Hardware(build(vendor, self.directory / vendor))
+        self.hardware["nvidia"].has(
+            *(
+                {"index": i, "uuid": f"GPU-{i}", "memory_mib": 16127, "minor": i, "pci": f"0000:3{i}:00.0", "name": "Tesla T4"}
+                for i in range(4)
+            )
+        )
+        self.hardware["kunlun"].has(*({"index": i, "sn": f"7a13{i // 2}", "memory_mib": 8064} for i in range(4)))
+        self.gcu()
+        for index in range(8):
+            node = trees / f"sys/bus/pci/devices/0000:2{index}:00.0/enflame/gcu{index}/dev"
+            node.parent.mkdir(parents=True)
+            node.write_text(f"240:{index}\n")
+        (trees / "proc").mkdir()
+        stream = self.directory / "stream"
+        stream.mkdir()
+        tool = stream / "stc-smi"
+        tool.write_text((ROOT / "tests/fakes/stream/stc-smi").read_text())
+        tool.chmod(0o755)
+        board = {"index": 0, "name": "STCP920", "serial": "01PSF6", "bus": "0000:03:00.0", "status": "on", "memory_mib": 16384}
+        (stream / "stc.json").write_text(json.dumps({"boards": [board | {"clusters": ["WORK"] * 4}]}))
+        libraries = {"nvidia": "libnvidia-ml.so.1", "kunlun": "libxpuml.so", "enflame": "libefml.so"}
+        for vendor, library in libraries.items():
+            rules = f'libraries = ["{self.directory / vendor / library}"]\ntools = ["/nowhere/tool"]\nevery_s = 0.5\n'
+            (profiles / f"{vendor}.toml").write_text(f'extends = "{vendor}"\n[driver]\n{rules}')
+        (profiles / "stream.toml").write_text(f'extends = "stream"\n[driver]\ntools = ["{tool}"]\nevery_s = 0.5\n')
+        self.profiles = profiles
+        self.trees = trees
+
+    def gcu(self, **sick: int) -> None:
+        """Eight Enflame cards of 16 GB; `gcu3=0` makes the fourth unhealthy."""
+        self.hardware["enflame"].has(
+            *(
+                {
+                    "index": i,
+                    "uuid": f"U5300009010{i}",
+                    "sn": f"SN{i}",
+                    "memory_mib": 16384,
+                    "pci": f"0000:2{i}:00.0",
+                    "name": "T20",
+                    "health": sick.get(f"gcu{i}", 1),
+                }
+                for i in range(8)
+            )
+        )
+
+    # Our processes.
+
+    def begin_agent(self, *flags: str) -> Process:
+        self._starts += 1
+        command = [sys.executable, "-m", "accelshare", "agent", f"--kubeconfig={self.agent_kubeconfig}"]
+        command += [f"--node-name={self.local.node_name}", f"--profiles={self.profiles}", f"--port={self.agent_port}"]
+        command += [f"--sys-root={self.trees / 'sys'}", f"--proc-root={self.trees / 'proc'}", *self.flags, *flags]
+        log = self.directory / f"agent-{self._starts}.log"
+        self.agent = self.local.run_inside("agent", command, log, variables={"PYTHONPATH": str(ROOT / "src")})
+        return self.agent
+
+    async def start_agent(self, *flags: str) -> None:
+        self.begin_agent(*flags)
+        await self.until(lambda: self.is_up(self.agent, self.agent_port), "the agent delivers")
+
+    def begin_extender(self) -> Process:
+        self._starts += 1
+        command = [sys.executable, "-m", "accelshare", "extender", f"--kubeconfig={self.local.kubeconfig}"]
+        command += [f"--listen=127.0.0.1:{self.port}", f"--profiles={self.profiles}"]
+        command += ["--agent-namespace=default", "--agent-service-account=default"]  # of the pod that stands in for the agent
+        self.extender = Process("extender", command, self.directory / f"extender-{self._starts}.log")
+        return self.extender
+
+    async def start_extender(self) -> None:
+        self.begin_extender()
+        await self.until(lambda: self.is_up(self.extender, self.port), "the extender is ready")
+
+    async def show_agent(self) -> None:
+        """A pod that stands for the agent, as the DaemonSet's would: kubelet asks the real agent whether it is ready, often."""
+        asks = {"httpGet": {"path": "/readyz", "port": self.agent_port}, "periodSeconds": 1, "failureThreshold": 1}
+        await self.pod("agent", containers=[self.container("c0", {}, readinessProbe=asks)], hostNetwork=True, labels=AGENT)
+        await self.running("agent")
+
+    async def is_up(self, process: Process | None, port: int) -> bool:
+        assert process is not None
+        assert process.running, process.last_lines()
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    async def drift(self) -> float:
+        return await self.metric("accelshare_drift_total")
+
+    async def metric(self, name: str) -> float:
+        """A number of the agent's."""
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{self.agent_port}/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        return float(next(line.rpartition(" ")[2] for line in lines if line.startswith(name)))
+
+    # Objects.
+
+    async def node(self) -> Object:
+        return await self.read(f"/api/v1/nodes/{self.local.node_name}")
+
+    async def told(self, kind: str) -> inventory.KindEntry:
+        return inventory.entries_of((await self.node())["metadata"]["annotations"][inventory.KEY])[kind]
+
+    async def read(self, path: str) -> Object:
+        return msgspec.json.decode(await self.client.request("GET", path), type=Object)
+
+    async def create(self, path: str, content: Object) -> Object:
+        return msgspec.json.decode(await self.client.request("POST", path, body=msgspec.json.encode(content)), type=Object)
+
+    async def pod(self, name: str, *limits: Mapping[str, int], **spec: Any) -> Object:
+        """A pod whose containers c0, c1, … have these limits and print what they see."""
+        meta = {"name": name, "labels": spec.pop("labels", {}), "annotations": spec.pop("annotations", {})}
+        containers = [self.container(f"c{number}", asked) for number, asked in enumerate(limits)]
+        spec = {"terminationGracePeriodSeconds": 1, "containers": containers, **spec}
+        return await self.create("/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+
+    async def priority(self, name: str, value: int) -> str:
+        """A PriorityClass of this name, whose pods end nobody."""
+        content = {"metadata": {"name": name}, "value": value, "preemptionPolicy": "Never"}
+        with contextlib.suppress(Conflict):
+            await self.create(PRIORITIES, content)
+        self._priorities.append(name)
+        return name
+
+    def container(self, name: str, limits: Mapping[str, int], **more: object) -> Object:
+        base = {"name": name, "image": self.local.test_image, "imagePullPolicy": "Never", "command": ["sh", "-c", LOOK]}
+        return {**base, "resources": {"limits": {key: str(value) for key, value in limits.items()}}, **more}
+
+    def apply(self, file: str, *, namespace: str = "default") -> None:
+        """A workload of the repository, unchanged but for its image and what that image runs."""
+        content = yaml.safe_load((ROOT / file).read_text())
+        spec = content["spec"]["template"]["spec"] if "template" in content["spec"] else content["spec"]
+        for container in spec["containers"]:
+            container |= {"image": self.local.test_image, "imagePullPolicy": "Never", "command": ["sh", "-c", LOOK], "args": []}
+        spec["terminationGracePeriodSeconds"] = 1
+        for volume in spec.get("volumes", []):
+            volume["hostPath"]["type"] = "DirectoryOrCreate"
+            volume["hostPath"]["path"] = str(self.directory / "hpe")
+        self.local.kubectl("apply", f"--namespace={namespace}", "-f", "-", stdin=json.dumps(content))
+
+    async def pods(self, namespace: str = "default") -> dict[str, Object]:
+        listed = await self.read(f"/api/v1/namespaces/{namespace}/pods")
+        return {pod["metadata"]["name"]: pod for pod in listed["items"]}
+
+    async def events(self, reason: str) -> list[str]:
+        """The names of pods of which this was said."""
+        params = {"fieldSelector": f"reason={reason}"}
+        listed = await self.client.request("GET", "/api/v1/namespaces/default/events", params=params)
+        return [event["involvedObject"]["name"] for event in msgspec.json.decode(listed, type=Object)["items"]]
+
+    async def moved(self) -> set[str]:
+        """The pods of which an agent has said that kubelet gave them other cards than their record, and its event."""
+        listed = await self.client.request("GET", "/api/v1/events", params={"fieldSelector": "reason=AcceleratorMoved"})
+        events = msgspec.json.decode(listed, type=Object)["items"]
+        return {f"{event['involvedObject']['name']}: {event['metadata']['name']}" for event in events}
+
+    async def delete(self, name: str, namespace: str = "default") -> None:
+        with contextlib.suppress(NotFound):
+            await self.client.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+    async def sees(self, pod: str, container: str = "c0", namespace: str = "default") -> list[str]:
+        """The accelerator nodes that the container itself listed when it started."""
+        return (await self.printed(pod, container, namespace))[0].split()
+
+    async def env(self, pod: str, container: str = "c0", namespace: str = "default") -> dict[str, str]:
+        lines = (await self.printed(pod, container, namespace))[1:]
+        return {line.partition("=")[0]: line.partition("=")[2] for line in lines}
+
+    async def printed(self, pod: str, container: str, namespace: str) -> list[str]:
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+
+        async def lines() -> list[str]:
+            try:
+                text = (await self.client.request("GET", path, params={"container": container})).decode()
+            except NotFound:
+                return []  # a kubelet that has just started does not know its pods yet
+            return text.splitlines() if "PATH=" in text else []
+
+        found: list[str] = await self.until(lines, f"{pod}/{container} has printed what it sees")
+        return found
+
+    async def running(self, *names: str, namespace: str = "default") -> dict[str, Object]:
+        """These pods, once all run and their records say assigned."""
+        if not names:
+            return {}
+
+        async def all_run() -> dict[str, Object] | None:
+            pods = await self.pods(namespace)
+            found = {name: pods[name] for name in names if name in pods}
+            dead = [name for name, pod in found.items() if pod["status"]["phase"] == "Failed"]
+            assert not dead, f"{dead} failed: {found[dead[0]]['status'].get('message')}{self.evidence()}"
+            ready = [
+                pod
+                for pod in found.values()
+                if pod["status"]["phase"] == "Running"
+                and all(status["ready"] for status in pod["status"].get("containerStatuses", []))
+                and "false" not in [value for key, value in annotations(pod).items() if key.lower().endswith("assigned")]
+            ]
+            return found if len(ready) == len(names) else None
+
+        found: dict[str, Object] = await self.until(all_run, f"{', '.join(names[:5])} … run")
+        return found
+
+    async def kubelet_books(self) -> dict[str, dict[str, dict[str, list[int]]]]:
+        """Pod → container → kind → cards, as kubelet itself holds them."""
+        told = await pod_resources.held(self.local.path("/var/lib/kubelet"), load([self.profiles]))
+        return {
+            pod: {
+                container: {kind: sorted(by_card(ids)) for (kind, _), ids in roles.items()}
+                for container, roles in containers.items()
+            }
+            for pod, containers in told.items()
+            if containers
+        }
+
+    async def until(self, condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
+        deadline = time.monotonic() + limit_s
+        while True:
+            answer = condition()
+            if asyncio.iscoroutine(answer):
+                answer = await answer
+            if answer:
+                return answer
+            assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}{self.evidence()}"
+            await asyncio.sleep(0.2)
+
+    def evidence(self) -> str:
+        parts = [process for process in (self.agent, self.extender) if process is not None]
+        return "".join(f"\n--- {process.name}\n{process.last_lines()}" for process in parts)
+
+    async def clear(self) -> None:
+        """No workload and no pod of ours is left."""
+        for kind in ("deployments", "statefulsets"):
+            for item in (await self.read(f"/apis/apps/v1/{kind}"))["items"]:
+                self.local.kubectl("delete", kind, item["metadata"]["name"], f"--namespace={item['metadata']['namespace']}")
+
+        async def gone() -> bool:
+            left = {
+                **await self.pods(),
+                **{n: p for n, p in (await self.pods("kube-system")).items() if n.startswith("gcushare-pod")},
+            }
+            staying = [pod["metadata"] for pod in left.values() if "deletionTimestamp" not in pod["metadata"]]
+            await asyncio.gather(*(self.delete(meta["name"], meta["namespace"]) for meta in staying))
+            return not left
+
+        await self.until(gone, "all pods are gone")
+        while self._priorities:
+            await self.client.request("DELETE", f"{PRIORITIES}/{self._priorities.pop()}")
+
+
+@contextlib.asynccontextmanager
+async def open_farm(local: LocalCluster, directory: Path, port: int, *flags: str) -> AsyncIterator[RealNode]:
+    """Agent and extender at work on a local cluster whose kube-scheduler asks this port."""
+    async with Client(config.load(local.kubeconfig), user_agent="accelshare-tests") as client:
+        real_node = RealNode(local, client, directory, port, flags)
+        real_node.install_fakes()
+        try:
+            await real_node.start_extender()
+            await real_node.start_agent()
+            yield real_node
+        finally:
+            try:
+                await real_node.clear()
+            finally:
+                for process in (real_node.agent, real_node.extender):
+                    if process is not None:
+                        process.stop(40)
+
+
+async def all_agree(real_node: RealNode, pods: list[str]) -> None:
+    """Record, kubelet's books and the device node inside are the same card for every container of these pods."""
+    found = await real_node.running(*pods)
+    books = await real_node.kubelet_books()
+    sights = await asyncio.gather(*(real_node.sees(name) for name in pods))
+    for name, sight in zip(pods, sights, strict=True):
+        card = recorded(found[name], "enflame")
+        assert books[f"default/{name}"]["c0"]["enflame"] == card, name
+        assert sight == [f"gcu{index}" for index in card], name
+
+
+def annotations(pod: Object) -> dict[str, str]:
+    return pod["metadata"].get("annotations") or {}
+
+
+def recorded(pod: Object, kind: str) -> list[int]:
+    record = json.loads(annotations(pod).get("accelshare.io/assignment", "{}"))
+    return sorted(entry["index"] for entry in record.get(kind, []))
+
+
+def names(prefix: str, numbers: Iterable[int]) -> list[str]:
+    return [f"{prefix}{number}" for number in numbers]

@@ -1,0 +1,264 @@
+"""A cluster to test in: the real control plane, a real kube-scheduler, our extender as its own process, and fake Node objects.
+
+Belongs here: words to set a scene and to wait for what should come. Never: expectations.
+"""
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import yaml
+
+from accelshare.kube import config
+from accelshare.kube.client import Client
+from accelshare.kube.errors import Conflict, NotFound
+from cluster.control_plane import ControlPlane
+from cluster.https import free_port
+from cluster.process import Process
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 120.0
+MANAGED = (
+    "aliyun.com/gpu-mem",
+    "nvidia.com/gpu",
+    "baidu.com/xpu-mem",
+    "baidu.com/xpu",
+    "enflame.com/gcu-memory",
+    "enflame.com/gcu",
+    "streamcomputing.com/npu",
+)
+Object = dict[str, Any]
+
+
+class SchedulingCluster:
+    """One test's cluster."""
+
+    def __init__(self, plane: ControlPlane, client: Client, directory: Path) -> None:
+        self.plane = plane
+        self.client = client
+        self.directory = directory
+        self.port = free_port()
+        self.extender: Process | None = None
+        self.scheduler: Process | None = None
+        self._starts = 0
+
+    # The extender and the scheduler.
+
+    @property
+    def extender_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def start_extender(self, *flags: str) -> None:
+        """Start ours on the house's port and wait until it is ready."""
+        self.begin_extender(*flags)
+        await self.until(self.extender_is_ready, "the extender is ready")
+
+    def begin_extender(self, *flags: str) -> None:
+        self._starts += 1
+        command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{self.port}"]
+        command += [f"--kubeconfig={self.plane.kubeconfig_for('accelshare-extender')}", *flags]
+        self.extender = Process("extender", command, self.directory / f"extender-{self._starts}.log")
+
+    async def extender_is_ready(self) -> bool:
+        assert self.extender is not None
+        assert self.extender.running, self.extender.last_lines()
+        try:
+            return (await self.get("/readyz"))[0] == 200
+        except aiohttp.ClientError:
+            return False
+
+    def start_scheduler(self, *, url: str = "", **extender: object) -> None:
+        """A kube-scheduler that asks our extender; keyword arguments change the extender's entry in its configuration."""
+        entry: Object = {
+            "urlPrefix": url or f"{self.extender_url}/accelshare",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "preemptVerb": "preempt",
+            "bindVerb": "bind",
+            "weight": 1000,
+            "nodeCacheCapable": True,
+            "httpTimeout": "5s",
+            "managedResources": [{"name": name, "ignoredByScheduler": False} for name in MANAGED],
+        }
+        self.scheduler = self.plane.start_scheduler({"percentageOfNodesToScore": 100, "extenders": [entry | extender]})
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with aiohttp.ClientSession() as session, session.get(self.extender_url + path) as answer:
+            return answer.status, await answer.text()
+
+    async def inspect(self, path: str) -> Object:
+        status, text = await self.get(path)
+        assert status == 200, text
+        return json.loads(text)  # type: ignore[no-any-return]
+
+    # Objects.
+
+    async def create(self, path: str, content: Mapping[str, object]) -> Object:
+        return msgspec.json.decode(
+            await self.client.request("POST", path, body=msgspec.json.encode(content)), type=dict[str, Any]
+        )
+
+    async def patch(self, path: str, content: Mapping[str, object]) -> Object:
+        body = msgspec.json.encode(content)
+        answer = await self.client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        return msgspec.json.decode(answer, type=dict[str, Any])
+
+    async def read(self, path: str) -> Object:
+        return msgspec.json.decode(await self.client.request("GET", path), type=dict[str, Any])
+
+    async def delete(self, path: str, *, grace_s: int = 0) -> None:
+        with contextlib.suppress(NotFound, Conflict):
+            await self.client.request("DELETE", path, params={"gracePeriodSeconds": str(grace_s)})
+
+    def apply(self, file: str, *, namespace: str = "default") -> str:
+        """kubectl apply of a file of the repository, unchanged."""
+        return self.plane.kubectl("apply", "-n", namespace, "-f", str(ROOT / file))
+
+    async def node(self, name: str, amounts: Mapping[str, int], *, inventory: object = None, cpu: str = "1000") -> None:
+        resources = {"cpu": cpu, "memory": "4096Gi", "pods": "2000", **{key: str(value) for key, value in amounts.items()}}
+        annotations = {"accelshare.io/inventory": json.dumps(inventory)} if inventory is not None else {}
+        await self.create(
+            "/api/v1/nodes",
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "annotations": annotations, "labels": {"kubernetes.io/hostname": name}},
+                "status": {"capacity": resources, "allocatable": resources},
+            },
+        )
+
+    async def example_node(self, vendor: str) -> None:
+        await self.create("/api/v1/nodes", yaml.safe_load((ROOT / f"examples/nodes/{vendor}.yaml").read_text()))
+
+    async def pod(self, name: str, limits: Mapping[str, object] | None = None, **spec: object) -> Object:
+        """A pod of one container with these limits, or of whatever `containers` says."""
+        metadata = {"name": name, "labels": spec.pop("labels", {}), "annotations": spec.pop("annotations", {})}
+        containers = spec.pop("containers", None) or [container("main", limits or {})]
+        content = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **spec}}
+        return await self.create("/api/v1/namespaces/default/pods", content)
+
+    async def pods(self, namespace: str = "default") -> dict[str, Object]:
+        listed = await self.read(f"/api/v1/namespaces/{namespace}/pods")
+        return {pod["metadata"]["name"]: pod for pod in listed["items"]}
+
+    async def one(self, name: str, namespace: str = "default") -> Object:
+        return await self.read(f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+    async def phase(self, name: str, phase: str) -> None:
+        await self.patch(f"/api/v1/namespaces/default/pods/{name}/status", {"status": {"phase": phase}})
+
+    async def events(self, pod: str, reason: str, namespace: str = "default") -> list[str]:
+        params = {"fieldSelector": f"involvedObject.name={pod},reason={reason}"}
+        answer = await self.client.request("GET", f"/api/v1/namespaces/{namespace}/events", params=params)
+        return [event["message"] for event in json.loads(answer)["items"]]
+
+    # Waiting.
+
+    async def until(self, condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
+        """The condition's first true answer."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            answer = condition()
+            if asyncio.iscoroutine(answer):
+                answer = await answer
+            if answer:
+                return answer
+            assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}{self._evidence()}"
+            await asyncio.sleep(0.05)
+
+    async def bound(self, *names: str, namespace: str = "default") -> dict[str, Object]:
+        """These pods, once each has a node."""
+
+        async def all_bound() -> dict[str, Object] | None:
+            pods = await self.pods(namespace)
+            found = {name: pods[name] for name in names if name in pods and pods[name]["spec"].get("nodeName")}
+            return found if len(found) == len(names) else None
+
+        found: dict[str, Object] = await self.until(all_bound, f"{', '.join(names)} bound")
+        return found
+
+    async def refused(self, name: str, words: str, namespace: str = "default") -> str:
+        """The scheduler's event on this pod that says these words."""
+
+        async def said() -> str:
+            return next((said for said in await self.events(name, "FailedScheduling", namespace) if words in said), "")
+
+        message: str = await self.until(said, f"an event on {name} that says {words!r}")
+        return message
+
+    async def inspected(self, path: str, expected: Callable[[Object], bool], what: str) -> Object:
+        async def right() -> Object | None:
+            found = await self.inspect(path)
+            return found if expected(found) else None
+
+        found: Object = await self.until(right, what)
+        return found
+
+    def _evidence(self) -> str:
+        parts = [process for process in (self.extender, self.scheduler) if process is not None]
+        return "".join(f"\n--- {process.name}\n{process.last_lines()}" for process in parts)
+
+    # The end.
+
+    async def clear(self) -> None:
+        """Leave no workload, pod, node or event behind for the next test."""
+        for process in (self.scheduler, self.extender):
+            if process is not None:
+                process.stop()
+        for kind in ("deployments", "statefulsets", "replicasets"):
+            for item in (await self.read(f"/apis/apps/v1/{kind}"))["items"]:
+                await self.delete(f"/apis/apps/v1/namespaces/{item['metadata']['namespace']}/{kind}/{item['metadata']['name']}")
+        await self.until(self._no_pods_left, "all pods are gone")
+        for item in (await self.read("/api/v1/nodes"))["items"]:
+            await self.delete(f"/api/v1/nodes/{item['metadata']['name']}")
+        for namespace in ("default", "kube-system"):
+            await self.client.request("DELETE", f"/api/v1/namespaces/{namespace}/events")
+        await self.client.request("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses", params={"labelSelector": "house=test"})
+
+    async def _no_pods_left(self) -> bool:
+        left = (await self.read("/api/v1/pods"))["items"]
+        await asyncio.gather(
+            *(self.delete(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}") for pod in left)
+        )
+        return not left
+
+
+@contextlib.asynccontextmanager
+async def open_scheduling_cluster(plane: ControlPlane, directory: Path) -> AsyncIterator[SchedulingCluster]:
+    plane.kubectl("apply", "-f", str(ROOT / "deploy/extender-rbac.yaml"))
+    async with Client(config.load(plane.kubeconfig), user_agent="accelshare-tests") as client:
+        scheduling_cluster = SchedulingCluster(plane, client, directory)
+        try:
+            yield scheduling_cluster
+        finally:
+            await scheduling_cluster.clear()
+
+
+def container(name: str, limits: Mapping[str, object], **more: object) -> Object:
+    return {"name": name, "image": "example.com/none", "resources": {"limits": dict(limits)}, **more}
+
+
+def annotations(pod: Object) -> dict[str, str]:
+    return pod["metadata"].get("annotations") or {}
+
+
+def cards(pod: Object, kind: str) -> list[int]:
+    """The cards that the pod's own record names."""
+    record = json.loads(annotations(pod).get("accelshare.io/assignment", "{}"))
+    return [entry["index"] for entry in record.get(kind, [])]
+
+
+def held(inspected: Object, used: str, devices: str) -> dict[str, list[int]]:
+    """What is held of each card, node by node, in an inspect answer."""
+    return {node["name"]: [card[used] for card in node[devices]] for node in inspected["nodes"]}
+
+
+def names(prefix: str, numbers: Iterable[int]) -> list[str]:
+    return [f"{prefix}{number}" for number in numbers]

@@ -1,0 +1,243 @@
+"""Records made equal to what kubelet gave."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from accelshare.agent.device_plugin.pod_queue import Holding, PodQueue
+from accelshare.agent.device_plugin.pod_resources_reader import PodResourcesReader
+from accelshare.agent.device_plugin.reconcile import Reconcile
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
+from accelshare.agent.metrics import Metrics
+from accelshare.agent.pinned_records import PinnedRecords
+from accelshare.kube.client import Client
+from accelshare.kube.errors import ApiError, Forbidden
+from accelshare.kube.events import Events
+from accelshare.ledger.nouns import Slice
+from accelshare.vendors.catalog import load
+from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.wire.node_pods import NodePod, NodePodReader
+
+CATALOG = load()
+HOLDS: Holding = {"main": {("nvidia", False): {"1-0", "1-1"}, ("kunlun", False): {"0-0", "0-1"}}}
+
+
+def pod(**record: Any) -> NodePod:
+    limits = {"aliyun.com/gpu-mem": "2", "baidu.com/xpu-mem": "2"}
+    notes = {"accelshare.io/assignment": json.dumps(record)}
+    content = {
+        "metadata": {"name": "both", "namespace": "default", "uid": "u", "annotations": notes},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": limits}}]},
+        "status": {"phase": "Running"},
+    }
+    read = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
+    assert read is not None
+    return read
+
+
+class Writes:
+    """The API server's and kubelet's side: what was written, and books that can be read."""
+
+    mute = False
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+
+    async def request(self, _method: str, _path: str, *, body: bytes, **_: object) -> bytes:
+        self.bodies.append(json.loads(body))
+        return b"{}"
+
+    async def say(self, *_: object, **__: object) -> bool:
+        return True
+
+    async def read(self) -> object:
+        return {}
+
+
+@pytest.fixture
+def devices() -> DeviceInventory:
+    devices = DeviceInventory()
+    cards = {index: InventoryCard(FoundCard(index, f"GPU-{index}", 16384), 16) for index in range(2)}
+    devices.put(Kind(CATALOG["nvidia"], "GiB", 1024, cards))
+    return devices
+
+
+async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(devices: DeviceInventory) -> None:
+    """While the driver of one finds nothing, its part of the record cannot be written, and nothing is half written."""
+    writes = Writes()
+    pod_queue = PodQueue(devices)
+    pod_queue.pod_seen(pod(nvidia=[{"index": 0, "id": "GPU-0", "units": 2}], kunlun=[{"index": 0, "id": "x", "units": 2}]))
+    pod_queue.kubelet_says({"default/both": HOLDS})
+    reconcile = Reconcile(
+        cast("Client", writes),
+        pod_queue,
+        devices,
+        CATALOG,
+        cast("Events", writes),
+        Metrics(),
+        books=cast("PodResourcesReader", writes),
+        pins=PinnedRecords(cast("Client", writes), "n1", CATALOG, cast("Events", writes), Metrics()),
+        now_ns=lambda: 0,
+    )
+    await asyncio.wait_for(reconcile.once(), 60)
+    assert writes.bodies == []
+
+    devices.put(Kind(CATALOG["kunlun"], "GiB", 1024, {0: InventoryCard(FoundCard(0, "x", 16384), 16)}))
+    await asyncio.wait_for(reconcile.once(), 60)
+    (written,) = writes.bodies
+    record = json.loads(written["metadata"]["annotations"]["accelshare.io/assignment"])
+    assert {kind: [entry["index"] for entry in entries] for kind, entries in record.items()} == {"kunlun": [0], "nvidia": [1]}
+
+
+class Denies(Writes):
+    """A policy of the cluster allows nobody to write on pods."""
+
+    async def request(self, _method: str, _path: str, *, body: bytes, **_: object) -> bytes:
+        self.bodies.append(json.loads(body))
+        raise Forbidden(403, "Forbidden", "a policy does not allow it", request=f"{_method} {_path}")
+
+
+async def test_denied_patches_are_tried_ever_more_seldom(devices: DeviceInventory, caplog: pytest.LogCaptureFixture) -> None:
+    """Forty pods that may not be written on: a write each at first, at most one a minute each later, one log line each."""
+    server, pod_queue, now = Denies(), PodQueue(devices), 0.0
+    reconcile = Reconcile(
+        cast("Client", server),
+        pod_queue,
+        devices,
+        CATALOG,
+        cast("Events", server),
+        Metrics(),
+        books=cast("PodResourcesReader", server),
+        pins=PinnedRecords(cast("Client", server), "n1", CATALOG, cast("Events", server), Metrics()),
+        now_ns=lambda: 0,
+        clock=lambda: now,
+    )
+    pods = [one(number) for number in range(40)]
+    for each in pods:
+        pod_queue.pod_seen(each)
+    pod_queue.kubelet_says({each.name: {"main": {("nvidia", False): {"1-0", "1-1"}}} for each in pods})
+
+    async def look_for(seconds: int) -> int:
+        """kubelet's news comes five times a second."""
+        nonlocal now
+        before = len(server.bodies)
+        for _ in range(seconds * 5):
+            reconcile.soon()
+            await reconcile.once()
+            now += 0.2
+        return len(server.bodies) - before
+
+    with caplog.at_level("WARNING"):
+        await reconcile.once()
+        assert len(server.bodies) == 40
+        await look_for(300)
+        assert await look_for(600) <= 40 * 600 / 30
+    assert len([line for line in caplog.messages if "outcome=failed" in line]) == 40
+
+
+def one(number: int) -> NodePod:
+    content = {
+        "metadata": {"name": f"p{number}", "namespace": "default", "uid": f"u{number}"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "2"}}}]},
+        "status": {"phase": "Running"},
+    }
+    read = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
+    assert read is not None
+    return read
+
+
+async def test_the_record_follows_what_another_plugin_gave_whole(devices: DeviceInventory) -> None:
+    """Its ids are the cards' hardware ids, as NVIDIA's own plugin has them; the scheduler's card was another one."""
+    content = {
+        "metadata": {
+            "name": "w",
+            "namespace": "default",
+            "uid": "w",
+            "annotations": {"accelshare.io/assignment": '{"nvidia":[{"index":0,"id":"GPU-0","whole":true}]}'},
+        },
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+        "status": {"phase": "Running"},
+    }
+    whole = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
+    assert whole is not None
+    writes, pod_queue = Writes(), PodQueue(devices)
+    pod_queue.pod_seen(whole)
+    pod_queue.kubelet_says({"default/w": {"main": {("nvidia", True): {"GPU-1::3"}}}})
+    reconcile = Reconcile(
+        cast("Client", writes),
+        pod_queue,
+        devices,
+        CATALOG,
+        cast("Events", writes),
+        Metrics(),
+        books=cast("PodResourcesReader", writes),
+        pins=PinnedRecords(cast("Client", writes), "n1", CATALOG, cast("Events", writes), Metrics()),
+        now_ns=lambda: 0,
+    )
+    await asyncio.wait_for(reconcile.once(), 60)
+    [body] = [body for body in writes.bodies if "accelshare.io/assignment" in body["metadata"]["annotations"]]
+    assert json.loads(body["metadata"]["annotations"]["accelshare.io/assignment"])["nvidia"][0]["id"] == "GPU-1"
+
+
+class FailsOnce(Writes):
+    """The first write is answered by an error; `reads` counts how often kubelet was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.silent = False
+
+    async def request(self, _method: str, _path: str, *, body: bytes, **_: object) -> bytes:
+        self.bodies.append(json.loads(body))
+        if len(self.bodies) == 1:
+            raise ApiError(500, "InternalError", "etcdserver: request timed out")
+        return b"{}"
+
+    async def read(self) -> object:
+        self.reads += 1
+        return None if self.silent else {}
+
+
+@pytest.mark.parametrize("became", ["written", "terminating", "unheld", "unread"])
+async def test_a_failed_write_that_is_not_needed_any_more_is_not_waited_for(devices: DeviceInventory, became: str) -> None:
+    """It was carried out though its answer was an error, or the pod is about to go: kubelet is not asked without a pause."""
+    server, pod_queue, now = FailsOnce(), PodQueue(devices), 0.0
+    reconcile = Reconcile(
+        cast("Client", server),
+        pod_queue,
+        devices,
+        CATALOG,
+        cast("Events", server),
+        Metrics(),
+        books=cast("PodResourcesReader", server),
+        pins=PinnedRecords(cast("Client", server), "n1", CATALOG, cast("Events", server), Metrics()),
+        now_ns=lambda: 0,
+        clock=lambda: now,
+    )
+    pod = one(0)
+    pod_queue.pod_seen(pod)
+    pod_queue.kubelet_says({pod.name: {"main": {("nvidia", False): {"1-0", "1-1"}}}})
+    await reconcile.once()
+    assert len(server.bodies) == 1
+    if became == "written":
+        slices = (Slice("nvidia", 1, 2, id="GPU-1"),)
+        notes = server.bodies[0]["metadata"]["annotations"]
+        pod_queue.pod_seen(replace(pod, seen=replace(pod.seen, slices=slices), annotations=notes))
+    elif became == "terminating":
+        pod_queue.pod_seen(replace(pod, terminating=True))
+    elif became == "unheld":
+        pod_queue.kubelet_says({})
+    else:
+        server.silent = True
+    now += 100.0
+    reads = server.reads
+    task = asyncio.create_task(reconcile.run())
+    for _ in range(50):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert server.reads - reads == 1

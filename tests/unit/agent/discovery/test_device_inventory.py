@@ -1,0 +1,58 @@
+"""What kubelet is shown of a node's cards."""
+
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind, Shown
+from accelshare.vendors.catalog import load
+from accelshare.vendors.drivers.driver import FoundCard
+
+
+def devices(**units: int) -> DeviceInventory:
+    """`c0=4` is card 0 with four units."""
+    cards = {int(name[1:]): count for name, count in units.items()}
+    found = {index: InventoryCard(FoundCard(index, f"id{index}", 1024 * count), count) for index, count in cards.items()}
+    made = DeviceInventory()
+    made.put(Kind(next(iter(load([]))), "GiB", 1024, found))
+    return made
+
+
+def kind(made: DeviceInventory) -> str:
+    return next(iter(made.kinds))
+
+
+def test_a_closed_or_ill_card_is_shown_but_not_open() -> None:
+    """kubelet must go on knowing the ids that pods hold, and take no new ones."""
+    made = devices(c0=4, c1=2, c2=2)
+    made.set_health(kind(made), "id2", "lost")
+    assert made.shown(kind(made), closed={0}) == (Shown(0, 4, False), Shown(1, 2, True), Shown(2, 2, False))
+
+
+def test_a_card_is_as_many_ids_as_units_or_one_whole() -> None:
+    assert Shown(3, 2, True).device_ids(whole=False) == ["3-0", "3-1"]
+    assert Shown(3, 2, True).device_ids(whole=True) == ["3"]
+
+
+def test_the_same_cards_are_shown_the_same() -> None:
+    """Only what differs is sent to kubelet, however long the list is."""
+    assert devices(c0=4).shown(kind(devices(c0=4)), closed=()) == devices(c0=4).shown(kind(devices(c0=4)), closed=set())
+
+
+def test_a_card_that_people_marked_stays_marked_when_it_is_found_again() -> None:
+    """A driver that looks again knows nothing of what people said."""
+    made = DeviceInventory()
+    made.set_told(next(iter(load([]))).name, [1], "marked")  # before the first look
+    for _ in range(2):
+        made.put(devices(c0=4, c1=4).kinds[kind(devices(c0=4))])
+        assert [card.told_ill for card in made.kinds[kind(made)].cards.values()] == ["", "marked"]
+    made.set_told(kind(made), [], "")
+    assert all(card.healthy for card in made.kinds[kind(made)].cards.values())
+
+
+def test_whole_cards_of_another_plugin_are_neither_told_nor_served() -> None:
+    made = devices(c0=4, c1=2)
+    made.set_delivery("nri", insists=True)
+    profile = made.kinds[kind(made)].profile
+    assert profile.resources.whole in made.amounts()
+    assert (profile.resources.whole, True) in made.resources(profile)
+    made.set_whole_by_others(frozenset({profile.name}))
+    assert profile.resources.whole not in made.amounts()
+    assert made.resources(profile) == ((profile.resources.memory, False),)
+    assert made.amounts()[profile.resources.memory or ""] == 6

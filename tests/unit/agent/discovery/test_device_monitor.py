@@ -1,0 +1,204 @@
+"""What is kept true on the shelf while an agent runs."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from accelshare.agent.discovery.device_inventory import DeviceInventory
+from accelshare.agent.discovery.device_monitor import DeviceMonitor, merged
+from accelshare.agent.discovery.unit_change import ChosenUnit
+from accelshare.vendors.catalog import load
+from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health
+from accelshare.vendors.enforcement import Enforcement
+
+WATCH = Enforcement("watch", "watch")
+LIMIT_S = 60
+FIRST, SECOND = FoundCard(0, "id0", 16384, minor=0, asked_by="library"), FoundCard(1, "id1", 16384, minor=1, asked_by="library")
+
+
+class Machine:
+    """A driver whose cards are what the test says they are, or who fails as the test says."""
+
+    def __init__(self, *cards: FoundCard) -> None:
+        self.cards: Sequence[FoundCard] = cards
+        self.fails: Exception | None = None
+        self.looks = 0
+        self.watched: list[list[str]] = []
+        self.health: asyncio.Queue[Health] = asyncio.Queue()
+
+    async def discover(self) -> list[FoundCard]:
+        self.looks += 1
+        if self.fails is not None:
+            raise self.fails
+        return list(self.cards)
+
+    async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+        self.watched.append([card.id for card in cards])
+        while True:
+            yield await self.health.get()
+
+
+@contextlib.asynccontextmanager
+async def kept(
+    machine: Machine, devices: DeviceInventory, *, kind: str = "nvidia", unit: Callable[[], ChosenUnit] = lambda: ChosenUnit("")
+) -> AsyncIterator[DeviceMonitor]:
+    async def enforced() -> Enforcement:
+        return WATCH
+
+    monitor = DeviceMonitor(load()[kind], machine, devices, unit=unit, enforcement=enforced, again_s=0.001, rediscover_s=0.001)
+    running = asyncio.create_task(monitor.run())
+    try:
+        await asyncio.wait_for(monitor.asked.wait(), LIMIT_S)
+        yield monitor
+        assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+def ids(devices: DeviceInventory) -> list[str]:
+    return [card.id for card in devices.inventory()["nvidia"].cards] if "nvidia" in devices.kinds else []
+
+
+async def test_a_card_that_comes_later_is_found_while_the_first_is_watched() -> None:
+    machine, devices = Machine(FIRST), DeviceInventory()
+    async with kept(machine, devices):
+        assert ids(devices) == ["id0"]
+        machine.cards = [FIRST, SECOND]
+        await until(lambda: ids(devices) == ["id0", "id1"])
+        await until(lambda: machine.watched[-1] == ["id0", "id1"])
+
+
+async def test_minors_and_sizes_are_refreshed() -> None:
+    machine, devices = Machine(FIRST), DeviceInventory()
+    async with kept(machine, devices):
+        machine.cards = [replace(FIRST, minor=7, memory_mib=8192)]
+        await until(lambda: [(c.minor, c.size) for c in devices.inventory()["nvidia"].cards] == [(7, 8)])
+
+
+async def test_nothing_happens_while_nothing_changes() -> None:
+    """Looks go on, and neither the shelf nor the watch of health begins anew."""
+    machine, devices = Machine(FIRST, SECOND), DeviceInventory()
+    async with kept(machine, devices):
+        changes: list[None] = []
+        devices.on_change(lambda: changes.append(None))
+        machine.cards = [replace(FIRST, healthy=False, problem="a look of its own", used_mib=5), SECOND]
+        seen = machine.looks
+        await until(lambda: machine.looks > seen + 20)
+        assert changes == []
+        assert machine.watched == [["id0", "id1"]]
+
+
+async def test_what_the_watch_has_told_outlives_a_new_card() -> None:
+    machine, devices = Machine(FIRST), DeviceInventory()
+    async with kept(machine, devices):
+        machine.health.put_nowait(Health("id0", healthy=False, problem="XID 79"))
+        await until(lambda: not devices.inventory()["nvidia"].cards[0].healthy)
+        machine.cards = [FIRST, SECOND]
+        await until(lambda: ids(devices) == ["id0", "id1"])
+        assert devices.inventory()["nvidia"].cards[0].problem == "XID 79"
+
+
+async def test_a_card_that_vanishes_stays_and_its_watch_tells_of_it() -> None:
+    machine, devices = Machine(FIRST, SECOND), DeviceInventory()
+    async with kept(machine, devices):
+        machine.cards = [FIRST]
+        seen = machine.looks
+        await until(lambda: machine.looks > seen + 5)
+        assert ids(devices) == ["id0", "id1"]
+        assert machine.watched == [["id0", "id1"]]
+
+
+def test_a_card_that_took_the_index_of_a_vanished_one_has_it() -> None:
+    assert merged([FIRST, SECOND], [replace(SECOND, index=0)]) == (replace(SECOND, index=0),)
+
+
+def test_another_way_of_asking_renames_and_measures_nothing() -> None:
+    """The library is away for a moment, and the tool knows cards by other ids and other sizes."""
+    known = [replace(FIRST, pci="0000:3b:00.0"), SECOND]
+    by_tool = [
+        replace(FIRST, id="serial-0", memory_mib=16000, pci="0000:3b:00.0", asked_by="tool"),
+        replace(SECOND, id="serial-1", asked_by="tool"),
+        replace(SECOND, index=2, id="serial-2", asked_by="tool"),
+    ]
+    assert [card.id for card in merged(known, by_tool)] == ["id0", "id1", "serial-2"]
+    assert [card.memory_mib for card in merged(known, by_tool)] == [16384, 16384, 16384]
+    assert merged(known, known) == tuple(known)
+
+
+async def test_a_driver_that_crashes_is_told_of_and_tried_again() -> None:
+    machine, devices = Machine(FIRST), DeviceInventory()
+    machine.fails = ZeroDivisionError("a bug of the driver's")
+    async with kept(machine, devices):
+        await until(lambda: "a bug of the driver's" in devices.inventory()["nvidia"].problem)
+        assert devices.inventory()["nvidia"].delivers is False
+        machine.fails = None
+        await until(lambda: ids(devices) == ["id0"])
+        await until(lambda: devices.inventory()["nvidia"].problem == "")
+
+
+@pytest.mark.parametrize("absent", [True, False])
+async def test_hardware_that_is_not_there_is_no_problem_and_a_broken_library_is(absent: bool) -> None:
+    machine, devices = Machine(), DeviceInventory()
+    machine.fails = DriverError(["libnvidia-ml.so.1: crashed with SIGSEGV during open"], absent=absent)
+    async with kept(machine, devices):
+        assert ("nvidia" in devices.inventory()) is not absent
+        assert absent or "crashed with SIGSEGV" in devices.inventory()["nvidia"].problem
+
+
+async def test_a_unit_that_kubelet_cannot_list_disables_that_kind_with_a_message() -> None:
+    """Eight Kunlun cards of 32 GiB in MiB, by device plugin."""
+    machine, devices = Machine(*(FoundCard(n, f"id{n}", 32768) for n in range(8))), DeviceInventory()
+    async with kept(machine, devices, kind="kunlun"):
+        entry = devices.inventory()["kunlun"]
+        assert entry.cards == []
+        assert entry.delivers is False
+        assert "kubelet reads at most" in entry.problem
+        assert "kunlun" not in devices.kinds
+
+
+async def test_the_old_unit_stays_while_pods_live_that_asked_in_it() -> None:
+    """Their containers may restart; no other pod is sent here until they have ended."""
+    machine, devices = Machine(FIRST), DeviceInventory()
+    chosen = ChosenUnit("MiB", "it cannot become 'GiB'")
+    devices.set_delivers("nvidia", True)
+    async with kept(machine, devices, unit=lambda: chosen):
+        entry = devices.inventory()["nvidia"]
+        assert (entry.unit, entry.cards[0].size, entry.delivers) == ("MiB", 16384, False)
+        assert entry.problem == "it cannot become 'GiB'"
+        chosen = ChosenUnit("GiB")
+        await until(lambda: devices.inventory()["nvidia"].unit == "GiB")
+        await until(lambda: devices.inventory()["nvidia"].delivers)
+
+
+async def test_who_enforces_shares_is_asked_again_and_again() -> None:
+    """A daemon that was started later counts from then on, and one that ended does not any more."""
+    devices, said = DeviceInventory(), WATCH
+
+    async def asked() -> Enforcement:
+        return said
+
+    monitor = DeviceMonitor(
+        load()["nvidia"], Machine(FIRST), devices, unit=lambda: ChosenUnit(""), enforcement=asked, enforced_s=0.001
+    )
+    tasks = [asyncio.create_task(work) for work in (monitor.run(), monitor.watch_enforcement())]
+    await asyncio.wait_for(monitor.asked.wait(), 60)
+    for name in ("watch", "mps", "watch"):
+        said = replace(WATCH, name=name)
+        changed = asyncio.Event()
+        devices.on_change(changed.set)
+        while devices.inventory()["nvidia"].cards[0].enforced_by != name:
+            changed.clear()
+            await asyncio.wait_for(changed.wait(), 60)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

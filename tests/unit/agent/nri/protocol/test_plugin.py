@@ -1,0 +1,176 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accelshare.agent.nri.protocol.errors import Code, StatusError, WireError
+from accelshare.agent.nri.protocol.handler import Refuse
+from accelshare.agent.nri.protocol.messages import (
+    PLUGIN_SERVICE,
+    Adjustment,
+    ConfigureRequest,
+    ConfigureResponse,
+    Container,
+    ContainerRequest,
+    CreateContainerResponse,
+    Event,
+    PodSandbox,
+    StateChange,
+    SynchronizeRequest,
+    SynchronizeResponse,
+    ValidationRequest,
+    ValidationResponse,
+    adjustment,
+    mask,
+)
+from accelshare.agent.nri.protocol.plugin import NOT_OURS, Plugin
+from accelshare.agent.nri.protocol.protobuf import decode, encode
+from accelshare.agent.nri.protocol.ttrpc import Request
+
+POD, CONTAINER = PodSandbox("p", "pod", "uid", "ml"), Container("c", "p", "train")
+METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "StateChange", *NOT_OURS)
+
+
+class Handler:
+    """Gives what the test says; a `start` that is an exception is raised."""
+
+    def __init__(self, gives: Any = None, start: Exception | None = None) -> None:
+        self.gives = gives if gives is not None else Adjustment()
+        self.start = start
+        self.lists: list[tuple[int, int]] = []
+
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
+        self.lists.append((len(pods), len(containers)))
+
+    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        if isinstance(self.gives, Exception):
+            raise self.gives
+        return self.gives  # also what is no Adjustment
+
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+        if container.name == "intruder":
+            raise Refuse("it brings a card")
+
+    def start_container(self, pod: PodSandbox, container: Container) -> None:
+        if self.start is not None:
+            raise self.start
+
+
+def plugin(handler: Handler | None = None) -> Plugin:
+    return Plugin("accelshare", handler or Handler())
+
+
+def call(plugin: Plugin, method: str, message: Any = None) -> bytes:
+    payload = b"" if message is None else encode(message)
+    return plugin.answer(Request(PLUGIN_SERVICE, method, payload))
+
+
+def test_only_what_a_pod_can_be_refused_for_is_wanted() -> None:
+    """With the failure policy every wanted event fails while we are away, and a container must be free to end."""
+    answer = decode(ConfigureResponse, call(plugin(), "Configure", ConfigureRequest(runtime_name="containerd")))
+    assert answer.events == mask([Event.CREATE_CONTAINER, Event.START_CONTAINER]) == 0b101000
+    assert answer.failure_policy is not None
+    assert answer.failure_policy.fail_request
+    assert answer.failure_policy.keep_connected
+
+
+def test_what_is_wanted_may_depend_on_the_runtime() -> None:
+    def wants(name: str, version: str) -> list[Event]:
+        return [Event.VALIDATE_CONTAINER_ADJUSTMENT] if (name, version) == ("containerd", "v2.4.2") else [Event.CREATE_CONTAINER]
+
+    one = Plugin("accelshare", Handler(), wants)
+    for version, bits in (("v2.4.2", 1 << 13), ("v1.7.35", 1 << 3)):
+        request = ConfigureRequest(runtime_name="containerd", runtime_version=version)
+        assert decode(ConfigureResponse, call(one, "Configure", request)).events == bits
+
+
+def test_a_list_in_parts_is_told_once() -> None:
+    handler = Handler()
+    one = plugin(handler)
+    for part in (SynchronizeRequest((POD,), (), more=True), SynchronizeRequest((), (CONTAINER,) * 2, more=True)):
+        assert decode(SynchronizeResponse, call(one, "Synchronize", part)).more
+        assert not one.synchronized.is_set()
+    assert not decode(SynchronizeResponse, call(one, "Synchronize", SynchronizeRequest((POD,), (CONTAINER,)))).more
+    assert one.synchronized.is_set()
+    assert handler.lists == [(2, 3)]
+
+
+def test_what_the_handler_gives_is_answered() -> None:
+    given_ = adjustment(env={"CARD": "0"}, cdi_devices=["vendor/card=0"])
+    raw = call(plugin(Handler(given_)), "CreateContainer", ContainerRequest(POD, CONTAINER))
+    assert decode(CreateContainerResponse, raw).adjust == given_
+
+
+def test_a_refusal_is_its_text() -> None:
+    with pytest.raises(StatusError, match=r"^card 0 is not yours$") as refused:
+        call(plugin(Handler(Refuse("card 0 is not yours"))), "CreateContainer", ContainerRequest(POD, CONTAINER))
+    assert refused.value.code == Code.UNKNOWN
+
+
+def test_a_handler_that_gives_nothing_by_mistake_is_an_error() -> None:
+    """An empty answer would mean: make it as it is."""
+    one = plugin()
+    one._handler.gives = None  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="the handler answered None instead of an Adjustment"):
+        call(one, "CreateContainer", ContainerRequest(POD, CONTAINER))
+
+
+@pytest.mark.parametrize("message", [ContainerRequest(POD), ContainerRequest(None, CONTAINER), None])
+def test_a_call_without_a_pod_or_container_is_an_error(message: ContainerRequest | None) -> None:
+    for method in ("CreateContainer", "StartContainer"):
+        with pytest.raises(StatusError, match=f"accelshare: {method} names no (pod|container)"):
+            call(plugin(), method, message)
+
+
+def test_a_validation_is_answered_with_its_reason() -> None:
+    """An error would refuse as well, but kubelet would be told that the validator failed."""
+    pod = PodSandbox("p", "train-7")
+    answer = call(plugin(), "ValidateContainerAdjustment", ValidationRequest(pod, Container("c", "p", "intruder")))
+    assert decode(ValidationResponse, answer) == ValidationResponse(reject=True, reason="it brings a card")
+    answer = call(plugin(), "ValidateContainerAdjustment", ValidationRequest(pod, Container("c", "p", "train")))
+    assert decode(ValidationResponse, answer) == ValidationResponse()
+
+
+def test_a_start_is_refused_by_old_and_new_runtimes() -> None:
+    one = plugin(Handler(start=Refuse("it has no card")))
+    for method, message in (
+        ("StartContainer", ContainerRequest(POD, CONTAINER)),
+        ("StateChange", StateChange(Event.START_CONTAINER, POD, CONTAINER)),
+    ):
+        with pytest.raises(StatusError, match="it has no card"):
+            call(one, method, message)
+    assert call(one, "StateChange", StateChange(Event.STOP_CONTAINER, POD, CONTAINER)) == b""
+
+
+@pytest.mark.parametrize("method", NOT_OURS)
+def test_other_calls_have_an_empty_answer(method: str) -> None:
+    assert call(plugin(), method, ContainerRequest(POD, CONTAINER)) == b""
+
+
+def test_an_unknown_call_is_unimplemented() -> None:
+    """Runtimes then try the older way."""
+    for service, method in ((PLUGIN_SERVICE, "Dance"), ("other.Service", "CreateContainer")):
+        with pytest.raises(StatusError) as refused:
+            plugin().answer(Request(service, method))
+        assert refused.value.code == Code.UNIMPLEMENTED
+
+
+def test_a_call_may_take_less_than_the_runtime_waits() -> None:
+    """By the shorter of what the runtime said once and what it says of this call."""
+    one = plugin()
+    call(one, "Configure", ConfigureRequest(request_timeout_ms=40))
+    for asked_ns, limit in ((0, "0.03"), (20_000_000, "0.015"), (80_000_000, "0.03")):
+        limit_s, error = one.patience(Request(PLUGIN_SERVICE, "CreateContainer", b"", asked_ns))
+        assert limit_s == pytest.approx(float(limit))
+        assert error.text == f"accelshare: CreateContainer: no answer within {limit} s"
+        assert error.code == Code.DEADLINE_EXCEEDED
+
+
+@given(st.sampled_from(METHODS), st.binary(max_size=200))
+def test_any_call_with_any_bytes_is_answered_or_refused(method: str, payload: bytes) -> None:
+    try:
+        plugin().answer(Request(PLUGIN_SERVICE, method, payload))
+    except (StatusError, WireError):
+        pass

@@ -1,0 +1,218 @@
+"""A pod whose runtime handler does not know the vendor's variables is refused, not run without a card."""
+
+import json
+from pathlib import Path
+
+import grpc
+import msgspec.structs
+import pytest
+
+from accelshare.agent.device_plugin.allocator import Allocator, NoRoomError
+from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
+from accelshare.agent.device_plugin.plugin import Plugin
+from accelshare.agent.device_plugin.pod_queue import PodQueue
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
+from accelshare.agent.nri.answers import Answers
+from accelshare.agent.nri.protocol.handler import Refuse
+from accelshare.agent.nri.protocol.messages import Container, PodSandbox
+from accelshare.agent.nri.runtime_handlers import RuntimeHandlers
+from accelshare.ledger.facts import PodSeen
+from accelshare.ledger.nouns import Ask, Slice
+from accelshare.runtimes.handlers import Handlers, handlers
+from accelshare.runtimes.validator_status import Files
+from accelshare.vendors.catalog import load
+from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.profile import Profile
+from accelshare.wire.node_pods import ContainerNeeds, NodePod
+from accelshare.wire.pods import PodReader
+
+NVIDIA = load()["nvidia"]
+BESIDE_RUNC = Handlers("runc", {"runc": "runc", "gpu": "nvidia-container-runtime"})
+
+
+def choosing(*strategy: str, **rules: object) -> Profile:
+    return msgspec.structs.replace(NVIDIA, container=msgspec.structs.replace(NVIDIA.container, strategy=strategy, **rules))
+
+
+def refusal(known: Handlers, handler: str, profile: Profile = NVIDIA) -> str:
+    return RuntimeHandlers(lambda: known).refusal(profile, handler)
+
+
+def test_the_default_handler_is_refused_where_another_one_hands_out_cards() -> None:
+    said = refusal(BESIDE_RUNC, "")
+    assert "'runc', the default one" in said
+    assert "on this node gpu does" in said
+    assert "spec.runtimeClassName" in said
+
+
+@pytest.mark.parametrize(
+    ("known", "handler"),
+    [
+        (BESIDE_RUNC, "gpu"),
+        (Handlers("gpu", {"gpu": "nvidia-container-runtime"}), ""),
+        (Handlers("nvidia", {"runc": "runc", "nvidia": ""}), ""),
+        (Handlers("runc", {"runc": "runc"}), ""),  # cards may come by hooks or plugins that no file shows
+        (Handlers(), ""),  # no file could be read
+    ],
+)
+def test_nothing_is_held_against_a_handler_that_may_hand_them_out(known: Handlers, handler: str) -> None:
+    assert refusal(known, handler) == ""
+
+
+def test_a_profile_may_require_a_handler_that_is_sure() -> None:
+    sure = choosing("envvar", runtime_handler_required=True)
+    assert "nor does any other of this node" in refusal(Handlers("runc", {"runc": "runc"}), "", sure)
+    assert refusal(BESIDE_RUNC, "gpu", sure) == ""
+
+
+@pytest.mark.parametrize("strategy", [("device-nodes",), ("cdi",), ("envvar", "device-nodes")])
+def test_cards_that_need_no_runtime_of_the_vendors_are_given_by_any(strategy: tuple[str, ...]) -> None:
+    assert refusal(BESIDE_RUNC, "", choosing(*strategy)) == ""
+
+
+def test_the_files_are_read_again_after_a_while() -> None:
+    known, now = BESIDE_RUNC, 0.0
+    judge = RuntimeHandlers(lambda: known, clock=lambda: now)
+    assert judge.refusal(NVIDIA, "")
+    known = Handlers("gpu", BESIDE_RUNC.programs)
+    assert judge.refusal(NVIDIA, "")
+    now = 11.0
+    assert judge.refusal(NVIDIA, "") == ""
+
+
+CONTAINERD = """
+version = {version}
+[plugins.'{section}'.containerd]
+default_runtime_name = 'runc'
+[plugins.'{section}'.containerd.runtimes.runc]
+runtime_type = 'io.containerd.runc.v2'
+[plugins.'{section}'.containerd.runtimes.nvidia.options]
+BinaryName = '/usr/bin/nvidia-container-runtime'
+"""
+
+
+@pytest.mark.parametrize(("version", "section"), [(3, "io.containerd.cri.v1.runtime"), (2, "io.containerd.grpc.v1.cri")])
+def test_containerds_handlers_are_read_in_both_versions_of_its_file(tmp_path: Path, version: int, section: str) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(CONTAINERD.format(version=version, section=section))
+    found = handlers(Files(config, tmp_path / "none"))
+    assert found == Handlers("runc", {"runc": "", "nvidia": "nvidia-container-runtime"})
+
+
+def test_crios_handlers_are_read(tmp_path: Path) -> None:
+    config = tmp_path / "crio.conf"
+    handler = '[crio.runtime.runtimes.nvidia]\nruntime_path = "/opt/nvidia-container-runtime"\n'
+    config.write_text('[crio.runtime]\ndefault_runtime = "crun"\n' + handler)
+    found = handlers(Files(tmp_path / "none", config))
+    assert found == Handlers("crun", {"nvidia": "nvidia-container-runtime"})
+
+
+@pytest.mark.parametrize("text", ["no toml at all [", "plugins = 7", "[plugins.'io.containerd.cri.v1.runtime']\ncontainerd = 3"])
+def test_a_file_that_says_nothing_is_no_reason_to_refuse(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(text)
+    assert refusal(handlers(Files(config, tmp_path / "none")), "") == ""
+
+
+@pytest.fixture
+def devices() -> DeviceInventory:
+    devices = DeviceInventory()
+    devices.put(Kind(NVIDIA, "GiB", 1024, {0: InventoryCard(FoundCard(0, "GPU-0", 16384), 16)}))
+    return devices
+
+
+def pod(runtime_class: str = "") -> NodePod:
+    seen = PodSeen("u", "default", "p", request=(Ask("nvidia", 2),), slices=(Slice("nvidia", 0, 2, False, "GPU-0"),))
+    parts = (ContainerNeeds("main", (("nvidia", False, 2),)),)
+    return NodePod(seen, parts, {}, "Pending", terminating=False, runtime_class=runtime_class)
+
+
+@pytest.mark.parametrize(("handler", "is_made"), [("", False), ("gpu", True), ("kata", False)])
+def test_the_container_runtime_is_told_why_a_container_is_not_made(devices: DeviceInventory, handler: str, is_made: bool) -> None:
+    judge = RuntimeHandlers(lambda: BESIDE_RUNC)
+    answers = Answers(devices, {"u": pod()}, on_host=Path, wrong_handler=judge.refusal)
+    answers.manner = "delivers"
+    sandbox = PodSandbox(id="box", name="p", uid="u", namespace="default", runtime_handler=handler)
+    if is_made:
+        given = answers.create_container(sandbox, Container(id="c", name="main"))
+        assert {"NVIDIA_VISIBLE_DEVICES": "GPU-0"}.items() <= {one.key: one.value for one in given.env}.items()
+        return
+    with pytest.raises(Refuse, match=r"default/p: runtime handler .* does not hand out cards of nvidia"):
+        answers.create_container(sandbox, Container(id="c", name="main"))
+
+
+@pytest.mark.parametrize(("runtime_class", "is_served"), [("", False), ("some-class", True)])
+async def test_kubelet_is_told_why_a_pod_without_a_runtime_class_is_rejected(
+    devices: DeviceInventory, runtime_class: str, is_served: bool
+) -> None:
+    """Which handler a RuntimeClass names is not known to the agent, so such a pod is served."""
+
+    async def no_books() -> None:
+        return None
+
+    pod_queue = PodQueue(devices, arrival_s=0.01)
+    allocator = Allocator(
+        devices, pod_queue, no_books, exists=lambda _: True, wrong_handler=RuntimeHandlers(lambda: BESIDE_RUNC).refusal
+    )
+    pod_queue.pod_seen(pod(runtime_class))
+    ids = await allocator.prefer("nvidia", whole=False, available=["0-0", "0-1"], must=(), size=2)
+    if is_served:
+        assert (await allocator.allocate("nvidia", whole=False, device_ids=ids)).env["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"
+        return
+    with pytest.raises(NoRoomError, match="runtime handler 'runc', the default one, does not hand out cards of nvidia"):
+        await allocator.allocate("nvidia", whole=False, device_ids=ids)
+
+
+class AbortedError(Exception):
+    pass
+
+
+class Call:
+    """A call of kubelet's that is refused."""
+
+    code: grpc.StatusCode
+    details: str
+
+    async def abort(self, code: grpc.StatusCode, details: str) -> None:
+        self.code, self.details = code, details
+        raise AbortedError
+
+
+@pytest.mark.parametrize(
+    ("known", "profile", "pauses"),
+    [
+        (BESIDE_RUNC, NVIDIA, False),
+        (Handlers("runc", {"runc": "runc"}), choosing("envvar", runtime_handler_required=True), True),
+    ],
+    ids=["the pod names no RuntimeClass", "the node has no such handler"],
+)
+async def test_a_pod_without_a_runtime_class_does_not_pause_its_node(known: Handlers, profile: Profile, pauses: bool) -> None:
+    """Its owner could have as many of those rejected as he likes. A node that can serve nobody is paused."""
+
+    async def no_books() -> None:
+        return None
+
+    devices = DeviceInventory()
+    devices.put(Kind(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "GPU-0", 16384), 16)}))
+    judge = RuntimeHandlers(lambda: known)
+    pod_queue = PodQueue(devices, arrival_s=0.01)
+    allocator = Allocator(
+        devices, pod_queue, no_books, exists=lambda _: True, wrong_handler=judge.refusal, has_handler=judge.has_one
+    )
+    pod_queue.pod_seen(pod())
+    plugin = Plugin("aliyun.com/gpu-mem", "nvidia", whole=False, allocator=allocator, devices=devices, on_stream=lambda: None)
+    asked = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(device_ids=["0-0", "0-1"])])
+    call = Call()
+    with pytest.raises(AbortedError):
+        await plugin._allocate(asked, call)
+    code = "".join(word.title() for word in call.code.name.split("_"))  # as Go spells it
+    status = {
+        "phase": "Failed",
+        "reason": "UnexpectedAdmissionError",
+        "message": f"Allocate failed due to rpc error: code = {code} desc = {call.details}, which is unexpected",
+    }
+    limits = {"aliyun.com/gpu-mem": "2"}
+    spec = {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": limits}}]}
+    fact = PodReader(load()).decode(json.dumps({"metadata": {"name": "p", "uid": "u"}, "spec": spec, "status": status}).encode())
+    assert isinstance(fact, PodSeen)
+    assert fact.rejected is pauses

@@ -1,0 +1,132 @@
+"""The book as Prometheus reads it: every card once, every pod where it is, and nobody kept waiting."""
+
+import asyncio
+import itertools
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from accelshare.extender import card_metrics
+from accelshare.ledger.facts import AgentSeen, NodeSeen, PodSeen
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.nouns import Card, Slice
+from tests.builders import card, node, node_gone, place, running, share, whole
+
+Labels = tuple[tuple[str, str], ...]
+
+
+async def text(ledger: Ledger) -> str:
+    return b"".join(await card_metrics.page(ledger)).decode()
+
+
+async def read(ledger: Ledger) -> dict[tuple[str, Labels], float]:
+    """The page as the reference parser reads it; a series that is there twice is a mistake."""
+    found: dict[tuple[str, Labels], float] = {}
+    for family in text_string_to_metric_families(await text(ledger)):
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in found, f"{key} is there twice"
+            found[key] = sample.value
+    return found
+
+
+def at(name: str, **labels: str) -> tuple[str, Labels]:
+    return f"accelshare_{name}", tuple(sorted(labels.items()))
+
+
+async def test_every_card_tells_its_size_what_is_held_and_its_health() -> None:
+    ledger = Ledger()
+    ledger.apply(node("n1", cards=(card(0, 16), card(1, 8, healthy=False))))
+    place(ledger, "a", share(4), on="n1")
+    page = await read(ledger)
+    for index, size, held, healthy in (("0", 16, 4, 1), ("1", 8, 0, 0)):
+        where = {"node": "n1", "vendor": "gpu", "card": index}
+        assert page[at("card_units", **where)] == size
+        assert page[at("card_held_units", **where)] == held
+        assert page[at("card_healthy", **where)] == healthy
+    assert page[at("pod_held_units", node="n1", vendor="gpu", card="0", namespace="default", pod="a")] == 4
+
+
+async def test_a_card_that_is_only_given_out_whole_is_one_unit() -> None:
+    ledger = Ledger()
+    ledger.apply(node("n1", 0, 0))
+    place(ledger, "a", whole(), on="n1")
+    page = await read(ledger)
+    assert page[at("card_units", node="n1", vendor="gpu", card="0")] == 1
+    assert page[at("card_held_units", node="n1", vendor="gpu", card="0")] == 1
+    assert page[at("card_held_units", node="n1", vendor="gpu", card="1")] == 0
+    assert page[at("pod_held_units", node="n1", vendor="gpu", card="0", namespace="default", pod="a")] == 1
+
+
+async def test_a_pod_of_unknown_card_is_told_and_put_on_none() -> None:
+    ledger = Ledger()
+    ledger.apply(node("n1", 16))
+    ledger.apply(running("a", on="n1", request=share(5)))
+    page = await read(ledger)
+    assert page[at("card_held_units", node="n1", vendor="gpu", card="0")] == 0
+    assert page[at("pod_held_units", node="n1", vendor="gpu", card="unknown", namespace="default", pod="a")] == 5
+
+
+async def test_a_missing_card_is_told_by_its_id() -> None:
+    """Its id is anybody's word, so it must neither break the page nor reach a reader's terminal as a command."""
+    ledger = Ledger()
+    ledger.apply(NodeSeen("n1", 1, (Card("gpu", 1, 16, id="new"),)))
+    record = (Slice("gpu", 0, 6, id='o"l\\d\n\x1b\u202e'),)
+    ledger.apply(PodSeen("a", "default", "a", share(6), 2, node="n1", slices=record))
+    page = await read(ledger)
+    assert page[at("card_units", node="n1", vendor="gpu", card="1")] == 16
+    missing = {"node": "n1", "vendor": "gpu", "card": 'missing o"l\\d\\n\\x1b\\u202e'}
+    assert (page[at("card_units", **missing)], page[at("card_healthy", **missing)]) == (0, 0)
+    assert page[at("card_held_units", **missing)] == 6
+
+
+async def test_a_node_tells_whether_it_delivers_and_who_would() -> None:
+    ledger = Ledger()
+    for name, ready in (("n1", True), ("n2", False)):
+        ledger.apply(node(name, 16))
+        ledger.apply(AgentSeen(f"agent-{name}", name, ready))
+    ledger.apply(NodeSeen("n3", 1, (card(0, 16),), paused=frozenset({"gpu"})))
+    ledger.apply(node("bare"))
+    page = await read(ledger)
+    told = [
+        (page[at("node_delivers", node=name, vendor="gpu")], page[at("node_ready_agents", node=name)])
+        for name in ("n1", "n2", "n3")
+    ]
+    assert told == [(1, 1), (0, 0), (0, 0)]
+    assert at("node_ready_agents", node="bare") not in page, "a node without cards needs no agent"
+
+
+async def test_every_family_says_what_it_is_even_of_an_empty_cluster() -> None:
+    families = {family.name: family for family in text_string_to_metric_families(await text(Ledger()))}
+    assert list(families) == list(card_metrics.FAMILIES)
+    assert all(family.type == "gauge" and family.documentation for family in families.values())
+
+
+async def test_whoever_waits_comes_between_two_slices() -> None:
+    """A scrape of many nodes lets others work after every few of them, and a node that goes meanwhile is no trouble."""
+    ledger = Ledger()
+    for number in range(5 * card_metrics.NODES_AT_ONCE):
+        ledger.apply(node(f"n{number:03d}", 16))
+    scrape = asyncio.ensure_future(card_metrics.page(ledger))
+    turns = 0
+    for turns in itertools.count():
+        if scrape.done():
+            break
+        if turns == 1:
+            ledger.apply(node_gone("n079"))
+        await asyncio.sleep(0)
+    assert turns >= 5
+    page = b"".join(scrape.result())
+    assert b'node="n078"' in page
+    assert b'node="n079"' not in page
+
+
+@pytest.mark.parametrize("family", card_metrics.FAMILIES)
+async def test_the_lines_of_a_family_stand_together(family: str) -> None:
+    """Prometheus' text format wants them so."""
+    ledger = Ledger()
+    for number in range(3 * card_metrics.NODES_AT_ONCE):
+        ledger.apply(node(f"n{number}", 16))
+        place(ledger, f"p{number}", share(4), on=f"n{number}")
+    names = [line.partition("{")[0] for line in (await text(ledger)).splitlines() if not line.startswith("#")]
+    assert [name for name, _ in itertools.groupby(names)].count(family) == 1

@@ -1,0 +1,243 @@
+"""Who was refused a moment too early."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from accelshare.extender import requeue as waking_room
+from accelshare.extender.metrics import Metrics
+from accelshare.extender.requeue import FORGET_EVERY_S, MOST_WOKEN, PATIENCE_S, REST_S, Requeue
+from accelshare.kube.errors import KubeError, NotFound, Unreachable
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.nouns import Assignment, Request, Slice
+from accelshare.ledger.refusals import Reason, Refusal
+from tests.builders import KIND, gone, node, pending, running, share
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.ledger = Ledger()
+        self.requeue = Requeue(None, self.ledger, Metrics(), clock=lambda: self.now)  # type: ignore[arg-type]
+        self.ledger.apply(node("n1", 16))
+        self.ledger.apply(running("old", on="n1/0", request=share(9)))
+        self.ledger.apply(pending("waits", share(14)))
+
+    def old_pod_goes(self) -> None:
+        self.ledger.apply(gone("old"))
+        self.requeue.room("n1")
+
+    def woken(self) -> list[tuple[str, str]]:
+        return [(pod.seen.name, where) for pod, where in self.requeue.forgotten()]
+
+    def later(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_a_pod_that_was_refused_before_room_was_seen_is_woken_once(scene: Scene) -> None:
+    scene.requeue.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    assert scene.woken() == []  # kube-scheduler may still come by itself
+    scene.later(PATIENCE_S)
+    assert scene.woken() == [("waits", "n1")]
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+def test_a_pod_whose_card_is_told_makes_room_on_the_others() -> None:
+    """Until then it counts against its node as a whole."""
+    ledger = Ledger()
+    ledger.apply(node("n1", 16, 16))
+    assert ledger.apply(running("stranger", on="n1", request=share(10))) == ""
+    assert ledger.apply(running("stranger", on="n1/0", request=share(10))) == "", "anybody could have written that"
+    told = replace(node("n1", 16, 16), corrected={"stranger": (Slice(KIND, 0, 10),)})
+    assert ledger.apply(told) == "n1"
+    assert ledger.apply(running("stranger", on="n1/0", request=share(10))) == ""
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_pod_that_was_asked_for_since_is_left_alone(scene: Scene, refused: bool) -> None:
+    scene.requeue.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(0.01)
+    scene.requeue.answered("waits", refused=refused)
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+def test_a_pod_that_still_does_not_fit_is_left_alone(scene: Scene) -> None:
+    scene.ledger.apply(pending("huge", share(17)))
+    scene.requeue.answered("huge", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+def test_a_pod_that_is_gone_or_bound_meanwhile_is_forgotten(scene: Scene) -> None:
+    scene.ledger.apply(pending("bound", share(1)))
+    for uid in ("waits", "bound"):
+        scene.requeue.answered(uid, refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.ledger.apply(gone("waits"))
+    scene.ledger.apply(running("bound", on="n1/0", request=share(1)))
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+def test_a_pod_that_kube_scheduler_itself_keeps_away_is_not_touched_all_the_time(scene: Scene) -> None:
+    scene.requeue.answered("waits", refused=True)
+    woken = 0
+    for _ in range(60):
+        scene.later(1.0)
+        scene.requeue.room("n1") if scene.ledger.pod("old") is None else scene.old_pod_goes()
+        scene.later(PATIENCE_S)
+        woken += len(scene.woken())
+    assert 2 <= woken <= 60 * (1 + PATIENCE_S) / REST_S + 1
+
+
+def test_a_pod_whose_request_is_wrong_is_left_alone(scene: Scene) -> None:
+    """No room helps it, though what could be read of its request would fit."""
+    wrong = replace(pending("wrong", share(1)), refusal=Refusal(Reason.CARD_COUNT_UNREADABLE, KIND))
+    scene.ledger.apply(wrong)
+    scene.requeue.answered("wrong", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    assert scene.woken() == []
+
+
+def test_a_long_queue_is_woken_a_few_at_a_time_the_most_important_first(scene: Scene) -> None:
+    """One pod that goes must not become a write to each of a thousand that wait."""
+    for number in range(100):
+        scene.ledger.apply(pending(f"p{number}", share(16), priority=number))
+        scene.requeue.answered(f"p{number}", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    assert scene.woken() == [(f"p{99 - place}", "n1") for place in range(MOST_WOKEN)]
+    scene.later(1.0)
+    assert scene.woken() == [(f"p{99 - MOST_WOKEN - place}", "n1") for place in range(MOST_WOKEN)]
+    scene.ledger.apply(running("p99", on="n1/0", request=share(16)))
+    scene.later(1.0)
+    assert scene.woken() == []
+    scene.later(REST_S)
+    assert scene.woken() == []  # whoever still waits is for the next time that there is room
+
+
+class Refusing:
+    """An API server that answers PATCHes as told, then well."""
+
+    def __init__(self, *errors: KubeError) -> None:
+        self.errors = list(errors)
+        self.asked = 0
+
+    async def request(self, *_words: object, **_options: object) -> bytes:
+        self.asked += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return b"{}"
+
+
+async def look(scene: Scene) -> list[str]:
+    """One look as `run` does it; the pods that were to be touched."""
+    found = scene.requeue.forgotten()
+    for pod, where in found:
+        await scene.requeue.wake(pod, where)
+    return [pod.seen.name for pod, _ in found]
+
+
+async def test_a_touch_that_fails_is_tried_again_and_again_less_often(scene: Scene) -> None:
+    api = Refusing(*[Unreachable("no")] * 4)
+    scene.requeue._client = api  # type: ignore[assignment]
+    scene.requeue.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    tries = []
+    for second in range(60):
+        if await look(scene):
+            tries.append(second)
+        scene.later(1.0)
+    assert api.asked == 5, "four failures and the touch"
+    waits = [after - before for before, after in pairwise(tries)]
+    assert waits == sorted(waits)
+    assert waits[-1] > waits[0]
+
+
+async def test_a_pod_that_is_gone_is_not_touched_again(scene: Scene) -> None:
+    api = Refusing(NotFound(404, "NotFound", "no such pod"))
+    scene.requeue._client = api  # type: ignore[assignment]
+    scene.requeue.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    for _ in range(60):
+        scene.later(1.0)
+        await look(scene)
+    assert api.asked == 1
+
+
+def test_room_that_appears_while_a_pod_rests_is_not_forgotten(scene: Scene) -> None:
+    """Touched once in vain; the room that comes within its rest is for it as well."""
+    scene.requeue.answered("waits", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    assert scene.woken() == [("waits", "n1")]
+    scene.requeue.answered("waits", refused=True)
+    scene.ledger.apply(node("n2", 16))
+    scene.later(0.01)
+    scene.requeue.room("n2")
+    scene.later(PATIENCE_S)
+    assert scene.woken() == [], "it rests"
+    scene.later(REST_S)
+    assert scene.woken() == [("waits", "n2")]
+    scene.later(REST_S)
+    assert scene.woken() == []
+
+
+def test_refused_pods_that_were_deleted_leave_memory(scene: Scene) -> None:
+    for number in range(1_000):
+        scene.ledger.apply(pending(f"p{number}", share(14)))
+        scene.requeue.answered(f"p{number}", refused=True)
+        scene.ledger.apply(gone(f"p{number}"))
+    scene.requeue.answered("waits", refused=True)
+    scene.later(FORGET_EVERY_S)
+    scene.woken()
+    assert list(scene.requeue._refused) == ["waits"]
+
+
+def test_the_memory_of_refused_pods_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waking_room, "MOST_REFUSED", 100)
+    for number in range(1_000):
+        scene.requeue.answered(f"p{number}", refused=True)
+    assert list(scene.requeue._refused) == [f"p{number}" for number in range(900, 1_000)]
+
+
+def test_a_node_is_asked_once_for_each_shape(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of pods may wait; asking for each of them would stop everything else for half a second."""
+    for number in range(400):
+        scene.ledger.apply(pending(f"p{number}", share(17 + number % 4)))
+        scene.requeue.answered(f"p{number}", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    asked: list[object] = []
+    offer = scene.ledger.offer
+
+    def counted(node: str, request: Request) -> Assignment | Refusal:
+        asked.append(request)
+        return offer(node, request)
+
+    monkeypatch.setattr(scene.ledger, "offer", counted)
+    assert scene.woken() == []
+    assert len(asked) == 4

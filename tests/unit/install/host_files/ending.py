@@ -1,0 +1,63 @@
+"""A process that ends at a chosen step of the disk's: as an exception in this one, or by a real SIGKILL in one of its own."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from accelshare.install.host_files.disk import Disk
+
+HostT = TypeVar("HostT")
+
+
+class Killed(BaseException):
+    """Not an Exception: nothing in the product may catch it, as nothing catches a SIGKILL."""
+
+
+class Executioner:
+    """Lets so many steps pass."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def __call__(self, step: str) -> None:
+        if self.left == 0:
+            raise Killed(step)
+        self.left -= 1
+
+
+def ended_at_each_step(prepare: Callable[[], HostT], act: Callable[[HostT, Disk], object], *, least: int) -> Iterator[HostT]:
+    """A host prepared anew for each step at which `act` can be ended, ended there; there are more than `least` of them."""
+    for step in range(1000):
+        host = prepare()
+        try:
+            act(host, Disk(Executioner(step)))
+        except Killed:
+            yield host
+        else:
+            assert step > least
+            return
+    raise AssertionError("it never ends")
+
+
+def killed_at(step: int, act: Callable[[Disk], object]) -> bool:
+    """Run it in a process of its own that dies at this step; False if it ended before."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def die(_step: str) -> None:
+            nonlocal left
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+
+        code = 1
+        try:
+            act(Disk(die))
+            code = 0
+        finally:
+            os._exit(code)
+    _, how = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(how) or os.waitstatus_to_exitcode(how) == 0
+    return os.WIFSIGNALED(how)
