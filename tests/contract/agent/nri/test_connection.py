@@ -294,7 +294,7 @@ async def test_a_runtime_that_does_not_know_validators_hangs_up_on_who_wants_to_
     socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Which is why what is wanted depends on the runtime's version."""
-    caplog.set_level(logging.INFO, "accelshare.agent.nri.protocol")
+    caplog.set_level(logging.INFO, "accelshare")
     plugins.start(Cards(), wants=creation_and_validation)
     async with runtime(socket, asks_validators=False) as one:
         async with asyncio.timeout(WAIT_S):
