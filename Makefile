@@ -34,7 +34,7 @@ check: $(READY)  ## ruff, mypy --strict, the rooms' import contracts, docs tests
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
-	@$(PY) -m pytest -q tests/contract/test_rooms.py tests/contract/test_docs.py tests/contract/docs/test_places.py
+	@$(PY) -m pytest -q tests/contract/test_rooms.py tests/contract/test_docs.py tests/contract/docs/test_command_table.py
 
 format: $(READY)  ## let ruff put the code in order
 	@$(VENV)/bin/ruff check --fix .

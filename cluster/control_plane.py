@@ -25,8 +25,8 @@ import yaml
 from cluster import components
 from cluster.build import Binaries, binaries
 from cluster.certificates import Authority, write_key
-from cluster.claim import claim
 from cluster.components import DEFAULT_CONTROLLERS, HOST, Pki
+from cluster.directory_lock import claim
 from cluster.errors import ClusterError, KubectlError, ProcessError
 from cluster.https import Https, free_port
 from cluster.kubeconfig import ClientCertificate, Token, write_kubeconfig
@@ -36,7 +36,7 @@ _NEEDED: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-sch
 _PORT_TRIES: Final = 5
 _END_ORDER: Final = {"kube-apiserver": 1, "etcd": 2}  # all others are clients of these
 _STOP_LIMIT_S: Final = 5.0
-_KUBECTL_LIMIT_S: Final = 120.0
+_KUBECTL_LIMIT_S: Final = 600.0
 
 
 class ControlPlane:

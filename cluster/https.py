@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.ports import free_port as free_port  # many ask here
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 30.0
 
 
 class Https:

@@ -18,7 +18,7 @@ from typing import Final
 from cluster.errors import ClusterError, ProcessError
 from cluster.waiting import wait_until
 
-_LEASH: Final = Path(__file__).with_name("leash.py")
+_END_WITH_PARENT: Final = Path(__file__).with_name("end_with_parent.py")
 _LAST_LINES: Final = 15
 _FIRST_WORD_S: Final = 2.0
 _WORD_EVERY_S: Final = 5.0
@@ -45,11 +45,11 @@ class Process:
         self.log = log
         self.url = url  # where it serves, if it does
         log.parent.mkdir(parents=True, exist_ok=True)
-        leashed = [sys.executable, "-I", "-S", _LEASH, str(os.getpid()), *command]
+        whole = [sys.executable, "-I", "-S", _END_WITH_PARENT, str(os.getpid()), *command]
         with log.open("wb") as output:
             self._popen = _starter.submit(
                 subprocess.Popen[bytes],
-                leashed,
+                whole,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -96,7 +96,7 @@ class Process:
         finally:
             self.stop()  # Ctrl-C reaches only us
 
-    def wait_ready(self, ready: Callable[[], bool], limit_s: float = 120.0) -> None:
+    def wait_ready(self, ready: Callable[[], bool], limit_s: float = 300.0) -> None:
         """Return once `ready` says so; raise in words if the program dies first or takes too long."""
 
         def ready_or_dead() -> bool:
@@ -111,7 +111,7 @@ class Process:
         except ClusterError as error:
             raise ProcessError(f"{self.name} runs but was not ready within {limit_s:g} s; {self._evidence()}") from error
 
-    def stop(self, limit_s: float = 10.0) -> None:
+    def stop(self, limit_s: float = 60.0) -> None:
         """Ask it to end, and end it if it does not. Stopping what has ended changes nothing."""
         self.terminate()
         try:
@@ -138,3 +138,8 @@ class Process:
 
     def _evidence(self) -> str:
         return f"the end of {self.log}:\n{self.last_lines()}"
+
+
+def last_lines(*processes: Process | None) -> str:
+    """The end of each log, for the error of a wait; a process that was not started has none."""
+    return "".join(f"\n--- {process.name}\n{process.last_lines()}" for process in processes if process is not None)

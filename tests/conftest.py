@@ -21,7 +21,7 @@ settings.register_profile("accelshare", deadline=None)  # speed is measured in b
 settings.load_profile("accelshare")
 
 # Fixtures and folders that need root or programs that `make test-real` builds.
-REAL_FIXTURES = {"control_plane", "machine", "operators_machine"}
+REAL_FIXTURES = {"control_plane", "machine", "throwaway_machine"}
 REAL_FOLDERS = ("tests/e2e/", "tests/contract/chart/")
 
 

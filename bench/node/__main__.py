@@ -18,7 +18,7 @@ from accelshare.kube.errors import KubeError
 from bench.node import footprint, plugin_calls, rush, starting, zpu
 from bench.node.document import document
 from bench.node.goals import verdicts
-from bench.node.real_node import ROOT, open_real_node
+from bench.node.real_node import ROOT, open_real_bench_node
 from bench.node.results import DEVICE_PLUGIN, NRI, Footprints, PluginCalls, Results, Rush, Starting
 from bench.node.settings import FULL, QUICK, Settings
 from bench.noise import NoiseMeter
@@ -94,7 +94,7 @@ async def _measure(plan: Plan, progress: Progress) -> Results:
                 )
             )
         if set(REAL) & set(plan.measures):
-            async with open_real_node(progress) as node:
+            async with open_real_bench_node(progress) as node:
                 if "starting" in plan.measures:
                     started = await starting.measure(node, noise, progress, rounds=settings.rounds, pairs=settings.pairs)
                 if "rush" in plan.measures:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +23,15 @@ from bench.node.caller import Caller
 from bench.node.results import NRI
 from bench.node.zpu import Size
 from cluster.https import free_port
-from cluster.process import Process
+from cluster.process import Process, last_lines
+from cluster.waiting import wait_until_async
 
 NODE: Final = "n1"
-LIMIT_S: Final = 60.0
+LIMIT_S: Final = 180.0
 RUNTIME: Final = Habits(name="containerd", version="v2.4.2", validator=True)
 
 
-class BenchNode:
+class FakeBenchNode:
     def __init__(self, api: MemoryApiServer, caller: Caller, directory: Path, size: Size) -> None:
         self.api = api
         self.caller = caller
@@ -96,16 +98,13 @@ class BenchNode:
         await self.until(all_are, "all records say assigned")
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not await asyncio.to_thread(condition):
-            if time.monotonic() > deadline:
-                evidence = self.agent.last_lines() if self.agent is not None else ""
-                raise RuntimeError(f"not within {LIMIT_S:g} s: {what}\n{evidence}")
-            await asyncio.sleep(0.02)
+        """Wait for the condition, called in a thread because it may block."""
+        evidence = partial(last_lines, self.agent)
+        await wait_until_async(partial(asyncio.to_thread, condition), what, LIMIT_S, 0.02, evidence=evidence)
 
 
 @contextlib.asynccontextmanager
-async def open_lodge(size: Size, way: str) -> AsyncIterator[BenchNode]:
+async def open_fake_bench_node(size: Size, way: str) -> AsyncIterator[FakeBenchNode]:
     """An agent that delivers in this way, ended when the block ends."""
     with tempfile.TemporaryDirectory(prefix="b-") as made:  # a short name: a socket's path has at most 107 characters
         directory = Path(made)
@@ -115,7 +114,7 @@ async def open_lodge(size: Size, way: str) -> AsyncIterator[BenchNode]:
             caller = await stack.enter_async_context(Caller(directory))
             if way == NRI:
                 await stack.enter_async_context(FakeRuntime(directory / "nri.sock", RUNTIME))
-            fake_node = BenchNode(api, caller, directory, size)
+            fake_node = FakeBenchNode(api, caller, directory, size)
             stack.callback(fake_node.stop_agent)
             await fake_node.start_agent(way)
             yield fake_node

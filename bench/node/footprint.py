@@ -6,7 +6,7 @@ Belongs here: its memory and its CPU. Never: anything that it does.
 import asyncio
 import time
 
-from bench.node.fake_node import open_lodge
+from bench.node.fake_node import open_fake_bench_node
 from bench.node.results import Footprint, Footprints
 from bench.node.zpu import Size
 from bench.noise import NoiseMeter
@@ -21,7 +21,7 @@ async def measure(
     for number in range(starts):
         progress.doing(f"the agent at rest, {way}, {size.units:,} units: start {number + 1} of {starts}, {idle_s:g} s")
         noise.listen()
-        async with open_lodge(size, way) as fake_node:
+        async with open_fake_bench_node(size, way) as fake_node:
             await asyncio.sleep(settle_s)
             cpu, wall = cpu_s(fake_node.pid), time.monotonic()
             await asyncio.sleep(idle_s)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
 from bench.node import zpu
-from bench.node.fake_node import BenchNode, open_lodge
+from bench.node.fake_node import FakeBenchNode, open_fake_bench_node
 from bench.node.results import DEVICE_PLUGIN, PluginCalls, Verb
 from bench.node.zpu import Size
 from bench.noise import NoiseMeter
@@ -18,7 +18,7 @@ from bench.progress import Progress
 async def measure(noise: NoiseMeter, progress: Progress, *, size: Size, asks: Sequence[int], groups: int) -> list[PluginCalls]:
     """For each size of request, groups of eight pods, one on each card; the node is empty before each group."""
     found = []
-    async with open_lodge(size, DEVICE_PLUGIN) as fake_node:
+    async with open_fake_bench_node(size, DEVICE_PLUGIN) as fake_node:
         await fake_node.until(
             lambda: len(fake_node.caller.devices.get(zpu.MEMORY, ())) == size.units, "kubelet was shown all ids"
         )
@@ -34,7 +34,7 @@ async def measure(noise: NoiseMeter, progress: Progress, *, size: Size, asks: Se
     return found
 
 
-async def _group(fake_node: BenchNode, units: int, name: str) -> tuple[Verb, Verb]:
+async def _group(fake_node: FakeBenchNode, units: int, name: str) -> tuple[Verb, Verb]:
     caller, pods = fake_node.caller, [f"{name}-{card}" for card in range(zpu.CARDS)]
     for card, pod in enumerate(pods):
         fake_node.bind(pod, card, units)

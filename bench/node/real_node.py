@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +24,8 @@ from cluster.errors import ClusterError
 from cluster.https import free_port
 from cluster.local import LocalCluster
 from cluster.local.layout import CONTAINERD_METRICS_PORT
-from cluster.process import Process
+from cluster.process import Process, last_lines
+from cluster.waiting import wait_until_async
 
 Object = dict[str, Any]
 ROOT: Final = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ CHECKPOINT: Final = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint
 LOOK: Final = f"echo sees $(ls /dev | grep -E '^{zpu.NODE_NAME}[0-9]+$'); trap 'exit 0' TERM; sleep 100000 & wait"
 
 
-class RealNode:
+class RealBenchNode:
     def __init__(self, local: LocalCluster, client: Client, directory: Path, port: int) -> None:
         self.local = local
         self.client = client
@@ -170,17 +170,11 @@ class RealNode:
             await self.client.request("DELETE", f"{PODS}/{name}")
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str) -> None:
-        deadline = time.monotonic() + LIMIT_S
-        while not await condition():
-            if time.monotonic() > deadline:
-                parts = [process for process in (self.agent, self._extender) if process is not None]
-                evidence = "".join(f"\n--- {process.name}\n{process.last_lines()}" for process in parts)
-                raise RuntimeError(f"not within {LIMIT_S:g} s: {what}{evidence}")
-            await asyncio.sleep(0.1)
+        await wait_until_async(condition, what, LIMIT_S, 0.1, evidence=lambda: last_lines(self.agent, self._extender))
 
 
 @contextlib.asynccontextmanager
-async def open_real_node(progress: Progress) -> AsyncIterator[RealNode]:
+async def open_real_bench_node(progress: Progress) -> AsyncIterator[RealBenchNode]:
     """An empty node; a cluster that was up before stays up, with its own kube-scheduler configuration again."""
     port = free_port()
     with (
@@ -194,7 +188,7 @@ async def open_real_node(progress: Progress) -> AsyncIterator[RealNode]:
         progress.doing("restarting containerd with metrics")
         await asyncio.to_thread(local.restart_containerd, nri="validated")
         async with Client(config.load(local.kubeconfig), user_agent="accelshare-bench") as client:
-            node = RealNode(local, client, Path(directory), port)
+            node = RealBenchNode(local, client, Path(directory), port)
             try:
                 await node.start_extender()
                 await node.stand_in()

@@ -10,7 +10,7 @@ from functools import partial
 
 from accelshare.kube.errors import KubeError
 from bench.node import zpu
-from bench.node.real_node import Object, RealNode
+from bench.node.real_node import Object, RealBenchNode
 from bench.node.results import VICTIMS, WAYS, Rush
 from bench.noise import NoiseMeter
 from bench.progress import Progress
@@ -19,7 +19,7 @@ UNITS = 2  # so that 64 pods fill the node
 PART = 3  # the kill comes when one of so many pods is bound: kubelet takes them in within moments of that
 
 
-async def measure(node: RealNode, noise: NoiseMeter, progress: Progress, *, rushes: int, pods: int) -> tuple[Rush, ...]:
+async def measure(node: RealBenchNode, noise: NoiseMeter, progress: Progress, *, rushes: int, pods: int) -> tuple[Rush, ...]:
     found = []
     for way in WAYS:
         await node.deliver_by(way)
@@ -32,7 +32,7 @@ async def measure(node: RealNode, noise: NoiseMeter, progress: Progress, *, rush
     return tuple(found)
 
 
-async def _rush(node: RealNode, victim: str, pods: int) -> Rush:
+async def _rush(node: RealBenchNode, victim: str, pods: int) -> Rush:
     names = [f"p{number}" for number in range(pods)]
     corrected = -node.drift()
     coming = asyncio.gather(*(node.pod(name, UNITS) for name in names))
@@ -61,12 +61,12 @@ async def _rush(node: RealNode, victim: str, pods: int) -> Rush:
     )
 
 
-async def _some_bound(node: RealNode, wanted: int) -> bool:
+async def _some_bound(node: RealBenchNode, wanted: int) -> bool:
     bound = [name for name, pod in (await node.pods()).items() if pod["spec"].get("nodeName")]
     return len(bound) >= wanted
 
 
-async def _settled(node: RealNode) -> bool:
+async def _settled(node: RealBenchNode) -> bool:
     """All have failed, or run, are marked as served, and have said what they see."""
     found = await node.pods()
     waiting = [
@@ -81,7 +81,7 @@ async def _settled(node: RealNode) -> bool:
     return all(await asyncio.gather(*(_line(node, name) for name in running)))
 
 
-async def _fate(node: RealNode, name: str, pod: Object | None) -> str:
+async def _fate(node: RealBenchNode, name: str, pod: Object | None) -> str:
     if pod is None:
         return "bare"  # the agent found it without its card, and deleted it
     if pod["status"]["phase"] == "Failed":
@@ -97,7 +97,7 @@ async def _fate(node: RealNode, name: str, pod: Object | None) -> str:
     return "right" if sorted(seen) == wanted else "wrong"
 
 
-async def _line(node: RealNode, name: str) -> str:
+async def _line(node: RealBenchNode, name: str) -> str:
     try:
         return await node.first_line(name)
     except KubeError:

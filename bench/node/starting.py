@@ -13,7 +13,7 @@ import msgspec
 
 from accelshare.kube.watch import Reflector, Seen
 from bench.node.latency import between, latencies
-from bench.node.real_node import LABEL, PODS, Object, RealNode
+from bench.node.real_node import LABEL, PODS, Object, RealBenchNode
 from bench.node.results import NRI, WAYS, Latency, Pair, Starting
 from bench.noise import NoiseMeter
 from bench.progress import Progress
@@ -22,7 +22,7 @@ PLUGIN = "accelshare"  # as containerd knows the agent
 UNITS = 2
 
 
-async def measure(node: RealNode, noise: NoiseMeter, progress: Progress, *, rounds: int, pairs: int) -> Starting:
+async def measure(node: RealBenchNode, noise: NoiseMeter, progress: Progress, *, rounds: int, pairs: int) -> Starting:
     """Both ways in each round; in each, pods with and without a card take turns."""
     found: dict[str, list[Pair]] = {way: [] for way in WAYS}
     counted: dict[str, Latency] = {}
@@ -50,7 +50,7 @@ async def measure(node: RealNode, noise: NoiseMeter, progress: Progress, *, roun
     )
 
 
-async def _started(node: RealNode, bound: dict[str, float], name: str, units: int) -> float:
+async def _started(node: RealBenchNode, bound: dict[str, float], name: str, units: int) -> float:
     """From the moment at which a watcher saw its bind to its container's first line, in ms. The pod is gone afterwards."""
     await node.pod(name, units)
     line = ""
@@ -71,7 +71,7 @@ async def _started(node: RealNode, bound: dict[str, float], name: str, units: in
 
 
 @contextlib.asynccontextmanager
-async def _binds(node: RealNode) -> AsyncIterator[dict[str, float]]:
+async def _binds(node: RealBenchNode) -> AsyncIterator[dict[str, float]]:
     """When each pod was first seen on a node, by name: the same news that kubelet has, at the same time."""
     bound: dict[str, float] = {}
     there: set[str] = set()

@@ -22,7 +22,7 @@ from deploy.render import CHART, NAMESPACE, HelmError
 
 RELEASE: Final = "accelshare"
 STATE: Final = "accelshare-scheduler-config"
-LIMIT_S: Final = 300.0
+LIMIT_S: Final = 480.0
 
 
 def install(local: LocalCluster, say: Callable[[str], None], *, values: Mapping[str, Any] | None = None) -> None:
@@ -62,7 +62,7 @@ def settle(local: LocalCluster) -> None:
     """Wait until pods can ask for cards."""
     # helm is content with a DaemonSet of which one pod may be missing, and here there is only one.
     for what in ("daemonset/accelshare-agent", "daemonset/accelshare-scheduler-manager", "deployment/accelshare-extender"):
-        local.kubectl("rollout", "status", what, f"--namespace={NAMESPACE}", "--timeout=100s")
+        local.kubectl("rollout", "status", what, f"--namespace={NAMESPACE}", "--timeout=300s")
     wait_until(lambda: _applied(local), "kube-scheduler asks the extender", limit_s=LIMIT_S, every_s=1.0)
 
 

@@ -40,8 +40,8 @@ Say = Callable[[str], None]
 CONTAINERD_CONFIG: Final = "/etc/containerd/config.toml"
 _STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _CAP_SYS_RESOURCE: Final = 24  # linux/capability.h
-_READY_LIMIT_S: Final = 180.0
-_HEALTH_LIMIT_S: Final = 60.0
+_READY_LIMIT_S: Final = 480.0
+_HEALTH_LIMIT_S: Final = 240.0
 
 
 def provide(say: Say) -> Binaries:
@@ -145,11 +145,11 @@ def inside(layout: Layout, command: Sequence[str | Path]) -> list[str | Path]:
     return [sys.executable, "-I", "-S", LAUNCH, "", cgroups.daemons(), namespace_file(layout), *command]
 
 
-def run_inside(layout: Layout, command: Sequence[str | Path], limit_s: float = 120.0) -> str:
+def run_inside(layout: Layout, command: Sequence[str | Path], limit_s: float = 300.0) -> str:
     return run(inside(layout, command), environment=environment(layout), limit_s=limit_s)
 
 
-def ctr(layout: Layout, *arguments: str | Path, limit_s: float = 120.0) -> str:
+def ctr(layout: Layout, *arguments: str | Path, limit_s: float = 300.0) -> str:
     command: list[str | Path] = [layout.programs / "ctr", "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", *arguments]
     return run_inside(layout, command, limit_s)
 
@@ -172,7 +172,7 @@ def _start_namespace(layout: Layout) -> None:
     daemon = Daemon(layout, "namespace")
     covered = layout.state / "covered"
     daemon.start(namespace.holder(layout, covered), inside=False)
-    if not wait_for(covered, limit_s=10):
+    if not wait_for(covered, limit_s=120):
         raise ClusterError(f"the paths of the cluster could not be covered; {daemon.evidence()}")
     (layout.covering("/etc/cni") / "net.d").mkdir()
     (layout.covering("/etc/cni") / "net.d" / "10-pods.conflist").write_text(configuration.pod_network())
@@ -226,7 +226,7 @@ def _kubeadm_after(layout: Layout) -> None:
     binding = ["create", "clusterrolebinding", "kubeadm:cluster-admins", "--clusterrole=cluster-admin"]
     _kubectl(layout, *binding, "--group=kubeadm:cluster-admins", kubeconfig=layout.covering("/etc/kubernetes/super-admin.conf"))
     start_kube_proxy(layout)
-    wait_until(lambda: _answer(layout, "get", "node", NODE_NAME, "--output=name"), "kubelet has made its node", limit_s=60)
+    wait_until(lambda: _answer(layout, "get", "node", NODE_NAME, "--output=name"), "kubelet has made its node", limit_s=240)
     for phase in (["upload-config", "all"], ["mark-control-plane"], ["bootstrap-token"]):
         _kubeadm(layout, "init", "phase", *phase)
 
@@ -249,7 +249,7 @@ def _wait_for_api_server(layout: Layout) -> None:
         for name in ("containerd", "kubelet"):
             Daemon(layout, name).check()
         try:
-            socket.create_connection((NODE_ADDRESS, API_SERVER_PORT), timeout=1).close()
+            socket.create_connection((NODE_ADDRESS, API_SERVER_PORT), timeout=10).close()
         except OSError:
             return False
         return bool(_answer(layout, "get", "--raw=/readyz", kubeconfig=kubeconfig))
@@ -304,7 +304,7 @@ def _kubectl(layout: Layout, *arguments: str, kubeconfig: Path | None = None) ->
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=2) as response:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as response:
             return bool(response.status == 200)
     except OSError:
         return False
@@ -315,7 +315,7 @@ def _serves_kubelet(containerd: Path) -> bool:
     with grpc.insecure_channel(f"unix://{containerd}", options=[("grpc.default_authority", "localhost")]) as channel:
         version: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/runtime.v1.RuntimeService/Version")
         try:
-            version(b"", timeout=5)
+            version(b"", timeout=20)
         except grpc.RpcError:
             return False
     return True

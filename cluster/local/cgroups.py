@@ -13,7 +13,7 @@ from cluster.local import processes
 from cluster.local.layout import CGROUP
 from cluster.local.processes import Identity
 
-_REMOVE_LIMIT_S: Final = 10.0
+_REMOVE_LIMIT_S: Final = 120.0
 DAEMONS: Final = "daemons"  # beside kubelet's pods, so that no limit of a pod ever reaches the daemons
 
 

@@ -1,10 +1,10 @@
-"""Run as a script: become another program, in the cluster's cgroup and mount namespace, on a leash or for good.
+"""Run as a script: become another program, in the cluster's cgroup and mount namespace, ended with its parent or left running.
 
     python -I -S launch.py PID_FILE CGROUPS NAMESPACE PROGRAM [ARGUMENT …]
 
 PID_FILE, if not empty, means: fork, let the child become the program, and write its id and start time there. CGROUPS are
 directories separated by colons. NAMESPACE is a file such as /proc/1/ns/mnt, or empty. A script of its own for the reason
-that leash.py gives; imports nothing of this package.
+that end_with_parent.py gives; imports nothing of this package.
 """
 
 import ctypes

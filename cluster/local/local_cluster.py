@@ -22,15 +22,15 @@ from cluster.cache import cache_directory
 from cluster.errors import ClusterError, KubectlError
 from cluster.local import bring_up, devices, images, scheduler, teardown
 from cluster.local.configuration import Nri
+from cluster.local.conflicts import refuse_conflicts, refuse_other_systems
 from cluster.local.daemon import Daemon, environment
 from cluster.local.images import Content
 from cluster.local.journal import Journal
 from cluster.local.layout import NODE_ADDRESS, NODE_NAME, TEST_IMAGE, Layout
-from cluster.local.refusals import refuse_conflicts, refuse_other_systems
 from cluster.process import Process
 
 _DAEMONS: Final = ("namespace", "containerd", "kubelet", "kube-proxy")
-_KUBECTL_LIMIT_S: Final = 120.0
+_KUBECTL_LIMIT_S: Final = 600.0
 
 
 class LocalCluster:

@@ -18,7 +18,7 @@ from cluster.local.shell import run, run_json
 
 _FAMILIES: Final = ("ip", "ip6")
 _SETTINGS: Final = Path("/proc/sys")
-_LINKS_GO_LIMIT_S: Final = 10.0
+_LINKS_GO_LIMIT_S: Final = 120.0
 _OURS: Final = tuple(ipaddress.IPv4Network(network) for network in (f"{NODE_ADDRESS}/32", SERVICE_NETWORK, POD_NETWORK))
 
 

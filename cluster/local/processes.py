@@ -62,7 +62,7 @@ def marked(variable: str, value: str) -> list[Identity]:
     return _alive(pid for pid in everyone() if pid != os.getpid() and wanted in _environment(pid))
 
 
-def end(them: Iterable[Identity], limit_s: float = 20.0) -> None:
+def end(them: Iterable[Identity], limit_s: float = 120.0) -> None:
     """SIGKILL, and wait until each is gone."""
     left = list(them)
     deadline = time.monotonic() + limit_s

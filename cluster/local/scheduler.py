@@ -19,7 +19,7 @@ _MANIFEST: Final = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 _ORIGINAL: Final = "/etc/kubernetes/kube-scheduler.original.yaml"
 _CONFIGURATION: Final = "/etc/kubernetes/scheduler-configuration.yaml"
 _HEALTH: Final = "https://127.0.0.1:10259/readyz"
-_LIMIT_S: Final = 120.0
+_LIMIT_S: Final = 300.0
 
 
 def extender(url: str, resources: Sequence[str], **changes: object) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _serves() -> bool:
     unverified = ssl.create_default_context()
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE  # it signs a certificate for itself
     try:
-        with urllib.request.urlopen(_HEALTH, timeout=2, context=unverified) as answer:
+        with urllib.request.urlopen(_HEALTH, timeout=10, context=unverified) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False

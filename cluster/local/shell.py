@@ -12,7 +12,7 @@ from cluster.errors import ClusterError
 
 
 def run(
-    command: Sequence[str | Path], *, stdin: str = "", environment: Mapping[str, str] | None = None, limit_s: float = 120.0
+    command: Sequence[str | Path], *, stdin: str = "", environment: Mapping[str, str] | None = None, limit_s: float = 300.0
 ) -> str:
     """What it prints."""
     shown = " ".join(map(str, command))

@@ -3,12 +3,10 @@
 Belongs here: starting both, and the scheduler's calls as one line each. Never: expectations.
 """
 
-import asyncio
 import contextlib
 import json
 import ssl
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,12 @@ import aiohttp
 
 from accelshare.testing.api_server import MemoryApiServer
 from cluster.https import free_port
-from cluster.process import Process
+from cluster.process import Process, last_lines
+from cluster.waiting import wait_until_async
 
 Object = dict[str, Any]
 MEMORY = "aliyun.com/gpu-mem"
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 
 
 class FakeCluster:
@@ -54,16 +53,8 @@ class FakeCluster:
             return False
 
     async def until(self, condition: Callable[[], Any], what: str) -> Any:
-        deadline = time.monotonic() + LIMIT_S
-        while True:
-            answer = condition()
-            if asyncio.iscoroutine(answer):
-                answer = await answer
-            if answer:
-                return answer
-            evidence = self.extender.last_lines() if self.extender else ""
-            assert time.monotonic() < deadline, f"not within {LIMIT_S:.0f} s: {what}\n{evidence}"
-            await asyncio.sleep(0.02)
+        """The condition's first true value."""
+        return await wait_until_async(condition, what, LIMIT_S, 0.02, evidence=lambda: last_lines(self.extender))
 
     # Calls.
 
@@ -113,7 +104,7 @@ class FakeCluster:
 
 
 @contextlib.asynccontextmanager
-async def open_town(directory: Path) -> AsyncIterator[FakeCluster]:
+async def open_fake_cluster(directory: Path) -> AsyncIterator[FakeCluster]:
     async with MemoryApiServer() as api, aiohttp.ClientSession() as session:
         fake_cluster = FakeCluster(api, directory, session)
         try:

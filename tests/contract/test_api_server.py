@@ -42,10 +42,10 @@ def memory_server() -> Iterator[MemoryApiServer]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    assert started.wait(timeout=30)
+    assert started.wait(timeout=120)
     yield server
     loop.call_soon_threadsafe(stopped.set)
-    thread.join(timeout=30)
+    thread.join(timeout=120)
     loop.close()
 
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster.debian_programs import PROMTOOL, ensure
 from cluster.errors import ClusterError
 from tests.contract import test_docs as docs
-from tests.contract.agent.fake_node import MEMORY, FakeNode, open_village
+from tests.contract.agent.fake_node import MEMORY, FakeNode, open_fake_node
 from tests.contract.fake_cluster import FakeCluster
 from tests.fakes.build import build
 from tests.fakes.hardware import Hardware
@@ -120,7 +120,7 @@ async def page_of_agent(fake_node: FakeNode, fakes: Path) -> str:
 async def test_every_series_and_label_of_dashboard_and_alerts_is_served(fake_cluster: FakeCluster, tmp_path: Path) -> None:
     (tmp_path / "fake_node").mkdir()
     (tmp_path / "fakes").mkdir()
-    async with open_village(tmp_path / "fake_node") as fake_node:
+    async with open_fake_node(tmp_path / "fake_node") as fake_node:
         found = served(await page_of_extender(fake_cluster), await page_of_agent(fake_node, tmp_path / "fakes"))
     wrong = []
     for where, expression, words in expressions():
@@ -136,7 +136,7 @@ async def test_every_series_and_label_of_dashboard_and_alerts_is_served(fake_clu
 async def test_what_is_in_use_is_told_where_the_driver_tells_it(tmp_path: Path) -> None:
     (tmp_path / "fake_node").mkdir()
     (tmp_path / "fakes").mkdir()
-    async with open_village(tmp_path / "fake_node") as fake_node:
+    async with open_fake_node(tmp_path / "fake_node") as fake_node:
         page = await page_of_agent(fake_node, tmp_path / "fakes")
     where = '{card="0",node="n1",vendor="acme"}'
     assert f"accelshare_card_used_bytes{where} 5.36870912e+08" in page

@@ -1,4 +1,4 @@
-"""The laws of the house: arrows point inward, rooms say what belongs in them, vendors are data."""
+"""Layout rules: import contracts hold, every package has a charter, no vendor is named outside vendors/."""
 
 import ast
 import re

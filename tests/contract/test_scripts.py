@@ -16,7 +16,7 @@ TO_CALL = [script for script in SCRIPTS if script.name != "common.sh"]
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)

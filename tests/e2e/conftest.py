@@ -1,4 +1,4 @@
-"""Each test gets a house of its own in the run's control plane, or the machine's one local cluster."""
+"""Fixtures: a scheduling cluster in the run's control plane, or the machine's one local cluster."""
 
 import os
 import sys

@@ -1,13 +1,12 @@
-"""A cluster to test in: the real control plane, a real kube-scheduler, our extender as its own process, and fake Node objects.
+"""A cluster for tests: the real control plane, a real kube-scheduler, our extender as its own process, and fake Node objects.
 
-Belongs here: words to set a scene and to wait for what should come. Never: expectations.
+Belongs here: creating objects, starting the processes, and waiting. Never: assertions about the product.
 """
 
 import asyncio
 import contextlib
 import json
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,16 @@ import yaml
 
 from accelshare.kube import config
 from accelshare.kube.client import Client
-from accelshare.kube.errors import Conflict, NotFound
+from accelshare.kube.errors import Conflict, NotFound, TooManyRequests, Unreachable
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
-from cluster.process import Process
+from cluster.process import Process, last_lines
+from cluster.waiting import wait_until_async
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 120.0
+LIMIT_S = 240.0
+REQUEST_LIMIT_S = 120.0  # of one request to an API server on a busy machine; the client's own default is 15 s
+RETRY_ON = (Unreachable, TooManyRequests)
 MANAGED = (
     "aliyun.com/gpu-mem",
     "nvidia.com/gpu",
@@ -35,6 +37,7 @@ MANAGED = (
     "streamcomputing.com/npu",
 )
 Object = dict[str, Any]
+TEST_LABEL = "accelshare-test=true"  # on the priority classes that tests create
 
 
 class SchedulingCluster:
@@ -56,7 +59,7 @@ class SchedulingCluster:
         return f"http://127.0.0.1:{self.port}"
 
     async def start_extender(self, *flags: str) -> None:
-        """Start ours on the house's port and wait until it is ready."""
+        """Start our extender on the cluster's port and wait until it is ready."""
         self.begin_extender(*flags)
         await self.until(self.extender_is_ready, "the extender is ready")
 
@@ -162,16 +165,8 @@ class SchedulingCluster:
     # Waiting.
 
     async def until(self, condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
-        """The condition's first true answer."""
-        deadline = time.monotonic() + limit_s
-        while True:
-            answer = condition()
-            if asyncio.iscoroutine(answer):
-                answer = await answer
-            if answer:
-                return answer
-            assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}{self._evidence()}"
-            await asyncio.sleep(0.05)
+        """The condition's first true value; a request that the API server did not answer is repeated."""
+        return await wait_until_async(condition, what, limit_s, evidence=self._evidence, retry_on=RETRY_ON)
 
     async def bound(self, *names: str, namespace: str = "default") -> dict[str, Object]:
         """These pods, once each has a node."""
@@ -185,12 +180,12 @@ class SchedulingCluster:
         return found
 
     async def refused(self, name: str, words: str, namespace: str = "default") -> str:
-        """The scheduler's event on this pod that says these words."""
+        """The message of the scheduler's event on this pod that contains these words."""
 
-        async def said() -> str:
-            return next((said for said in await self.events(name, "FailedScheduling", namespace) if words in said), "")
+        async def event() -> str:
+            return next((text for text in await self.events(name, "FailedScheduling", namespace) if words in text), "")
 
-        message: str = await self.until(said, f"an event on {name} that says {words!r}")
+        message: str = await self.until(event, f"an event on {name} with {words!r}")
         return message
 
     async def inspected(self, path: str, expected: Callable[[Object], bool], what: str) -> Object:
@@ -202,39 +197,52 @@ class SchedulingCluster:
         return found
 
     def _evidence(self) -> str:
-        parts = [process for process in (self.extender, self.scheduler) if process is not None]
-        return "".join(f"\n--- {process.name}\n{process.last_lines()}" for process in parts)
+        return last_lines(self.extender, self.scheduler)
 
-    # The end.
+    # Cleaning up.
+
+    async def clear_leftovers(self) -> None:
+        """Before a test: remove what a test before left when its own clean-up failed."""
+        if (await self.read("/api/v1/pods"))["items"] or (await self.read("/api/v1/nodes"))["items"]:
+            await self.clear()
 
     async def clear(self) -> None:
-        """Leave no workload, pod, node or event behind for the next test."""
+        """Stop the processes and remove every workload, pod, node, event and priority class of the test."""
         for process in (self.scheduler, self.extender):
             if process is not None:
                 process.stop()
+        await self.until(self._cleared, "no workload, pod, node or event is left", limit_s=2 * LIMIT_S)
+
+    async def _cleared(self) -> bool:
+        """Delete what there is. True if all of it is gone; safe to repeat."""
         for kind in ("deployments", "statefulsets", "replicasets"):
-            for item in (await self.read(f"/apis/apps/v1/{kind}"))["items"]:
-                await self.delete(f"/apis/apps/v1/namespaces/{item['metadata']['namespace']}/{kind}/{item['metadata']['name']}")
-        await self.until(self._no_pods_left, "all pods are gone")
-        for item in (await self.read("/api/v1/nodes"))["items"]:
-            await self.delete(f"/api/v1/nodes/{item['metadata']['name']}")
+            await self._delete_all(f"/apis/apps/v1/{kind}", kind)
+        if await self._delete_all("/api/v1/pods", "pods"):
+            return False
+        await self._delete_all("/api/v1/nodes", "nodes")
         for namespace in ("default", "kube-system"):
             await self.client.request("DELETE", f"/api/v1/namespaces/{namespace}/events")
-        await self.client.request("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses", params={"labelSelector": "house=test"})
+        await self.client.request("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses", params={"labelSelector": TEST_LABEL})
+        return True
 
-    async def _no_pods_left(self) -> bool:
-        left = (await self.read("/api/v1/pods"))["items"]
-        await asyncio.gather(
-            *(self.delete(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}") for pod in left)
-        )
-        return not left
+    async def _delete_all(self, path: str, kind: str) -> int:
+        """Delete the objects of this list; returns how many there were."""
+        group = path.removesuffix(f"/{kind}")
+        items = [item["metadata"] for item in (await self.read(path))["items"]]
+        paths = [
+            f"{group}/namespaces/{meta['namespace']}/{kind}/{meta['name']}" if "namespace" in meta else f"{path}/{meta['name']}"
+            for meta in items
+        ]
+        await asyncio.gather(*map(self.delete, paths))
+        return len(items)
 
 
 @contextlib.asynccontextmanager
 async def open_scheduling_cluster(plane: ControlPlane, directory: Path) -> AsyncIterator[SchedulingCluster]:
     plane.kubectl("apply", "-f", str(ROOT / "deploy/extender-rbac.yaml"))
-    async with Client(config.load(plane.kubeconfig), user_agent="accelshare-tests") as client:
+    async with Client(config.load(plane.kubeconfig), user_agent="accelshare-tests", timeout_s=REQUEST_LIMIT_S) as client:
         scheduling_cluster = SchedulingCluster(plane, client, directory)
+        await scheduling_cluster.clear_leftovers()
         try:
             yield scheduling_cluster
         finally:

@@ -33,7 +33,7 @@ def typed(scheduling_cluster: SchedulingCluster, *words: str, user: str = "") ->
     }
 
     def run() -> tuple[int, str, str]:
-        done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=300, check=False)
         return done.returncode, done.stdout, done.stderr
 
     return run

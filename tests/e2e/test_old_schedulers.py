@@ -117,7 +117,7 @@ async def test_pods_of_every_sort_under_an_old_scheduler(
         await scheduling_cluster.pod("beside", {"aliyun.com/gpu-mem": 16})
         await scheduling_cluster.pod("low", {"aliyun.com/gpu-mem": 8}, nodeSelector={"kubernetes.io/hostname": "small"})
         await scheduling_cluster.bound("beside", "low")
-        level = {"metadata": {"name": "high", "labels": {"scheduling_cluster": "test"}}, "value": 1000}
+        level = {"metadata": {"name": "high", "labels": {"accelshare-test": "true"}}, "value": 1000}
         await scheduling_cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", level)
         await scheduling_cluster.pod("high", {"aliyun.com/gpu-mem": 16}, priorityClassName="high")
         victims: list[str] = await scheduling_cluster.until(
@@ -167,7 +167,7 @@ def test_any_policy_is_a_trap_on_122_and_ours_is_checked_all_the_same(
     file = tmp_path / "policy.json"
     file.write_bytes(POLICY_CONTENT)
     words = [str(PROGRAMS[version]), f"--policy-config-file={file}", f"--kubeconfig={kubeconfig}", "--port=0", "--secure-port=0"]
-    done = subprocess.run([*words, f"--write-config-to={tmp_path}/out"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*words, f"--write-config-to={tmp_path}/out"], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode != 0
     assert "NodeResourcesLeastAllocatedArgs" in done.stderr
 

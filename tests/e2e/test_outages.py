@@ -20,7 +20,7 @@ async def priority_class(scheduling_cluster: SchedulingCluster, name: str, value
     content = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
-        "metadata": {"name": name, "labels": {"scheduling_cluster": "test"}},
+        "metadata": {"name": name, "labels": {"accelshare-test": "true"}},
         "value": value,
     }
     await scheduling_cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", content)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tests.e2e.auditor import Auditor, auditing
+from tests.e2e.oversell_watch import OversellWatch, watch_for_oversell
 from tests.e2e.scheduling_cluster import Object, SchedulingCluster, names
 
 pytestmark = pytest.mark.real
@@ -45,44 +45,44 @@ def why_waiting(pod: Object) -> str:
 async def test_a_thousand_pods_on_fifty_nodes(served: SchedulingCluster) -> None:
     await many_nodes(served, 50)
     sizes = [(4, 12, 8, 16)[number % 4] for number in range(1000)]  # 10,000 units for 6,400
-    async with auditing(served.client, size=SIZE) as auditor:
+    async with watch_for_oversell(served.client, size=SIZE) as watch:
         await rush(served, sizes)
-        pods = await served.until(lambda: settled(served, auditor), "every pod is bound or refused in words", 300)
-        assert auditor.wrong == []
+        pods = await served.until(lambda: settled(served, watch), "every pod is bound or refused in words", 300)
+        assert watch.wrong == []
         waiting = [pod for pod in pods.values() if "nodeName" not in pod["spec"]]
         bound = len(pods) - len(waiting)
-        assert auditor.most_bound == bound
-        print(f"{bound} bound, {len(waiting)} waiting, {sum(auditor.held.values())} of {50 * CARDS * SIZE} units held")
+        assert watch.most_bound == bound
+        print(f"{bound} bound, {len(waiting)} waiting, {sum(watch.held.values())} of {50 * CARDS * SIZE} units held")
         for pod in waiting:
             assert "insufficient GCU Memory in one gcu device" in why_waiting(pod) or f"Insufficient {MEMORY}" in why_waiting(pod)
         shown = await served.inspect("/gcushare-scheduler/inspect")
-        assert sum(node["usedGCU"] for node in shown["nodes"]) == sum(auditor.held.values())
+        assert sum(node["usedGCU"] for node in shown["nodes"]) == sum(watch.held.values())
 
 
-async def settled(scheduling_cluster: SchedulingCluster, auditor: Auditor) -> dict[str, Object] | None:
+async def settled(scheduling_cluster: SchedulingCluster, watch: OversellWatch) -> dict[str, Object] | None:
     """All pods, once none of those that wait would fit anywhere and each of them has been told why."""
     pods = await scheduling_cluster.pods()
     waiting = [pod for pod in pods.values() if "nodeName" not in pod["spec"]]
-    most_free = max((auditor.free().get((f"n{node}", card), SIZE) for node in range(50) for card in range(CARDS)), default=SIZE)
+    most_free = max((watch.free().get((f"n{node}", card), SIZE) for node in range(50) for card in range(CARDS)), default=SIZE)
     if any(asked(pod) <= most_free or "nodes are available" not in why_waiting(pod) for pod in waiting):
         return None
-    return pods if len(auditor.pods) == len(pods) - len(waiting) else None
+    return pods if len(watch.pods) == len(pods) - len(waiting) else None
 
 
 async def test_killed_ten_times_in_a_rush_nothing_is_lost_or_oversold(served: SchedulingCluster) -> None:
     await many_nodes(served, 50)
     sizes = [(4, 12, 8, 16)[number % 4] for number in range(500)]  # 5,000 units for 6,400, and they do fit
-    async with auditing(served.client, size=SIZE) as auditor:
+    async with watch_for_oversell(served.client, size=SIZE) as watch:
         creating = asyncio.create_task(rush(served, sizes))
         for kill in range(1, 11):
             enough = kill * 40
-            await served.until(lambda: len(auditor.pods) >= enough, f"{enough} pods are bound", 300)  # noqa: B023 – awaited here
+            await served.until(lambda: len(watch.pods) >= enough, f"{enough} pods are bound", 300)  # noqa: B023 – awaited here
             assert served.extender is not None
             served.extender.kill()
             await served.start_extender()
         await creating
-        await served.until(lambda: len(auditor.pods) == len(sizes), f"{len(sizes)} pods are bound", 300)
-        assert auditor.wrong == []
+        await served.until(lambda: len(watch.pods) == len(sizes), f"{len(sizes)} pods are bound", 300)
+        assert watch.wrong == []
         pods = await served.pods()
         assert Counter(asked(pod) for pod in pods.values() if pod["spec"].get("nodeName")) == Counter(sizes)
         shown = await served.inspect("/gcushare-scheduler/inspect")

@@ -15,7 +15,7 @@ from accelshare.vendors import catalog
 from accelshare.vendors.profile import Profile
 from accelshare.wire.pods import AGENT_LABEL
 from deploy.render import CHART, MANIFESTS, PRESETS, ROOT, files
-from tests.contract.chart.words import ALL, MIXTURES, SECOND, containers, objects, one, pods, preset, setting
+from tests.contract.chart.rendered_objects import ALL, MIXTURES, SECOND, containers, objects, one, pods, preset, setting
 
 SHIPPED = {profile.name: profile for profile in catalog.load([])}
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -4,7 +4,7 @@ import json
 import re
 
 from deploy.render import CHART
-from tests.contract.chart.words import ALL, EVERYTHING, SECOND, containers, hook, named, objects, one, preset, setting
+from tests.contract.chart.rendered_objects import ALL, EVERYTHING, SECOND, containers, hook, named, objects, one, preset, setting
 
 
 def test_hooks_come_with_their_rights_before_them_and_go_after_them() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from deploy.render import HelmError
-from tests.contract.chart.words import objects, preset, setting
+from tests.contract.chart.rendered_objects import objects, preset, setting
 
 REFUSED = {
     "no vendor at all": ([], "no vendor is enabled"),

@@ -7,7 +7,7 @@ import yaml
 
 from accelshare import __version__
 from deploy.render import CHART, PRESETS, helm
-from tests.contract.chart.words import ALL, MIXTURES, SECOND, containers, named, objects, one, pods, preset, setting
+from tests.contract.chart.rendered_objects import ALL, MIXTURES, SECOND, containers, named, objects, one, pods, preset, setting
 
 
 @pytest.mark.parametrize("arguments", MIXTURES, ids=" ".join)

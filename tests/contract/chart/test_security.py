@@ -5,7 +5,7 @@ import json
 import pytest
 
 from deploy.render import PRESETS
-from tests.contract.chart.words import (
+from tests.contract.chart.rendered_objects import (
     ALL,
     EVERYTHING,
     MIXTURES,

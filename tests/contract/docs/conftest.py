@@ -50,7 +50,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 @pytest.fixture
-def operators_machine(tmp_path: Path, control_plane: ControlPlane) -> Iterator[Machine]:
+def throwaway_machine(tmp_path: Path, control_plane: ControlPlane) -> Iterator[Machine]:
     """A machine whose kubectl leads to the control plane."""
     if why := possible():
         pytest.skip(why)

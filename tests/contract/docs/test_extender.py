@@ -7,16 +7,16 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from cluster.https import free_port
 from tests.contract.docs.machine import Machine
+from tests.contract.docs.page_runner import PageRunner
 from tests.contract.docs.pages import sections
-from tests.contract.docs.play import Play
 from tests.e2e.scheduling_cluster import SchedulingCluster
 
 pytestmark = pytest.mark.real
 
 
-async def test_extender(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
+async def test_extender(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
     page = "docs/how-to/extender.md"
-    machine = operators_machine
+    machine = throwaway_machine
     # Where kubeadm keeps the cluster's CA.
     key = scheduling_cluster.plane._authority._key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
     machine.write("/etc/kubernetes/pki/ca.crt", scheduling_cluster.plane.ca_file.read_bytes())
@@ -26,34 +26,34 @@ async def test_extender(scheduling_cluster: SchedulingCluster, operators_machine
         if name.startswith("PIP_"):
             machine.must(f"export {name}='{os.environ[name]}'")
     machine.must("export PIP_NO_COMPILE=1")  # it is run once
-    play = Play(machine, ports())
+    page_runner = PageRunner(machine, ports())
     told = sections(page)
-    await play.go(told.pop("Before you start"))
-    assert play.out("/opt/accelshare/bin/accelshare --version").startswith("accelshare ")
-    await play.go(told.pop("Rights"))
+    await page_runner.run(told.pop("Before you start"))
+    assert page_runner.out("/opt/accelshare/bin/accelshare --version").startswith("accelshare ")
+    await page_runner.run(told.pop("Rights"))
     # kubeadm believes that the API server is on port 6443 of this machine.
     machine.must(
         f"sed -i 's#server: .*#server: {scheduling_cluster.plane.url}#' /etc/kubernetes/accelshare.conf && unset KUBECONFIG"
     )
-    await play.go(told.pop("Start it"))
-    assert play.out("curl") == "ok"
+    await page_runner.run(told.pop("Start it"))
+    assert page_runner.out("curl") == "ok"
     machine.must("export KUBECONFIG=/etc/kubernetes/accelshare.conf")
     for part in told.values():
-        await play.go(part)
-    assert play.out("curl -s --cacert") == "ok"
-    await play.end()
+        await page_runner.run(part)
+    assert page_runner.out("curl -s --cacert") == "ok"
+    await page_runner.end()
     scheduling_cluster.plane.kubectl("delete", "serviceaccount", "accelshare-extender", "--namespace=kube-system")
 
 
-async def test_tls(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
+async def test_tls(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
     page = "docs/how-to/tls.md"
-    machine = operators_machine
-    play = Play(machine, ports())
+    machine = throwaway_machine
+    page_runner = PageRunner(machine, ports())
     told = sections(page)
     end = told.pop("At the end")
-    await play.go(told.pop("What there is"))
-    assert "accelshare-scheduler-tls" in play.out("accelshare certificates status")
-    await play.go(told.pop("When a key is lost to somebody"))
+    await page_runner.run(told.pop("What there is"))
+    assert "accelshare-scheduler-tls" in page_runner.out("accelshare certificates status")
+    await page_runner.run(told.pop("When a key is lost to somebody"))
     machine.must("accelshare certificates ensure --namespace kube-system")
     # What kubelet mounts for the extender's pod.
     machine.must("mkdir /tls")
@@ -61,11 +61,11 @@ async def test_tls(scheduling_cluster: SchedulingCluster, operators_machine: Mac
         value = f"go-template='{{{{index .data \"{key}\" | base64decode}}}}'"
         machine.must(f"kubectl get secret accelshare-extender-tls --namespace kube-system --output {value} > /tls/{key}")
     for part in told.values():
-        await play.go(part)
-    assert play.out("curl") == "ok"
-    await play.go(end)
+        await page_runner.run(part)
+    assert page_runner.out("curl") == "ok"
+    await page_runner.run(end)
     assert scheduling_cluster.plane.kubectl("get", "secrets", "--namespace=kube-system", "--output=name") == ""
-    await play.end()
+    await page_runner.end()
 
 
 def ports() -> dict[str, str]:

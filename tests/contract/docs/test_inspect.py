@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.contract.docs.machine import Machine
+from tests.contract.docs.page_runner import PageRunner
 from tests.contract.docs.pages import commands, sections
-from tests.contract.docs.play import Play
 from tests.e2e.scheduling_cluster import SchedulingCluster
 
 pytestmark = pytest.mark.real
@@ -32,31 +32,31 @@ async def the_scene(scheduling_cluster: SchedulingCluster) -> None:
     await pod(scheduling_cluster, "odd", 4000, labels={"baidu.com/xpu-count": "3"})
 
 
-async def test_inspect(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
+async def test_inspect(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
     await the_scene(scheduling_cluster)
     told = sections("docs/how-to/inspect.md")
     script = told.pop("inspect.sh")
     # What the shells' own packages make; zsh counts the entries of an array from 1.
-    operators_machine.must("mkdir -p /etc/bash_completion.d ~/.config/fish/completions /zsh; fpath=('' /zsh)")
-    play = Play(operators_machine, {"127.0.0.1:32766": f"127.0.0.1:{scheduling_cluster.port}"})
+    throwaway_machine.must("mkdir -p /etc/bash_completion.d ~/.config/fish/completions /zsh; fpath=('' /zsh)")
+    page_runner = PageRunner(throwaway_machine, {"127.0.0.1:32766": f"127.0.0.1:{scheduling_cluster.port}"})
     for part in told.values():
-        await play.go(part)
+        await page_runner.run(part)
     for place in ("/etc/bash_completion.d/accelshare", "/zsh/_accelshare", "~/.config/fish/completions/accelshare.fish"):
-        operators_machine.must(f"grep -q accelshare {place}")
+        throwaway_machine.must(f"grep -q accelshare {place}")
     for form in ("-o json", "--vendor kunlun -o yaml"):
-        assert "minikube" in play.out(f"accelshare inspect {form}")
+        assert "minikube" in page_runner.out(f"accelshare inspect {form}")
 
     await scheduling_cluster.example_node("enflame")
     await scheduling_cluster.start_extender()
-    operators_machine.must(f"export ACCELSHARE_INSPECT_URL={scheduling_cluster.extender_url}/gcushare-scheduler/inspect")
-    await play.go(script)
-    assert "totalGCU" in play.out("deploy/inspect.sh")
+    throwaway_machine.must(f"export ACCELSHARE_INSPECT_URL={scheduling_cluster.extender_url}/gcushare-scheduler/inspect")
+    await page_runner.run(script)
+    assert "totalGCU" in page_runner.out("deploy/inspect.sh")
     scheduling_cluster.plane.kubectl("delete", "clusterrole,clusterrolebinding", "accelshare-inspect")
 
 
-async def test_preflight(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
+async def test_preflight(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
     await the_scene(scheduling_cluster)
-    play = Play(operators_machine)
-    await play.go(commands("docs/how-to/preflight.md"))
-    assert "permissions" in play.out("accelshare preflight")
-    assert json.loads(play.out("accelshare preflight --namespace accelshare -o json"))
+    page_runner = PageRunner(throwaway_machine)
+    await page_runner.run(commands("docs/how-to/preflight.md"))
+    assert "permissions" in page_runner.out("accelshare preflight")
+    assert json.loads(page_runner.out("accelshare preflight --namespace accelshare -o json"))

@@ -1,6 +1,6 @@
 """Install, upgrade, uninstall: every command of the page with the real helm and kubectl, on a real API server.
 
-There is no kubelet: the porter runs what hook Jobs say with their own accounts. Each section begins with nothing installed.
+There is no kubelet: the hook runner runs hook Jobs with their own ServiceAccounts. Each section starts with nothing installed.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ import pytest
 
 from cluster.https import free_port
 from tests.contract.docs.machine import Machine
+from tests.contract.docs.page_runner import PageRunner
 from tests.contract.docs.pages import ROOT, Command, sections
-from tests.contract.docs.play import Play
 from tests.contract.docs.test_scheduler_config import UNIT
-from tests.e2e.install.porter import on_duty
+from tests.e2e.install.hook_runner import run_hooks
 from tests.e2e.scheduling_cluster import SchedulingCluster
 from tests.e2e.test_scheduler_config import Node
 
@@ -32,18 +32,18 @@ async def a_stay(
     directory: Path,
     namespace: str = KUBE_SYSTEM,
     values: Mapping[str, str] | None = None,
-) -> AsyncIterator[Play]:
+) -> AsyncIterator[PageRunner]:
     """Whatever a section has installed is gone after it."""
     directory.mkdir()
-    # A house has the rights of an extender that runs by hand; the chart brings its own of the same name.
+    # The scheduling cluster has the rights of an extender outside the cluster; the chart brings its own of the same name.
     scheduling_cluster.plane.kubectl("delete", "--ignore-not-found", "--filename", str(ROOT / "deploy/extender-rbac.yaml"))
-    async with on_duty(scheduling_cluster, directory, namespace) as porter:
+    async with run_hooks(scheduling_cluster, directory, namespace) as hook_runner:
         try:
-            yield Play(machine, values)
+            yield PageRunner(machine, values)
         finally:
             gone = f"helm uninstall accelshare --ignore-not-found --namespace {namespace}"
             done = await asyncio.to_thread(machine.type, gone)
-        assert (done.code, [run for run in porter.runs if run.code != 0]) == (0, []), done.err
+        assert (done.code, [run for run in hook_runner.runs if run.code != 0]) == (0, []), done.err
 
 
 def in_prose(words: str) -> Command:
@@ -52,49 +52,49 @@ def in_prose(words: str) -> Command:
     return Command(PAGE, 0, "", found)
 
 
-async def test_install(scheduling_cluster: SchedulingCluster, operators_machine: Machine, tmp_path: Path) -> None:
+async def test_install(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine, tmp_path: Path) -> None:
     told = sections(PAGE)
     for name in ("worker-0", "worker-1"):
         await scheduling_cluster.node(name, {})
 
-    async with a_stay(scheduling_cluster, operators_machine, tmp_path / "kubeadm") as play:
-        await play.go(told.pop("On a kubeadm cluster"))
-        assert "wanted: applied" in play.out("kubectl get configmap")
+    async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "kubeadm") as page_runner:
+        await page_runner.run(told.pop("On a kubeadm cluster"))
+        assert "wanted: applied" in page_runner.out("kubectl get configmap")
         nodes = scheduling_cluster.plane.kubectl("get", "nodes", "--selector=gpushare=true", "--output=name").split()
         assert nodes == ["node/worker-0", "node/worker-1"]
-        await play.go([in_prose("kubectl label node worker-0")])
+        await page_runner.run([in_prose("kubectl label node worker-0")])
         scheduling_cluster.plane.kubectl("delete", "--filename", str(ROOT / "examples/nvidia/app.yaml"))
-    await Play(operators_machine).go(told.pop("With the scripts"))
+    await PageRunner(throwaway_machine).run(told.pop("With the scripts"))
 
-    async with a_stay(scheduling_cluster, operators_machine, tmp_path / "plain") as play:
-        await play.go(told.pop("Without helm"))
+    async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "plain") as page_runner:
+        await page_runner.run(told.pop("Without helm"))
         scheduling_cluster.plane.kubectl("delete", "--filename", str(ROOT / "deploy/manifests/kunlun/samples/xpu_pod.yaml"))
 
-    async with a_stay(scheduling_cluster, operators_machine, tmp_path / "binary") as play:
-        scheduler_of_systemd(scheduling_cluster, operators_machine, tmp_path / "node")
-        await play.go(told.pop("Binary installations"))
-        assert operators_machine.read("/etc/kubernetes/accelshare/tls.crt").startswith("-----BEGIN CERTIFICATE-----")
-        await play.go([in_prose("accelshare scheduler-config restore --target systemd")])
-        operators_machine.must("systemctl stop kube-scheduler")
+    async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "binary") as page_runner:
+        scheduler_of_systemd(scheduling_cluster, throwaway_machine, tmp_path / "node")
+        await page_runner.run(told.pop("Binary installations"))
+        assert throwaway_machine.read("/etc/kubernetes/accelshare/tls.crt").startswith("-----BEGIN CERTIFICATE-----")
+        await page_runner.run([in_prose("accelshare scheduler-config restore --target systemd")])
+        throwaway_machine.must("systemctl stop kube-scheduler")
 
-    async with a_stay(scheduling_cluster, operators_machine, tmp_path / "second", "accelshare") as play:
+    async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "second", "accelshare") as page_runner:
         second = told.pop("Managed clusters")
-        await play.go([*second, in_prose("kubectl label namespace accelshare")])
+        await page_runner.run([*second, in_prose("kubectl label namespace accelshare")])
     assert [command.words for command in told.pop("OpenShift")] == [command.words for command in second]
 
-    async with a_stay(scheduling_cluster, operators_machine, tmp_path / "vendors") as play:
+    async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "vendors") as page_runner:
         uninstall, *why = told.pop("Uninstall")
         for part in (told.pop("Several vendors"), told.pop("Upgrade"), why, [uninstall]):
-            await play.go(part)
+            await page_runner.run(part)
     assert told == {}
     scheduling_cluster.plane.kubectl("delete", "namespace", "accelshare", "--wait=false")
 
 
-async def test_readme(scheduling_cluster: SchedulingCluster, operators_machine: Machine, tmp_path: Path) -> None:
-    async with a_stay(scheduling_cluster, operators_machine, tmp_path / "readme") as play:
+async def test_readme(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine, tmp_path: Path) -> None:
+    async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "readme") as page_runner:
         await scheduling_cluster.node("worker-0", {})
         for part in sections("README.md").values():
-            await play.go(part)
+            await page_runner.run(part)
 
 
 def scheduler_of_systemd(scheduling_cluster: SchedulingCluster, machine: Machine, directory: Path) -> None:

@@ -90,24 +90,24 @@ class Original:
 
 @pytest.mark.parametrize("page", PAGES)
 async def test_every_command_works_and_the_way_back_leads_back(
-    page: str, scheduling_cluster: SchedulingCluster, operators_machine: Machine, tmp_path: Path
+    page: str, scheduling_cluster: SchedulingCluster, throwaway_machine: Machine, tmp_path: Path
 ) -> None:
     """Stopped as the page says, the original makes no pods; brought back as the page says, it is what it was."""
-    original = Original(SYSTEMS[page], scheduling_cluster, operators_machine)
+    original = Original(SYSTEMS[page], scheduling_cluster, throwaway_machine)
     await original.make()
     before = original.specs()
     told = sections(page)
     back, clean = told.pop("The way back"), told.pop("When you are sure")
     values = {"POD": "migration-pod", "NODE": "migration-node", "CLUSTER_IP": "10.0.0.77"}
-    async with a_stay(scheduling_cluster, operators_machine, tmp_path / "migration", values=values) as play:
+    async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "migration", values=values) as page_runner:
         for part in told.values():
-            await play.go(part)
+            await page_runner.run(part)
         for name, spec in original.specs().items():
             if name.startswith("Deployment/"):
                 assert spec["replicas"] == 0
             else:
                 assert spec["template"]["spec"]["nodeSelector"]["moved-to"] == "accelshare"
-        await play.go(back)
+        await page_runner.run(back)
         assert original.specs() == before
-        await play.go(clean)
+        await page_runner.run(clean)
         await scheduling_cluster.until(lambda: original.left() == [], "nothing is left of the original")

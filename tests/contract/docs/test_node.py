@@ -12,8 +12,8 @@ from accelshare.wire import inventory
 from cluster.build import binaries
 from cluster.https import free_port
 from tests.contract.docs.machine import Machine, possible
+from tests.contract.docs.page_runner import PageRunner
 from tests.contract.docs.pages import block, commands
-from tests.contract.docs.play import Play
 from tests.e2e.scheduling_cluster import SchedulingCluster, annotations
 from tests.fakes.build import build
 from tests.fakes.hardware import Hardware
@@ -48,8 +48,8 @@ async def test_agent(scheduling_cluster: SchedulingCluster, kubelets_directory: 
     with Machine(tmp_path / "docs", seen=seen, environment=environment) as machine:
         machine.must(f"rm -rf /var/lib/kubelet; ln -s {kubelets_directory} /var/lib/kubelet")
         async with FakeKubelet(scheduling_cluster.client, "worker-0", kubelets_directory):
-            play = Play(machine, {r"--port 12346": f"--port {port}"})
-            await play.go(commands("docs/how-to/agent.md"))
+            page_runner = PageRunner(machine, {r"--port 12346": f"--port {port}"})
+            await page_runner.run(commands("docs/how-to/agent.md"))
 
             async def told() -> bool:
                 said = annotations(await scheduling_cluster.read("/api/v1/nodes/worker-0")).get(inventory.KEY, "{}")
@@ -58,7 +58,7 @@ async def test_agent(scheduling_cluster: SchedulingCluster, kubelets_directory: 
 
             await scheduling_cluster.until(told, "the node says that it delivers")
             assert machine.must(f"curl -s http://127.0.0.1:{port}/readyz") == "ok"
-            await play.end()
+            await page_runner.end()
 
 
 async def test_delivery(machine: Machine) -> None:
@@ -67,9 +67,9 @@ async def test_delivery(machine: Machine) -> None:
     machine.write("/etc/containerd/config.toml", CONFIG)
     unit = CONTAINERD.format(program=binaries(["containerd"], lambda _words: None)["containerd"])
     machine.write("/etc/systemd/system/containerd.service", unit)
-    play = Play(machine)
-    await play.go(commands(page))
-    assert play.out("accelshare runtime-config plan") == block(page, "diff")
-    assert play.out("accelshare runtime-config status").startswith("insisting\n")
+    page_runner = PageRunner(machine)
+    await page_runner.run(commands(page))
+    assert page_runner.out("accelshare runtime-config plan") == block(page, "diff")
+    assert page_runner.out("accelshare runtime-config status").startswith("insisting\n")
     assert machine.read("/etc/containerd/config.toml") == CONFIG
     machine.must("systemctl stop containerd")

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.contract.docs.machine import Machine
+from tests.contract.docs.page_runner import PageRunner
 from tests.contract.docs.pages import block, commands
-from tests.contract.docs.play import Play
 from tests.e2e.scheduling_cluster import SchedulingCluster
 
 pytestmark = pytest.mark.real
@@ -20,20 +20,20 @@ spec:
 """
 
 
-async def test_cli(scheduling_cluster: SchedulingCluster, operators_machine: Machine) -> None:
+async def test_cli(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
     page = "docs/reference/cli.md"
     for name in ("worker-0", "worker-1"):
         await scheduling_cluster.node(
             name, {"aliyun.com/gpu-mem": 16}, inventory={"nvidia": {"cards": [{"index": 0, "size": 16}]}}
         )
     scheduling_cluster.plane.kubectl("create", "--filename=-", stdin=AGENTS)
-    operators_machine.write("my-vendor.toml", block("docs/reference/profiles.md", "toml", 1))
-    play = Play(operators_machine)
+    throwaway_machine.write("my-vendor.toml", block("docs/reference/profiles.md", "toml", 1))
+    page_runner = PageRunner(throwaway_machine)
     told = commands(page)
     remove = next(number for number, command in enumerate(told) if command.words == "accelshare node-labels remove")
-    await play.go(told[:remove])
+    await page_runner.run(told[:remove])
     assert await labelled(scheduling_cluster) == ["worker-0", "worker-1"]
-    await play.go(told[remove:])
+    await page_runner.run(told[remove:])
     assert await labelled(scheduling_cluster) == []
     for name in ("worker-0", "worker-1"):
         node = await scheduling_cluster.read(f"/api/v1/nodes/{name}")

@@ -14,8 +14,8 @@ import yaml
 from cluster.certificates import Authority
 from cluster.https import free_port
 from tests.contract.docs.machine import Machine
+from tests.contract.docs.page_runner import PageRunner
 from tests.contract.docs.pages import ROOT, sections
-from tests.contract.docs.play import Play
 from tests.e2e.scheduling_cluster import SchedulingCluster
 from tests.e2e.test_scheduler_config import Node
 
@@ -33,37 +33,37 @@ ExecStart={program} --kubeconfig={kubeconfig} --authentication-kubeconfig={kubec
 """
 
 
-async def test_scheduler_config(scheduling_cluster: SchedulingCluster, operators_machine: Machine, tmp_path: Path) -> None:
-    machine = operators_machine
-    play = Play(machine, {r"manage --node-name": "manage --every-s 0.2 --node-name"})
+async def test_scheduler_config(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine, tmp_path: Path) -> None:
+    machine = throwaway_machine
+    page_runner = PageRunner(machine, {r"manage --node-name": "manage --every-s 0.2 --node-name"})
     told = sections("docs/how-to/scheduler-config.md")
     node = await control_plane_node(scheduling_cluster, machine, tmp_path)
 
-    await play.go(told.pop("On a kubeadm cluster")[:3])
-    assert "+    - --config=" in play.out("accelshare scheduler-config plan")
+    await page_runner.run(told.pop("On a kubeadm cluster")[:3])
+    assert "+    - --config=" in page_runner.out("accelshare scheduler-config plan")
     certificates(machine, tmp_path)
-    await play.go(sections("docs/how-to/scheduler-config.md")["On a kubeadm cluster"][3:])
-    await play.go(told.pop("Put it back"))
+    await page_runner.run(sections("docs/how-to/scheduler-config.md")["On a kubeadm cluster"][3:])
+    await page_runner.run(told.pop("Put it back"))
     assert machine.read(MANIFEST) == node.original.decode()
 
     await chart(scheduling_cluster)
     for title in ("On every control-plane node by itself", "When a node failed"):
-        await play.go(told.pop(title))
-    assert "wanted: applied" in play.out("kubectl -n kube-system get configmap")
+        await page_runner.run(told.pop(title))
+    assert "wanted: applied" in page_runner.out("kubectl -n kube-system get configmap")
     await scheduling_cluster.until(lambda: stands(scheduling_cluster), "the manager has looked again")
-    await play.go(told.pop("Put it back everywhere"))
-    assert "cp-1: restored" in play.out("accelshare scheduler-config manage --restore-all")
+    await page_runner.run(told.pop("Put it back everywhere"))
+    assert "cp-1: restored" in page_runner.out("accelshare scheduler-config manage --restore-all")
     assert machine.read(MANIFEST) == node.original.decode()
-    await play.end()
+    await page_runner.end()
 
     unit = UNIT.format(program=node.programs["kube-scheduler"], kubeconfig=node.kubeconfig, port=free_port())
     machine.write("/etc/systemd/system/kube-scheduler.service", unit)
-    await play.go(told.pop("Binary installations (systemd)"))
+    await page_runner.run(told.pop("Binary installations (systemd)"))
     assert "--config=" in machine.read("/etc/systemd/system/kube-scheduler.service.d/50-accelshare.conf")
 
     for part in told.values():
-        await play.go(part)
-    rendered = play.out("accelshare scheduler-config render --kubernetes-version 1.36")
+        await page_runner.run(part)
+    rendered = page_runner.out("accelshare scheduler-config render --kubernetes-version 1.36")
     assert yaml.safe_load(rendered)["extenders"][0]["urlPrefix"] == "http://127.0.0.1:12345/accelshare"
     scheduling_cluster.plane.kubectl("delete", "--filename=-", stdin=machine.read("second-scheduler.yaml"))
 

@@ -8,9 +8,9 @@ import pytest
 
 from cluster.local import LocalCluster
 from tests.contract.docs.machine import Machine
+from tests.contract.docs.page_runner import PageRunner
 from tests.contract.docs.pages import ROOT, Command, commands, sections
-from tests.contract.docs.play import Play
-from tests.e2e.local.words import command
+from tests.e2e.local.kubectl_steps import command
 
 pytestmark = pytest.mark.real
 UP = ("up", "--fake-cards", "--accelshare")
@@ -43,10 +43,10 @@ async def test_the_tour(local: LocalCluster, tmp_path: Path) -> None:
     assert str(local.kubeconfig) in export.words
     assert str(local.bin) in export.words
     with Machine(tmp_path / "docs", seen=[local.state]) as machine:
-        play = Play(machine)
+        play = PageRunner(machine)
         await play.type_all([export, apply])
         # So long as a reader needs for the next line.
-        local.kubectl("wait", "--for=condition=Ready", "--timeout=100s", *(f"pod/gcushare-pod-{n}" for n in (1, 2, 3)))
+        local.kubectl("wait", "--for=condition=Ready", "--timeout=300s", *(f"pod/gcushare-pod-{n}" for n in (1, 2, 3)))
         await play.type_all(rest)
         assert "gcushare-pod-3" in play.out("kubectl inspect gcushare -d")
 
@@ -55,9 +55,9 @@ async def test_what_an_uninstall_says_that_cannot_go_on(local: LocalCluster, tmp
     """The page's way to read it; a Job of the same name says something here."""
     where = "--namespace=kube-system"
     local.kubectl("create", "job", JOB, where, f"--image={local.test_image}", "--", "echo", "not restored")
-    local.kubectl("wait", "--for=condition=complete", f"job/{JOB}", where, "--timeout=100s")
+    local.kubectl("wait", "--for=condition=complete", f"job/{JOB}", where, "--timeout=300s")
     with Machine(tmp_path / "docs", seen=[local.state], environment={"KUBECONFIG": str(local.kubeconfig)}) as machine:
-        play = Play(machine)
+        play = PageRunner(machine)
         await play.type_all(logs_of(JOB))
         assert "not restored" in play.out("kubectl logs")
 

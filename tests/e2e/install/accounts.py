@@ -12,7 +12,7 @@ import yaml
 from cluster.errors import KubectlError
 from cluster.kubeconfig import Token, write_kubeconfig
 from deploy.render import documents, template
-from tests.contract.chart.words import preset
+from tests.contract.chart.rendered_objects import preset
 from tests.e2e.scheduling_cluster import Object, SchedulingCluster, container
 
 AGENT = "gpushare-device-plugin-ds"

@@ -1,33 +1,33 @@
-"""A house with a porter and an operator."""
+"""Fixture: an administrator on a scheduling cluster whose hook Jobs are run."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.install.operator import Operator
-from tests.e2e.install.porter import on_duty
+from tests.e2e.install.cluster_admin import ClusterAdmin
+from tests.e2e.install.hook_runner import run_hooks
 from tests.e2e.scheduling_cluster import SchedulingCluster
 
 
 @pytest.fixture
-async def operator(scheduling_cluster: SchedulingCluster, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with on_duty(scheduling_cluster, tmp_path) as porter:
-        operator = Operator(scheduling_cluster, porter)
-        await nothing_left(operator)
+async def admin(scheduling_cluster: SchedulingCluster, tmp_path: Path) -> AsyncIterator[ClusterAdmin]:
+    async with run_hooks(scheduling_cluster, tmp_path) as hook_runner:
+        admin = ClusterAdmin(scheduling_cluster, hook_runner)
+        await nothing_left(admin)
         for name in ("n1", "n2", "n3"):
             await scheduling_cluster.node(name, {})
         scheduling_cluster.plane.kubectl("label", "node", "n1", "gpushare=true")
-        yield operator
+        yield admin
         # Whatever a test left: delete.sh takes a release away, and what failed Jobs keep.
-        porter.refuses = ()
-        done = await operator.script("delete.sh")
+        hook_runner.refuses = ()
+        done = await admin.script("delete.sh")
         assert done.returncode == 0, done.stderr
 
 
-async def nothing_left(operator: Operator) -> None:
+async def nothing_left(admin: ClusterAdmin) -> None:
     """Namespaces of tests before take their Secrets along when they are gone, which takes the control plane a while."""
     try:
-        await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing is left of the tests before")
+        await admin.scheduling_cluster.until(lambda: admin.ours() == [], "nothing is left of the tests before")
     except AssertionError as error:
-        raise AssertionError(f"{error}: {', '.join(operator.ours())}") from error
+        raise AssertionError(f"{error}: {', '.join(admin.ours())}") from error

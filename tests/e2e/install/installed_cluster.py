@@ -1,8 +1,8 @@
-"""The local cluster, and accelshare on it as a user installs it: what an operator does there, what can be seen, and waiting.
+"""accelshare installed on the local cluster as a user installs it: commands, what they left on the node, and waiting.
 
-Only the hardware is not there: vendors' tools tell of fake cards, over the device nodes of `make up`.
+Only the hardware is fake: the vendors' tools report fake cards, over the device nodes of `make up`.
 
-Belongs here: acts, sights and waits. Never: expectations.
+Belongs here: commands, state and waits. Never: assertions about the product.
 """
 
 import base64
@@ -24,9 +24,9 @@ from cluster.errors import KubectlError
 from cluster.local import LocalCluster, accelshare
 from cluster.waiting import wait_until
 from deploy.render import NAMESPACE, ROOT
-from tests.e2e.install.operator import KINDS
+from tests.e2e.install.cluster_admin import KINDS
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 CLIENT_FILE = "/etc/kubernetes/accelshare/client/tls.crt"
 # Where an installation could leave something on a host.
@@ -37,8 +37,8 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """All that an installation could change beyond its own objects."""
+class InstallationState:
+    """What an installation can change besides its own objects."""
 
     manifest: bytes
     files: tuple[str, ...]
@@ -50,9 +50,9 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How it ended for the pods of a rush: killed for good, or running with other cards than their records say."""
+    """The pods of a rush that failed, and those that run with other cards than their records name."""
 
-    dead: Mapping[str, str]
+    failed: Mapping[str, str]
     wrong: Mapping[str, str]
 
 
@@ -61,9 +61,9 @@ class InstalledCluster:
         self.local = local
         self.directory = directory
         self.agent = "accelshare-agent"
-        self.before = self.sight()
+        self.before = self.state()
 
-    # What an operator does.
+    # Commands.
 
     def install(self) -> None:
         accelshare.install(self.local, print)
@@ -142,31 +142,31 @@ class InstalledCluster:
         self.create(group, count, limits)
         self.until(lambda: len(self._at_work(group)) >= count // 10, f"the first of {group} run")
         during()
-        self.until(lambda: len(self._at_work(group)) + len(self._dead(group)) == count, f"all {count} of {group} run or are dead")
+        self.until(lambda: len(self._at_work(group)) + len(self._failed(group)) == count, f"all {count} of {group} run or failed")
         running = self._at_work(group).values()
-        wrong = {pod["metadata"]["name"]: sight for pod in running if (sight := self.sees(pod)) != cards(pod)}
-        outcome = Outcome(self._dead(group), wrong)
+        wrong = {pod["metadata"]["name"]: state for pod in running if (state := self.sees(pod)) != cards(pod)}
+        outcome = Outcome(self._failed(group), wrong)
         self.delete(f"group={group}")
         return outcome
 
     def delete(self, selector: str) -> None:
-        """They go while others come already."""
+        """Returns before the pods are gone."""
         self.local.kubectl("delete", "pods", f"--selector={selector}", "--wait=false")
 
     def clear(self) -> None:
-        """No workload is left."""
-        self.local.kubectl("delete", "deployments,statefulsets,pods", "--all", "--timeout=100s")
+        """Remove every workload."""
+        self.local.kubectl("delete", "deployments,statefulsets,pods", "--all", "--timeout=300s")
         names = [name for name in self.pods("", NAMESPACE) if name.startswith("gcushare-pod")]
-        self.local.kubectl("delete", "pods", *names, f"--namespace={NAMESPACE}", "--timeout=100s")
+        self.local.kubectl("delete", "pods", *names, f"--namespace={NAMESPACE}", "--timeout=300s")
 
-    # What can be seen.
+    # State.
 
-    def sight(self) -> Sight:
+    def state(self) -> InstallationState:
         node = self.read("node", self.local.node_name)
         told = node["metadata"].get("annotations") or {}
         roots = [self.local.path(place) for place in PLACES]
         found = (str(path) for root in roots if root.exists() for path in root.rglob("*"))
-        return Sight(
+        return InstallationState(
             manifest=self.local.path(MANIFEST).read_bytes(),
             # kubelet's own, which come and go.
             files=tuple(sorted(path for path in found if "kubelet" not in path.rpartition("/")[2])),
@@ -204,7 +204,7 @@ class InstalledCluster:
 
         return str(self.until(printed, f"{name} has printed what it sees")).partition(" F ")[2].strip()
 
-    def words_of(self, job: str) -> str:
+    def job_message(self, job: str) -> str:
         """Why the Job's pod ended, as `kubectl describe` shows it."""
         statuses = [
             status for pod in self.pods(f"job-name={job}", NAMESPACE).values() for status in pod["status"]["containerStatuses"]
@@ -216,7 +216,7 @@ class InstalledCluster:
         found: Object = json.loads(annotations["accelshare.io/inventory"])[kind]
         return found
 
-    def extender_says(self, path: str, pair: tuple[bytes, bytes] | None) -> int:
+    def extender_status(self, path: str, pair: tuple[bytes, bytes] | None) -> int:
         """The status of the extender's answer to somebody with this certificate and key; OSError if it refuses to speak."""
         address = self.read("service", "accelshare-extender")["spec"]["clusterIP"]
         context = ssl.create_default_context(cadata=self.secret("accelshare-scheduler-tls")["ca.crt"].decode())
@@ -226,7 +226,7 @@ class InstalledCluster:
                 file.write(b"".join(pair))
                 file.flush()
                 context.load_cert_chain(file.name)
-        connection = http.client.HTTPSConnection(address, 12345, context=context, timeout=20)
+        connection = http.client.HTTPSConnection(address, 12345, context=context, timeout=120)
         try:
             connection.request("GET", path)
             return connection.getresponse().status
@@ -236,30 +236,20 @@ class InstalledCluster:
     def served_certificate(self) -> str:
         """What the extender shows to whoever calls."""
         address = self.read("service", "accelshare-extender")["spec"]["clusterIP"]
-        return ssl.get_server_certificate((address, 12345), timeout=20)
+        return ssl.get_server_certificate((address, 12345), timeout=120)
 
     def _at_work(self, group: str) -> dict[str, Object]:
         return {name: pod for name, pod in self.pods(f"group={group}").items() if at_work(pod)}
 
-    def _dead(self, group: str) -> dict[str, str]:
+    def _failed(self, group: str) -> dict[str, str]:
         pods = self.pods(f"group={group}").items()
         return {name: pod["status"].get("message", "") for name, pod in pods if pod["status"]["phase"] == "Failed"}
 
     # Waiting.
 
     def until(self, condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
-        """The condition's first true answer; what the cluster cannot tell at the moment is asked again."""
-
-        def asked() -> Any:
-            try:
-                return condition()
-            except (KubectlError, KeyError):
-                return None
-
-        try:
-            return wait_until(asked, what, limit_s=limit_s, every_s=0.5)
-        except Exception as error:
-            raise AssertionError(f"{error}{self.evidence()}") from error
+        """The condition's first true value; a kubectl command that failed, or a field that is missing, is looked at again."""
+        return wait_until(condition, what, limit_s, 0.5, retry_on=(KubectlError, KeyError), evidence=self.evidence)
 
     def running(self, selector: str, count: int, namespace: str = "default") -> dict[str, Object]:
         """These pods, once all run and their records say assigned."""
@@ -272,7 +262,7 @@ class InstalledCluster:
         return found
 
     def agents_ready(self) -> None:
-        self.local.kubectl("rollout", "status", f"daemonset/{self.agent}", f"--namespace={NAMESPACE}", "--timeout=100s")
+        self.local.kubectl("rollout", "status", f"daemonset/{self.agent}", f"--namespace={NAMESPACE}", "--timeout=300s")
 
     def evidence(self) -> str:
         selector = "--selector=app.kubernetes.io/part-of=accelshare"

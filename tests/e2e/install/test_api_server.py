@@ -6,7 +6,7 @@ import yaml
 from cluster.control_plane import ControlPlane
 from cluster.errors import KubectlError
 from deploy.render import MANIFESTS, PRESETS, documents, template
-from tests.contract.chart.words import EVERYTHING, MIXTURES, SECOND, Object, objects, pods, preset, setting
+from tests.contract.chart.rendered_objects import EVERYTHING, MIXTURES, SECOND, Object, objects, pods, preset, setting
 
 pytestmark = pytest.mark.real
 

@@ -1,7 +1,7 @@
 """helm install, upgrade and uninstall by the real helm, on a real API server: what comes, what stays, and that all of it goes.
 
-There is no kubelet here: hook Jobs are run by the porter with their own accounts; other pods stay pending. The whole way with
-containers is test_on_cluster.py.
+There is no kubelet: the hook runner runs hook Jobs with their own ServiceAccounts; other pods stay pending. test_on_cluster.py
+does it with containers.
 """
 
 import asyncio
@@ -10,54 +10,54 @@ import json
 import pytest
 
 from deploy.render import CHART, HelmError, helm
-from tests.e2e.install.operator import Operator
-from tests.e2e.install.porter import NAMESPACE
+from tests.e2e.install.cluster_admin import ClusterAdmin
+from tests.e2e.install.hook_runner import NAMESPACE
 
 pytestmark = pytest.mark.real
 
 
-async def test_install_upgrade_uninstall(operator: Operator) -> None:
+async def test_install_upgrade_uninstall(admin: ClusterAdmin) -> None:
     """From nothing to everything, changed, and back to nothing; nodes that were labelled before stay so."""
-    assert operator.ours() == []
-    await operator.scheduling_cluster.pod("running", {}, nodeName="n1")
-    running = await operator.scheduling_cluster.one("running")
+    assert admin.ours() == []
+    await admin.scheduling_cluster.pod("running", {}, nodeName="n1")
+    running = await admin.scheduling_cluster.one("running")
 
-    said = await operator.install("--set=nodes.names={n1,n2}")
+    said = await admin.install("--set=nodes.names={n1,n2}")
     assert "accelshare 0" in said
-    assert operator.porter.said("certificates").startswith("0 ")
-    assert await operator.labelled() == ["n1", "n2"]
-    made = operator.certificates()
-    assert set(operator.read("secret", "accelshare-extender-tls")["data"]) == {"tls.crt", "tls.key", "ca.crt"}
-    assert not [name for name in operator.ours() if name.startswith(("job", "serviceaccount/accelshare-certificates"))]
+    assert admin.hook_runner.said("certificates").startswith("0 ")
+    assert await admin.labelled() == ["n1", "n2"]
+    made = admin.certificates()
+    assert set(admin.read("secret", "accelshare-extender-tls")["data"]) == {"tls.crt", "tls.key", "ca.crt"}
+    assert not [name for name in admin.ours() if name.startswith(("job", "serviceaccount/accelshare-certificates"))]
 
-    await operator.upgrade("--set=nodes.names={n2,n3}", "--set=image.tag=next")
-    assert await operator.labelled() == ["n1", "n2", "n3"]
+    await admin.upgrade("--set=nodes.names={n2,n3}", "--set=image.tag=next")
+    assert await admin.labelled() == ["n1", "n2", "n3"]
     # Before the install there was no Service whose address the extender's certificate could have; now there is.
-    assert {name for name, version in operator.certificates().items() if version != made[name]} == {"accelshare-extender-tls"}
-    made = operator.certificates()
-    (container,) = operator.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
+    assert {name for name, version in admin.certificates().items() if version != made[name]} == {"accelshare-extender-tls"}
+    made = admin.certificates()
+    (container,) = admin.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "accelshare:next"
 
-    await operator.upgrade("--set=nodes.names={n3}")
-    assert await operator.labelled() == ["n1", "n3"]
-    assert operator.certificates() == made
+    await admin.upgrade("--set=nodes.names={n3}")
+    assert await admin.labelled() == ["n1", "n3"]
+    assert admin.certificates() == made
 
-    await operator.helm("uninstall")
-    assert [run.container for run in operator.porter.runs if run.code != 0] == []
-    assert await operator.labelled() == ["n1"]
-    await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left")
-    assert (await operator.scheduling_cluster.one("running"))["metadata"] == running["metadata"]
+    await admin.helm("uninstall")
+    assert [run.container for run in admin.hook_runner.runs if run.code != 0] == []
+    assert await admin.labelled() == ["n1"]
+    await admin.scheduling_cluster.until(lambda: admin.ours() == [], "nothing of ours is left")
+    assert (await admin.scheduling_cluster.one("running"))["metadata"] == running["metadata"]
 
 
-async def test_the_uninstall_takes_what_agents_wrote_on_their_nodes(operator: Operator) -> None:
+async def test_the_uninstall_takes_what_agents_wrote_on_their_nodes(admin: ClusterAdmin) -> None:
     """Inventory and amounts; what is somebody else's stays, also under the same name on a node that had no agent."""
-    scheduling_cluster = operator.scheduling_cluster
+    scheduling_cluster = admin.scheduling_cluster
     amounts = {"aliyun.com/gpu-count": 2, "aliyun.com/gpu-mem": 30, "nvidia.com/gpu": 2, "example.com/other": 1}
     await scheduling_cluster.node("n4", amounts, inventory={"nvidia": {"cards": [{"index": 0, "size": 15}]}})
     await scheduling_cluster.node("n5", {"nvidia.com/gpu": 8})
-    await operator.install()
-    await operator.helm("uninstall")
-    assert [run for run in operator.porter.runs if run.code != 0] == []
+    await admin.install()
+    await admin.helm("uninstall")
+    assert [run for run in admin.hook_runner.runs if run.code != 0] == []
     found = {name: await scheduling_cluster.read(f"/api/v1/nodes/{name}") for name in ("n4", "n5")}
     assert "accelshare.io/inventory" not in found["n4"]["metadata"].get("annotations", {})
     for part in ("capacity", "allocatable"):
@@ -65,75 +65,75 @@ async def test_the_uninstall_takes_what_agents_wrote_on_their_nodes(operator: Op
         assert shown == {"n4": {"example.com/other"}, "n5": {"nvidia.com/gpu"}}
 
 
-async def test_an_uninstall_that_cannot_put_schedulers_back_deletes_nothing(operator: Operator) -> None:
+async def test_an_uninstall_that_cannot_put_schedulers_back_deletes_nothing(admin: ClusterAdmin) -> None:
     """As long as a kube-scheduler asks the extender, the extender stays; when the cause is gone, the same command goes on."""
-    await operator.install()
-    there = operator.ours()
-    operator.porter.refuses = ("restore-schedulers",)
+    await admin.install()
+    there = admin.ours()
+    admin.hook_runner.refuses = ("restore-schedulers",)
     with pytest.raises(HelmError, match="accelshare-uninstall"):
-        await operator.helm("uninstall")
-    assert set(there) <= set(operator.ours())
-    operator.porter.refuses = ()
-    await operator.helm("uninstall")
-    await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left")
+        await admin.helm("uninstall")
+    assert set(there) <= set(admin.ours())
+    admin.hook_runner.refuses = ()
+    await admin.helm("uninstall")
+    await admin.scheduling_cluster.until(lambda: admin.ours() == [], "nothing of ours is left")
 
 
-async def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_live(operator: Operator) -> None:
+async def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_live(admin: ClusterAdmin) -> None:
     """helm ends with an error before it changes anything, and the Job's words name the pods; a rollback is looked at too."""
-    scheduling_cluster = operator.scheduling_cluster
-    await operator.install()
+    scheduling_cluster = admin.scheduling_cluster
+    await admin.install()
     await scheduling_cluster.node("n4", {}, inventory={"nvidia": {"unit": "GiB", "cards": [{"index": 0, "size": 15}]}})
     await scheduling_cluster.pod("old", {"aliyun.com/gpu-mem": 3}, nodeName="n4")
-    made = operator.certificates()
-    agents = operator.read("daemonset", "gpushare-device-plugin-ds")
+    made = admin.certificates()
+    agents = admin.read("daemonset", "gpushare-device-plugin-ds")
 
     with pytest.raises(HelmError, match=r"(?s)UPGRADE FAILED: pre-upgrade hooks failed.*accelshare-memory-units"):
-        await operator.upgrade("--set=vendors.nvidia.memoryUnit=MiB", "--set=nodes.names={n2}")
+        await admin.upgrade("--set=vendors.nvidia.memoryUnit=MiB", "--set=nodes.names={n2}")
     words = "nvidia: the memory unit of n4 is 'GiB' and cannot become 'MiB' while pods that asked in the old one are there: "
-    assert f"{words}default/old" in operator.porter.said("memory-units")
+    assert f"{words}default/old" in admin.hook_runner.said("memory-units")
     # The Job stays for an hour with its words; its rights are gone already.
-    left = [name.partition("/")[0] for name in operator.ours() if "memory-units" in name]
+    left = [name.partition("/")[0] for name in admin.ours() if "memory-units" in name]
     assert left == ["job.batch", "pod"]
-    assert operator.read("daemonset", "gpushare-device-plugin-ds") == agents
-    assert operator.certificates() == made
-    assert await operator.labelled() == ["n1"]
+    assert admin.read("daemonset", "gpushare-device-plugin-ds") == agents
+    assert admin.certificates() == made
+    assert await admin.labelled() == ["n1"]
 
     await scheduling_cluster.delete("/api/v1/namespaces/default/pods/old")
-    await operator.upgrade("--set=vendors.nvidia.memoryUnit=MiB")
-    assert "memory unit of n4 is 'GiB' and may become 'MiB'" in operator.porter.said("memory-units")
-    args = operator.read("daemonset", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]["containers"][0]["args"]
+    await admin.upgrade("--set=vendors.nvidia.memoryUnit=MiB")
+    assert "memory unit of n4 is 'GiB' and may become 'MiB'" in admin.hook_runner.said("memory-units")
+    args = admin.read("daemonset", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--memory-unit=nvidia=MiB" in args
 
     await scheduling_cluster.patch("/api/v1/nodes/n4", {"metadata": {"annotations": {"accelshare.io/inventory": told("MiB")}}})
     await scheduling_cluster.pod("new", {"aliyun.com/gpu-mem": 3072}, nodeName="n4")
     with pytest.raises(HelmError, match=r"accelshare-memory-units failed"):
-        await operator.helm("rollback", "1")
-    assert "is 'MiB' and cannot become 'GiB'" in operator.porter.said("memory-units")
+        await admin.helm("rollback", "1")
+    assert "is 'MiB' and cannot become 'GiB'" in admin.hook_runner.said("memory-units")
 
 
 def told(unit: str) -> str:
     return json.dumps({"nvidia": {"unit": unit, "cards": [{"index": 0, "size": 15}]}})
 
 
-async def test_an_install_stops_when_the_certificates_cannot_be_made(operator: Operator) -> None:
-    operator.porter.refuses = ("certificates",)
+async def test_an_install_stops_when_the_certificates_cannot_be_made(admin: ClusterAdmin) -> None:
+    admin.hook_runner.refuses = ("certificates",)
     with pytest.raises(HelmError, match="accelshare-certificates"):
-        await operator.install()
-    assert [name for name in operator.ours() if name.startswith(("deployment", "daemonset"))] == []
+        await admin.install()
+    assert [name for name in admin.ours() if name.startswith(("deployment", "daemonset"))] == []
 
 
-async def test_a_node_that_does_not_exist_stops_the_install_and_is_named(operator: Operator) -> None:
+async def test_a_node_that_does_not_exist_stops_the_install_and_is_named(admin: ClusterAdmin) -> None:
     with pytest.raises(HelmError):
-        await operator.install("--set=nodes.names={n2,n9}")
-    assert "the cluster has no node n9; there are n1, n2, n3" in operator.porter.said("node-labels")
-    assert await operator.labelled() == ["n1"]
+        await admin.install("--set=nodes.names={n2,n9}")
+    assert "the cluster has no node n9; there are n1, n2, n3" in admin.hook_runner.said("node-labels")
+    assert await admin.labelled() == ["n1"]
 
 
 @pytest.mark.parametrize(("namespace", "preset"), [(NAMESPACE, "gpushare"), ("default", "xpushare")])
-async def test_a_second_release_is_refused(operator: Operator, namespace: str, preset: str) -> None:
+async def test_a_second_release_is_refused(admin: ClusterAdmin, namespace: str, preset: str) -> None:
     """Two extenders would sell the same card twice. Elsewhere and with another preset no name is taken, and it is refused too."""
-    await operator.install()
-    there = operator.ours()
+    await admin.install()
+    there = admin.ours()
     with pytest.raises(HelmError, match="accelshare is release accelshare in namespace kube-system already"):
         await asyncio.to_thread(
             helm,
@@ -143,28 +143,28 @@ async def test_a_second_release_is_refused(operator: Operator, namespace: str, p
             f"--namespace={namespace}",
             "--timeout=60s",
             f"--values={CHART}/presets/{preset}.yaml",
-            kubeconfig=operator.scheduling_cluster.plane.kubeconfig,
+            kubeconfig=admin.scheduling_cluster.plane.kubeconfig,
         )
-    assert operator.ours() == there
-    await operator.upgrade("--set=extender.policy=spread")
+    assert admin.ours() == there
+    await admin.upgrade("--set=extender.policy=spread")
 
 
-async def test_a_manager_that_is_to_go_puts_kube_schedulers_back_first(operator: Operator) -> None:
+async def test_a_manager_that_is_to_go_puts_kube_schedulers_back_first(admin: ClusterAdmin) -> None:
     """Else they would ask the extender with certificates that nobody renews, and no uninstall would know of them."""
-    await operator.install()
+    await admin.install()
     applied = {"data": {"node.cp.1": "applied", "node.cp-2": "restored"}}
-    kubectl = operator.scheduling_cluster.plane.kubectl
+    kubectl = admin.scheduling_cluster.plane.kubectl
     at = ("patch", "configmap", "accelshare-scheduler-config", f"--namespace={NAMESPACE}", "--type=merge", "--patch")
     kubectl(*at, json.dumps(applied))
     with pytest.raises(HelmError, match=r"the manager of cp\.1 has not put kube-scheduler back"):
-        await operator.upgrade("--set=scheduler.mode=none")
+        await admin.upgrade("--set=scheduler.mode=none")
     kubectl(*at, json.dumps({"data": {"wanted": "restored", "node.cp.1": "restored"}}))
-    await operator.upgrade("--set=scheduler.mode=none")
+    await admin.upgrade("--set=scheduler.mode=none")
 
 
-async def test_certificates_of_an_earlier_choice_go_too(operator: Operator) -> None:
+async def test_certificates_of_an_earlier_choice_go_too(admin: ClusterAdmin) -> None:
     """With TLS switched off by an upgrade nobody uses them any more; a CA's key is nothing to leave behind."""
-    await operator.install()
-    await operator.upgrade("--set=tls.enabled=false")
-    await operator.helm("uninstall")
-    await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left")
+    await admin.install()
+    await admin.upgrade("--set=tls.enabled=false")
+    await admin.helm("uninstall")
+    await admin.scheduling_cluster.until(lambda: admin.ours() == [], "nothing of ours is left")

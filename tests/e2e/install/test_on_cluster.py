@@ -66,13 +66,13 @@ def test_the_extender_speaks_only_with_kube_scheduler(installed_cluster: Install
     """A certificate of another CA, though of the right name, and none at all are refused."""
     path = "/gcushare-scheduler/inspect"
     ours = installed_cluster.secret("accelshare-scheduler-tls")
-    assert installed_cluster.extender_says(path, (ours["tls.crt"], ours["tls.key"])) == 200
+    assert installed_cluster.extender_status(path, (ours["tls.crt"], ours["tls.key"])) == 200
     now = datetime.now(UTC)
     other = making.authority("accelshare-ca", now=now, life=timedelta(days=1))
     forged = making.leaf(other, "client", "kube-scheduler", now=now, life=timedelta(hours=1))
     for pair in ((forged.certificate.encode(), forged.key.encode()), None):
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            installed_cluster.extender_says(path, pair)
+            installed_cluster.extender_status(path, pair)
 
 
 def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_live(installed_cluster: InstalledCluster) -> None:
@@ -88,7 +88,7 @@ def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_live(ins
     node = installed_cluster.local.node_name
     words = f"the memory unit of {node} is '1' and cannot become '0.1' while pods that asked in the old one are"
     assert f"enflame: {words} there: {pods}" in said
-    assert words in installed_cluster.words_of("accelshare-memory-units")
+    assert words in installed_cluster.job_message("accelshare-memory-units")
     assert installed_cluster.read("daemonset", installed_cluster.agent)["metadata"]["generation"] == agents
     assert installed_cluster.inventory("enflame")["unit"] == "1"
 
@@ -128,7 +128,7 @@ def test_certificates_are_renewed_under_load(installed_cluster: InstalledCluster
     assert installed_cluster.rush("renewal", ROUND, {GCU: 1}, renew) == Outcome({}, {})
     assert [_begun(installed_cluster, name) for name in ("extender", "kube-scheduler")] == begun
     ours = installed_cluster.secret("accelshare-scheduler-tls")
-    assert installed_cluster.extender_says("/gcushare-scheduler/inspect", (ours["tls.crt"], ours["tls.key"])) == 200
+    assert installed_cluster.extender_status("/gcushare-scheduler/inspect", (ours["tls.crt"], ours["tls.key"])) == 200
     # What comes now is asked for with the new certificate.
     installed_cluster.create("renewed", 1, {GCU: 1})
     _runs_with_its_card(installed_cluster, "renewed")
@@ -181,8 +181,8 @@ def test_helm_uninstall_leaves_nothing_and_running_pods_go_on(installed_cluster:
     before = _lives(installed_cluster)
     assert len(before) == 10
     installed_cluster.helm("uninstall", accelshare.RELEASE, "--timeout=300s")
-    installed_cluster.until(lambda: not installed_cluster.sight().ours, "the last pods of ours have ended")
-    assert installed_cluster.sight() == installed_cluster.before
+    installed_cluster.until(lambda: not installed_cluster.state().ours, "the last pods of ours have ended")
+    assert installed_cluster.state() == installed_cluster.before
     assert _lives(installed_cluster) == before
     assert installed_cluster.local.exec("gcushare-pod-1", "ls", "/dev/gcu0", namespace=NAMESPACE) == "/dev/gcu0\n"
     _kubelet_takes_them_back(installed_cluster, "after-helm")
@@ -227,7 +227,7 @@ def test_the_scripts_and_a_rush_by_device_plugins(installed_cluster: InstalledCl
     assert _lives(installed_cluster) == before
     assert "totalGCU" in installed_cluster.script("inspect.sh", installed_cluster.local.node_name)
     installed_cluster.script("delete.sh")
-    left = installed_cluster.sight()
+    left = installed_cluster.state()
     assert (left.manifest, left.files, left.labels, left.annotations) == (
         installed_cluster.before.manifest,
         installed_cluster.before.files,

@@ -29,10 +29,10 @@ from cluster.control_plane import ControlPlane
 from cluster.https import free_port
 from cluster.process import Process
 from tests.contract.agent.fake_node import PROFILE
-from tests.contract.chart.words import Object, objects, preset, setting
+from tests.contract.chart.rendered_objects import Object, objects, preset, setting
 from tests.e2e.install.accounts import AGENT, EXTENDER, NAMESPACE, agent_of, with_token
-from tests.e2e.install.operator import Operator
-from tests.e2e.install.porter import on_duty
+from tests.e2e.install.cluster_admin import ClusterAdmin
+from tests.e2e.install.hook_runner import run_hooks
 from tests.e2e.node_reconcilers import Cluster
 from tests.e2e.rights import STATE
 from tests.e2e.scheduling_cluster import SchedulingCluster, annotations, open_scheduling_cluster
@@ -96,24 +96,27 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-async def operator(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Operator]:
-    async with open_scheduling_cluster(plane, tmp_path) as scheduling_cluster, on_duty(scheduling_cluster, tmp_path) as porter:
-        yield Operator(scheduling_cluster, porter)
+async def admin(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ClusterAdmin]:
+    async with (
+        open_scheduling_cluster(plane, tmp_path) as scheduling_cluster,
+        run_hooks(scheduling_cluster, tmp_path) as hooks,
+    ):
+        yield ClusterAdmin(scheduling_cluster, hooks)
 
 
-async def test_every_right_of_the_chart_is_used_and_no_other_is_wanted(operator: Operator, tmp_path: Path) -> None:
-    scheduling_cluster = operator.scheduling_cluster
+async def test_every_right_of_the_chart_is_used_and_no_other_is_wanted(admin: ClusterAdmin, tmp_path: Path) -> None:
+    scheduling_cluster = admin.scheduling_cluster
     inventory = {"nvidia": {"unit": "GiB", "cards": [{"index": 0, "size": 8}]}}
     for node in (NODE, "n2"):  # n2 has no agent: what the uninstall takes away there, nobody else has
         await scheduling_cluster.node(node, {"aliyun.com/gpu-mem": 8, "aliyun.com/gpu-count": 1}, inventory=inventory)
-    await operator.install(*VALUES)
+    await admin.install(*VALUES)
     await extender_works(scheduling_cluster)
     await agent_works(scheduling_cluster, tmp_path)
     await manager_works(scheduling_cluster, tmp_path)
-    await operator.upgrade(*VALUES)
+    await admin.upgrade(*VALUES)
     await policies_have_no_mistake(scheduling_cluster)
-    await operator.helm("uninstall")
-    assert [run for run in operator.porter.runs if run.code != 0] == []
+    await admin.helm("uninstall")
+    assert [run for run in admin.hook_runner.runs if run.code != 0] == []
 
     made = objects(*preset("gpushare"), *VALUES)
     accounts = {thing["metadata"]["name"] for thing in made if thing["kind"] == "ServiceAccount"}

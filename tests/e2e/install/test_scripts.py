@@ -8,80 +8,78 @@ import json
 import pytest
 
 from deploy.render import MANIFESTS
-from tests.e2e.install.operator import Operator
+from tests.e2e.install.cluster_admin import ClusterAdmin
 
 pytestmark = pytest.mark.real
 
 
-async def test_enter_means_all_nodes(operator: Operator) -> None:
+async def test_enter_means_all_nodes(admin: ClusterAdmin) -> None:
     """It lists the nodes, asks, and labels; a second time changes nothing; delete.sh takes away what it gave."""
-    done = await operator.script("deploy.sh", "--preset", "gpushare", stdin="\n")
+    done = await admin.script("deploy.sh", "--preset", "gpushare", stdin="\n")
     assert done.returncode == 0, done.stderr
     assert "1. Nodes\n   n1\n   n2\n   n3\nNodes that share their cards" in done.stdout
     assert "sharing: n1,n2,n3" in done.stdout
-    assert await operator.labelled() == ["n1", "n2", "n3"]
+    assert await admin.labelled() == ["n1", "n2", "n3"]
 
-    again = await operator.script("deploy.sh", "--preset", "gpushare", "--all-nodes")
+    again = await admin.script("deploy.sh", "--preset", "gpushare", "--all-nodes")
     assert again.returncode == 0, again.stderr
-    assert operator.porter.runs[-1].said == "unchanged\n"
+    assert admin.hook_runner.runs[-1].said == "unchanged\n"
 
-    gone = await operator.script("delete.sh")
+    gone = await admin.script("delete.sh")
     assert gone.returncode == 0, gone.stderr
-    assert await operator.labelled() == ["n1"]
-    await operator.scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left")
-    once_more = await operator.script("delete.sh")
+    assert await admin.labelled() == ["n1"]
+    await admin.scheduling_cluster.until(lambda: admin.ours() == [], "nothing of ours is left")
+    once_more = await admin.script("delete.sh")
     assert once_more.returncode == 0, once_more.stderr
     assert "there is no release accelshare in namespace kube-system" in once_more.stdout
 
 
-async def test_nodes_are_named_by_an_answer_or_by_a_flag(operator: Operator) -> None:
-    done = await operator.script(
-        "deploy.sh", "--preset", "gpushare", "--image", "registry.example:5000/accelshare:9", stdin="n2\n"
-    )
+async def test_nodes_are_named_by_an_answer_or_by_a_flag(admin: ClusterAdmin) -> None:
+    done = await admin.script("deploy.sh", "--preset", "gpushare", "--image", "registry.example:5000/accelshare:9", stdin="n2\n")
     assert done.returncode == 0, done.stderr
-    assert await operator.labelled() == ["n1", "n2"]
-    (container,) = operator.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
+    assert await admin.labelled() == ["n1", "n2"]
+    (container,) = admin.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.example:5000/accelshare:9"
-    done = await operator.script("deploy.sh", "--preset", "gpushare", "--nodes", "n3", "--", "--set", "extender.policy=spread")
+    done = await admin.script("deploy.sh", "--preset", "gpushare", "--nodes", "n3", "--", "--set", "extender.policy=spread")
     assert done.returncode == 0, done.stderr
-    assert await operator.labelled() == ["n1", "n3"]
-    (container,) = operator.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
+    assert await admin.labelled() == ["n1", "n3"]
+    (container,) = admin.read("deployment", "gpushare-schd-extender")["spec"]["template"]["spec"]["containers"]
     assert "--policy=spread" in container["args"]
 
 
-async def test_a_node_whose_name_is_a_number_is_a_node(operator: Operator) -> None:
+async def test_a_node_whose_name_is_a_number_is_a_node(admin: ClusterAdmin) -> None:
     """YAML and helm would both read 101 as a number."""
-    await operator.scheduling_cluster.node("101", {})
-    done = await operator.script("deploy.sh", "--preset", "gpushare", "--nodes", "101")
+    await admin.scheduling_cluster.node("101", {})
+    done = await admin.script("deploy.sh", "--preset", "gpushare", "--nodes", "101")
     assert done.returncode == 0, done.stderr
-    assert await operator.labelled() == ["101", "n1"]
+    assert await admin.labelled() == ["101", "n1"]
 
 
-async def test_a_helm_that_was_killed_in_the_middle_is_told_of(operator: Operator) -> None:
+async def test_a_helm_that_was_killed_in_the_middle_is_told_of(admin: ClusterAdmin) -> None:
     """A lost connection is enough. helm then refuses for ever, so the same command would not go on by itself."""
-    done = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+    done = await admin.script("deploy.sh", "--preset", "gpushare", "--no-labels")
     assert done.returncode == 0, done.stderr
-    secret = operator.read("secret", "sh.helm.release.v1.accelshare.v1")
+    secret = admin.read("secret", "sh.helm.release.v1.accelshare.v1")
     release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
     release["info"]["status"] = "pending-upgrade"
     text = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
     killed = {"data": {"release": text}, "metadata": {"labels": {"status": "pending-upgrade"}}}
-    operator.scheduling_cluster.plane.kubectl(
+    admin.scheduling_cluster.plane.kubectl(
         "patch", "secret", "sh.helm.release.v1.accelshare.v1", "--namespace=kube-system", f"--patch={json.dumps(killed)}"
     )
-    refused = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+    refused = await admin.script("deploy.sh", "--preset", "gpushare", "--no-labels")
     assert refused.returncode == 1
     assert "an earlier helm was ended in the middle of its work on accelshare" in refused.stderr
     assert "rollback accelshare --namespace kube-system" in refused.stderr
 
 
-async def test_presets_side_by_side_are_read_in_their_order(operator: Operator) -> None:
+async def test_presets_side_by_side_are_read_in_their_order(admin: ClusterAdmin) -> None:
     """The last one names the parts, as with helm's own --values."""
-    done = await operator.script("deploy.sh", "--preset", "xpushare", "--preset", "gpushare", "--no-labels")
+    done = await admin.script("deploy.sh", "--preset", "xpushare", "--preset", "gpushare", "--no-labels")
     assert done.returncode == 0, done.stderr
-    agent = operator.read("daemonset", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]["containers"][0]
+    agent = admin.read("daemonset", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]["containers"][0]
     assert [argument for argument in agent["args"] if "--vendor" in argument] == ["--vendor=kunlun", "--vendor=nvidia"]
-    assert await operator.labelled() == ["n1"]
+    assert await admin.labelled() == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -98,58 +96,58 @@ async def test_presets_side_by_side_are_read_in_their_order(operator: Operator) 
     ids=str,
 )
 async def test_the_first_error_stops_it_with_what_to_do(
-    operator: Operator, arguments: tuple[str, ...], stdin: str, words: tuple[str, ...]
+    admin: ClusterAdmin, arguments: tuple[str, ...], stdin: str, words: tuple[str, ...]
 ) -> None:
-    done = await operator.script("deploy.sh", *arguments, stdin=stdin)
+    done = await admin.script("deploy.sh", *arguments, stdin=stdin)
     assert done.returncode == 1
     assert [word for word in words if word not in done.stderr] == []
-    assert operator.ours() == []
+    assert admin.ours() == []
 
 
-async def test_a_refused_uninstall_says_where_to_look(operator: Operator) -> None:
-    done = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+async def test_a_refused_uninstall_says_where_to_look(admin: ClusterAdmin) -> None:
+    done = await admin.script("deploy.sh", "--preset", "gpushare", "--no-labels")
     assert done.returncode == 0, done.stderr
-    operator.porter.refuses = ("restore-schedulers",)
-    refused = await operator.script("delete.sh", "--timeout", "60s")
+    admin.hook_runner.refuses = ("restore-schedulers",)
+    refused = await admin.script("delete.sh", "--timeout", "60s")
     assert refused.returncode == 1
     assert "nothing was deleted" in refused.stderr
     assert "job/accelshare-uninstall" in refused.stderr
-    assert any(name.startswith("deployment.apps/") for name in operator.ours())
+    assert any(name.startswith("deployment.apps/") for name in admin.ours())
 
 
-async def test_an_uninstall_in_the_wrong_place_touches_nothing(operator: Operator) -> None:
+async def test_an_uninstall_in_the_wrong_place_touches_nothing(admin: ClusterAdmin) -> None:
     """A forgotten --namespace, a mistyped --release, a helm that cannot be asked: the living installation keeps its rights."""
-    done = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+    done = await admin.script("deploy.sh", "--preset", "gpushare", "--no-labels")
     assert done.returncode == 0, done.stderr
-    there = operator.ours()
-    elsewhere = await operator.script("delete.sh", "--namespace", "default")
+    there = admin.ours()
+    elsewhere = await admin.script("delete.sh", "--namespace", "default")
     assert elsewhere.returncode == 1
     assert "accelshare is in namespace kube-system" in elsewhere.stderr
-    assert operator.ours() == there
-    blind = await operator.script("delete.sh", helm="/bin/false")
+    assert admin.ours() == there
+    blind = await admin.script("delete.sh", helm="/bin/false")
     assert blind.returncode == 1
     assert "helm cannot say whether there is a release accelshare in namespace kube-system" in blind.stderr
-    assert operator.ours() == there
+    assert admin.ours() == there
 
 
-async def test_what_kubectl_applied_is_left_to_kubectl(operator: Operator) -> None:
+async def test_what_kubectl_applied_is_left_to_kubectl(admin: ClusterAdmin) -> None:
     """The plain manifests make no release: their rights are not what a failed Job left behind."""
-    await operator.apply(MANIFESTS / "nvidia")
-    there = operator.ours()
-    done = await operator.script("delete.sh")
-    await operator.take_back(MANIFESTS / "nvidia")
+    await admin.apply(MANIFESTS / "nvidia")
+    there = admin.ours()
+    done = await admin.script("delete.sh")
+    await admin.take_back(MANIFESTS / "nvidia")
     assert done.returncode == 1
     assert "accelshare is in namespace kube-system, but helm did not put it there" in done.stderr
     assert [name for name in there if "role" in name] != []
 
 
-async def test_inspect_asks_the_extender_over_its_own_certificates(operator: Operator) -> None:
+async def test_inspect_asks_the_extender_over_its_own_certificates(admin: ClusterAdmin) -> None:
     """The certificates of the install, a real extender that insists on them, and the script that fetches the client's."""
-    scheduling_cluster = operator.scheduling_cluster
+    scheduling_cluster = admin.scheduling_cluster
     await scheduling_cluster.example_node("nvidia")
-    done = await operator.script("deploy.sh", "--preset", "gpushare", "--no-labels")
+    done = await admin.script("deploy.sh", "--preset", "gpushare", "--no-labels")
     assert done.returncode == 0, done.stderr
-    secret = operator.read("secret", "accelshare-extender-tls")["data"]
+    secret = admin.read("secret", "accelshare-extender-tls")["data"]
     files = {name: scheduling_cluster.directory / name for name in ("tls.crt", "tls.key", "ca.crt")}
     for name, path in files.items():
         path.write_bytes(base64.b64decode(secret[name]))
@@ -159,7 +157,7 @@ async def test_inspect_asks_the_extender_over_its_own_certificates(operator: Ope
     )
 
     async def told() -> str:
-        done = await operator.script("inspect.sh", "--preset", "gpushare", "--address", f"127.0.0.1:{scheduling_cluster.port}")
+        done = await admin.script("inspect.sh", "--preset", "gpushare", "--address", f"127.0.0.1:{scheduling_cluster.port}")
         return done.stdout if "totalGPU" in done.stdout else ""
 
     head, _, rest = str(await scheduling_cluster.until(told, "the extender has seen the node")).partition("\n")
@@ -171,7 +169,7 @@ async def test_inspect_asks_the_extender_over_its_own_certificates(operator: Ope
     assert await bare.wait() != 0
 
 
-async def test_inspect_says_that_there_is_no_extender(operator: Operator) -> None:
-    done = await operator.script("inspect.sh")
+async def test_inspect_says_that_there_is_no_extender(admin: ClusterAdmin) -> None:
+    done = await admin.script("inspect.sh")
     assert done.returncode == 1
     assert "there is no extender in this cluster" in done.stderr

@@ -13,57 +13,57 @@ from cluster.build import binaries
 from cluster.https import free_port
 from cluster.kubeconfig import Token, write_kubeconfig
 from cluster.process import Process
-from tests.e2e.install.operator import Operator
-from tests.e2e.install.porter import NAMESPACE
+from tests.e2e.install.cluster_admin import ClusterAdmin
+from tests.e2e.install.hook_runner import NAMESPACE
 from tests.e2e.scheduling_cluster import cards
 
 pytestmark = pytest.mark.real
 NAME = "accelshare-scheduler"
 
 
-async def test_a_pod_that_chooses_it_gets_its_card_and_another_pod_is_left_alone(operator: Operator, tmp_path: Path) -> None:
-    scheduling_cluster = operator.scheduling_cluster
+async def test_a_pod_that_chooses_it_gets_its_card_and_another_pod_is_left_alone(admin: ClusterAdmin, tmp_path: Path) -> None:
+    scheduling_cluster = admin.scheduling_cluster
     await scheduling_cluster.example_node("nvidia")
     # The test's extender runs under a user of its own, not under the chart's account.
-    await operator.install("--set=scheduler.mode=second", "--set=admissionPolicy.recordWriters={accelshare-extender}")
-    server = certificates(operator, "accelshare-extender-tls", tmp_path)
+    await admin.install("--set=scheduler.mode=second", "--set=admissionPolicy.recordWriters={accelshare-extender}")
+    server = certificates(admin, "accelshare-extender-tls", tmp_path)
     scheduling_cluster.plane.kubectl("apply", "-f", "deploy/extender-rbac.yaml")
     scheduling_cluster.begin_extender(
         f"--tls-cert={server / 'tls.crt'}", f"--tls-key={server / 'tls.key'}", f"--client-ca={server / 'ca.crt'}"
     )
-    scheduler = second_scheduler(operator, certificates(operator, "accelshare-scheduler-tls", tmp_path), tmp_path)
+    scheduler = second_scheduler(admin, certificates(admin, "accelshare-scheduler-tls", tmp_path), tmp_path)
     try:
         await scheduling_cluster.pod("chooses", {"aliyun.com/gpu-mem": 3}, schedulerName=NAME)
         await scheduling_cluster.pod("does-not", {"aliyun.com/gpu-mem": 3})
         bound = await scheduling_cluster.bound("chooses")
         assert cards(bound["chooses"], "nvidia") == [0]
         assert "nodeName" not in (await scheduling_cluster.one("does-not"))["spec"]
-        assert operator.read("lease", NAME)["spec"]["holderIdentity"]
+        assert admin.read("lease", NAME)["spec"]["holderIdentity"]
         assert "forbidden" not in scheduler.log.read_text()
-        await operator.upgrade("--set=scheduler.mode=second", "--set=extender.policy=spread")
-        assert operator.read("lease", NAME)["spec"]["holderIdentity"]
+        await admin.upgrade("--set=scheduler.mode=second", "--set=extender.policy=spread")
+        assert admin.read("lease", NAME)["spec"]["holderIdentity"]
     finally:
         scheduler.stop()
-    await operator.helm("uninstall")
-    await scheduling_cluster.until(lambda: operator.ours() == [], "nothing of ours is left, its lease neither")
+    await admin.helm("uninstall")
+    await scheduling_cluster.until(lambda: admin.ours() == [], "nothing of ours is left, its lease neither")
 
 
-def certificates(operator: Operator, secret: str, directory: Path) -> Path:
+def certificates(admin: ClusterAdmin, secret: str, directory: Path) -> Path:
     """The Secret as a pod has it mounted."""
     place = directory / secret
     place.mkdir()
-    for name, content in operator.read("secret", secret)["data"].items():
+    for name, content in admin.read("secret", secret)["data"].items():
         (place / name).write_bytes(base64.b64decode(content))
     return place
 
 
-def second_scheduler(operator: Operator, tls: Path, directory: Path) -> Process:
+def second_scheduler(admin: ClusterAdmin, tls: Path, directory: Path) -> Process:
     """As the chart's Deployment starts it, but for what only a pod has: the Service's name, mounts, and the account in place."""
-    scheduling_cluster = operator.scheduling_cluster
+    scheduling_cluster = admin.scheduling_cluster
     token = scheduling_cluster.plane.kubectl("create", "token", NAME, f"--namespace={NAMESPACE}").strip()
     account = directory / "account.kubeconfig"
     write_kubeconfig(account, url=scheduling_cluster.plane.url, ca_file=scheduling_cluster.plane.ca_file, user=Token(token))
-    told = operator.read("configmap", NAME)["data"]["config.yaml"]
+    told = admin.read("configmap", NAME)["data"]["config.yaml"]
     service = f"gpushare-schd-extender.{NAMESPACE}.svc:12345"
     assert service in told
     content = yaml.safe_load(

@@ -3,11 +3,11 @@
 import pytest
 
 from cluster.local import LocalCluster
-from tests.e2e.local.traces import Traces, look
+from tests.e2e.local.machine_state import MachineState, machine_state
 
 
 @pytest.fixture
-def nothing_up(root: None) -> Traces:
+def nothing_up(root: None) -> MachineState:
     """What the machine looks like before; a cluster that another test left for the next is ended first."""
     LocalCluster.take_down()
-    return look()
+    return machine_state()

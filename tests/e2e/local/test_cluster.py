@@ -18,7 +18,7 @@ from cluster.local import LocalCluster
 from cluster.local.layout import COVERED
 from cluster.versions import KUBERNETES_VERSION
 from cluster.waiting import wait_until
-from tests.e2e.local.words import command, container_id, create, delete, pod, read, ready
+from tests.e2e.local.kubectl_steps import command, container_id, create, delete, pod, read, ready
 
 pytestmark = pytest.mark.real
 

@@ -8,7 +8,7 @@ import pytest
 from accelshare import __version__
 from cluster.image import build_with_debian
 from cluster.local import LocalCluster
-from tests.e2e.local.words import create, delete
+from tests.e2e.local.kubectl_steps import create, delete
 
 pytestmark = pytest.mark.real
 TIGHT = {
@@ -41,7 +41,7 @@ def test_the_image_is_imported_and_runs(local: LocalCluster) -> None:
     local.load_image(built.archive)
     create(local, pod("image-version", built.reference, "--version"), pod("image-sbom", built.reference, "sbom"))
     for name in ("image-version", "image-sbom"):
-        local.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=90s", f"pod/{name}")
+        local.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=300s", f"pod/{name}")
     assert local.kubectl("logs", "image-version") == f"accelshare {__version__}\n"
     told = json.loads(local.kubectl("logs", "image-sbom"))
     assert told["metadata"]["component"]["version"] == __version__

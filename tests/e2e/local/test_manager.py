@@ -15,7 +15,7 @@ from cluster.https import free_port
 from cluster.local import LocalCluster
 from cluster.process import Process
 from cluster.waiting import wait_until
-from tests.e2e.local.words import create, delete, pod, read
+from tests.e2e.local.kubectl_steps import create, delete, pod, read
 
 pytestmark = pytest.mark.real
 LIMIT_S = 240.0

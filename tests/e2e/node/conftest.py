@@ -1,6 +1,6 @@
-"""A farm for each test, on the machine's one local cluster, whose kube-scheduler asks one port for all of them.
+"""Fixtures: agent and extender for each test, on the machine's one local cluster. All tests share the port of the extender.
 
-Whatever a test does, nothing drifts: no pod was given another card than its record said.
+After each test: no record had to be corrected, so no pod got another card than its record says.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import pytest
 
 from cluster.https import free_port
 from cluster.local import LocalCluster
-from tests.e2e.node.real_node import RESOURCES, RealNode, open_farm
+from tests.e2e.node.real_node import RESOURCES, RealNode, open_real_node
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -35,14 +35,14 @@ def extender_port(root: None) -> Iterator[int]:
 @pytest.fixture
 async def real_node(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[RealNode]:
     """Cards reach containers by kubelet's device plugins."""
-    async with open_farm(local, tmp_path, extender_port, "--delivery=device-plugin") as opened, nothing_moves(opened):
+    async with open_real_node(local, tmp_path, extender_port, "--delivery=device-plugin") as opened, nothing_moves(opened):
         yield opened
 
 
 @pytest.fixture
 async def by_runtime(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[RealNode]:
     """Cards reach containers by the container runtime, which the agent finds by itself."""
-    async with open_farm(local, tmp_path, extender_port) as opened, nothing_moves(opened):
+    async with open_real_node(local, tmp_path, extender_port) as opened, nothing_moves(opened):
         yield opened
 
 

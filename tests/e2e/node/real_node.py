@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,14 @@ from accelshare.vendors.catalog import load
 from accelshare.wire import inventory
 from cluster.https import free_port
 from cluster.local import LocalCluster
-from cluster.process import Process
+from cluster.process import Process, last_lines
+from cluster.waiting import wait_until_async
+from tests.e2e.scheduling_cluster import REQUEST_LIMIT_S, RETRY_ON, Object
 from tests.fakes.build import build
 from tests.fakes.hardware import Hardware
 
 ROOT = Path(__file__).parents[3]
-LIMIT_S = 240.0
-Object = dict[str, Any]
+LIMIT_S = 480.0
 GCU = "enflame.com/gcu-memory"
 RESOURCES = (
     "aliyun.com/gpu-mem",
@@ -44,6 +44,7 @@ RESOURCES = (
     "streamcomputing.com/npu",
     "acme.example/zpu-mem",
 )
+WORKLOAD = "/apis/apps/v1/namespaces/{namespace}/{kind}/{name}"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 AGENT = {"accelshare.io/agent": "true"}
 # What a container prints about itself: the accelerator nodes that it sees, and the variables that name cards.
@@ -175,7 +176,7 @@ class RealNode:
     async def node(self) -> Object:
         return await self.read(f"/api/v1/nodes/{self.local.node_name}")
 
-    async def told(self, kind: str) -> inventory.KindEntry:
+    async def inventory_entry(self, kind: str) -> inventory.KindEntry:
         return inventory.entries_of((await self.node())["metadata"]["annotations"][inventory.KEY])[kind]
 
     async def read(self, path: str) -> Object:
@@ -278,59 +279,51 @@ class RealNode:
         found: dict[str, Object] = await self.until(all_run, f"{', '.join(names[:5])} … run")
         return found
 
-    async def kubelet_books(self) -> dict[str, dict[str, dict[str, list[int]]]]:
+    async def cards_by_kubelet(self) -> dict[str, dict[str, dict[str, list[int]]]]:
         """Pod → container → kind → cards, as kubelet itself holds them."""
-        told = await pod_resources.held(self.local.path("/var/lib/kubelet"), load([self.profiles]))
+        held = await pod_resources.held(self.local.path("/var/lib/kubelet"), load([self.profiles]))
         return {
             pod: {
                 container: {kind: sorted(by_card(ids)) for (kind, _), ids in roles.items()}
                 for container, roles in containers.items()
             }
-            for pod, containers in told.items()
+            for pod, containers in held.items()
             if containers
         }
 
     async def until(self, condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
-        deadline = time.monotonic() + limit_s
-        while True:
-            answer = condition()
-            if asyncio.iscoroutine(answer):
-                answer = await answer
-            if answer:
-                return answer
-            assert time.monotonic() < deadline, f"not within {limit_s:.0f} s: {what}{self.evidence()}"
-            await asyncio.sleep(0.2)
+        """The condition's first true value; a request that the API server did not answer is repeated."""
+        return await wait_until_async(condition, what, limit_s, 0.2, evidence=self.evidence, retry_on=RETRY_ON)
 
     def evidence(self) -> str:
-        parts = [process for process in (self.agent, self.extender) if process is not None]
-        return "".join(f"\n--- {process.name}\n{process.last_lines()}" for process in parts)
+        return last_lines(self.agent, self.extender)
 
     async def clear(self) -> None:
-        """No workload and no pod of ours is left."""
-        for kind in ("deployments", "statefulsets"):
-            for item in (await self.read(f"/apis/apps/v1/{kind}"))["items"]:
-                self.local.kubectl("delete", kind, item["metadata"]["name"], f"--namespace={item['metadata']['namespace']}")
-
-        async def gone() -> bool:
-            left = {
-                **await self.pods(),
-                **{n: p for n, p in (await self.pods("kube-system")).items() if n.startswith("gcushare-pod")},
-            }
-            staying = [pod["metadata"] for pod in left.values() if "deletionTimestamp" not in pod["metadata"]]
-            await asyncio.gather(*(self.delete(meta["name"], meta["namespace"]) for meta in staying))
-            return not left
-
-        await self.until(gone, "all pods are gone")
+        """Remove every workload and pod of the tests."""
+        await self.until(self._cleared, "all pods are gone")
         while self._priorities:
             await self.client.request("DELETE", f"{PRIORITIES}/{self._priorities.pop()}")
 
+    async def _cleared(self) -> bool:
+        """Delete what there is. True if all of it is gone; safe to repeat."""
+        for kind in ("deployments", "statefulsets"):
+            for item in (await self.read(f"/apis/apps/v1/{kind}"))["items"]:
+                with contextlib.suppress(NotFound):
+                    await self.client.request("DELETE", WORKLOAD.format(kind=kind, **item["metadata"]))
+        in_system = {name: pod for name, pod in (await self.pods("kube-system")).items() if name.startswith("gcushare-pod")}
+        left = {**await self.pods(), **in_system}
+        staying = [pod["metadata"] for pod in left.values() if "deletionTimestamp" not in pod["metadata"]]
+        await asyncio.gather(*(self.delete(meta["name"], meta["namespace"]) for meta in staying))
+        return not left
+
 
 @contextlib.asynccontextmanager
-async def open_farm(local: LocalCluster, directory: Path, port: int, *flags: str) -> AsyncIterator[RealNode]:
+async def open_real_node(local: LocalCluster, directory: Path, port: int, *flags: str) -> AsyncIterator[RealNode]:
     """Agent and extender at work on a local cluster whose kube-scheduler asks this port."""
-    async with Client(config.load(local.kubeconfig), user_agent="accelshare-tests") as client:
+    async with Client(config.load(local.kubeconfig), user_agent="accelshare-tests", timeout_s=REQUEST_LIMIT_S) as client:
         real_node = RealNode(local, client, directory, port, flags)
         real_node.install_fakes()
+        await real_node.clear()  # whatever a test before left when its own clean-up failed
         try:
             await real_node.start_extender()
             await real_node.start_agent()
@@ -341,13 +334,13 @@ async def open_farm(local: LocalCluster, directory: Path, port: int, *flags: str
             finally:
                 for process in (real_node.agent, real_node.extender):
                     if process is not None:
-                        process.stop(40)
+                        process.stop(120)
 
 
 async def all_agree(real_node: RealNode, pods: list[str]) -> None:
     """Record, kubelet's books and the device node inside are the same card for every container of these pods."""
     found = await real_node.running(*pods)
-    books = await real_node.kubelet_books()
+    books = await real_node.cards_by_kubelet()
     sights = await asyncio.gather(*(real_node.sees(name) for name in pods))
     for name, sight in zip(pods, sights, strict=True):
         card = recorded(found[name], "enflame")

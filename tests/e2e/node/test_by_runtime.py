@@ -31,8 +31,8 @@ def _wanted(pod: dict[str, object]) -> list[str]:
 
 async def test_the_runtime_is_chosen_and_the_node_shows_all_amounts(by_runtime: RealNode) -> None:
     real_node = by_runtime
-    told = await real_node.told("enflame")
-    assert (told.delivery, told.insists) == ("nri", True)
+    entry = await real_node.inventory_entry("enflame")
+    assert (entry.delivery, entry.insists) == ("nri", True)
 
     async def shown() -> bool:
         status = (await real_node.node())["status"]
@@ -180,7 +180,7 @@ async def test_a_runtime_that_stops_insisting_and_insists_again_with_pods_runnin
         await real_node.until(lambda: not agent.running, "the agent ends to decide anew")
         assert "starting anew" in agent.last_lines()
         await real_node.start_agent()
-        assert (await real_node.told("enflame")).delivery == "device-plugin+nri"
+        assert (await real_node.inventory_entry("enflame")).delivery == "device-plugin+nri"
         # Device files stay as kubelet gave them, and the record follows; variables are made equal to the record.
         coming = names("c", range(30))
         envs = names("e", range(20))
@@ -198,7 +198,7 @@ async def test_a_runtime_that_stops_insisting_and_insists_again_with_pods_runnin
         await asyncio.to_thread(real_node.local.restart_containerd, nri="validated")
     # Moving back: while pods live that kubelet's device plugins served, those go on.
     await real_node.start_agent()
-    assert (await real_node.told("enflame")).delivery == "device-plugin+nri"
+    assert (await real_node.inventory_entry("enflame")).delivery == "device-plugin+nri"
     await real_node.pod("stays", {GCU: 2})
     await all_right(real_node, ["first", "stays", *coming])
     # Without them the runtime delivers. Until kubelet has forgotten, the cluster is told that nothing is delivered here.
@@ -225,5 +225,5 @@ async def _only(real_node: RealNode, name: str) -> bool:
 
 
 async def _delivers(real_node: RealNode, way: str, delivers: bool) -> bool:
-    told = await real_node.told("enflame")
-    return (told.delivery, told.delivers) == (way, delivers)
+    entry = await real_node.inventory_entry("enflame")
+    return (entry.delivery, entry.delivers) == (way, delivers)

@@ -37,8 +37,8 @@ async def proxy(real_node: RealNode, tmp_path: Path) -> AsyncIterator[Proxy]:
         async def node_delivers() -> bool:
             """The agent is ready a moment before its Node says so, and pods are bound only then."""
             metadata = (await real_node.read(f"/api/v1/nodes/{NODE_NAME}"))["metadata"]
-            told = inventory.entries_of(metadata["annotations"][inventory.KEY])
-            return all(entry.delivers for entry in told.values())
+            entries = inventory.entries_of(metadata["annotations"][inventory.KEY])
+            return all(entry.delivers for entry in entries.values())
 
         await real_node.until(node_delivers, "the node says that it delivers")
         yield proxy

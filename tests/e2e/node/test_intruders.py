@@ -17,7 +17,8 @@ import yaml
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.wire.quantity import whole_number
-from tests.e2e.node.real_node import Object, RealNode, annotations, recorded
+from tests.e2e.node.real_node import RealNode, annotations, recorded
+from tests.e2e.scheduling_cluster import Object
 
 pytestmark = pytest.mark.real
 
@@ -56,7 +57,7 @@ async def rewrite(user: Client, pod: str, **values: Any) -> None:
 
 async def another(real_node: RealNode, card: int) -> dict[str, str]:
     """A record that is right but for being another card's."""
-    (found,) = [entry for entry in (await real_node.told("enflame")).cards if entry.index == card]
+    (found,) = [entry for entry in (await real_node.inventory_entry("enflame")).cards if entry.index == card]
     return {OURS: json.dumps({"enflame": [{"index": card, "id": found.id, "units": 4}]}), INDEX: str(card)}
 
 

@@ -1,5 +1,5 @@
 """Whoever dies by SIGKILL in the middle of a rush by device plugins, what runs has its own card, and all books agree on it.
-The farm itself sees to it that no record had to be corrected (conftest.py).
+The fixture checks that no record had to be corrected (conftest.py).
 
 One limit is the device plugin interface's own, and counted here: whom kubelet admits in the moments in which nobody hands out
 cards fails for good. By the runtime it does not happen (test_by_runtime.py).
@@ -22,7 +22,7 @@ class Rush:
     """Waves of equal pods, and what became of them."""
 
     def __init__(self, real_node: RealNode, prefix: str, seed: int) -> None:
-        self._farm = real_node
+        self._node = real_node
         self._prefix = prefix
         self._chance = random.Random(seed)
         self._alive: list[str] = []
@@ -37,27 +37,27 @@ class Rush:
         coming = names(self._prefix, range(self.made, self.made + WAVE))
         self.made += WAVE
         self._alive += coming
-        await asyncio.gather(*(self._farm.pod(name, {GCU: 2}) for name in coming))
+        await asyncio.gather(*(self._node.pod(name, {GCU: 2}) for name in coming))
         some = self._chance.randrange(1, WAVE + 1)
 
         async def in_the_middle() -> bool:
             await self._look()
             return len(self._bound.intersection(coming)) >= some
 
-        await self._farm.until(in_the_middle, f"{some} of {WAVE} pods are bound")
+        await self._node.until(in_the_middle, f"{some} of {WAVE} pods are bound")
         self.on_their_way += sum(name not in self.ran and name not in self.dead for name in coming)
 
     async def settled(self) -> None:
         """Every pod runs or has failed, all books agree on those that run; then half of them go."""
-        await self._farm.until(self._look, "all pods run or have failed")
+        await self._node.until(self._look, "all pods run or have failed")
         self._alive = [name for name in self._alive if name not in self.dead]
-        await all_agree(self._farm, self._alive)
+        await all_agree(self._node, self._alive)
         for name in self._chance.sample(self._alive, len(self._alive) // 2):
-            await self._farm.delete(name)
+            await self._node.delete(name)
             self._alive.remove(name)
 
     async def _look(self) -> bool:
-        pods = await self._farm.pods()
+        pods = await self._node.pods()
         phases = {name: pods[name]["status"]["phase"] for name in self._alive}
         self._bound |= {name for name in self._alive if pods[name]["spec"].get("nodeName")}
         self.dead |= {name for name, phase in phases.items() if phase == "Failed"}

@@ -21,10 +21,10 @@ async def test_the_node_shows_what_the_gcushare_guide_shows(real_node: RealNode)
         )
 
     await real_node.until(shown, "gcu-count 8 and gcu-memory 128 in capacity and allocatable")
-    told = await real_node.told("enflame")
-    first = told.cards[0]
+    entry = await real_node.inventory_entry("enflame")
+    first = entry.cards[0]
     assert (first.index, first.size, first.minor, first.id) == (0, 16, 0, "GCU-U53000090100")
-    assert told.delivery == "device-plugin"
+    assert entry.delivery == "device-plugin"
 
 
 async def test_every_seeds_own_workload_sees_its_card(real_node: RealNode) -> None:
@@ -61,7 +61,7 @@ async def test_a_hundred_equal_pods_of_all_priorities_and_five_rounds_of_change(
 
 
 async def _holders(real_node: RealNode, count: int) -> bool:
-    return len(await real_node.kubelet_books()) == count
+    return len(await real_node.cards_by_kubelet()) == count
 
 
 async def test_containers_inits_sidecars_several_and_whole_cards(real_node: RealNode) -> None:
@@ -102,11 +102,11 @@ async def test_a_card_falls_ill_and_recovers(real_node: RealNode) -> None:
     await real_node.until(lambda: _healthy(real_node, 0), "the cluster hears of it", 30)
     await real_node.pod("waits", {GCU: 4})
 
-    async def told() -> bool:
+    async def has_event() -> bool:
         conditions = (await real_node.pods())["waits"]["status"].get("conditions", [])
         return any("Insufficient" in c.get("message", "") or "unhealthy" in c.get("message", "") for c in conditions)
 
-    await real_node.until(told, "the pod is told")
+    await real_node.until(has_event, "the pod has the event")
     real_node.gcu()
     await real_node.until(lambda: _healthy(real_node, 8), "the cluster hears that all is well", 30)
     await all_agree(real_node, [*names("full", range(8)), "waits"])
@@ -114,7 +114,7 @@ async def test_a_card_falls_ill_and_recovers(real_node: RealNode) -> None:
 
 
 async def _healthy(real_node: RealNode, count: int) -> bool:
-    return sum(card.healthy for card in (await real_node.told("enflame")).cards) == count
+    return sum(card.healthy for card in (await real_node.inventory_entry("enflame")).cards) == count
 
 
 async def test_a_new_vendor_is_one_file(real_node: RealNode) -> None:

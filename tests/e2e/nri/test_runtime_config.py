@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 REQUIRED = {"required-plugins.noderesource.dev": '["accelshare"]'}
 
 
-class Operator:
+class ClusterAdmin:
     """Runs the command beside a runtime that has no systemd."""
 
     def __init__(self, containerd: ContainerdAlone, backup: Path) -> None:
@@ -45,27 +45,27 @@ class Operator:
 def test_a_pod_that_requires_the_plugin_is_refused_after_apply_and_restart(tmp_path: Path) -> None:
     """The runtime's main file says that the validator is off, and has settings of its own, which must stay in force."""
     with ContainerdAlone() as containerd:
-        operator = Operator(containerd, tmp_path / "backup")
+        admin = ClusterAdmin(containerd, tmp_path / "backup")
         original = (containerd.directory / "config.toml").read_bytes()
-        pod = operator.cri.run_pod("careful", cgroup=containerd.cgroup, annotations=REQUIRED)
-        operator.cri.create(pod, "bare", image=IMAGE)  # the hole
-        assert operator.run("status").exit_code == 3
+        pod = admin.cri.run_pod("careful", cgroup=containerd.cgroup, annotations=REQUIRED)
+        admin.cri.create(pod, "bare", image=IMAGE)  # the hole
+        assert admin.run("status").exit_code == 3
 
-        applied = operator.run("apply")
+        applied = admin.run("apply")
         assert applied.exit_code == 0, applied.output
-        assert operator.run("status").exit_code == 4
-        operator.cri.create(pod, "still-bare", image=IMAGE)
+        assert admin.run("status").exit_code == 4
+        admin.cri.create(pod, "still-bare", image=IMAGE)
 
-        operator.restart()
-        assert operator.run("status").exit_code == 0
+        admin.restart()
+        assert admin.run("status").exit_code == 0
         with pytest.raises(CriError, match='required plugin "accelshare" not present'):
-            operator.cri.create(pod, "refused", image=IMAGE)
-        other = operator.cri.run_pod("careless", cgroup=containerd.cgroup)
-        operator.cri.start(operator.cri.create(other, "main", image=IMAGE))  # who requires nothing is not touched
+            admin.cri.create(pod, "refused", image=IMAGE)
+        other = admin.cri.run_pod("careless", cgroup=containerd.cgroup)
+        admin.cri.start(admin.cri.create(other, "main", image=IMAGE))  # who requires nothing is not touched
 
-        restored = operator.run("restore")
+        restored = admin.run("restore")
         assert restored.exit_code == 0, restored.output
         assert (containerd.directory / "config.toml").read_bytes() == original
-        operator.restart()
-        assert operator.run("status").exit_code == 3
-        operator.cri.create(pod, "bare-again", image=IMAGE)
+        admin.restart()
+        assert admin.run("status").exit_code == 3
+        admin.cri.create(pod, "bare-again", image=IMAGE)

@@ -30,7 +30,7 @@ def create(local: LocalCluster, *objects: dict[str, Any]) -> None:
 
 
 def ready(local: LocalCluster, *names: str) -> None:
-    local.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *(f"pod/{name}" for name in names))
+    local.kubectl("wait", "--for=condition=Ready", "--timeout=300s", *(f"pod/{name}" for name in names))
 
 
 def read(local: LocalCluster, kind: str, name: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Run as a script: become another program that the kernel kills when whoever started it dies.
 
-    python -I -S leash.py PARENT_PID PROGRAM [ARGUMENT …]
+    python -I -S end_with_parent.py PARENT_PID PROGRAM [ARGUMENT …]
 
 A process that is killed cannot clean up behind itself, so the kernel is asked to. This is a script of its own and not a
 `preexec_fn`, because code between fork and exec is unsafe in a program with threads. Imports nothing of this package.
@@ -15,11 +15,11 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main() -> None:
-    """Put on the leash, make sure the parent still holds it, become the program."""
+    """Ask for the parent-death signal, check that the parent still lives, become the program."""
     parent, program = int(sys.argv[1]), sys.argv[2:]
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before the leash was on
+    if os.getppid() != parent:  # the parent died before the signal was asked for
         sys.exit(1)
     os.execv(program[0], program)  # noqa: S606
 

@@ -1,7 +1,7 @@
-"""Where each command of the docs runs: tables, and nothing else decides.
+"""Which test runs each command of the docs.
 
-A command is typed by the scene of its page, unless it is in one of two lists here: what another test does on a real cluster, and
-what no machine of ours can do. Belongs here: rows. Never: running.
+The test file of a page runs its commands, except those in two lists: what another test does on a real cluster (ELSEWHERE), and
+what cannot run on a test machine (NOT_HERE). Belongs here: rows. Never: running.
 """
 
 import re
@@ -81,7 +81,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         r"deploy/scripts/deploy\.sh .*", "tests/e2e/install/test_scripts.py", ('"deploy.sh", "--preset", "gpushare", stdin=',)
     ),
     Elsewhere(r"deploy/scripts/inspect\.sh", "tests/e2e/install/test_on_cluster.py", ('installed_cluster.script("inspect.sh"',)),
-    Elsewhere(r"deploy/scripts/delete\.sh", "tests/e2e/install/test_scripts.py", ('operator.script("delete.sh")',)),
+    Elsewhere(r"deploy/scripts/delete\.sh", "tests/e2e/install/test_scripts.py", ('admin.script("delete.sh")',)),
     Elsewhere(
         r"systemctl (stop|start) kubelet|rm /var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",
         "tests/e2e/node/test_by_runtime.py",

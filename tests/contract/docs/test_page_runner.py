@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.docs.machine import Machine
+from tests.contract.docs.page_runner import PageRunner
 from tests.contract.docs.pages import ROOT, Command
-from tests.contract.docs.play import Play
 
 PAGE = "docs/reference/cli.md"
 
@@ -17,23 +17,23 @@ def typed(words: str, *shown: str) -> list[Command]:
 
 async def test_a_command_that_fails_is_named_with_its_words_and_what_to_do(machine: Machine) -> None:
     with pytest.raises(AssertionError) as failure:
-        await Play(machine).go(typed("accelshare profile show nobody"))
+        await PageRunner(machine).run(typed("accelshare profile show nobody"))
     said = str(failure.value)
     assert said.startswith(f"{PAGE}:7: accelshare profile show nobody\nended with 2, not 0; mend the page")
     assert "nobody" in said.splitlines()[-1]
 
 
 async def test_what_a_page_shows_is_what_must_come(machine: Machine) -> None:
-    play = Play(machine)
-    await play.go(typed("printf 'one\\ntwo\\nthree\\n'", "one", "…", "three"))
+    page_runner = PageRunner(machine)
+    await page_runner.run(typed("printf 'one\\ntwo\\nthree\\n'", "one", "…", "three"))
     for shown in (("one",), ("one", "two", "four"), ("…", "two")):
         with pytest.raises(AssertionError, match="the page shows"):
-            await play.go(typed("printf 'one\\ntwo\\nthree\\n'", *shown))
+            await page_runner.run(typed("printf 'one\\ntwo\\nthree\\n'", *shown))
 
 
 async def test_a_server_that_ends_early_is_noticed(machine: Machine) -> None:
     with pytest.raises(AssertionError, match="ended and never said"):
-        await Play(machine).go(typed("accelshare extender --kubeconfig /nowhere"))
+        await PageRunner(machine).run(typed("accelshare extender --kubeconfig /nowhere"))
 
 
 async def test_nothing_gets_out_of_the_machine(machine: Machine) -> None:

@@ -1,6 +1,6 @@
-"""A page, typed from top to bottom as a reader would.
+"""Runs the commands of a docs page from top to bottom and compares their output with the page.
 
-Belongs here: typing what a page says, and comparing what comes with what the page shows. Never: the scene in which that happens.
+Belongs here: running and comparing. Never: setting up what the commands need.
 """
 
 import asyncio
@@ -8,19 +8,19 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 
-from tests.contract.docs import places
+from tests.contract.docs import command_table
 from tests.contract.docs.machine import Done, Job, Machine
 from tests.contract.docs.pages import Command
 
 WHAT_TO_DO = (
     "mend the page if the command is wrong; else set the scene that it needs in tests/contract/docs/{scene}, "
-    "or give it a row in tests/contract/docs/places.py"
+    "or give it a row in tests/contract/docs/command_table.py"
 )
 CUT = "…"  # a line of the page that stands for any number of lines
 
 
-class Play:
-    """One machine, and what stands in this scene for names and ports that a reader would choose."""
+class PageRunner:
+    """Runs commands on one machine; `values` replace names and ports that a reader would choose."""
 
     def __init__(self, machine: Machine, values: Mapping[str, str] | None = None) -> None:
         self.machine = machine
@@ -28,41 +28,41 @@ class Play:
         self._serving: dict[str, Job] = {}
         self.played: list[tuple[Command, Done]] = []
 
-    async def go(self, commands: Iterable[Command]) -> None:
-        """All but what other tests do, and what cannot be done here."""
-        await self.type_all(command for command in commands if places.typed(command))
+    async def run(self, commands: Iterable[Command]) -> None:
+        """Run all commands but those that another test runs or that cannot run here."""
+        await self.type_all(command for command in commands if command_table.typed(command))
 
     async def type_all(self, commands: Iterable[Command]) -> None:
-        """In a thread, so that whoever serves the commands from this process can go on."""
+        """In a thread, so that servers in this process keep answering."""
         for command in commands:
             await asyncio.to_thread(self._type, command)
 
     async def end(self) -> None:
-        """Whoever still serves is told to end, and ends well."""
+        """Stop the servers that the page started; each must end with 0."""
         for job in (self._serving.pop(program) for program in list(self._serving)):
             code = await asyncio.to_thread(job.end, "TERM")
             assert code == 0, f"{job.line}: ended with {code}\n{''.join(job.printed())}"
 
     def out(self, words: str) -> str:
-        """What the last command that begins so has printed."""
+        """The output of the last command that begins with these words."""
         return next(done.out for command, done in reversed(self.played) if command.words.startswith(words))
 
     def _type(self, command: Command) -> None:
         words = self._in_this_scene(command.words)
-        todo = WHAT_TO_DO.format(scene=places.SCENES[command.page])
-        if ready := places.sign(places.SERVERS, command):
+        todo = WHAT_TO_DO.format(scene=command_table.SCENES[command.page])
+        if ready := command_table.sign(command_table.SERVERS, command):
             program = " ".join(words.split()[:2])
             if program in self._serving:  # the page shows another way to start the same
                 assert self._serving.pop(program).end("TERM") == 0
             self._serving[program] = self.machine.begin(words)
             self._serving[program].until(ready, f"{command}; {todo}")
-        elif first := places.sign(places.WATCHES, command):
+        elif first := command_table.sign(command_table.WATCHES, command):
             job = self.machine.begin(words)
             job.until(first, f"{command}; {todo}")
             assert job.end("INT") in (0, 130), command
         else:
             done = self.machine.type(words)
-            expected = places.code(command)
+            expected = command_table.code(command)
             assert done.code == expected, f"{command}\nended with {done.code}, not {expected}; {todo}\n{done.out}{done.err}"
             if command.shown:
                 self._compare(command, done)

@@ -15,7 +15,7 @@ from accelshare.kube.client import Client
 PODS = "/api/v1/pods"
 
 
-class Auditor:
+class OversellWatch:
     def __init__(self, size: int) -> None:
         self.size = size
         self.pods: dict[str, tuple[str, list[tuple[int, int]]]] = {}  # uid → node, [(card, units)]
@@ -50,10 +50,10 @@ class Auditor:
 
 
 @contextlib.asynccontextmanager
-async def auditing(client: Client, *, size: int) -> AsyncIterator[Auditor]:
+async def watch_for_oversell(client: Client, *, size: int) -> AsyncIterator[OversellWatch]:
     """Watch every pod of the cluster from now on."""
     listed = json.loads(await client.request("GET", PODS))
-    auditor = Auditor(size)
+    oversell_watch = OversellWatch(size)
 
     async def watch() -> None:
         version = listed["metadata"]["resourceVersion"]
@@ -62,11 +62,11 @@ async def auditing(client: Client, *, size: int) -> AsyncIterator[Auditor]:
                 pod = json.loads(bytes(event.object))
                 version = pod["metadata"]["resourceVersion"]
                 if event.type != "BOOKMARK":
-                    auditor.see(event.type, pod)
+                    oversell_watch.see(event.type, pod)
 
     task = asyncio.create_task(watch())
     try:
-        yield auditor
+        yield oversell_watch
         assert not task.done(), task.exception()
     finally:
         task.cancel()

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 UNITS = Path("/etc/systemd/system")
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 
 
 def main(verb: str, *units: str) -> None:

@@ -14,13 +14,13 @@ from cluster.errors import ClusterError
 from cluster.local import LocalCluster, configuration
 from cluster.local.layout import Layout
 from cluster.waiting import wait_until
-from tests.e2e.local.traces import Traces, look
-from tests.e2e.local.words import ROOT, command, create, pod, ready
+from tests.e2e.local.kubectl_steps import ROOT, command, create, pod, ready
+from tests.e2e.local.machine_state import MachineState, machine_state
 
 pytestmark = pytest.mark.real
 
 
-def test_it_refuses_to_start_beside_another_kubelet(nothing_up: Traces, tmp_path: Path) -> None:
+def test_it_refuses_to_start_beside_another_kubelet(nothing_up: MachineState, tmp_path: Path) -> None:
     """Two kubelets on one machine end each other's pods; so it says who is there, and touches nothing."""
     (tmp_path / "kubelet").write_bytes(Path("/bin/sleep").read_bytes())
     (tmp_path / "kubelet").chmod(0o755)
@@ -31,44 +31,46 @@ def test_it_refuses_to_start_beside_another_kubelet(nothing_up: Traces, tmp_path
             other.kill()
     assert done.returncode == 1
     assert f"kubelet runs as process {other.pid}" in done.stderr
-    assert look() == nothing_up
+    assert machine_state() == nothing_up
 
 
-def test_it_refuses_ports_that_are_taken(nothing_up: Traces) -> None:
+def test_it_refuses_ports_that_are_taken(nothing_up: MachineState) -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 10259), http.server.BaseHTTPRequestHandler):
         done = command("up")
     assert done.returncode == 1
     assert f"port 10259, which kube-scheduler needs, is taken by process {os.getpid()}" in done.stderr
-    assert look() == nothing_up
+    assert machine_state() == nothing_up
 
 
-def test_status_and_down_without_a_cluster_say_so(nothing_up: Traces) -> None:
+def test_status_and_down_without_a_cluster_say_so(nothing_up: MachineState) -> None:
     assert "no local cluster is up" in command("status").stderr
     assert command("down").stdout == "no local cluster is up\n"
 
 
-def test_nothing_is_left_of_a_start_that_was_killed(nothing_up: Traces) -> None:
+def test_nothing_is_left_of_a_start_that_was_killed(nothing_up: MachineState) -> None:
     """SIGKILL in the middle: `down` still finds every process, mount, link and node, because nothing was only in memory."""
     starter = subprocess.Popen([sys.executable, "-m", "cluster", "up", "--fake-cards"], cwd=ROOT, stdout=subprocess.DEVNULL)
     with starter:
         wait_until((Layout().pids / "kubelet").exists, "kubelet was started", limit_s=120)
         starter.send_signal(signal.SIGKILL)
-    assert look() != nothing_up
+    assert machine_state() != nothing_up
     assert command("down").returncode == 0
-    assert look() == nothing_up
+    assert machine_state() == nothing_up
 
 
-def test_an_interrupted_start_cleans_up_by_itself(nothing_up: Traces) -> None:
+def test_an_interrupted_start_cleans_up_by_itself(nothing_up: MachineState) -> None:
     # A shell that starts us in the background has us and all our children ignore SIGINT, unless told otherwise.
     words = ["env", "--default-signal=INT", sys.executable, "-m", "cluster", "up"]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL) as starter:
         wait_until((Layout().pids / "containerd").exists, "containerd was started", limit_s=120)
         starter.send_signal(signal.SIGINT)
     assert starter.returncode == 130
-    assert look() == nothing_up
+    assert machine_state() == nothing_up
 
 
-def test_a_start_that_fails_says_which_part_and_where_its_log_is(nothing_up: Traces, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_that_fails_says_which_part_and_where_its_log_is(
+    nothing_up: MachineState, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And it leaves nothing but that log."""
     monkeypatch.setattr(configuration, "kubelet_command", lambda program: [str(program), "--nonsense"])
     with pytest.raises(ClusterError, match=r"(?s)^kubelet: .*unknown flag: --nonsense") as failure:
@@ -76,13 +78,13 @@ def test_a_start_that_fails_says_which_part_and_where_its_log_is(nothing_up: Tra
     log = re.search(r"the end of (\S+kubelet\.log)", str(failure.value))
     assert log is not None
     assert "unknown flag: --nonsense" in Path(log[1]).read_text()
-    assert look() == nothing_up
+    assert machine_state() == nothing_up
 
 
-def test_nothing_is_left_after_down(nothing_up: Traces) -> None:
+def test_nothing_is_left_after_down(nothing_up: MachineState) -> None:
     """Processes, mounts, links, routes, nft tables, device nodes, cgroups, directories and kernel settings are as before."""
     with LocalCluster.up(fake_cards=True) as local:
         create(local, pod("left-behind"), pod("left-behind-too"))
         ready(local, "left-behind", "left-behind-too")
-        assert look() != nothing_up
-    assert look() == nothing_up
+        assert machine_state() != nothing_up
+    assert machine_state() == nothing_up

@@ -12,7 +12,7 @@ OURS = {"kubelet", "kube-proxy", "containerd", "containerd-shim", "runc", "busyb
 
 
 @dataclass(frozen=True)
-class Traces:
+class MachineState:
     """One look."""
 
     processes: tuple[str, ...]
@@ -26,8 +26,8 @@ class Traces:
     kernel_settings: tuple[tuple[str, str], ...]
 
 
-def look() -> Traces:
-    return Traces(
+def machine_state() -> MachineState:
+    return MachineState(
         processes=tuple(sorted(_processes())),
         mounts=tuple(Path("/proc/self/mounts").read_text().splitlines()),
         links=tuple(sorted(path.name for path in Path("/sys/class/net").iterdir())),

@@ -1,6 +1,6 @@
-"""A person with helm, kubectl and our scripts, in a house without a kubelet.
+"""An administrator's commands (helm, kubectl, deploy/scripts) on a scheduling cluster, which has no kubelet.
 
-Belongs here: what such a person does and sees. Never: expectations.
+Belongs here: the commands and what they print. Never: assertions about the product.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.build import binaries
 from deploy.render import CHART, ROOT, helm
-from tests.e2e.install.porter import NAMESPACE, Porter
+from tests.e2e.install.hook_runner import NAMESPACE, HookRunner
 from tests.e2e.scheduling_cluster import SchedulingCluster
 
 KINDS = (
@@ -21,13 +21,13 @@ KINDS = (
 )
 
 
-class Operator:
-    def __init__(self, scheduling_cluster: SchedulingCluster, porter: Porter) -> None:
+class ClusterAdmin:
+    def __init__(self, scheduling_cluster: SchedulingCluster, hook_runner: HookRunner) -> None:
         self.scheduling_cluster = scheduling_cluster
-        self.porter = porter
+        self.hook_runner = hook_runner
 
     async def helm(self, verb: str, *arguments: str) -> str:
-        where = (f"--namespace={NAMESPACE}", "--timeout=120s")
+        where = (f"--namespace={NAMESPACE}", "--timeout=300s")
         return await asyncio.to_thread(
             helm, verb, "accelshare", *where, *arguments, kubeconfig=self.scheduling_cluster.plane.kubeconfig
         )
@@ -76,7 +76,7 @@ class Operator:
         self.scheduling_cluster.plane.kubectl("delete", "--ignore-not-found", *files)
 
     async def _complete(self, job: str) -> None:
-        wait = ("wait", "--for=condition=complete", f"job/{job}", f"--namespace={NAMESPACE}", "--timeout=110s")
+        wait = ("wait", "--for=condition=complete", f"job/{job}", f"--namespace={NAMESPACE}", "--timeout=300s")
         await asyncio.to_thread(self.scheduling_cluster.plane.kubectl, *wait)
 
     async def script(self, name: str, *arguments: str, stdin: str = "", helm: str = "") -> subprocess.CompletedProcess[str]:
@@ -84,7 +84,7 @@ class Operator:
         programs = binaries(["helm", "kubectl"], lambda _words: None)
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(self.porter.directory),
+            "HOME": str(self.hook_runner.directory),
             "HELM": helm or str(programs["helm"]),
             "KUBECTL": str(programs["kubectl"]),
             "KUBECONFIG": str(self.scheduling_cluster.plane.kubeconfig),

@@ -1,9 +1,9 @@
-"""A porter for houses without a kubelet: it takes the pods of hook Jobs and runs their commands as processes of this machine.
+"""Runs the pods of hook Jobs where there is no kubelet: their commands become processes of this machine.
 
-Each process has the token of its pod's own ServiceAccount, bound to the pod as kubelet would bind it, and nothing else: what the
-chart forgot to grant, it cannot do.
+Each process has only the token of its pod's own ServiceAccount, bound to the pod as kubelet binds it. So a right that the chart
+forgot to grant is missing here too.
 
-Belongs here: running containers' arguments in their order, and telling the API server how it ended. Never: expectations.
+Belongs here: running containers' arguments in order, and reporting the pod's phase. Never: assertions about the product.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Run:
 
 
 @dataclass(slots=True)
-class Porter:
+class HookRunner:
     scheduling_cluster: SchedulingCluster
     directory: Path
     namespace: str = NAMESPACE
@@ -50,10 +50,10 @@ class Porter:
                 labels = pod["metadata"].get("labels") or {}
                 if labels.get("app.kubernetes.io/component") == "hook" and pod["metadata"]["uid"] not in self._taken:
                     self._taken.add(pod["metadata"]["uid"])
-                    await self._carry(pod)
+                    await self._run_pod(pod)
             await asyncio.sleep(0.1)
 
-    async def _carry(self, pod: dict[str, Any]) -> None:
+    async def _run_pod(self, pod: dict[str, Any]) -> None:
         name, spec = pod["metadata"]["name"], pod["spec"]
         kubeconfig = await asyncio.to_thread(self._kubeconfig, name, spec["serviceAccountName"])
         phase = "Succeeded"
@@ -93,11 +93,13 @@ class Porter:
 
 
 @contextlib.asynccontextmanager
-async def on_duty(scheduling_cluster: SchedulingCluster, directory: Path, namespace: str = NAMESPACE) -> AsyncIterator[Porter]:
-    porter = Porter(scheduling_cluster, directory, namespace)
-    serving = asyncio.create_task(porter.serve())
+async def run_hooks(
+    scheduling_cluster: SchedulingCluster, directory: Path, namespace: str = NAMESPACE
+) -> AsyncIterator[HookRunner]:
+    hook_runner = HookRunner(scheduling_cluster, directory, namespace)
+    serving = asyncio.create_task(hook_runner.serve())
     try:
-        yield porter
+        yield hook_runner
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
