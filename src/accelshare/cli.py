@@ -35,10 +35,10 @@ COMMANDS: Final[Mapping[str, SubCommand]] = {
     "extender": SubCommand("accelshare.extender.command:extender", "Serve kube-scheduler: filter, prioritize, preempt and bind."),
     "inspect": SubCommand("accelshare.inspect_cli.command:inspect", "Show every card and who is on it."),
     "node-labels": SubCommand(
-        "accelshare.install.cluster.node_labels.command:node_labels", "Label nodes that share their cards, and undo it."
+        "accelshare.install.cluster.node_labels:node_labels", "Label nodes that share their cards, and undo it."
     ),
     "node-cleanup": SubCommand(
-        "accelshare.install.cluster.node_cleanup.command:node_cleanup", "Take away what agents wrote on their nodes."
+        "accelshare.install.cluster.node_cleanup:node_cleanup", "Take away what agents wrote on their nodes."
     ),
     "preflight": SubCommand("accelshare.install.preflight.command:preflight", "Look whether a cluster is ready for accelshare."),
     "profile": SubCommand("accelshare.vendors.command:profile", "List, show and check vendor profiles."),

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from accelshare.install.certificates import making
+from accelshare.install.certificates import x509
 from cluster.https import free_port
 from cluster.process import Process
 from tests.contract.fake_cluster import FakeCluster
@@ -27,9 +27,9 @@ TRIES = 3
 async def ports(fake_cluster: FakeCluster, tmp_path: Path) -> tuple[FakeCluster, int]:
     """An extender over TLS with a probe port, and few files that it may open; the probe port's number."""
     now, life = datetime.now(UTC), timedelta(hours=1)
-    ours = making.authority("ours", now=now, life=2 * life)
-    server = making.leaf(ours, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
-    client = making.leaf(ours, "client", "kube-scheduler", now=now, life=life)
+    ours = x509.authority("ours", now=now, life=2 * life)
+    server = x509.leaf(ours, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
+    client = x509.leaf(ours, "client", "kube-scheduler", now=now, life=life)
     for name, text in {"tls.crt": server.certificate, "tls.key": server.key, "ca.crt": ours.certificate}.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "client.pem").write_text(client.certificate + client.key)

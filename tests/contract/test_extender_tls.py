@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from accelshare.install.certificates import making
-from accelshare.install.certificates.making import Pair
+from accelshare.install.certificates import x509
+from accelshare.install.certificates.x509 import Pair
 from cluster.certificates import Authority
 from tests.contract.fake_cluster import FakeCluster
 
@@ -89,13 +89,13 @@ async def test_only_a_valid_client_certificate_of_the_right_ca_is_let_in(
 ) -> None:
     """The certificates that accelshare makes itself: the one for kube-scheduler is let in, and these are not."""
     now, life = datetime.now(UTC), timedelta(hours=1)
-    ours, theirs = (making.authority(name, now=now, life=2 * life) for name in ("ours", "theirs"))
-    server = making.leaf(ours, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
-    right = making.leaf(ours, "client", "kube-scheduler", now=now, life=life)
+    ours, theirs = (x509.authority(name, now=now, life=2 * life) for name in ("ours", "theirs"))
+    server = x509.leaf(ours, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
+    right = x509.leaf(ours, "client", "kube-scheduler", now=now, life=life)
     wrong = {
-        "expired": making.leaf(ours, "client", "kube-scheduler", now=now - 2 * life, life=life),
+        "expired": x509.leaf(ours, "client", "kube-scheduler", now=now - 2 * life, life=life),
         "a server's": server,
-        "of another CA": making.leaf(theirs, "client", "kube-scheduler", now=now, life=life),
+        "of another CA": x509.leaf(theirs, "client", "kube-scheduler", now=now, life=life),
         "none": None,
     }[which]
     files = {"tls.crt": server.certificate, "tls.key": server.key, "ca.crt": ours.certificate}

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from accelshare.install.certificates.keeping import Names
-from accelshare.install.certificates.renewal import Lives
+from accelshare.install.certificates.renewal import Lifetimes
+from accelshare.install.certificates.secrets import Names
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler.desired_config import DesiredConfig, Tls
 from accelshare.install.scheduler.host import SchedulerHost
@@ -55,7 +55,7 @@ class Cluster:
         return Host(root)
 
     def reconciler(self, name: str, host: Host, *, disk: Disk | None = None, **task: Any) -> NodeReconciler:
-        made = Task(name, Names(self.namespace), Lives(), self.place, STATE, 12345)
+        made = Task(name, Names(self.namespace), Lifetimes(), self.place, STATE, 12345)
         return NodeReconciler(
             self.client,
             replace(made, **task),

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.install.certificates import keeping, reading
-from accelshare.install.certificates.keeping import Names
-from accelshare.install.certificates.renewal import Lives
+from accelshare.install.certificates import secrets as tls_secrets
+from accelshare.install.certificates import x509
+from accelshare.install.certificates.renewal import Lifetimes
+from accelshare.install.certificates.secrets import Names
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import NotFound
@@ -90,7 +91,7 @@ async def test_they_are_made_once(room: Room) -> None:
     secret = await room.secret("accelshare-extender-tls")
     assert (secret["type"], set(secret["data"])) == ("kubernetes.io/tls", {"tls.crt", "tls.key", "ca.crt"})
     assert await room.text("accelshare-scheduler-tls", "ca.crt") == await room.text("accelshare-ca", "ca.crt")
-    facts = reading.facts(await room.text("accelshare-extender-tls", "tls.crt"))
+    facts = x509.facts(await room.text("accelshare-extender-tls", "tls.crt"))
     assert {"accelshare-extender", f"accelshare-extender.{room.namespace}.svc"} <= facts.names
     assert timedelta(days=89) < facts.until - datetime.now(UTC) < timedelta(days=91)
 
@@ -103,27 +104,27 @@ async def test_they_are_made_once(room: Room) -> None:
 async def test_the_services_address_joins_the_names(room: Room) -> None:
     """Before the Service is there nobody knows it; the name that is always there is enough until then."""
     assert (await room.run("ensure", "--also", "192.0.2.7", "--also", "extender.example"))[0] == 0
-    before = reading.facts(await room.text("accelshare-extender-tls", "tls.crt"))
+    before = x509.facts(await room.text("accelshare-extender-tls", "tls.crt"))
     assert {"192.0.2.7", "extender.example"} <= before.names
     address = await room.service()
     code, out, _ = await room.run("ensure", "--also", "192.0.2.7", "--also", "extender.example")
     assert (code, len(out.splitlines())) == (0, 1)
-    assert reading.facts(await room.text("accelshare-extender-tls", "tls.crt")).names == before.names | {address}
+    assert x509.facts(await room.text("accelshare-extender-tls", "tls.crt")).names == before.names | {address}
 
 
 async def test_many_at_once_end_with_one_ca(room: Room) -> None:
     """A Secret is written only in the version that was read, so that of two writers one wins and the other looks again."""
-    names, lives = Names(room.namespace), Lives()
+    names, lifetimes = Names(room.namespace), Lifetimes()
 
     async def one(days: float) -> list[str]:
         async with room.client() as client:
-            return await keeping.ensure(client, names, now=datetime.now(UTC) + timedelta(days=days), lives=lives)
+            return await tls_secrets.ensure(client, names, now=datetime.now(UTC) + timedelta(days=days), lifetimes=lifetimes)
 
     await asyncio.gather(*(one(0) for _ in range(8)))
     authority = await room.text("accelshare-ca", "ca.crt")
     for name in SECRETS[1:]:
         assert await room.text(name, "ca.crt") == authority
-        assert reading.signed_by(await room.text(name, "tls.crt"), authority)
+        assert x509.signed_by(await room.text(name, "tls.crt"), authority)
     assert await one(0) == []
 
     await asyncio.gather(*(one(2500) for _ in range(8)))  # each of them would make a CA to follow
@@ -135,23 +136,23 @@ async def test_many_at_once_end_with_one_ca(room: Room) -> None:
 
 async def test_whoever_was_faster_is_not_overwritten(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between one's reading and writing another one makes the CA to follow: there is one such CA, and it is the other one's."""
-    names, lives, late = Names(room.namespace), Lives(), datetime.now(UTC) + timedelta(days=2500)
-    due, slow = keeping.due, True
+    names, lifetimes, late = Names(room.namespace), Lifetimes(), datetime.now(UTC) + timedelta(days=2500)
+    due, slow = tls_secrets.due, True
     made = ""
 
-    async def overtaken(client: Client, names: Names, *, now: datetime, lives: Lives) -> list[keeping.Write]:
+    async def overtaken(client: Client, names: Names, *, now: datetime, lifetimes: Lifetimes) -> list[tls_secrets.SecretWrite]:
         nonlocal slow, made
-        found = await due(client, names, now=now, lives=lives)
+        found = await due(client, names, now=now, lifetimes=lifetimes)
         if slow:
             slow = False
-            await keeping.ensure(client, names, now=now, lives=lives)
+            await tls_secrets.ensure(client, names, now=now, lifetimes=lifetimes)
             made = await room.text("accelshare-ca", "next.crt")
         return found
 
     async with room.client() as client:
-        await keeping.ensure(client, names, now=datetime.now(UTC), lives=lives)
-        monkeypatch.setattr(keeping, "due", overtaken)
-        assert await keeping.ensure(client, names, now=late, lives=lives) == []
+        await tls_secrets.ensure(client, names, now=datetime.now(UTC), lifetimes=lifetimes)
+        monkeypatch.setattr(secrets, "due", overtaken)
+        assert await tls_secrets.ensure(client, names, now=late, lifetimes=lifetimes) == []
     assert made
     assert await room.text("accelshare-ca", "next.crt") == made
 
@@ -182,13 +183,13 @@ async def test_a_broken_ca_is_refused_in_words(room: Room) -> None:
 
 async def test_a_ca_hands_over_to_the_next(room: Room) -> None:
     """With a clock that is ours: the next CA joins the bundle first, signs later, and the old one leaves last."""
-    names, lives = Names(room.namespace), Lives(ca=timedelta(days=400), leaf=timedelta(days=90))
+    names, lifetimes = Names(room.namespace), Lifetimes(ca=timedelta(days=400), leaf=timedelta(days=90))
     start = datetime.now(UTC)
 
     async def on_day(number: float) -> tuple[int, str]:
         async with room.client() as client:
-            await keeping.ensure(client, names, now=start + timedelta(days=number), lives=lives)
-            assert await keeping.ensure(client, names, now=start + timedelta(days=number), lives=lives) == []
+            await tls_secrets.ensure(client, names, now=start + timedelta(days=number), lifetimes=lifetimes)
+            assert await tls_secrets.ensure(client, names, now=start + timedelta(days=number), lifetimes=lifetimes) == []
         bundle = await room.text("accelshare-scheduler-tls", "ca.crt")
         assert bundle == await room.text("accelshare-extender-tls", "ca.crt")
         return bundle.count("BEGIN"), await room.text("accelshare-ca", "ca.crt")

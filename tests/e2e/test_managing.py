@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from accelshare.install.errors import InstallError
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler.host import State
 from accelshare.install.scheduler.manager import state_configmap as boards
 from accelshare.install.scheduler.plan import CHECKSUM
-from accelshare.install.scheduler.problems import SchedulerConfigError
 from accelshare.kube.client import Client
 from accelshare.kube.leases import Lease
 from accelshare.kube.named_data import Place
@@ -383,7 +383,7 @@ async def test_restore_all_fails_in_words(cluster: Cluster) -> None:
     while not asking.done():
         await reconciler.look()
         await asyncio.sleep(0.02)
-    with pytest.raises(SchedulerConfigError, match="not restored on cp-1; `accelshare scheduler-config restore` on that machine"):
+    with pytest.raises(InstallError, match="not restored on cp-1; `accelshare scheduler-config restore` on that machine"):
         await asking
     assert "somebody else" in (await cluster.states())["cp-1"]
     assert host.manifest.read_bytes() == ours + b"# mine\n"
@@ -397,7 +397,7 @@ async def test_restore_all_fails_in_words(cluster: Cluster) -> None:
 async def test_restore_all_where_nobody_answers(cluster: Cluster) -> None:
     assert await cluster.restore_all() == [f"ConfigMap {cluster.namespace}/{STATE} names no node: nothing was put in"]
     await cluster.write(**{"wanted": "applied", "node.cp-9": "applied"})
-    with pytest.raises(SchedulerConfigError, match="not restored within 1 s on cp-9: is the manager running there"):
+    with pytest.raises(InstallError, match="not restored within 1 s on cp-9: is the manager running there"):
         await cluster.restore_all(limit_s=1.0)
 
 

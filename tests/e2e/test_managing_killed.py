@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from accelshare.install.certificates.keeping import Names
-from accelshare.install.certificates.renewal import Lives
+from accelshare.install.certificates.renewal import Lifetimes
+from accelshare.install.certificates.secrets import Names
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import static_pod
 from accelshare.install.scheduler.host import State
@@ -88,7 +88,7 @@ class Steps:
         async def once() -> None:
             async with Client(config.load(self.kubeconfig), user_agent="accelshare-tests") as client:
                 place = Place("ConfigMap", self.namespace, STATE)
-                task = Task("cp-1", Names(self.namespace), Lives(), place, STATE, 12345)
+                task = Task("cp-1", Names(self.namespace), Lifetimes(), place, STATE, 12345)
                 await NodeReconciler(
                     client,
                     task,

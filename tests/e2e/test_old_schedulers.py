@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from accelshare.install.errors import Rejected
 from accelshare.install.scheduler import static_pod
 from accelshare.install.scheduler.checking import checker
 from accelshare.install.scheduler.health import HttpsScheduler
 from accelshare.install.scheduler.plan import Existing, Plan, PlannedFile
-from accelshare.install.scheduler.problems import Rejected
 from accelshare.install.scheduler.release import Kind, configurations, parse
 from cluster.build import Binaries
 from cluster.https import free_port

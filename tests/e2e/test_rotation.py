@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.install.certificates import reading
+from accelshare.install.certificates import x509
 from accelshare.kube.errors import KubeError
 from cluster.control_plane import ControlPlane
 from cluster.process import Process
@@ -96,7 +96,7 @@ class Scene:
     async def renewed_and_expired(self) -> None:
         """kube-scheduler has another pair than now, and the one of now is of no use any more."""
         last = self.certificate()
-        until = reading.facts(last).until
+        until = x509.facts(last).until
         await self.scheduling_cluster.until(lambda: self.certificate() != last, "kube-scheduler's pair is renewed")
         await self.scheduling_cluster.until(lambda: datetime.now(UTC) > until, "the last one has expired")
 

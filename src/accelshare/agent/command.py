@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from accelshare.vendors.command import profiles_option
+from accelshare.options import kubeconfig_options, log_file_options, log_options, profiles_option
 
 _directory = click.Path(file_okay=False, path_type=Path)
 
@@ -31,8 +31,7 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
 
 
 @click.command()
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="How to reach the API server.")
-@click.option("--context", help="The kubeconfig's context to use.")
+@kubeconfig_options
 @click.option("--node-name", help="This node. Default: $NODE_NAME, the pod this runs in, the host's name.")
 @click.option("--vendor", "vendors", multiple=True, help="Serve only this profile; repeatable. Default: all that have a driver.")
 @click.option(
@@ -115,11 +114,8 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Serve probes and metrics; 0: do not.")
 @profiles_option
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--log-file", type=click.Path(dir_okay=False, path_type=Path), help="Log here, not to standard error.")
-@click.option("--log-file-mib", type=click.IntRange(1, 4096), default=32, show_default=True, help="Rotate it at this size.")
-@click.option("--log-files", type=click.IntRange(1, 100), default=5, show_default=True, help="How many rotated files to keep.")
+@log_options
+@log_file_options
 def agent(
     kubeconfig: Path | None,
     context: str | None,

@@ -10,9 +10,7 @@ from pathlib import Path
 import click
 
 from accelshare.ledger.policies import POLICIES
-from accelshare.vendors.command import profiles_option
-
-_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+from accelshare.options import FILE, kubeconfig_options, log_file_options, log_options, profiles_option
 
 
 def _listen(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, int]:
@@ -23,8 +21,7 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
 
 
 @click.command()
-@click.option("--kubeconfig", type=_file, help="How to reach the API server. Default: $KUBECONFIG, in-cluster, ~/.kube/config.")
-@click.option("--context", help="The kubeconfig's context to use.")
+@kubeconfig_options
 @click.option(
     "--listen", default=":12345", show_default=True, callback=_listen, help="HOST:PORT to serve on; every address without HOST."
 )
@@ -37,9 +34,9 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
     help="How many nodes filter names to a pod that states no preference of its own; 0 names all.",
 )
 @profiles_option
-@click.option("--tls-cert", type=_file, help="Serve HTTPS with this certificate chain (PEM).")
-@click.option("--tls-key", type=_file, help="The certificate's key (PEM).")
-@click.option("--client-ca", type=_file, help="Require client certificates that this CA signed (PEM).")
+@click.option("--tls-cert", type=FILE, help="Serve HTTPS with this certificate chain (PEM).")
+@click.option("--tls-key", type=FILE, help="The certificate's key (PEM).")
+@click.option("--client-ca", type=FILE, help="Require client certificates that this CA signed (PEM).")
 @click.option(
     "--probe-port",
     type=click.IntRange(0, 65535),
@@ -57,13 +54,8 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
     help="Only pods with this service account count as nodes' agents.",
 )
 @click.option("--max-body-mib", type=click.IntRange(1, 1024), default=64, show_default=True, help="Refuse larger requests.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--log-file", type=click.Path(dir_okay=False, path_type=Path), help="Log here, not to standard error.")
-@click.option(
-    "--log-file-mib", type=click.IntRange(1, 4096), default=32, show_default=True, help="Rotate the log file at this size."
-)
-@click.option("--log-files", type=click.IntRange(1, 100), default=5, show_default=True, help="How many rotated files to keep.")
+@log_options
+@log_file_options
 def extender(
     kubeconfig: Path | None,
     context: str | None,

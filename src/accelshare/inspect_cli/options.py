@@ -4,17 +4,12 @@ Belongs here: click options. Never: what is done with them.
 """
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeAlias
 
 import click
 
 from accelshare.inspect_cli.completing import namespaces
 from accelshare.kube import paths
-from accelshare.vendors.command import profiles_option
-
-Command: TypeAlias = Callable[..., Any]
-_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+from accelshare.options import Command, kubeconfig_options, profiles_option
 
 
 def _namespace(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -36,8 +31,7 @@ def cluster_options(namespace_help: str) -> Callable[[Command], Command]:
             click.option(
                 "-n", "--namespace", metavar="NAME", shell_complete=namespaces, callback=_namespace, help=namespace_help
             ),
-            click.option("--context", metavar="NAME", help="The kubeconfig's context to use."),
-            click.option("--kubeconfig", type=_file, help="How to reach the API server. Default: $KUBECONFIG, ~/.kube/config."),
+            kubeconfig_options,
         ):
             command = option(command)
         return command

@@ -3,34 +3,15 @@
 Belongs here: arguments and printing. Never: rules about profiles, or how they are written out.
 """
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
+from accelshare.options import profiles_option
 from accelshare.terminal import echo
 from accelshare.vendors import catalog, rendering
 from accelshare.vendors.layers import survey
-
-PROFILES_VARIABLE = "ACCELSHARE_PROFILES"
-
-
-def profiles_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The option --profiles, for every command that needs a catalog; the command gets `directories`."""
-    return click.option(
-        "--profiles",
-        "directories",
-        multiple=True,
-        type=click.Path(),
-        envvar=PROFILES_VARIABLE,
-        # An empty entry of the variable is a stray separator, not the current directory.
-        callback=lambda _context, _option, given: tuple(Path(directory) for directory in given if directory),
-        metavar="DIR",
-        help=f"Directory with profile files (*.toml) to lay over the shipped ones; repeatable, the last one wins. "
-        f"[env: {PROFILES_VARIABLE}, separated by '{os.pathsep}']",
-    )(command)
 
 
 @click.group(no_args_is_help=True)

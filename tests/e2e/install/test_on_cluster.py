@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from accelshare.install.certificates import making
+from accelshare.install.certificates import x509
 from cluster.errors import ClusterError
 from cluster.local import LocalCluster, accelshare
 from deploy.render import NAMESPACE
@@ -68,8 +68,8 @@ def test_the_extender_speaks_only_with_kube_scheduler(installed_cluster: Install
     ours = installed_cluster.secret("accelshare-scheduler-tls")
     assert installed_cluster.extender_status(path, (ours["tls.crt"], ours["tls.key"])) == 200
     now = datetime.now(UTC)
-    other = making.authority("accelshare-ca", now=now, life=timedelta(days=1))
-    forged = making.leaf(other, "client", "kube-scheduler", now=now, life=timedelta(hours=1))
+    other = x509.authority("accelshare-ca", now=now, life=timedelta(days=1))
+    forged = x509.leaf(other, "client", "kube-scheduler", now=now, life=timedelta(hours=1))
     for pair in ((forged.certificate.encode(), forged.key.encode()), None):
         with pytest.raises((ssl.SSLError, ConnectionError)):
             installed_cluster.extender_status(path, pair)

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from accelshare.agent.nri.protocol.messages import Container, PodSandbox
-from accelshare.install.certificates.keeping import Names
+from accelshare.install.certificates.secrets import Names
 from accelshare.kube import config
 from accelshare.kube.binding import Bound, bind
 from accelshare.kube.client import Client

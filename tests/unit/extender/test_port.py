@@ -18,7 +18,7 @@ from accelshare.extender import port as port_module
 from accelshare.extender.callers import Callers
 from accelshare.extender.port import Port
 from accelshare.extender.routes import Answer
-from accelshare.install.certificates import making
+from accelshare.install.certificates import x509
 
 LIMIT_S = 60.0
 
@@ -73,8 +73,8 @@ async def open_port(
 def contexts(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """For a server, and for a client that trusts it."""
     now, life = datetime.now(UTC), timedelta(hours=1)
-    authority = making.authority("ours", now=now, life=2 * life)
-    leaf = making.leaf(authority, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
+    authority = x509.authority("ours", now=now, life=2 * life)
+    leaf = x509.leaf(authority, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
     (directory / "server.pem").write_text(leaf.certificate + leaf.key)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(directory / "server.pem")

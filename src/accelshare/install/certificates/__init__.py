@@ -1,8 +1,7 @@
-"""Certificates between kube-scheduler and the extender: made, renewed before they expire, and kept in Secrets.
+"""TLS certificates between kube-scheduler and the extender: created, renewed before they expire, stored in Secrets.
 
-Belongs here: making a CA and leaves (`making.py`), reading them (`reading.py`), when a new one is due and how a CA hands over to
-the next without a moment in which nobody trusts anybody (`renewal.py`), and the three Secrets they live in (`keeping.py`).
-Never: serving TLS (extender), kube-scheduler's files on a host (scheduler_config), certificates of anybody else.
+Belongs here: creating and reading a certificate (`x509.py`), when a new one is due and how a CA is replaced (`renewal.py`), the
+three Secrets (`secrets.py`). Never: serving TLS (extender), files on a host (`install/scheduler`), certificates of others.
 
-`making` and `reading` load the library `cryptography`, which nobody else has to pay for: import them where they are used.
+`x509.py` loads the library `cryptography`, which is large: import it where it is used.
 """

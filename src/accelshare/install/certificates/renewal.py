@@ -1,10 +1,10 @@
-"""When a certificate is due, and how one CA hands over to the next.
+"""When a certificate is due for renewal, and how one CA replaces another.
 
-A leaf or a CA is due when a third of its life is left. A new leaf takes effect at once. A new CA first only joins the bundle that
-both sides trust; a third of a leaf's life later, when everybody has read that bundle, it begins to sign; and the old one leaves
-the bundle when the last leaf that it signed has been replaced for as long. So at every moment both sides trust each other.
+A leaf or a CA is due when a third of its lifetime is left. A new leaf is used at once. A new CA first only joins the bundle that
+both sides trust; a third of a leaf's lifetime later, when both sides have read that bundle, it begins to sign; the old CA leaves
+the bundle when the last leaf that it signed was replaced that long ago. So both sides trust each other at every moment.
 
-Belongs here: these rules, of values and a time. Never: a clock, a Secret.
+Belongs here: these rules, as functions of values and a time. Never: a clock, a Secret.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from accelshare.install.certificates import making, reading
-from accelshare.install.certificates.making import Pair, Role
-from accelshare.install.certificates.problems import CertificateError
+from accelshare.install.certificates import x509
+from accelshare.install.certificates.x509 import Pair, Role
+from accelshare.install.errors import CertificateError
 
 AUTHORITY: Final = "accelshare-ca"
-# Below this a leaf could outlive its CA in the middle of a handing over.
+# With a shorter-lived CA a leaf could outlive it during a replacement.
 LEAVES_IN_A_CA: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
-    """How long certificates last."""
+class Lifetimes:
+    """Lifetimes of CAs and leaves."""
 
     ca: timedelta = timedelta(days=3650)
     leaf: timedelta = timedelta(days=90)
@@ -36,14 +36,14 @@ class Lives:
             )
 
     @property
-    def settling(self) -> timedelta:
-        """After this everybody has read what was published."""
+    def publication(self) -> timedelta:
+        """The time after which both sides have read a published bundle."""
         return self.leaf / 3
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """The CA that signs, the one that will, and the certificate of the one that did."""
+    """The CA that signs, the next one, and the certificate of the previous one."""
 
     current: Pair
     following: Pair | None = None
@@ -56,13 +56,13 @@ class Trust:
 
     @property
     def bundle(self) -> str:
-        """Whom both sides trust."""
+        """The CAs that both sides trust, as PEM."""
         return "".join(self.authorities)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who a leaf is for. A certificate with more names than needed will do."""
+    """Whom a leaf identifies. A leaf with more names than needed is good enough."""
 
     role: Role
     name: str
@@ -70,55 +70,55 @@ class Subject:
 
 
 def due(certificate: str, now: datetime) -> bool:
-    """A third of its life is left, or less."""
-    facts = reading.facts(certificate)
+    """Whether a third of its lifetime or less is left."""
+    facts = x509.facts(certificate)
     return now >= facts.until - (facts.until - facts.made) / 3
 
 
-def early(certificate: str, now: datetime) -> bool:
-    """Nobody accepts it yet: whoever made it had a clock that was ahead."""
-    return now < reading.facts(certificate).made - making.CLOCK_SKEW
+def not_yet_valid(certificate: str, now: datetime) -> bool:
+    """Whether it starts in the future, because the clock of its issuer was ahead."""
+    return now < x509.facts(certificate).made - x509.CLOCK_SKEW
 
 
-def trust(before: Trust | None, leaves: Iterable[str], *, now: datetime, lives: Lives) -> Trust:
-    """The CAs as they should be from now on. `leaves`: the certificates in use."""
-    if before is None or not _in_force(before.current.certificate, now):
-        return Trust(making.authority(AUTHORITY, now=now, life=lives.ca))
+def trust(before: Trust | None, leaves: Iterable[str], *, now: datetime, lifetimes: Lifetimes) -> Trust:
+    """The CAs to use from now on. `leaves`: the certificates in use."""
+    if before is None or not _is_valid(before.current.certificate, now):
+        return Trust(x509.authority(AUTHORITY, now=now, life=lifetimes.ca))
     if before.following is not None:
-        if now < reading.facts(before.following.certificate).made + lives.settling:
+        if now < x509.facts(before.following.certificate).made + lifetimes.publication:
             return before
         return Trust(before.following, previous=before.current.certificate)
-    if before.previous is not None and _forgotten(before, leaves, now=now, lives=lives):
+    if before.previous is not None and _unused(before, leaves, now=now, lifetimes=lifetimes):
         before = replace(before, previous=None)
     if due(before.current.certificate, now):
-        return replace(before, following=making.authority(AUTHORITY, now=now, life=lives.ca))
+        return replace(before, following=x509.authority(AUTHORITY, now=now, life=lifetimes.ca))
     return before
 
 
-def leaf(before: Pair | None, subject: Subject, by: Trust, *, now: datetime, lives: Lives) -> Pair:
-    """The leaf as it should be from now on: the same one as long as it will do."""
-    if before is not None and _will_do(before, subject, by.authorities, now):
+def leaf(before: Pair | None, subject: Subject, by: Trust, *, now: datetime, lifetimes: Lifetimes) -> Pair:
+    """The leaf to use from now on: the same one as long as it is good enough."""
+    if before is not None and _is_good(before, subject, by.authorities, now):
         return before
-    return making.leaf(by.current, subject.role, subject.name, names=subject.names, now=now, life=lives.leaf)
+    return x509.leaf(by.current, subject.role, subject.name, names=subject.names, now=now, life=lifetimes.leaf)
 
 
-def _in_force(certificate: str, now: datetime) -> bool:
-    return now < reading.facts(certificate).until and not early(certificate, now)
+def _is_valid(certificate: str, now: datetime) -> bool:
+    return now < x509.facts(certificate).until and not not_yet_valid(certificate, now)
 
 
-def _will_do(pair: Pair, subject: Subject, authorities: Collection[str], now: datetime) -> bool:
+def _is_good(pair: Pair, subject: Subject, authorities: Collection[str], now: datetime) -> bool:
     try:
-        reading.check(pair)
-        known = any(reading.signed_by(pair.certificate, authority) for authority in authorities)
-        timely = not due(pair.certificate, now) and not early(pair.certificate, now)
-        return known and timely and subject.names <= reading.facts(pair.certificate).names
+        x509.check(pair)
+        known = any(x509.signed_by(pair.certificate, authority) for authority in authorities)
+        timely = not due(pair.certificate, now) and not not_yet_valid(pair.certificate, now)
+        return known and timely and subject.names <= x509.facts(pair.certificate).names
     except CertificateError:
         return False
 
 
-def _forgotten(before: Trust, leaves: Iterable[str], *, now: datetime, lives: Lives) -> bool:
-    """No leaf is of the previous CA any more, and has not been for a while."""
+def _unused(before: Trust, leaves: Iterable[str], *, now: datetime, lifetimes: Lifetimes) -> bool:
+    """Whether no leaf of the previous CA is in use, for at least the publication time."""
     return all(
-        reading.signed_by(leaf, before.current.certificate) and now >= reading.facts(leaf).made + lives.settling
+        x509.signed_by(leaf, before.current.certificate) and now >= x509.facts(leaf).made + lifetimes.publication
         for leaf in leaves
     )

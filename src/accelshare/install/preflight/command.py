@@ -10,10 +10,8 @@ from pathlib import Path
 import click
 
 from accelshare.install.preflight.checks import NAMES
+from accelshare.options import kubeconfig_options, output_option, profiles_option
 from accelshare.terminal import echo
-from accelshare.vendors.command import profiles_option
-
-_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -25,9 +23,8 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
 
 @click.command(short_help="Look whether a cluster is ready for accelshare.")
 @click.option("-n", "--namespace", default="kube-system", show_default=True, help="Where accelshare would be installed.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to write it.")
-@click.option("--kubeconfig", type=_file, help="How to reach the API server. Default: $KUBECONFIG, ~/.kube/config.")
-@click.option("--context", metavar="NAME", help="The kubeconfig's context to use.")
+@output_option
+@kubeconfig_options
 @click.option("--only", type=click.Choice(NAMES), multiple=True, help="Only this check; repeatable. Default: all.")
 @click.option(
     "--memory-unit",

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import msgspec
 
 from accelshare import __version__
+from accelshare.install.errors import ChangedByOthers, InstallError, Rejected
 from accelshare.install.host_files.difference import unified
 from accelshare.install.host_files.disk import Found, sha256
 from accelshare.install.runtime.host import RuntimeHost
 from accelshare.install.runtime.plan import Plan, PlannedFile
-from accelshare.install.runtime.problems import ChangedByOthers, Rejected, RuntimeConfigError
 from accelshare.install.runtime.program import require_only_the_wished
 from accelshare.install.runtime.record import Record, Tracked
 
@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 def apply(runtime_host: RuntimeHost, *, force: bool = False, say: Say = lambda _line: None) -> Outcome:
     """Make the files say that the runtime insists, or leave everything as it was and say why."""
-    with runtime_host.archive.alone(RuntimeConfigError, make=True):
+    with runtime_host.archive.alone(InstallError, make=True):
         return _apply(runtime_host, runtime_host.propose(), force, say)
 
 
@@ -51,7 +51,7 @@ def _apply(runtime_host: RuntimeHost, plan: Plan, force: bool, say: Say) -> Outc
         _write(runtime_host, changed, say)
         if before is not None:
             require_only_the_wished(before, _dump(runtime_host) or {})
-    except (OSError, RuntimeConfigError) as error:
+    except (OSError, InstallError) as error:
         _roll_back(runtime_host, journal, record, former)
         raise Rejected(f"{error}; the former files are back") from error
     runtime_host.archive.save(msgspec.structs.replace(journal, state="applied"))
@@ -62,7 +62,7 @@ def restore(runtime_host: RuntimeHost, *, force: bool = False, say: Say = lambda
     """Everything as it was before accelshare, to the byte, and no file of ours left."""
     if not runtime_host.archive_directory.is_dir():
         return "nothing to restore"
-    with runtime_host.archive.alone(RuntimeConfigError):
+    with runtime_host.archive.alone(InstallError):
         record = runtime_host.record()
         if record is None:
             runtime_host.archive.destroy()  # what an apply left that ended before its journal was written

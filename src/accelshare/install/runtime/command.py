@@ -5,12 +5,13 @@ Belongs here: from argv to values, and printing. Never: rules.
 
 import json
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from accelshare.install.commands import errors_as_messages
+from accelshare.options import PATH, output_option
 from accelshare.terminal import echo, echo_document, echo_line
 
 if TYPE_CHECKING:
@@ -18,19 +19,18 @@ if TYPE_CHECKING:
 
 ARCHIVE: Final = Path("/var/lib/accelshare-runtime-config")
 _UNFINISHED: Final = 6
-_path = click.Path(path_type=Path)
 _PROGRAMS: Final = {"containerd": "containerd", "cri-o": "crio"}
 
 
 def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = [
         click.option("--runtime", type=click.Choice(["containerd", "cri-o"]), default="containerd", show_default=True),
-        click.option("--config", type=_path, help="The runtime's main file. Default: its own usual one."),
-        click.option("--drop-in-directory", type=_path, help="Where our file goes. Default: where the runtime looks already."),
-        click.option("--backup-directory", "archive", type=_path, default=ARCHIVE, show_default=True, help="Record and backups."),
+        click.option("--config", type=PATH, help="The runtime's main file. Default: its own usual one."),
+        click.option("--drop-in-directory", type=PATH, help="Where our file goes. Default: where the runtime looks already."),
+        click.option("--backup-directory", "archive", type=PATH, default=ARCHIVE, show_default=True, help="Record and backups."),
         click.option("--containerd-binary", help="Asked for its version and to check what was written. Default: found on PATH."),
         click.option("--runtime-version", help="Of the runtime. Default: its program is asked."),
-        click.option("--nri-socket", type=_path, help="The runtime's socket for plugins. Default: as its files say."),
+        click.option("--nri-socket", type=PATH, help="The runtime's socket for plugins. Default: as its files say."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -49,23 +49,6 @@ def _change_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _in_words(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors of this room, and a host's file that is closed to us, are all there is to say; the exit code is 1."""
-
-    @wraps(command)
-    def run(*arguments: Any, **options: Any) -> Any:
-        from accelshare.install.runtime.problems import RuntimeConfigError
-
-        try:
-            return command(*arguments, **options)
-        except RuntimeConfigError as error:
-            raise click.ClickException(str(error)) from error
-        except OSError as error:
-            raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
-
-    return run
-
-
 @click.group("runtime-config", no_args_is_help=True)
 def runtime_config() -> None:
     """Tell the container runtime to refuse containers rather than make them without their cards, and put it back."""
@@ -73,7 +56,7 @@ def runtime_config() -> None:
 
 @runtime_config.command(short_help="Show what apply would change.")
 @_place_options
-@_in_words
+@errors_as_messages
 def plan(**options: Any) -> None:
     """Print the difference that `apply` would make, as `diff -u` does; nothing is printed if there is none."""
     runtime_host = _runtime_host(options)
@@ -86,14 +69,14 @@ def plan(**options: Any) -> None:
 @runtime_config.command(short_help="Switch the validator on; show and remember what was changed.")
 @_change_options
 @_place_options
-@_in_words
+@errors_as_messages
 def apply(force: bool, restart: bool, restart_command: str | None, wait_s: float, **options: Any) -> None:
     """Write a file of our own that switches the runtime's validator on. Twice is once; after a crash in the middle it finishes.
 
     The runtime is not restarted, unless --restart says so; running containers stay as they are when it is.
     """
+    from accelshare.install.errors import InstallError
     from accelshare.install.runtime import apply as applying
-    from accelshare.install.runtime.problems import RuntimeConfigError
     from accelshare.install.runtime.restarting import restart as restart_by
     from accelshare.install.runtime.restarting import wait_until_it_insists
     from accelshare.runtimes.validator_status import Standing
@@ -107,7 +90,7 @@ def apply(force: bool, restart: bool, restart_command: str | None, wait_s: float
         restart_by(command)
         verdict = wait_until_it_insists(runtime_host, wait_s)
         if not verdict.insists:
-            raise RuntimeConfigError(f"the files are written and `{command}` was run, but {verdict.why}")
+            raise InstallError(f"the files are written and `{command}` was run, but {verdict.why}")
     _say(f"{verdict.standing.value}: {verdict.why}")
     if verdict.standing is Standing.NOT_RESTARTED:
         _say(f"it takes effect after: {command}")
@@ -116,7 +99,7 @@ def apply(force: bool, restart: bool, restart_command: str | None, wait_s: float
 @runtime_config.command(short_help="Put everything back as it was.")
 @_change_options
 @_place_options
-@_in_words
+@errors_as_messages
 def restore(force: bool, restart: bool, restart_command: str | None, wait_s: float, **options: Any) -> None:
     """Bring back the original files to the byte and remove ours; after a crash in the middle it finishes."""
     from accelshare.install.runtime import apply as applying
@@ -133,9 +116,9 @@ def restore(force: bool, restart: bool, restart_command: str | None, wait_s: flo
 
 
 @runtime_config.command(short_help="Say how things stand.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to write it.")
+@output_option
 @_place_options
-@_in_words
+@errors_as_messages
 def status(output: str, **options: Any) -> None:
     """Say how things stand.
 
@@ -164,8 +147,8 @@ def status(output: str, **options: Any) -> None:
 
 
 def _runtime_host(options: dict[str, Any]) -> "RuntimeHost":
+    from accelshare.install.errors import NotUnderstood
     from accelshare.install.runtime.host import RuntimeHost
-    from accelshare.install.runtime.problems import NotUnderstood
     from accelshare.install.runtime.program import find
     from accelshare.runtimes import containerd, crio
 

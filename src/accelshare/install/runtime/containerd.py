@@ -9,9 +9,9 @@ removed, and a whole directory could bring in files that nobody reads today.
 from pathlib import Path
 from typing import Any, Final
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.runtime import toml_text
 from accelshare.install.runtime.plan import Plan, PlannedFile
-from accelshare.install.runtime.problems import NotUnderstood
 from accelshare.runtimes import containerd
 from accelshare.runtimes.containerd import NRI, VALIDATOR
 from accelshare.runtimes.plugin_settings import Said

@@ -6,9 +6,9 @@ Belongs here: our drop-in. Never: the main file, which need not be changed.
 from pathlib import Path
 from typing import Any, Final
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.runtime import toml_text
 from accelshare.install.runtime.plan import Plan, PlannedFile
-from accelshare.install.runtime.problems import NotUnderstood
 from accelshare.runtimes import crio
 from accelshare.runtimes.tree import Tree
 

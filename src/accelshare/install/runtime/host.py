@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.host_files.archive import Archive
 from accelshare.install.host_files.difference import unified
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.runtime import containerd, crio
 from accelshare.install.runtime.plan import Plan
-from accelshare.install.runtime.problems import NotUnderstood
 from accelshare.install.runtime.program import Program
 from accelshare.install.runtime.record import Record
 from accelshare.runtimes.plugin_settings import UnreadableError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from accelshare.install.runtime.problems import NotUnderstood, Rejected
+from accelshare.install.errors import NotUnderstood, Rejected
 from accelshare.runtimes.containerd import NRI, VALIDATOR
 
 _LIMIT_S: Final = 60.0

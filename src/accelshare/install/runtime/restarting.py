@@ -8,8 +8,8 @@ import subprocess
 import time
 from typing import Final
 
+from accelshare.install.errors import InstallError
 from accelshare.install.runtime.host import RuntimeHost
-from accelshare.install.runtime.problems import RuntimeConfigError
 from accelshare.runtimes.validator_status import Verdict
 
 _LIMIT_S: Final = 300.0
@@ -20,10 +20,10 @@ def restart(command: str) -> None:
     try:
         done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RuntimeConfigError(f"the files are written, but `{command}` failed: {error}") from error
+        raise InstallError(f"the files are written, but `{command}` failed: {error}") from error
     if done.returncode != 0:
         said = done.stderr.strip() or done.stdout.strip() or "no word"
-        raise RuntimeConfigError(f"the files are written, but `{command}` ended with {done.returncode}: {said}")
+        raise InstallError(f"the files are written, but `{command}` ended with {done.returncode}: {said}")
 
 
 def wait_until_it_insists(runtime_host: RuntimeHost, limit_s: float) -> Verdict:

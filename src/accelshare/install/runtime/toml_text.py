@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from accelshare.install.runtime.problems import NotUnderstood
+from accelshare.install.errors import NotUnderstood
 
 _IMPORTS: Final = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[", re.MULTILINE)
 _VERSION: Final = re.compile(r"^[ \t]*version[ \t]*=[ \t]*\d+[ \t]*(#[^\n]*)?$", re.MULTILINE)

@@ -15,15 +15,15 @@ from typing import Literal
 import msgspec
 
 from accelshare import __version__
+from accelshare.install.errors import ChangedByOthers, InstallError, NoLease, NotUnderstood, RolledBack
 from accelshare.install.host_files.difference import unified
 from accelshare.install.host_files.disk import Found, sha256
 from accelshare.install.host_files.journal import Before
 from accelshare.install.scheduler import leadership, validation
 from accelshare.install.scheduler.health import Look, Patience, Scheduler, wait_for_new
 from accelshare.install.scheduler.host import Proposal, SchedulerHost
-from accelshare.install.scheduler.leadership import NoLeaseError, ReadLease
+from accelshare.install.scheduler.leadership import ReadLease
 from accelshare.install.scheduler.plan import Intent, Plan, PlannedFile
-from accelshare.install.scheduler.problems import ChangedByOthers, NotUnderstood, RolledBack, SchedulerConfigError
 from accelshare.install.scheduler.record import Earlier, Record, Source, Tracked
 
 Outcome = Literal["applied", "unchanged", "restored", "nothing to restore"]
@@ -42,7 +42,7 @@ def apply(
     say: Say = lambda _line: None,
 ) -> Outcome:
     """Make kube-scheduler ask the extender, or leave everything as it was and say why."""
-    with scheduler_host.archive.alone(SchedulerConfigError, make=True):
+    with scheduler_host.archive.alone(InstallError, make=True):
         return _Applying(scheduler_host, scheduler, patience, say).run(
             scheduler_host.propose(intent), intent, force, check, read_lease
         )
@@ -73,14 +73,14 @@ class _Applying:
         try:
             place = leadership.place(plan, intent.release)
             lease = read(place)
-        except NoLeaseError as why:
+        except NoLease as why:
             self._say(f"whether pods are scheduled afterwards is not looked at: {why}")
             return
 
         def renewed() -> str:
             try:
                 return read(place).renewed or ""
-            except NoLeaseError:
+            except NoLease:
                 return ""  # the API server may be away for a moment
 
         self._renewed = renewed
@@ -111,7 +111,7 @@ class _Applying:
             if not self._scheduler_host.target.restarts_itself:
                 self._scheduler_host.target.restart()
             why = self._wait(before, changed)
-        except (OSError, SchedulerConfigError) as error:
+        except (OSError, InstallError) as error:
             why = f"could not be told of the extender: {error}"
         if why is not None:
             raise self._roll_back(journal, why)
@@ -257,7 +257,7 @@ class _Applying:
     def _after_roll_back(self) -> str:
         try:
             self._scheduler_host.target.restart()
-        except SchedulerConfigError as error:
+        except InstallError as error:
             return f", but {error}"
         if self._patience.limit_s <= 0:
             return ""
@@ -277,7 +277,7 @@ def restore(
     if not scheduler_host.archive_directory.is_dir():
         _refuse_without_record(scheduler_host)
         return "nothing to restore"
-    with scheduler_host.archive.alone(SchedulerConfigError):
+    with scheduler_host.archive.alone(InstallError):
         record = scheduler_host.record()
         if record is None:
             _refuse_without_record(scheduler_host)
@@ -296,9 +296,7 @@ def restore(
         scheduler_host.archive.leave_nothing(record)
     if why is not None:
         words = scheduler.last_words()
-        raise SchedulerConfigError(
-            "\n".join([f"the original files are back, but kube-scheduler {why}", *([words] if words else [])])
-        )
+        raise InstallError("\n".join([f"the original files are back, but kube-scheduler {why}", *([words] if words else [])]))
     return "restored"
 
 
@@ -346,7 +344,7 @@ def _put_trigger_back(scheduler_host: SchedulerHost, record: Record, force: bool
 def _restarted(scheduler_host: SchedulerHost, scheduler: Scheduler, before: Look, patience: Patience, say: Say) -> str | None:
     try:
         scheduler_host.target.restart()
-    except SchedulerConfigError as error:
+    except InstallError as error:
         return f"could not be restarted: {error}"
     if patience.limit_s <= 0:
         return None

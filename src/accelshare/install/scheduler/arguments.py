@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any, Final
 
-from accelshare.install.scheduler.problems import NotUnderstood
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler.release import FLAGS_OVERRIDE_LEADER_ELECTION, OLDEST_READ, PLAIN_PORT, PLAIN_PORT_ENDS, Release
 
 _BOOLEANS: Final = frozenset(

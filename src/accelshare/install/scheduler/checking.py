@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from accelshare.install.errors import Rejected
 from accelshare.install.scheduler import documents
 from accelshare.install.scheduler.arguments import flags
 from accelshare.install.scheduler.plan import Plan
-from accelshare.install.scheduler.problems import Rejected
 from accelshare.install.scheduler.release import PLAIN_PORT_ENDS, POLICY_TRAP, Release
 
 _LIMIT_S: Final = 60.0

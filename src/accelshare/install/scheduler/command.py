@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from accelshare.install.commands import errors_as_messages
 from accelshare.install.scheduler.manager.command import manage
 from accelshare.install.scheduler.options import (
     address_options,
     desired_from,
-    file,
+    desired_options,
     force_option,
     host_from,
-    in_words,
     intent_from,
     place_options,
     release_from,
     target_options,
     wait_options,
-    wish_options,
 )
+from accelshare.options import FILE, output_option
 from accelshare.terminal import echo, echo_document, echo_line
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ scheduler_config.add_command(manage)
     show_default=True,
     help="The configuration file, an old OpenShift's policy, or manifests of a scheduler of our own.",
 )
-@click.option("--existing", type=file, help="A configuration or policy of yours, to be kept with ours in it.")
+@click.option("--existing", type=FILE, help="A configuration or policy of yours, to be kept with ours in it.")
 @click.option("--scheduler-kubeconfig", default=KUBECONFIG, show_default=True, help="kube-scheduler's; empty: in-cluster.")
 @click.option("--name", default="accelshare-scheduler", show_default=True, help="Of the second scheduler.")
 @click.option("--namespace", default="kube-system", show_default=True, help="Of the second scheduler.")
 @click.option("--image", help="Of the second scheduler. Default: Kubernetes' own of this version.")
 @click.option("--tls-secret", help="Secret with ca.crt, tls.crt and tls.key for the second scheduler; needed with https.")
 @address_options
-@wish_options
-@in_words
+@desired_options
+@errors_as_messages
 def render(
     form: str,
     existing: Path | None,
@@ -106,10 +106,10 @@ def render(
 
 @scheduler_config.command(short_help="Show what apply would change.")
 @address_options
-@wish_options
+@desired_options
 @target_options
 @place_options
-@in_words
+@errors_as_messages
 def plan(**options: Any) -> None:
     """Print the difference that `apply` would make, as `diff -u` does; nothing is printed if there is none.
 
@@ -122,14 +122,14 @@ def plan(**options: Any) -> None:
 
 
 @scheduler_config.command(short_help="Put it in, wait, and roll back if kube-scheduler is not healthy.")
-@click.option("--kube-scheduler", "program", type=file, help="A kube-scheduler program that checks the configuration first.")
+@click.option("--kube-scheduler", "program", type=FILE, help="A kube-scheduler program that checks the configuration first.")
 @force_option
 @wait_options
 @address_options
-@wish_options
+@desired_options
 @target_options
 @place_options
-@in_words
+@errors_as_messages
 def apply(program: Path | None, force: bool, wait_s: float, health_url: str | None, log_directory: Path, **options: Any) -> None:
     """Make kube-scheduler ask the extender. Twice is once; after a crash in the middle it finishes."""
     from accelshare.install.scheduler import apply as applying
@@ -161,12 +161,12 @@ def apply(program: Path | None, force: bool, wait_s: float, health_url: str | No
 @wait_options
 @target_options
 @place_options
-@in_words
+@errors_as_messages
 def restore(force: bool, wait_s: float, health_url: str | None, log_directory: Path, **options: Any) -> None:
     """Bring back the original files to the byte and remove ours; after a crash in the middle it finishes."""
+    from accelshare.install.errors import NotUnderstood
     from accelshare.install.scheduler import apply as applying
     from accelshare.install.scheduler.health import HttpsScheduler, Patience
-    from accelshare.install.scheduler.problems import NotUnderstood
 
     scheduler_host = host_from(options)
     try:
@@ -177,10 +177,10 @@ def restore(force: bool, wait_s: float, health_url: str | None, log_directory: P
 
 
 @scheduler_config.command(short_help="Say how things stand.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to write it.")
+@output_option
 @target_options
 @place_options
-@in_words
+@errors_as_messages
 def status(output: str, **options: Any) -> None:
     """Say how things stand. Exit codes: 0 installed, 3 not installed, 4 drifted, 5 overwritten, 6 unfinished."""
     standing = host_from(options).status()

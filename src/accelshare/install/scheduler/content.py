@@ -6,6 +6,7 @@ Belongs here: what the file says. Never: where it lies, and how kube-scheduler i
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from accelshare.install.errors import Clash, NotUnderstood
 from accelshare.install.scheduler import documents
 from accelshare.install.scheduler.desired_config import (
     PROPOSED_BURST,
@@ -15,7 +16,6 @@ from accelshare.install.scheduler.desired_config import (
     is_loopback,
 )
 from accelshare.install.scheduler.entry import entry
-from accelshare.install.scheduler.problems import Clash, NotUnderstood
 from accelshare.install.scheduler.release import PLAIN_PORT, PLAIN_PORT_ENDS, Dialect, Release
 
 _HEAD: Final = "Made by `accelshare scheduler-config`. A change made here by hand is noticed, and refused by the next apply."

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from accelshare.install.scheduler.problems import Clash
+from accelshare.install.errors import Clash
 from accelshare.vendors.profile import Profile
 
 # Proposed, never forced: the operator's own value stays, and where there is none kube-scheduler's default does.

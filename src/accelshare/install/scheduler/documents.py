@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from accelshare.install.scheduler.problems import NotUnderstood
+from accelshare.install.errors import NotUnderstood
 
 
 @dataclass(slots=True)

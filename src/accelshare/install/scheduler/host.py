@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.host_files.archive import Archive
 from accelshare.install.host_files.disk import Disk, sha256
 from accelshare.install.scheduler import plan as planning
 from accelshare.install.scheduler.plan import Intent, Plan, PlannedFile
-from accelshare.install.scheduler.problems import NotUnderstood
 from accelshare.install.scheduler.record import Record
 from accelshare.install.scheduler.targets import Made, Target
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
+from accelshare.install.errors import NoLease
 from accelshare.install.scheduler import documents
 from accelshare.install.scheduler.arguments import flags
 from accelshare.install.scheduler.plan import Plan
-from accelshare.install.scheduler.problems import SchedulerConfigError
 from accelshare.install.scheduler.release import FLAGS_OVERRIDE_LEADER_ELECTION, OLDEST_READ, Release
 
 
@@ -50,21 +50,17 @@ class _Object(msgspec.Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_Object)
 
 
-class NoLeaseError(SchedulerConfigError):
-    """There is no Lease to look at, or it cannot be read; the words say why."""
-
-
 ReadLease = Callable[[Place], Lease]
 
 
 def place(plan: Plan, release: Release) -> Place:
-    """The Lease of the kube-scheduler that this plan starts. Raises NoLeaseError where there is none, or it is not known."""
+    """The Lease of the kube-scheduler that this plan starts. Raises NoLease where there is none, or it is not known."""
     given = flags(plan.words)
     data: dict[str, Any] = {}
     if given.get("config") == plan.configuration.path:
         data = documents.plain(documents.read(plan.configuration.content, plan.configuration.path).data)
     elif given.get("config"):
-        raise NoLeaseError(f"leader election is configured in {given['config']}, beside the Policy")
+        raise NoLease(f"leader election is configured in {given['config']}, beside the Policy")
     election = data.get("leaderElection") or {}
     counting = given if not data or release.minor >= FLAGS_OVERRIDE_LEADER_ELECTION else {}
 
@@ -75,23 +71,23 @@ def place(plan: Plan, release: Release) -> Place:
         return str(by_flag[-1] if by_flag else default if in_file in (None, "") else in_file)
 
     if said("leaderElect", "true", "leader-elect").lower() in ("false", "f", "0"):
-        raise NoLeaseError("leader election is switched off")
+        raise NoLease("leader election is switched off")
     lock = said("resourceLock", "leases", "leader-elect-resource-lock")
     if release.minor < OLDEST_READ:
-        raise NoLeaseError(f"what kube-scheduler {release} leads by is not known here")
+        raise NoLease(f"what kube-scheduler {release} leads by is not known here")
     if not lock.endswith("leases"):  # endpointsleases, the default up to 1.19, keeps a Lease as well
-        raise NoLeaseError(f"leader election goes by {lock}, not by a Lease")
+        raise NoLease(f"leader election goes by {lock}, not by a Lease")
     old = () if data else ("lock-object-name", "lock-object-namespace")
     name = said("resourceName", "kube-scheduler", *old[:1], "leader-elect-resource-name")
     namespace = said("resourceNamespace", "kube-system", *old[1:], "leader-elect-resource-namespace")
     kubeconfig = (data.get("clientConnection") or {}).get("kubeconfig") if data else given.get("kubeconfig")
     if not kubeconfig:
-        raise NoLeaseError("kube-scheduler has no kubeconfig to read its Lease with")
+        raise NoLease("kube-scheduler has no kubeconfig to read its Lease with")
     return Place(str(kubeconfig), namespace, name)
 
 
 def read(place: Place) -> Lease:
-    """The Lease as it is now, empty where there is none yet. Raises NoLeaseError if it cannot be read."""
+    """The Lease as it is now, empty where there is none yet. Raises NoLease if it cannot be read."""
     from accelshare.kube import config
     from accelshare.kube.client import Client
     from accelshare.kube.errors import KubeError, NotFound
@@ -102,10 +98,10 @@ def read(place: Place) -> Lease:
             return bytes(await client.request("GET", path))
 
     if not Path(place.kubeconfig).exists():
-        raise NoLeaseError(f"{place.kubeconfig}, with which kube-scheduler reaches the API server, is not there")
+        raise NoLease(f"{place.kubeconfig}, with which kube-scheduler reaches the API server, is not there")
     try:
         return _decoder.decode(asyncio.run(ask())).spec
     except NotFound:
         return Lease()  # nobody has ever led
     except (KubeError, OSError, msgspec.MsgspecError) as error:
-        raise NoLeaseError(f"{place} cannot be read: {error}") from error
+        raise NoLease(f"{place} cannot be read: {error}") from error

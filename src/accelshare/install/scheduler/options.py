@@ -4,13 +4,14 @@ Belongs here: from argv to values. Never: rules, printing.
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from accelshare.vendors.command import profiles_option
+from accelshare.install.commands import with_client
+from accelshare.install.errors import Clash, NotUnderstood
+from accelshare.options import PATH, kubeconfig_options, profiles_option, together
 
 if TYPE_CHECKING:
     from accelshare.install.scheduler.desired_config import DesiredConfig
@@ -24,20 +25,6 @@ DIRECTORY: Final = Path("/etc/kubernetes/accelshare")
 # Beside kubeadm's own files, so that a pod needs one mount only and can take the directory away again.
 ARCHIVE: Final = Path("/etc/kubernetes/accelshare-backup")
 
-path = click.Path(path_type=Path)
-file = click.Path(exists=True, dir_okay=False, path_type=Path)
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def together(*options: Decorator) -> Decorator:
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
 # Where the extender is: render, plan, apply.
 address_options = together(
     click.option("--url", required=True, help="The extender's URL with its prefix: https://ADDRESS:PORT/accelshare."),
@@ -48,7 +35,7 @@ address_options = together(
 )
 
 # What else kube-scheduler shall be told: render, plan, apply, manage.
-wish_options = together(
+desired_options = together(
     click.option("--vendor", "vendors", multiple=True, help="Manage this profile's resources; repeatable. Default: all."),
     profiles_option,
     click.option("--weight", type=click.IntRange(1), default=1, show_default=True, help="How much our scores count."),
@@ -60,22 +47,21 @@ wish_options = together(
     click.option("--kind", type=click.Choice(["policy", "configuration"]), help="Default: a policy below 1.22."),
     click.option("--replace", multiple=True, metavar="URL", help="Put ours in the place of this extender; repeatable."),
     click.option("--kubernetes-version", "version", help="Default: the manifest's image, then the API server."),
-    click.option("--kubeconfig", type=file, help="How to reach the API server, to ask for its version."),
-    click.option("--context", help="The kubeconfig's context to use."),
+    kubeconfig_options,
 )
 
 # How kube-scheduler is started, where it is not known: plan, apply, restore, status.
 target_options = together(
     click.option("--target", type=click.Choice(["static-pod", "systemd"]), default="static-pod", show_default=True),
-    click.option("--unit", type=path, default=UNIT, show_default=True, help="The systemd unit."),
+    click.option("--unit", type=PATH, default=UNIT, show_default=True, help="The systemd unit."),
     click.option("--systemctl", default="systemctl", show_default=True, help="How to restart a unit."),
 )
 
 # Where things lie on the host: plan, apply, restore, status, manage.
 place_options = together(
-    click.option("--manifest", type=path, default=MANIFEST, show_default=True, help="The static pod's manifest."),
-    click.option("--directory", type=path, default=DIRECTORY, show_default=True, help="Where our file goes."),
-    click.option("--backup-directory", "archive", type=path, default=ARCHIVE, show_default=True, help="Record and backups."),
+    click.option("--manifest", type=PATH, default=MANIFEST, show_default=True, help="The static pod's manifest."),
+    click.option("--directory", type=PATH, default=DIRECTORY, show_default=True, help="Where our file goes."),
+    click.option("--backup-directory", "archive", type=PATH, default=ARCHIVE, show_default=True, help="Record and backups."),
 )
 
 force_option = click.option("--force", is_flag=True, help="Overrule changes of others; what is lost is printed.")
@@ -84,31 +70,12 @@ force_option = click.option("--force", is_flag=True, help="Overrule changes of o
 wait_options = together(
     click.option("--wait-s", type=click.FloatRange(0), default=120.0, show_default=True, help="For its health; 0: do not wait."),
     click.option("--health-url", help="Where to ask for its health. Default: from the manifest or the unit."),
-    click.option("--log-directory", type=path, default=Path("/var/log/pods"), show_default=True, help="Pods' logs, to say why."),
+    click.option("--log-directory", type=PATH, default=Path("/var/log/pods"), show_default=True, help="Pods' logs, to say why."),
 )
-
-
-def in_words(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Errors of this room, and a host's file that is closed to us, are all there is to say; the exit code is 1."""
-    from functools import wraps
-
-    @wraps(command)
-    def run(*arguments: Any, **options: Any) -> Any:
-        from accelshare.install.scheduler.problems import SchedulerConfigError
-
-        try:
-            return command(*arguments, **options)
-        except SchedulerConfigError as error:
-            raise click.ClickException(str(error)) from error
-        except OSError as error:
-            raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
-
-    return run
 
 
 def host_from(options: dict[str, Any]) -> "SchedulerHost":
     from accelshare.install.scheduler.host import SchedulerHost
-    from accelshare.install.scheduler.problems import NotUnderstood
     from accelshare.install.scheduler.targets import StaticPod, Systemd, Target
 
     directory, archive = options["directory"].absolute(), options["archive"].absolute()
@@ -145,7 +112,6 @@ def desired_from(options: dict[str, Any], policy: bool, *, limits: bool = True) 
         Tls,
         managed,
     )
-    from accelshare.install.scheduler.problems import Clash
     from accelshare.vendors.catalog import load
 
     catalog = load(options["directories"])
@@ -175,19 +141,10 @@ def release_from(options: dict[str, Any], scheduler_host: "SchedulerHost | None"
 
 
 def _ask_version(kubeconfig: Path | None, context: str | None) -> str:
-    import asyncio
-
-    from accelshare.install.scheduler.problems import NotUnderstood
-    from accelshare.kube import config
-    from accelshare.kube.client import Client
     from accelshare.kube.errors import KubeError
 
-    async def ask() -> str:
-        async with Client(config.load(kubeconfig, context=context), user_agent="accelshare") as client:
-            answer: dict[str, str] = json.loads(await client.request("GET", "/version"))
-            return answer["gitVersion"]
-
     try:
-        return asyncio.run(ask())
+        answer: dict[str, str] = json.loads(with_client(kubeconfig, context, lambda client: client.request("GET", "/version")))
+        return answer["gitVersion"]
     except (KubeError, KeyError, ValueError) as error:
         raise NotUnderstood(f"the version of Kubernetes is not known ({error}); give --kubernetes-version") from error

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final, Literal
 
+from accelshare.install.errors import Clash, NotUnderstood
 from accelshare.install.host_files.difference import unified
 from accelshare.install.scheduler import content
 from accelshare.install.scheduler.arguments import moved_into_file, refuse_untranslatable
 from accelshare.install.scheduler.desired_config import DesiredConfig, is_loopback, is_name_of_service
-from accelshare.install.scheduler.problems import Clash, NotUnderstood
 from accelshare.install.scheduler.release import (
     POLICY,
     POLICY_ENDS,

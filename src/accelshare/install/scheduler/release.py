@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from accelshare.install.scheduler.problems import NotUnderstood
+from accelshare.install.errors import NotUnderstood
 
 Kind = Literal["policy", "configuration"]
 

@@ -6,11 +6,11 @@ Belongs here: content for clusters whose kube-scheduler we do not touch. Never: 
 from dataclasses import dataclass
 from typing import Any, Final
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler import content, documents
 from accelshare.install.scheduler.arguments import plain_port
 from accelshare.install.scheduler.desired_config import DesiredConfig, Tls
 from accelshare.install.scheduler.plan import CHECKSUM, Existing, checksum
-from accelshare.install.scheduler.problems import NotUnderstood
 from accelshare.install.scheduler.release import (
     FLAGS_OVERRIDE_LEADER_ELECTION,
     POLICY,

@@ -7,6 +7,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler import documents
 from accelshare.install.scheduler.arguments import asked_at, flags, put
 from accelshare.install.scheduler.plan import (
@@ -21,7 +22,6 @@ from accelshare.install.scheduler.plan import (
     configuration_file,
     notices_of_address,
 )
-from accelshare.install.scheduler.problems import NotUnderstood
 from accelshare.install.scheduler.release import Release, parse
 
 _VOLUME: Final = "accelshare-scheduler-config"

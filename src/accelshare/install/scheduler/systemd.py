@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler.arguments import flags, put
 from accelshare.install.scheduler.plan import (
     CHECKSUM,
@@ -22,7 +23,6 @@ from accelshare.install.scheduler.plan import (
     configuration_file,
     notices_of_address,
 )
-from accelshare.install.scheduler.problems import NotUnderstood
 
 DROP_IN: Final = "50-accelshare.conf"
 _PROGRAM: Final = "kube-scheduler"

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from accelshare.install.errors import InstallError, NotUnderstood
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import static_pod, systemd
 from accelshare.install.scheduler.arguments import asked_at
 from accelshare.install.scheduler.plan import Existing, Intent, Plan
-from accelshare.install.scheduler.problems import NotUnderstood, SchedulerConfigError
 from accelshare.install.scheduler.release import Release
 
 _SYSTEMCTL_LIMIT_S: Final = 90.0
@@ -144,9 +144,9 @@ class Systemd:
                     [self.systemctl, *words], capture_output=True, text=True, timeout=_SYSTEMCTL_LIMIT_S, check=False
                 )
             except (OSError, subprocess.TimeoutExpired) as error:
-                raise SchedulerConfigError(f"{self.systemctl} {' '.join(words)}: {error}") from error
+                raise InstallError(f"{self.systemctl} {' '.join(words)}: {error}") from error
             if done.returncode != 0:
-                raise SchedulerConfigError(f"{self.systemctl} {' '.join(words)}: {done.stderr.strip() or done.returncode}")
+                raise InstallError(f"{self.systemctl} {' '.join(words)}: {done.stderr.strip() or done.returncode}")
 
     def _unit(self, disk: Disk) -> tuple[bytes, dict[str, str], tuple[str, ...]]:
         """The unit with everybody else's drop-ins, as systemd puts them together; its variables; the files beside it."""

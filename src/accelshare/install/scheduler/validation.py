@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from accelshare.install.errors import Rejected
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import documents
 from accelshare.install.scheduler.desired_config import DesiredConfig, Tls
 from accelshare.install.scheduler.plan import Plan
-from accelshare.install.scheduler.problems import Rejected
 
 
 def refuse_what_would_not_start(plan: Plan, desired: DesiredConfig, disk: Disk) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.runtime import apply as applying
 from accelshare.install.runtime.host import RuntimeHost
-from accelshare.install.runtime.problems import NotUnderstood
 from accelshare.install.runtime.program import Program
 from accelshare.runtimes.containerd import NRI, layers, said
 from accelshare.runtimes.tree import Tree

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from accelshare.install.errors import Rejected
 from accelshare.install.scheduler import rendering, static_pod
 from accelshare.install.scheduler.checking import checker
 from accelshare.install.scheduler.plan import Existing, Plan, PlannedFile
-from accelshare.install.scheduler.problems import Rejected
 from accelshare.install.scheduler.release import parse
 from cluster.build import binaries
 from cluster.certificates import Authority

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from accelshare.install.errors import InstallError
 from accelshare.install.scheduler.manager import restoring, state_configmap
-from accelshare.install.scheduler.problems import SchedulerConfigError
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
 from accelshare.kube.leases import Lease
@@ -51,5 +51,5 @@ async def test_at_the_end_of_the_wait_the_silence_is_told() -> None:
             api.faults.answer(500, method="GET", path="/configmaps/state$", times=10_000)
 
         lease = Lease(client, PLACE.namespace, "state", identity="restore-all")
-        with pytest.raises(SchedulerConfigError, match=r"not restored within 1 s on cp-1: .*500 InternalError"):
+        with pytest.raises(InstallError, match=r"not restored within 1 s on cp-1: .*500 InternalError"):
             await restoring.restore_all(client, PLACE, lease, limit_s=1, say=fall_silent)

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from accelshare.install.certificates import making, reading, renewal
-from accelshare.install.certificates.making import Pair
-from accelshare.install.certificates.problems import CertificateError
-from accelshare.install.certificates.renewal import Lives, Subject, Trust
+from accelshare.install.certificates import renewal, x509
+from accelshare.install.certificates.renewal import Lifetimes, Subject, Trust
+from accelshare.install.certificates.x509 import Pair
+from accelshare.install.errors import CertificateError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-LIVES = Lives(ca=timedelta(days=400), leaf=timedelta(days=90))
+LIVES = Lifetimes(ca=timedelta(days=400), leaf=timedelta(days=90))
 SERVER = Subject("server", "extender", frozenset({"extender", "10.96.0.10"}))
 CLIENT = Subject("client", "kube-scheduler")
 LATE = 28  # days; a third of a leaf's life is 30
@@ -23,11 +23,11 @@ def day(number: float) -> datetime:
 
 
 def new_trust(at: datetime = START) -> Trust:
-    return renewal.trust(None, [], now=at, lives=LIVES)
+    return renewal.trust(None, [], now=at, lifetimes=LIVES)
 
 
 def new_leaf(by: Trust, subject: Subject = SERVER, at: datetime = START) -> Pair:
-    return renewal.leaf(None, subject, by, now=at, lives=LIVES)
+    return renewal.leaf(None, subject, by, now=at, lifetimes=LIVES)
 
 
 def test_a_certificate_is_due_with_a_third_of_its_life_left() -> None:
@@ -40,9 +40,9 @@ def test_a_certificate_is_due_with_a_third_of_its_life_left() -> None:
 def test_a_leaf_that_will_do_stays() -> None:
     trust = new_trust()
     pair = new_leaf(trust)
-    assert renewal.leaf(pair, SERVER, trust, now=day(30), lives=LIVES) is pair
+    assert renewal.leaf(pair, SERVER, trust, now=day(30), lifetimes=LIVES) is pair
     fewer = replace(SERVER, names=frozenset({"extender"}))
-    assert renewal.leaf(pair, fewer, trust, now=day(30), lives=LIVES) is pair
+    assert renewal.leaf(pair, fewer, trust, now=day(30), lifetimes=LIVES) is pair
 
 
 @pytest.mark.parametrize(
@@ -57,34 +57,34 @@ def test_a_leaf_that_will_do_stays() -> None:
 def test_a_leaf_is_made_anew_if(what: str, subject: Subject, at: float) -> None:
     trust = new_trust()
     pair = new_leaf(trust)
-    renewed = renewal.leaf(pair, subject, trust, now=day(at), lives=LIVES)
+    renewed = renewal.leaf(pair, subject, trust, now=day(at), lifetimes=LIVES)
     assert renewed.key != pair.key, what
-    assert reading.facts(renewed.certificate).names >= subject.names
+    assert x509.facts(renewed.certificate).names >= subject.names
 
 
 def test_a_leaf_of_a_ca_that_nobody_knows_is_made_anew() -> None:
     stranger = new_leaf(new_trust())
-    assert renewal.leaf(stranger, SERVER, new_trust(), now=START, lives=LIVES) is not stranger
+    assert renewal.leaf(stranger, SERVER, new_trust(), now=START, lifetimes=LIVES) is not stranger
 
 
 def test_a_leaf_with_somebody_elses_key_is_made_anew() -> None:
     trust = new_trust()
     mixed = Pair(new_leaf(trust).certificate, new_leaf(trust).key)
     with pytest.raises(CertificateError, match="does not belong"):
-        reading.check(mixed)
-    assert renewal.leaf(mixed, SERVER, trust, now=START, lives=LIVES) is not mixed
+        x509.check(mixed)
+    assert renewal.leaf(mixed, SERVER, trust, now=START, lifetimes=LIVES) is not mixed
 
 
 def test_a_leaf_never_outlives_its_ca() -> None:
     trust = new_trust()
     pair = new_leaf(trust, at=day(380))
-    assert reading.facts(pair.certificate).until == reading.facts(trust.current.certificate).until
+    assert x509.facts(pair.certificate).until == x509.facts(trust.current.certificate).until
 
 
 def test_a_ca_that_has_expired_is_replaced_at_once() -> None:
     trust = new_trust()
-    assert renewal.trust(trust, [], now=day(399), lives=LIVES).current == trust.current
-    fresh = renewal.trust(trust, [], now=day(401), lives=LIVES)
+    assert renewal.trust(trust, [], now=day(399), lifetimes=LIVES).current == trust.current
+    fresh = renewal.trust(trust, [], now=day(401), lifetimes=LIVES)
     assert fresh.current != trust.current
     assert fresh.previous is None
 
@@ -92,13 +92,13 @@ def test_a_ca_that_has_expired_is_replaced_at_once() -> None:
 def test_a_ca_of_a_clock_that_was_ahead_is_replaced_at_once() -> None:
     """Nobody accepts it before its time comes. Clocks that differ by minutes are no reason."""
     trust = new_trust()
-    assert renewal.trust(trust, [], now=day(-4 / 1440), lives=LIVES) == trust
-    assert renewal.trust(trust, [], now=day(-1), lives=LIVES).current != trust.current
+    assert renewal.trust(trust, [], now=day(-4 / 1440), lifetimes=LIVES) == trust
+    assert renewal.trust(trust, [], now=day(-1), lifetimes=LIVES).current != trust.current
 
 
 def test_a_ca_must_last_long_enough_for_its_leaves() -> None:
     with pytest.raises(CertificateError, match="at least 4 times"):
-        Lives(ca=timedelta(days=100), leaf=timedelta(days=90))
+        Lifetimes(ca=timedelta(days=100), leaf=timedelta(days=90))
 
 
 def test_both_sides_trust_each_other_through_a_cas_whole_life_and_the_next() -> None:
@@ -108,17 +108,17 @@ def test_both_sides_trust_each_other_through_a_cas_whole_life_and_the_next() -> 
     published = [(frozenset(leaves.values()), trust.bundle)]
     seen_cas, changes = {trust.current.certificate}, 0
     for number in range(2, 1100, 2):
-        after = renewal.trust(trust, [leaf.certificate for leaf in leaves.values()], now=day(number), lives=LIVES)
+        after = renewal.trust(trust, [leaf.certificate for leaf in leaves.values()], now=day(number), lifetimes=LIVES)
         changes += after != trust
         trust = after
         seen_cas.add(trust.current.certificate)
         for role, subject in (("server", SERVER), ("client", CLIENT)):
-            leaves[role] = renewal.leaf(leaves[role], subject, trust, now=day(number), lives=LIVES)
+            leaves[role] = renewal.leaf(leaves[role], subject, trust, now=day(number), lifetimes=LIVES)
         published = [*published[-LATE // 2 :], (frozenset(leaves.values()), trust.bundle)]
         for pair in {pair for pairs, _ in published for pair in pairs}:
-            assert reading.facts(pair.certificate).until > day(number)
+            assert x509.facts(pair.certificate).until > day(number)
             for bundle in {bundle for _, bundle in published}:
-                assert any(reading.signed_by(pair.certificate, each) for each in split(bundle)), f"day {number}"
+                assert any(x509.signed_by(pair.certificate, each) for each in split(bundle)), f"day {number}"
         assert len(split(trust.bundle)) <= 2
     assert len(seen_cas) >= 4
     assert changes < 20  # and not every day
@@ -133,18 +133,18 @@ def test_openssl_reads_what_is_made() -> None:
     trust = new_trust(datetime.now(UTC))
     context = ssl.create_default_context(cadata=trust.bundle)
     assert len(context.get_ca_certs()) == 1
-    facts = reading.facts(new_leaf(trust, at=datetime.now(UTC)).certificate)
+    facts = x509.facts(new_leaf(trust, at=datetime.now(UTC)).certificate)
     assert (facts.name, facts.names) == ("extender", SERVER.names)
 
 
 def test_what_is_no_certificate_is_refused_in_words() -> None:
     with pytest.raises(CertificateError, match="the certificate cannot be read"):
-        reading.facts("half a certificate")
+        x509.facts("half a certificate")
     with pytest.raises(CertificateError, match="the key cannot be read"):
-        reading.check(Pair(new_trust().current.certificate, "half a key"))
+        x509.check(Pair(new_trust().current.certificate, "half a key"))
 
 
 def test_a_key_is_not_printed() -> None:
-    pair = making.authority("x", now=START, life=timedelta(days=1))
+    pair = x509.authority("x", now=START, life=timedelta(days=1))
     assert "PRIVATE" not in repr(pair)
     assert "PRIVATE" not in repr(Trust(pair))

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from accelshare.install.errors import ChangedByOthers, InstallError, NotUnderstood
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.runtime import apply as applying
-from accelshare.install.runtime.problems import ChangedByOthers, NotUnderstood, RuntimeConfigError
 from accelshare.runtimes.validator_status import Standing
 from tests.unit.install.runtime.builders import MAIN, NRI, Host
 
@@ -177,7 +177,7 @@ def test_a_damaged_backup_changes_nothing(host: Host) -> None:
 
 def test_one_at_a_time(host: Host) -> None:
     host.apply()
-    with Disk().locked(host.backup), pytest.raises(RuntimeConfigError, match="another accelshare is at work"):
+    with Disk().locked(host.backup), pytest.raises(InstallError, match="another accelshare is at work"):
         host.restore()
 
 
@@ -188,7 +188,7 @@ def test_a_disk_that_refuses_leaves_the_former_files(host: Host) -> None:
         if step == f"rename to {host.config}":
             raise OSError(28, "No space left on device", str(host.config))
 
-    with pytest.raises(RuntimeConfigError, match="No space left on device"):
+    with pytest.raises(InstallError, match="No space left on device"):
         host.apply(Disk(full))
     assert host.files() == before
     assert host.places() == {"etc", "etc/config.toml"}
@@ -205,7 +205,7 @@ def test_an_apply_that_fails_after_an_earlier_one_leaves_that_one(host: Host) ->
             raise OSError(28, "No space left on device", str(host.drop_in))
 
     runtime_host = host.runtime_host(Disk(full))
-    with pytest.raises(RuntimeConfigError, match="the former files are back"):
+    with pytest.raises(InstallError, match="the former files are back"):
         applying.apply(runtime_host)
     assert host.files() == before
     host.restore()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.install.runtime.problems import NotUnderstood
+from accelshare.install.errors import NotUnderstood
 from accelshare.runtimes.validator_status import Standing
 from tests.unit.install.runtime.builders import MAIN, NRI, Host
 

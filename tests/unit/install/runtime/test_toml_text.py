@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from accelshare.install.runtime.problems import NotUnderstood
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.runtime.toml_text import table, with_import
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from accelshare.install.errors import ChangedByOthers, InstallError, NoLease, NotUnderstood, Rejected, RolledBack
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import apply as applying
 from accelshare.install.scheduler.desired_config import Tls
 from accelshare.install.scheduler.host import State
-from accelshare.install.scheduler.leadership import Lease, NoLeaseError, Place, ReadLease
+from accelshare.install.scheduler.leadership import Lease, Place, ReadLease
 from accelshare.install.scheduler.plan import CHECKSUM, Plan
-from accelshare.install.scheduler.problems import ChangedByOthers, NotUnderstood, Rejected, RolledBack, SchedulerConfigError
 from cluster.certificates import Authority
 from tests.unit.install.scheduler.builders import KUBEADM, Host, desired, mounting, with_words
 
@@ -233,7 +233,7 @@ def test_a_full_disk_before_anything_was_changed_leaves_nothing(host: Host) -> N
         if step.startswith("write the rest of") and "record" in step:
             raise OSError(28, "No space left on device", step)
 
-    with pytest.raises(SchedulerConfigError, match="No space left"):
+    with pytest.raises(InstallError, match="No space left"):
         host.apply(disk=Disk(refuse))
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
 
@@ -255,7 +255,7 @@ def test_two_at_once_are_refused(host: Host) -> None:
     scheduler_host = host.scheduler_host()
     with (
         scheduler_host.disk.locked(host.archive),
-        pytest.raises(SchedulerConfigError, match="another accelshare is at work"),
+        pytest.raises(InstallError, match="another accelshare is at work"),
     ):
         host.apply(desired(weight=2))
 
@@ -491,7 +491,7 @@ def test_the_owner_is_kept(host: Host) -> None:
 def test_restore_says_when_the_old_scheduler_does_not_come_back(host: Host) -> None:
     host.apply()
     host.kubelet.breaks = lambda content: not is_new(content)
-    with pytest.raises(SchedulerConfigError, match=re.escape("the original files are back, but kube-scheduler was not healthy")):
+    with pytest.raises(InstallError, match=re.escape("the original files are back, but kube-scheduler was not healthy")):
         host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
 
@@ -609,7 +609,7 @@ def test_an_api_server_that_is_away_afterwards_is_waited_for(host: Host) -> None
     def read(_place: Place) -> Lease:
         number = next(asked)
         if 0 < number < 5:
-            raise NoLeaseError("connection refused")
+            raise NoLease("connection refused")
         return Lease("me", str(number))
 
     assert applied_with(host, read) == "applied"
@@ -617,7 +617,7 @@ def test_an_api_server_that_is_away_afterwards_is_waited_for(host: Host) -> None
 
 def test_a_lease_that_cannot_be_read_is_said_and_health_alone_counts(host: Host) -> None:
     def read(_place: Place) -> Lease:
-        raise NoLeaseError("scheduler.conf is not there")
+        raise NoLease("scheduler.conf is not there")
 
     assert applied_with(host, read) == "applied"
     assert any("scheduler.conf is not there" in line for line in host.kubelet.said)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler.arguments import flags, moved_into_file, put
-from accelshare.install.scheduler.problems import NotUnderstood
 from accelshare.install.scheduler.release import parse
 
 

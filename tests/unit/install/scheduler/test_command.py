@@ -10,8 +10,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from accelshare.cli import accelshare
+from accelshare.install.errors import InstallError
 from accelshare.install.scheduler.options import release_from
-from accelshare.install.scheduler.problems import SchedulerConfigError
 from tests.unit.install.scheduler.builders import KUBEADM, URL, with_words
 
 
@@ -146,7 +146,7 @@ def test_a_version_that_nobody_tells_is_an_error_of_this_room(tmp_path: Path) ->
     """So that a manager, whose API server is away just now, says so and looks again; with a digest the image tells none."""
     nowhere = tmp_path / "kubeconfig"
     nowhere.write_text("apiVersion: v1\nkind: Config\n")
-    with pytest.raises(SchedulerConfigError, match="the version of Kubernetes is not known"):
+    with pytest.raises(InstallError, match="the version of Kubernetes is not known"):
         release_from({"version": None, "kubeconfig": nowhere, "context": None}, None)
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from accelshare.install.errors import RolledBack
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import static_pod
 from accelshare.install.scheduler.host import State
 from accelshare.install.scheduler.plan import CHECKSUM
-from accelshare.install.scheduler.problems import RolledBack
 from tests.unit.install.host_files.ending import ended_at_each_step
 from tests.unit.install.scheduler.builders import KUBEADM, Host, desired
 

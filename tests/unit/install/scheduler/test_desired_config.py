@@ -2,8 +2,8 @@
 
 import pytest
 
+from accelshare.install.errors import Clash
 from accelshare.install.scheduler.desired_config import DesiredConfig, Tls, is_loopback, is_name_of_service, managed
-from accelshare.install.scheduler.problems import Clash
 from accelshare.vendors import catalog
 from tests.unit.install.scheduler.builders import RESOURCES, TLS, URL
 

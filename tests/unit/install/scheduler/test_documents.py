@@ -2,8 +2,8 @@
 
 import pytest
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler import documents
-from accelshare.install.scheduler.problems import NotUnderstood
 
 YAMLS = {
     "dashes under the key": "a:\n- b: 1 # why\n- c: 'x'\n",

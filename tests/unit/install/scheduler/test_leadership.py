@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from accelshare.install.errors import NoLease
 from accelshare.install.scheduler import leadership, static_pod
-from accelshare.install.scheduler.leadership import NoLeaseError, Place
+from accelshare.install.scheduler.leadership import Place
 from accelshare.install.scheduler.plan import Existing
 from accelshare.install.scheduler.release import Kind, parse
 from tests.unit.install.scheduler.builders import intent, mounting, with_words
@@ -64,27 +65,27 @@ def test_a_key_without_a_value_has_its_default(nothing: str | None) -> None:
 def test_where_there_is_no_lease_that_is_said(election: dict[str, object], words: str) -> None:
     # kubeadm's --leader-elect=true counts beside a file, so that the file's own word is looked at without it.
     own = {"clientConnection": {"kubeconfig": CONF}, "leaderElection": election}
-    with pytest.raises(NoLeaseError, match=words):
+    with pytest.raises(NoLease, match=words):
         place(*(["--leader-elect=false"] if "leaderElect" in election else []), own=own)
 
 
 def test_what_is_older_than_the_sources_that_were_read_is_not_guessed() -> None:
-    with pytest.raises(NoLeaseError, match=r"v1\.15\.2"):
+    with pytest.raises(NoLease, match=r"v1\.15\.2"):
         place(version="v1.15.2")
 
 
 def test_a_file_without_a_kubeconfig_has_no_lease_to_read() -> None:
-    with pytest.raises(NoLeaseError, match="no kubeconfig"):
+    with pytest.raises(NoLease, match="no kubeconfig"):
         place(own={})
 
 
 def test_a_kubeconfig_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(NoLeaseError, match=r"scheduler\.conf.*is not there"):
+    with pytest.raises(NoLease, match=r"scheduler\.conf.*is not there"):
         leadership.read(Place(str(tmp_path / "scheduler.conf"), "kube-system", "kube-scheduler"))
 
 
 def test_a_kubeconfig_that_is_none_is_said(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.conf"
     file.write_text("apiVersion: v1\nkind: Config\n")
-    with pytest.raises(NoLeaseError, match="Lease kube-system/kube-scheduler cannot be read"):
+    with pytest.raises(NoLease, match="Lease kube-system/kube-scheduler cannot be read"):
         leadership.read(Place(str(file), "kube-system", "kube-scheduler"))

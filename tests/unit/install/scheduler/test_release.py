@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelshare.install.scheduler.problems import NotUnderstood
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler.release import POLICY, configurations, dialect, parse, remarks
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
+from accelshare.install.errors import Clash, NotUnderstood
 from accelshare.install.scheduler import rendering
 from accelshare.install.scheduler.desired_config import DesiredConfig
 from accelshare.install.scheduler.plan import Existing, checksum
-from accelshare.install.scheduler.problems import Clash, NotUnderstood
 from accelshare.install.scheduler.release import Kind, parse
 from tests.unit.install.scheduler.builders import HERE, TLS, URL, desired
 

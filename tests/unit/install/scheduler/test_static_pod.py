@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
+from accelshare.install.errors import Clash, NotUnderstood
 from accelshare.install.scheduler import static_pod
 from accelshare.install.scheduler.desired_config import Tls
 from accelshare.install.scheduler.plan import CHECKSUM, Existing, Intent, Plan, checksum, difference
-from accelshare.install.scheduler.problems import Clash, NotUnderstood
 from tests.unit.install.scheduler.builders import KUBEADM, TLS, URL, desired, intent, mounting, with_words, words_of
 
 NAME = "/etc/kubernetes/manifests/kube-scheduler.yaml"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
+from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler import systemd
 from accelshare.install.scheduler.plan import Existing
-from accelshare.install.scheduler.problems import NotUnderstood
 from tests.unit.install.scheduler.builders import desired, intent
 
 NAME = "/etc/systemd/system/kube-scheduler.service"

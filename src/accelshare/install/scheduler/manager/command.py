@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from accelshare.install.certificates.command import lives_from, making_options, names_from, secret_options
-from accelshare.install.scheduler.options import host_from, in_words, intent_from, place_options, wait_options, wish_options
+from accelshare.install.certificates.command import issuing_options, lifetimes_from, names_from, secret_options
+from accelshare.install.commands import errors_as_messages
+from accelshare.install.scheduler.options import desired_options, host_from, intent_from, place_options, wait_options
+from accelshare.options import log_options
 from accelshare.terminal import echo_line
 
 if TYPE_CHECKING:
@@ -35,27 +37,21 @@ SERVER_NAME = "accelshare-extender"
 @click.option("--server-name", help=f"The name in the extender's certificate. Default: {SERVER_NAME}.")
 @click.option("--every-s", type=click.FloatRange(0.05), default=5.0, show_default=True, help="How often to look.")
 @secret_options
-@making_options
-@wish_options
+@issuing_options
+@desired_options
 @place_options
 @wait_options
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@in_words
+@log_options
+@errors_as_messages
 def manage(restore_all: bool, **options: Any) -> None:
     """Keep kube-scheduler of this control-plane node asking the extender, until SIGTERM: certificates made and renewed, the
     configuration put in, one node after the other, and put in again when kubeadm has written the manifest anew."""
     from accelshare import logs
-    from accelshare.install.certificates.problems import CertificateError
-    from accelshare.kube.errors import KubeError
 
     logs.set_up(level=options["log_level"], form=options["log_format"], file=None, file_mib=1, files=1)
     if not restore_all and not options["node_name"]:
         raise click.UsageError("--node-name is not given and NODE_NAME is not set; it must be this node's name in the cluster")
-    try:
-        asyncio.run(_restore_all(options) if restore_all else _keep(options))
-    except (KubeError, CertificateError) as error:
-        raise click.ClickException(str(error)) from error
+    asyncio.run(_restore_all(options) if restore_all else _keep(options))
 
 
 async def _keep(options: dict[str, Any]) -> None:
@@ -72,7 +68,7 @@ async def _keep(options: dict[str, Any]) -> None:
     task = Task(
         node=options["node_name"],
         names=replace(names_from(options), server_name=options["server_name"] or SERVER_NAME),
-        lives=lives_from(options),
+        lifetimes=lifetimes_from(options),
         state=Place("ConfigMap", options["namespace"], options["state_configmap"]),
         lease=options["lease"],
         port=options["port"],
@@ -113,8 +109,8 @@ async def _restore_all(options: dict[str, Any]) -> None:
 
 
 def _scheduler(scheduler_host: "SchedulerHost", options: dict[str, Any]) -> "HttpsScheduler":
+    from accelshare.install.errors import NotUnderstood
     from accelshare.install.scheduler.health import HttpsScheduler
-    from accelshare.install.scheduler.problems import NotUnderstood
 
     try:
         url = options["health_url"] or scheduler_host.target.health_url(

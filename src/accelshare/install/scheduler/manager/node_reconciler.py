@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from accelshare.install.certificates import keeping
-from accelshare.install.certificates.keeping import Names
-from accelshare.install.certificates.problems import CertificateError
-from accelshare.install.certificates.renewal import Lives
+from accelshare.install.certificates import secrets
+from accelshare.install.certificates.renewal import Lifetimes
+from accelshare.install.certificates.secrets import Names
+from accelshare.install.errors import CertificateError, InstallError, RolledBack
 from accelshare.install.scheduler import apply as applying
 from accelshare.install.scheduler import static_pod
 from accelshare.install.scheduler.desired_config import Tls
@@ -29,7 +29,6 @@ from accelshare.install.scheduler.manager import state_configmap as boards
 from accelshare.install.scheduler.manager.client_files import ClientFiles, Material
 from accelshare.install.scheduler.manager.state_configmap import StateConfigMap
 from accelshare.install.scheduler.plan import Intent
-from accelshare.install.scheduler.problems import RolledBack, SchedulerConfigError
 from accelshare.kube import named_data, services
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict
@@ -53,7 +52,7 @@ class Task:
 
     node: str
     names: Names
-    lives: Lives
+    lifetimes: Lifetimes
     state: Place
     lease: str
     port: int
@@ -124,7 +123,7 @@ class NodeReconciler:
         except _NotYet as missing:
             await self._tell(state_map, f"{boards.WAITING}: {missing}")
             return
-        except (SchedulerConfigError, CertificateError, OSError) as refused:
+        except (InstallError, OSError) as refused:
             await self._tell(state_map, boards.failed(str(refused)))
             return
         if work is None:
@@ -154,7 +153,7 @@ class NodeReconciler:
             return  # the next look knows more
         try:
             outcome = await asyncio.to_thread(self._apply_now, work)
-        except SchedulerConfigError as error:
+        except InstallError as error:
             # Only what has restarted kube-scheduler in vain must not be tried again and again.
             attempt = work.fingerprint if isinstance(error, RolledBack) else ""
             await self._tell(state_map, boards.failed(str(error)), attempt=attempt)
@@ -196,12 +195,12 @@ class NodeReconciler:
         return Material(*parts)
 
     async def _renew(self) -> None:
-        names, lives = self._task.names, self._task.lives
-        if not await keeping.due(self._client, names, now=self._now(), lives=lives):
+        names, lifetimes = self._task.names, self._task.lifetimes
+        if not await secrets.due(self._client, names, now=self._now(), lifetimes=lifetimes):
             return
         async with self._lease.held() as ours:
             if ours:
-                for line in await keeping.ensure(self._client, names, now=self._now(), lives=lives):
+                for line in await secrets.ensure(self._client, names, now=self._now(), lifetimes=lifetimes):
                     log.info("certificates outcome=renewed said=%r", line)
 
     def _put_files(self, material: Material) -> None:
@@ -256,7 +255,7 @@ class NodeReconciler:
                 state_map = await boards.tell(self._client, task.state, task.node, boards.RESTORING)
             try:
                 outcome = await asyncio.to_thread(self._restore_now)
-            except (SchedulerConfigError, OSError) as error:
+            except (InstallError, OSError) as error:
                 await self._tell(state_map, boards.failed(str(error)))
                 return
             log.info("restore node=%s outcome=%s", task.node, outcome)

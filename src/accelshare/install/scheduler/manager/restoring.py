@@ -7,9 +7,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from accelshare.install.errors import InstallError
 from accelshare.install.scheduler.manager import state_configmap as boards
 from accelshare.install.scheduler.manager.state_configmap import StateConfigMap
-from accelshare.install.scheduler.problems import SchedulerConfigError
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError
 from accelshare.kube.leases import Lease
@@ -40,9 +40,9 @@ async def restore_all(client: Client, place: Place, lease: Lease, *, limit_s: fl
             await lease.remove()
             return
         if all(map(boards.has_failed, open_nodes.values())):
-            raise SchedulerConfigError(f"not restored on {', '.join(sorted(open_nodes))}; {_help(place, min(open_nodes))}")
+            raise InstallError(f"not restored on {', '.join(sorted(open_nodes))}; {_help(place, min(open_nodes))}")
         if time.monotonic() >= deadline:
-            raise SchedulerConfigError(
+            raise InstallError(
                 f"not restored within {limit_s:g} s on {', '.join(sorted(open_nodes))}: "
                 f"{silence or 'is the manager running there?'} {_help(place, min(open_nodes))}"
             )
@@ -54,7 +54,7 @@ async def restore_all(client: Client, place: Place, lease: Lease, *, limit_s: fl
             continue
         silence = ""
         if again is None:
-            raise SchedulerConfigError(f"{place} is gone, so that nobody can say how the nodes stand")
+            raise InstallError(f"{place} is gone, so that nobody can say how the nodes stand")
         state_map = again
 
 
