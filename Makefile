@@ -61,8 +61,9 @@ cluster: $(READY)  ## build the pinned Kubernetes binaries into the cache
 image: $(READY)  ## build the container image; IMAGE_FLAGS="--from-debian" where no registry is reached
 	@$(PY) -m cluster image $(IMAGE_FLAGS)
 
-protos: $(READY)  ## generate Python from kubelet's protocol files
-	@$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/accelshare/agent/device_plugin/api/*.proto
+protos: $(READY)  ## generate Python from the .proto files of kubelet, NRI, ttrpc and CRI
+	@$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/accelshare/agent/{device_plugin/api,nri/protocol}/*.proto
+	@$(PY) -m grpc_tools.protoc -I. --python_out=. --pyi_out=. tests/e2e/nri/cri.proto
 
 manifests: $(READY)  ## render the chart into deploy/manifests, one directory for each vendor
 	@$(PY) -m deploy.render

@@ -9,39 +9,38 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from google.protobuf.message import Message
 
 from accelshare.agent.nri.protocol import mux
 from accelshare.agent.nri.protocol.errors import Code, NriError, StatusError
 from accelshare.agent.nri.protocol.link import Link
-from accelshare.agent.nri.protocol.messages import (
-    PLUGIN_SERVICE,
-    RUNTIME_SERVICE,
-    Adjustment,
+from accelshare.agent.nri.protocol.messages import PLUGIN_SERVICE, RUNTIME_SERVICE, decode, environment, event_mask
+from accelshare.agent.nri.protocol.nri_pb2 import (
     ConfigureRequest,
     ConfigureResponse,
     Container,
-    ContainerRequest,
+    ContainerAdjustment,
+    ContainerState,
+    CreateContainerRequest,
     CreateContainerResponse,
     Event,
     FailurePolicy,
+    LinuxDevice,
     Mount,
     PodSandbox,
     RegisterPluginRequest,
-    State,
-    StateChange,
+    StateChangeEvent,
     SynchronizeRequest,
     SynchronizeResponse,
-    ValidationRequest,
-    ValidationResponse,
-    mask,
+    ValidateContainerAdjustmentRequest,
+    ValidateContainerAdjustmentResponse,
 )
-from accelshare.agent.nri.protocol.protobuf import decode, encode
-from accelshare.agent.nri.protocol.ttrpc import Request
+from accelshare.agent.nri.protocol.ttrpc_pb2 import Request
 from accelshare.testing.runtime_adjustments import Claims, ConflictError, adjusted, combined, mounted
 
 log = logging.getLogger(__name__)
@@ -50,6 +49,7 @@ REGISTRATION_S: Final = 5.0
 CREATE_FAILED: Final = "failed to get NRI adjustment for container"
 START_FAILED: Final = "NRI container start failed"
 VALIDATE: Final = Event.VALIDATE_CONTAINER_ADJUSTMENT
+ALL_EVENTS: Final = tuple(event for event in Event.values() if event != Event.UNKNOWN)
 
 
 class RuntimeRefusalError(Exception):
@@ -80,6 +80,14 @@ class Made:
     cdi_devices: tuple[str, ...] = ()
     adjusted_by: tuple[str, ...] = ()
 
+    @property
+    def environment(self) -> dict[str, str]:
+        return environment(self.container)
+
+    @property
+    def devices(self) -> list[LinuxDevice]:
+        return list(self.container.linux.devices)
+
 
 @dataclass(slots=True)
 class _Connected:
@@ -89,18 +97,18 @@ class _Connected:
     name: str = ""
     index: str = ""
     events: int = 0
-    policy: FailurePolicy | None = None
+    policy: FailurePolicy = field(default_factory=FailurePolicy)
 
     @property
     def shown(self) -> str:
         return f"{self.index}-{self.name}"
 
-    def wants(self, event: Event) -> bool:
-        return self.events == 0 or bool(self.events & mask([event]))
+    def wants(self, event: int) -> bool:
+        return self.events == 0 or bool(self.events & event_mask([event]))
 
 
 class FakeRuntime:
-    """`async with MemoryRuntime(socket) as runtime:` takes plugins; leave and enter again for a restart."""
+    """`async with FakeRuntime(socket) as runtime:` takes plugins; leave and enter again for a restart."""
 
     def __init__(self, socket: Path, habits: Habits | None = None) -> None:
         self._socket = socket
@@ -137,9 +145,9 @@ class FakeRuntime:
         return tuple(plugin.shown for plugin in self._plugins)
 
     @property
-    def wanted(self) -> tuple[set[Event], ...]:
+    def wanted(self) -> tuple[set[int], ...]:
         """Of which events each of them wants to be told."""
-        return tuple({event for event in Event if plugin.wants(event)} for plugin in self._plugins)
+        return tuple({event for event in ALL_EVENTS if plugin.wants(event)} for plugin in self._plugins)
 
     async def until_plugins(self, count: int = 1) -> None:
         """So many plugins are connected."""
@@ -158,8 +166,8 @@ class FakeRuntime:
             if (request.service, request.method) != (RUNTIME_SERVICE, "RegisterPlugin"):
                 raise StatusError(Code.UNIMPLEMENTED, f"{request.method} is not known here")
             registration = decode(RegisterPluginRequest, request.payload)
-            if len(registration.plugin_index) != 2 or not registration.plugin_index.isdigit():
-                raise StatusError(Code.UNKNOWN, f"invalid plugin index {registration.plugin_index!r}: it must be two digits")
+            if len(registration.plugin_idx) != 2 or not registration.plugin_idx.isdigit():
+                raise StatusError(Code.UNKNOWN, f"invalid plugin index {registration.plugin_idx!r}: it must be two digits")
             if not registered.done():
                 registered.set_result(registration)
             return b""
@@ -176,7 +184,7 @@ class FakeRuntime:
         try:
             async with self._taking:
                 registration = await _registration(registered, running)
-                plugin.name, plugin.index = registration.plugin_name, registration.plugin_index
+                plugin.name, plugin.index = registration.plugin_name, registration.plugin_idx
                 await self._configure(plugin)
                 async with self._calling:
                     await self._synchronize(plugin)
@@ -200,11 +208,12 @@ class FakeRuntime:
             request_timeout_ms=int(habits.request_timeout_s * 1000),
         )
         answer = decode(ConfigureResponse, await self._call(plugin, "Configure", request))
-        unknown = answer.events & ~mask(event for event in Event if habits.asks_validators or event is not VALIDATE)
+        unknown = answer.events & ~event_mask(event for event in ALL_EVENTS if habits.asks_validators or event != VALIDATE)
         if unknown:
             raise NriError(f"invalid plugin events: {unknown:#x}")
         plugin.events = answer.events
-        plugin.policy = answer.failure_policy if habits.reads_failure_policy else None
+        if habits.reads_failure_policy:
+            plugin.policy = answer.failure_policy
 
     async def _synchronize(self, plugin: _Connected) -> None:
         for part in self._parts():
@@ -219,7 +228,7 @@ class FakeRuntime:
         rounds = max(-(-max(len(pods), len(containers)) // size), 1)
         for i in range(rounds):
             window = slice(i * size, (i + 1) * size)
-            yield SynchronizeRequest(pods[window], containers[window], more=i + 1 < rounds)
+            yield SynchronizeRequest(pods=pods[window], containers=containers[window], more=i + 1 < rounds)
 
     async def _add(self, plugin: _Connected) -> None:
         self._plugins = sorted([*self._plugins, plugin], key=lambda one: one.index)
@@ -231,8 +240,9 @@ class FakeRuntime:
         async with self._changed:
             self._changed.notify_all()
 
-    async def _call(self, plugin: _Connected, method: str, message: object) -> bytes:
-        return await plugin.link.call(PLUGIN_SERVICE, method, encode(message), timeout_s=self._habits.request_timeout_s)
+    async def _call(self, plugin: _Connected, method: str, message: Message) -> bytes:
+        raw = message.SerializeToString()
+        return await plugin.link.call(PLUGIN_SERVICE, method, raw, timeout_s=self._habits.request_timeout_s)
 
     # Pods and containers.
 
@@ -244,20 +254,22 @@ class FakeRuntime:
         """Made as plugins want it; RuntimeRefusalError with the text for kubelet if one refuses."""
         async with self._calling:
             pod = self.pods[pod_id]
-            asked = replace(container, pod_sandbox_id=pod_id, state=State.CREATED)
-            made, adjustments = Made(pod, asked), list[Adjustment]()
+            asked = _copy(container)
+            asked.pod_sandbox_id, asked.state = pod_id, ContainerState.CONTAINER_CREATED
+            made, adjustments = Made(pod, asked), list[ContainerAdjustment]()
             claims: Claims = {}
             # A plugin that dies in the call counts as present, for the real runtime's own validator and for who is asked to
             # validate: what is looked at is the list of the beginning.
             present = list(self._plugins)
             for plugin in present:
                 if plugin.wants(Event.CREATE_CONTAINER):
-                    answer = await self._ask(plugin, "CreateContainer", ContainerRequest(pod, made.container), CREATE_FAILED)
+                    request = CreateContainerRequest(pod=pod, container=made.container)
+                    answer = await self._ask(plugin, "CreateContainer", request, CREATE_FAILED)
                     if answer is not None:
-                        adjustments.append(decode(CreateContainerResponse, answer).adjust or Adjustment())
+                        adjustments.append(decode(CreateContainerResponse, answer).adjust)
                         made = _applied(made, adjustments[-1], plugin, claims)
             self._validate(made, present)
-            question = ValidationRequest(pod, asked, combined(adjustments))
+            question = ValidateContainerAdjustmentRequest(pod=pod, container=asked, adjust=combined(adjustments))
             await asyncio.gather(*(self._ask_validator(plugin, question) for plugin in present if plugin.wants(VALIDATE)))
             self.containers[container.id] = made
             return made
@@ -271,9 +283,9 @@ class FakeRuntime:
                     try:
                         await self._tell_start(plugin, made)
                     except RuntimeRefusalError:
-                        self._set_state(container_id, State.STOPPED)
+                        self._set_state(container_id, ContainerState.CONTAINER_STOPPED)
                         raise
-            return self._set_state(container_id, State.RUNNING)
+            return self._set_state(container_id, ContainerState.CONTAINER_RUNNING)
 
     def remove_pod(self, pod_id: str) -> None:
         """The pod and its containers are gone."""
@@ -281,19 +293,18 @@ class FakeRuntime:
         self.containers = {name: made for name, made in self.containers.items() if made.pod.id != pod_id}
 
     async def _tell_start(self, plugin: _Connected, made: Made) -> None:
-        change = StateChange(Event.START_CONTAINER, made.pod, made.container)
+        change = StateChangeEvent(event=Event.START_CONTAINER, pod=made.pod, container=made.container)
         if not self._habits.call_per_event:
             await self._ask(plugin, "StateChange", change, START_FAILED)
             return
+        request = CreateContainerRequest(pod=made.pod, container=made.container)
         try:
-            await self._ask(
-                plugin, "StartContainer", ContainerRequest(made.pod, made.container), START_FAILED, pass_on=Code.UNIMPLEMENTED
-            )
+            await self._ask(plugin, "StartContainer", request, START_FAILED, pass_on=Code.UNIMPLEMENTED)
         except StatusError:
             await self._ask(plugin, "StateChange", change, START_FAILED)
 
     async def _ask(
-        self, plugin: _Connected, method: str, message: object, failed: str, *, pass_on: Code | None = None
+        self, plugin: _Connected, method: str, message: Message, failed: str, *, pass_on: Code | None = None
     ) -> bytes | None:
         """The plugin's answer; None if it gave none and the runtime goes on without, as runtimes do."""
         try:
@@ -303,20 +314,19 @@ class FakeRuntime:
                 raise
             raise RuntimeRefusalError(f"{failed}: rpc error: code = Unknown desc = {error.text}") from error
         except NriError as error:
-            policy = plugin.policy or FailurePolicy()
-            if not policy.keep_connected:
+            if not plugin.policy.keep_connected:
                 plugin.link.close()
                 await self._drop(plugin)
-            if policy.fail_request:
+            if plugin.policy.fail_request:
                 raise RuntimeRefusalError(f"{failed}: {error}") from error
             log.warning("%s plugin=%s outcome=without-it error=%r", method, plugin.shown, str(error))
             return None
 
-    async def _ask_validator(self, plugin: _Connected, question: ValidationRequest) -> None:
+    async def _ask_validator(self, plugin: _Connected, question: ValidateContainerAdjustmentRequest) -> None:
         """Whoever cannot answer has not agreed."""
         try:
             answer = await self._call(plugin, "ValidateContainerAdjustment", question)
-            judged = decode(ValidationResponse, answer)
+            judged = decode(ValidateContainerAdjustmentResponse, answer)
         except NriError as error:
             if not isinstance(error, StatusError):
                 plugin.link.close()
@@ -337,11 +347,19 @@ class FakeRuntime:
                     f'reason: validation error: required plugin "{name}" not present'
                 )
 
-    def _set_state(self, container_id: str, state: State) -> Made:
+    def _set_state(self, container_id: str, state: ContainerState) -> Made:
         made = self.containers[container_id]
-        changed = replace(made, container=replace(made.container, state=state))
+        container = _copy(made.container)
+        container.state = state
+        changed = replace(made, container=container)
         self.containers[container_id] = changed
         return changed
+
+
+def _copy(container: Container) -> Container:
+    copy = Container()
+    copy.CopyFrom(container)
+    return copy
 
 
 async def _registration(
@@ -355,13 +373,13 @@ async def _registration(
     return registered.result()
 
 
-def _applied(made: Made, adjustment: Adjustment, plugin: _Connected, claims: Claims) -> Made:
+def _applied(made: Made, adjustment: ContainerAdjustment, plugin: _Connected, claims: Claims) -> Made:
     try:
         container = adjusted(made.container, adjustment, plugin.shown, claims)
     except ConflictError as error:
         raise RuntimeRefusalError(f"{CREATE_FAILED}: {error}") from error
     named = tuple(device.name for device in adjustment.cdi_devices)
-    by = () if adjustment == Adjustment() else (plugin.shown,)
+    by = () if adjustment == ContainerAdjustment() else (plugin.shown,)
     return replace(
         made,
         container=container,

@@ -4,9 +4,9 @@ Belongs here: container + adjustment → container, and the conflict of two plug
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from accelshare.agent.nri.protocol.messages import Adjustment, Container, LinuxAdjustment, LinuxContainer, Mount
+from accelshare.agent.nri.protocol.messages import environment
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxContainerAdjustment, Mount
 
 Claims = dict[tuple[str, str], str]  # (what, its name) → the plugin that set it
 
@@ -15,7 +15,7 @@ class ConflictError(Exception):
     """Two plugins want the same thing."""
 
 
-def adjusted(container: Container, adjustment: Adjustment, plugin: str, claims: Claims) -> Container:
+def adjusted(container: Container, adjustment: ContainerAdjustment, plugin: str, claims: Claims) -> Container:
     """The container as the adjustment makes it. What the pod itself set is replaced; what another plugin set is a conflict."""
     wanted = _claimed(adjustment)
     for what, name in wanted:
@@ -23,53 +23,56 @@ def adjusted(container: Container, adjustment: Adjustment, plugin: str, claims: 
         if (what, name) in claims:
             raise ConflictError(f'plugins "{plugin}" and "{claims[what, name]}" both tried to set {what} {name}')
     claims.update(dict.fromkeys(wanted, plugin))
-    env = container.environment
+    env = environment(container)
     for pair in adjustment.env:
         if pair.key.startswith("-"):
             env.pop(pair.key[1:], None)
         else:
             env[pair.key] = pair.value
-    gone_devices = {device.path.removeprefix("-") for device in adjustment.devices}
-    devices = [device for device in container.devices if device.path not in gone_devices]
-    devices += [device for device in adjustment.devices if not device.path.startswith("-")]
+    gone_devices = {device.path.removeprefix("-") for device in adjustment.linux.devices}
+    devices = [device for device in container.linux.devices if device.path not in gone_devices]
+    devices += [device for device in adjustment.linux.devices if not device.path.startswith("-")]
     annotations = {**container.annotations, **adjustment.annotations}
-    return replace(
-        container,
-        annotations={
-            key: value for key, value in annotations.items() if not key.startswith("-") and f"-{key}" not in annotations
-        },
-        env=tuple(f"{key}={value}" for key, value in env.items()),
-        linux=replace(container.linux or LinuxContainer(), devices=tuple(devices)),
+    result = Container()
+    result.CopyFrom(container)
+    for field in ("annotations", "env"):
+        result.ClearField(field)
+    del result.linux.devices[:]
+    result.annotations.update(
+        {key: value for key, value in annotations.items() if not key.startswith("-") and f"-{key}" not in annotations}
     )
+    result.env.extend(f"{key}={value}" for key, value in env.items())
+    result.linux.devices.extend(devices)
+    return result
 
 
-def combined(adjustments: Iterable[Adjustment]) -> Adjustment:
+def combined(adjustments: Iterable[ContainerAdjustment]) -> ContainerAdjustment:
     """All that plugins want of one container, as validators see it."""
     every = tuple(adjustments)
-    devices = tuple(device for one in every for device in one.devices)
-    return Adjustment(
+    devices = tuple(device for one in every for device in one.linux.devices)
+    return ContainerAdjustment(
         annotations={key: value for one in every for key, value in one.annotations.items()},
         mounts=tuple(mount for one in every for mount in one.mounts),
         env=tuple(pair for one in every for pair in one.env),
-        linux=LinuxAdjustment(devices) if devices else None,
+        linux=LinuxContainerAdjustment(devices=devices) if devices else None,
         cdi_devices=tuple(device for one in every for device in one.cdi_devices),
     )
 
 
-def mounted(mounts: tuple[Mount, ...], adjustment: Adjustment) -> tuple[Mount, ...]:
+def mounted(mounts: tuple[Mount, ...], adjustment: ContainerAdjustment) -> tuple[Mount, ...]:
     """A container's mounts as the adjustment makes them."""
     gone = {mount.destination.removeprefix("-") for mount in adjustment.mounts}
     kept = [mount for mount in mounts if mount.destination not in gone]
     return (*kept, *(mount for mount in adjustment.mounts if not mount.destination.startswith("-")))
 
 
-def _claimed(adjustment: Adjustment) -> list[tuple[str, str]]:
+def _claimed(adjustment: ContainerAdjustment) -> list[tuple[str, str]]:
     """What the adjustment sets; taking away is no claim."""
     named = [
         *(("annotation", key) for key in adjustment.annotations),
         *(("mount", mount.destination) for mount in adjustment.mounts),
         *(("env", pair.key) for pair in adjustment.env),
-        *(("device", device.path) for device in adjustment.devices),
+        *(("device", device.path) for device in adjustment.linux.devices),
         *(("CDI device", device.name) for device in adjustment.cdi_devices),
     ]
     return [(what, name) for what, name in named if not name.startswith("-")]

@@ -7,23 +7,22 @@ import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from accelshare.agent.nri.protocol.connection import serve
-from accelshare.agent.nri.protocol.messages import (
-    Adjustment,
+from accelshare.agent.nri.protocol.messages import adjustment
+from accelshare.agent.nri.protocol.nri_pb2 import (
     Container,
-    DeviceRule,
+    ContainerAdjustment,
     Event,
     LinuxContainer,
     LinuxDevice,
+    LinuxDeviceCgroup,
     LinuxResources,
     PodSandbox,
-    adjustment,
 )
 from accelshare.testing.fake_kubelet import Admitted, FakeKubelet
 from accelshare.testing.fake_runtime import FakeRuntime, Habits, Made, RuntimeRefusalError
@@ -109,7 +108,7 @@ def bind(fake_node: FakeNode, name: str, limits: Mapping[str, int], *cards: int,
 
 
 def devices(made: Made) -> list[str]:
-    return sorted(device.path for device in made.container.devices)
+    return sorted(device.path for device in made.devices)
 
 
 async def test_auto_takes_the_runtime_that_insists_and_tells_the_cluster(fake_node: FakeNode, runtime: Runtime) -> None:
@@ -122,7 +121,7 @@ async def test_auto_takes_the_runtime_that_insists_and_tells_the_cluster(fake_no
     assert await fake_node.metric("accelshare_runtime_insists") == 1
     bind(fake_node, "a", {MEMORY: 4}, 2, units=4)
     made = await runtime.created("a")
-    assert made.container.environment == {"ZPU_VISIBLE": "2", "ZPU_UNITS": "4"}
+    assert made.environment == {"ZPU_VISIBLE": "2", "ZPU_UNITS": "4"}
     assert devices(made) == ["/dev/zpu2"]
     flag = "acme.example/assigned"
     await fake_node.until(lambda: fake_node.read("a")["metadata"]["annotations"][flag] == "true", "the pod is marked as assigned")
@@ -142,7 +141,7 @@ async def test_each_container_its_part_and_who_asked_nothing_gets_nothing(fake_n
     inits = [fake_node.container("init", {MEMORY: 2})]
     fake_node.pod("many", {MEMORY: 3}, {}, {MEMORY: 5}, inits=inits)
     fake_node.bind("many", 1, units=8)
-    env = {name: (await runtime.created("many", name)).container.environment for name in ("init", "c0", "c1", "c2")}
+    env = {name: (await runtime.created("many", name)).environment for name in ("init", "c0", "c1", "c2")}
     assert {name: found.get("ZPU_UNITS") for name, found in env.items()} == {"init": "2", "c0": "3", "c1": None, "c2": "5"}
     assert env["c1"] == {}
     fake_node.pod("two", {MEMORY: 8}, labels={"accelshare.io/card-count": "2"})
@@ -150,14 +149,14 @@ async def test_each_container_its_part_and_who_asked_nothing_gets_nothing(fake_n
     assert devices(await runtime.created("two")) == ["/dev/zpu2", "/dev/zpu3"]
     bind(fake_node, "whole", {WHOLE: 1}, 0, whole=True)
     made = await runtime.created("whole")
-    assert (devices(made), made.container.environment["ZPU_UNITS"]) == (["/dev/zpu0"], "16")
+    assert (devices(made), made.environment["ZPU_UNITS"]) == (["/dev/zpu0"], "16")
 
 
 async def test_a_users_own_variable_loses(fake_node: FakeNode, runtime: Runtime) -> None:
     await runtime.start_agent()
     bind(fake_node, "a", {MEMORY: 4}, 1, units=4)
     made = await runtime.created("a", env=("ZPU_VISIBLE=0,1,2,3", "OTHER=kept"))
-    assert made.container.environment == {"ZPU_VISIBLE": "1", "OTHER": "kept", "ZPU_UNITS": "4"}
+    assert made.environment == {"ZPU_VISIBLE": "1", "OTHER": "kept", "ZPU_UNITS": "4"}
     assert devices(made) == ["/dev/zpu1"]
 
 
@@ -173,7 +172,7 @@ async def test_forged_records_are_refused(fake_node: FakeNode, runtime: Runtime)
     spec = {"containers": [fake_node.container("c0", {})], "nodeName": NODE}
     metadata = {"name": "claims", "annotations": {assignment.OURS: record}}
     fake_node.api.store.create("pods", {"metadata": metadata, "spec": spec}, namespace="default")
-    assert (await runtime.created("claims")).container.environment == {}
+    assert (await runtime.created("claims")).environment == {}
     bind(fake_node, "full", {MEMORY: 14}, 1, units=14)
     await runtime.created("full")
     bind(fake_node, "late", {MEMORY: 4}, 1, units=4)
@@ -227,7 +226,7 @@ async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(f
     async with open_runtime(fake_node, Habits(name="containerd", version="v2.4.2")) as runtime:
         for name in ("made", "runs"):
             bind(fake_node, name, {MEMORY: 4}, 1, units=4)
-            assert (await runtime.create(name)).container.environment == {}
+            assert (await runtime.create(name)).environment == {}
         await runtime.real.start_container("runs-c0")
         await runtime.start_agent()
         with pytest.raises(RuntimeRefusalError, match="was made without its card"):
@@ -259,7 +258,7 @@ async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(f
     ids=["insists", "does-not-insist", "too-old"],
 )
 async def test_what_the_agent_wants_to_be_asked_depends_on_the_runtime(
-    fake_node: FakeNode, habits: Habits, wanted: set[Event]
+    fake_node: FakeNode, habits: Habits, wanted: set[int]
 ) -> None:
     """The last word of making a container wherever there is one; starts only where one may have been made without us."""
     fake_node.cards(1)
@@ -282,7 +281,7 @@ async def test_where_the_runtime_does_not_insist_kubelet_delivers_and_nri_correc
         await fake_node.settled("a")
         # kubelet is made to have given the other card.
         made = await runtime.create("a", env=("ZPU_VISIBLE=0", "ZPU_UNITS=4"))
-        assert made.container.environment == {"ZPU_VISIBLE": "1", "ZPU_UNITS": "4"}
+        assert made.environment == {"ZPU_VISIBLE": "1", "ZPU_UNITS": "4"}
         await fake_node.until(lambda: _counted(fake_node, "corrected", 1), "one correction is counted")
 
 
@@ -291,7 +290,7 @@ async def test_any_unit_on_any_card(fake_node: FakeNode, runtime: Runtime) -> No
     await runtime.start_agent("--memory-unit=MiB")
     await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "65536", "65536 units are shown")
     bind(fake_node, "a", {MEMORY: 16000}, 2, units=16000)
-    assert (await runtime.created("a")).container.environment["ZPU_UNITS"] == "16000"
+    assert (await runtime.created("a")).environment["ZPU_UNITS"] == "16000"
 
 
 async def test_cards_by_cdi_names_and_the_file_behind_them(fake_node: FakeNode, runtime: Runtime) -> None:
@@ -497,9 +496,9 @@ async def test_beside_another_plugin_for_whole_cards_memory_goes_on(fake_node: F
         assert WHOLE not in fake_node.capacity()
         fake_node.pod("ours", {MEMORY: 4})
         fake_node.bind("ours", 1, units=4)
-        assert (await runtime.created("ours")).container.environment["ZPU_VISIBLE"] == "1"
+        assert (await runtime.created("ours")).environment["ZPU_VISIBLE"] == "1"
         # What the other plugin gave stays as it is.
-        assert "ZPU_VISIBLE" not in (await runtime.created("theirs")).container.environment
+        assert "ZPU_VISIBLE" not in (await runtime.created("theirs")).environment
 
 
 async def test_a_record_that_was_rewritten_while_nobody_looked_loses_to_what_containers_hold(
@@ -550,7 +549,11 @@ async def test_what_kubelet_shared_out_right_is_not_shared_out_again(fake_node: 
         await fake_node.settled("a")
         given = {"c0": "2", "c1": "1", "c2": "3"}
         made = {name: await runtime.create("a", name, env=(f"ZPU_VISIBLE={card}",)) for name, card in given.items()}
-        assert {name: one.container.environment["ZPU_VISIBLE"] for name, one in made.items()} == {"c0": "2", "c1": "1", "c2": "0"}
+        assert {name: one.environment["ZPU_VISIBLE"] for name, one in made.items()} == {
+            "c0": "2",
+            "c1": "1",
+            "c2": "0",
+        }
 
 
 SHADOWS = ("required-plugins.noderesource.dev/pod", "required-plugins.noderesource.dev/container.c0")
@@ -597,14 +600,14 @@ async def test_containers_that_ask_for_nothing_see_nothing(fake_node: FakeNode, 
     await runtime.start_agent()
     on_node(fake_node, "image", {})
     made = await runtime.created("image", env=("ZPU_VISIBLE=all", "PATH=/bin"))
-    assert made.container.environment == {"ZPU_VISIBLE": "void", "PATH": "/bin"}
-    assert (await runtime.created("image", "quiet")).container.environment == {"ZPU_VISIBLE": "void"}
+    assert made.environment == {"ZPU_VISIBLE": "void", "PATH": "/bin"}
+    assert (await runtime.created("image", "quiet")).environment == {"ZPU_VISIBLE": "void"}
     fake_node.pod("cards", {MEMORY: 4}, {})
     fake_node.bind("cards", 1, units=4, more=assignment.require_plugin(["c0", "c1"]))
-    assert (await runtime.created("cards", env=("ZPU_VISIBLE=all",))).container.environment["ZPU_VISIBLE"] == "1"
+    assert (await runtime.created("cards", env=("ZPU_VISIBLE=all",))).environment["ZPU_VISIBLE"] == "1"
     for bystander in ("c1", "debugger"):
         made = await runtime.created("cards", bystander, env=("ZPU_VISIBLE=all",))
-        assert (made.container.environment, devices(made)) == ({"ZPU_VISIBLE": "void"}, [])
+        assert (made.environment, devices(made)) == ({"ZPU_VISIBLE": "void"}, [])
     await fake_node.until(lambda: _guarded(fake_node, "withheld", 3, "AcceleratorWithheld"), "three were told of")
 
 
@@ -619,12 +622,10 @@ async def test_containers_see_nothing_before_cards_are_found(fake_node: FakeNode
     fake_node.begin_agent(*runtime.flags, "--delivery=nri")
     await runtime.real.until_plugins()
     made = await runtime.created("early", env=("ZPU_VISIBLE=all",))
-    assert made.container.environment == {"ZPU_VISIBLE": "void"}
+    assert made.environment == {"ZPU_VISIBLE": "void"}
     if "false" in tool:
         await fake_node.until(lambda: fake_node.problem() != "", "the node says that its cards cannot be asked for")
-        assert (await runtime.created("early", "later", env=("ZPU_VISIBLE=all",))).container.environment == {
-            "ZPU_VISIBLE": "void"
-        }
+        assert (await runtime.created("early", "later", env=("ZPU_VISIBLE=all",))).environment == {"ZPU_VISIBLE": "void"}
 
 
 async def _guarded(fake_node: FakeNode, outcome: str, least: int, reason: str) -> bool:
@@ -633,7 +634,7 @@ async def _guarded(fake_node: FakeNode, outcome: str, least: int, reason: str) -
 
 
 INTRUSIONS = {
-    "device": {"linux": LinuxContainer((LinuxDevice("/dev/zpu7", "c", 240, 7),))},
+    "device": {"linux": LinuxContainer(devices=(LinuxDevice(path="/dev/zpu7", type="c", major=240, minor=7),))},
     "mark": {"annotations": {"cdi.k8s.io/x": "other/y=1, acme.example/zpu=all"}},
     "vendor": {"annotations": {"cdi.acme.example/container.c0": "0"}},
 }
@@ -653,8 +654,8 @@ async def test_who_brings_cards_without_asking_for_them_is_refused(fake_node: Fa
     await runtime.created("asks", **brought)
     on_node(fake_node, "invents", {"acme.example/no-such": 1})
     await fake_node.until(lambda: _refuses(runtime, "invents", "asks for no ZPU and brings", **brought), "it is refused")
-    allowed = LinuxResources((DeviceRule(allow=True),))
-    linux = replace(brought.get("linux", LinuxContainer()), resources=allowed)
+    linux = LinuxContainer(resources=LinuxResources(devices=[LinuxDeviceCgroup(allow=True)]))
+    linux.MergeFrom(brought.get("linux", LinuxContainer()))
     await runtime.created("brings", "privileged", **{**brought, "linux": linux})
 
 
@@ -678,10 +679,10 @@ class Generous:
 
     def synchronize(self, pods: object, containers: object) -> None: ...
 
-    def create_container(self, _pod: PodSandbox, _container: Container) -> Adjustment:
+    def create_container(self, _pod: PodSandbox, _container: Container) -> ContainerAdjustment:
         return adjustment(cdi_devices=["acme.example/zpu=0"])
 
-    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None: ...
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: ContainerAdjustment) -> None: ...
 
     def start_container(self, pod: PodSandbox, container: Container) -> None: ...
 
@@ -697,7 +698,7 @@ async def test_what_another_plugin_gives_to_who_did_not_ask_is_refused_at_the_en
         await fake_node.until(lambda: _refuses(runtime, "quiet", "brings CDI device acme.example/zpu=0"), "it is refused")
         bind(fake_node, "asks", {MEMORY: 4}, 1, units=4)
         assert (await runtime.created("asks")).cdi_devices == ("acme.example/zpu=0",)
-        box = PodSandbox("box", "exporter", "uid-of-nobody", "dcgm")
+        box = PodSandbox(id="box", name="exporter", uid="uid-of-nobody", namespace="dcgm")
         runtime.real.run_pod(box)
         await runtime.real.create_container("box", Container(id="exporter", name="c0"))
     finally:
@@ -720,7 +721,7 @@ async def test_without_the_guard_nobody_is_looked_at(fake_node: FakeNode, runtim
     await runtime.start_agent("--no-guard")
     on_node(fake_node, "image", {})
     made = await runtime.created("image", env=("ZPU_VISIBLE=all",), annotations={"cdi.acme.example/x": "0"})
-    assert made.container.environment == {"ZPU_VISIBLE": "all"}
+    assert made.environment == {"ZPU_VISIBLE": "all"}
 
 
 async def test_a_users_own_variables_do_not_pass_for_cards(fake_node: FakeNode) -> None:

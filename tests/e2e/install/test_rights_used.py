@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 import yaml
 
-from accelshare.agent.nri.protocol.messages import Container, PodSandbox
+from accelshare.agent.nri.protocol.nri_pb2 import Container, PodSandbox
 from accelshare.install.certificates.secrets import Names
 from accelshare.kube import config
 from accelshare.kube.binding import Bound, bind

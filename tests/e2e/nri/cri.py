@@ -1,114 +1,39 @@
-"""What kubelet asks of a runtime, as far as tests need it: pods and containers over CRI.
-
-Belongs here: CRI's messages and calls. The numbers are those of runtime.v1.
-"""
+"""A client of the Container Runtime Interface: runs pods and containers in a runtime as kubelet does."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
-from accelshare.agent.nri.protocol.protobuf import decode, encode
+from tests.e2e.nri.cri_pb2 import (
+    ContainerConfig,
+    CreateContainerRequest,
+    Empty,
+    ExecSyncRequest,
+    ExecSyncResponse,
+    Id,
+    KeyValue,
+    LinuxPodSandboxConfig,
+    LinuxSandboxSecurityContext,
+    Named,
+    NamespaceOption,
+    PodSandboxConfig,
+    PodSandboxMetadata,
+    RunPodSandboxRequest,
+)
 
+CONTAINER_NAMESPACE: Final = 1
 NODE_NETWORK: Final = 2
 CALL_S: Final = 120.0
-Answer = TypeVar("Answer")
+EXEC_S: Final = 60
+Answer = TypeVar("Answer", bound=Message)
 
 
 class CriError(Exception):
-    """The runtime said no; the text is what kubelet would show."""
-
-
-@dataclass(frozen=True, slots=True)
-class Empty:
-    """Nothing of interest."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodMetadata:
-    name: Annotated[str, 1] = ""
-    uid: Annotated[str, 2] = ""
-    namespace: Annotated[str, 3] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Namespaces:
-    network: Annotated[int, 1] = NODE_NETWORK
-    pid: Annotated[int, 2] = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    namespaces: Annotated[Namespaces | None, 1] = field(default_factory=Namespaces)
-
-
-@dataclass(frozen=True, slots=True)
-class LinuxPod:
-    cgroup_parent: Annotated[str, 1] = ""
-    security: Annotated[Security | None, 2] = field(default_factory=Security)
-
-
-@dataclass(frozen=True, slots=True)
-class PodConfig:
-    metadata: Annotated[PodMetadata | None, 1] = None
-    labels: Annotated[Mapping[str, str], 6] = field(default_factory=dict)
-    annotations: Annotated[Mapping[str, str], 7] = field(default_factory=dict)
-    linux: Annotated[LinuxPod | None, 8] = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunPod:
-    config: Annotated[PodConfig | None, 1] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Id:
-    """Of a pod or container: most calls have it as their first field."""
-
-    id: Annotated[str, 1] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    name: Annotated[str, 1] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyValue:
-    key: Annotated[str, 1] = ""
-    value: Annotated[str, 2] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerConfig:
-    metadata: Annotated[Named | None, 1] = None
-    image: Annotated[Named | None, 2] = None
-    command: Annotated[tuple[str, ...], 3] = ()
-    env: Annotated[tuple[KeyValue, ...], 6] = ()
-    labels: Annotated[Mapping[str, str], 9] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CreateContainer:
-    pod_id: Annotated[str, 1] = ""
-    config: Annotated[ContainerConfig | None, 2] = None
-    pod_config: Annotated[PodConfig | None, 3] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Exec:
-    container_id: Annotated[str, 1] = ""
-    command: Annotated[tuple[str, ...], 2] = ()
-    timeout_s: Annotated[int, 3] = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    out: Annotated[bytes, 1] = b""
-    error: Annotated[bytes, 2] = b""
-    code: Annotated[int, 3] = 0
+    """The runtime returned an error; the text is what kubelet would show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +41,11 @@ class Pod:
     """A sandbox that runs."""
 
     id: str
-    config: PodConfig
+    config: PodSandboxConfig
 
 
 class Cri:
-    """Calls of one runtime; they wait, as kubelet does, so call them from a thread while a plugin has to answer."""
+    """Calls of one runtime; they block, so call them from a thread while a plugin has to answer."""
 
     def __init__(self, socket: Path) -> None:
         self._channel = grpc.insecure_channel(f"unix://{socket}", options=[("grpc.default_authority", "localhost")])
@@ -136,35 +61,45 @@ class Cri:
         return True
 
     def run_pod(self, name: str, *, cgroup: str, annotations: Mapping[str, str] | None = None) -> Pod:
-        config = PodConfig(
-            PodMetadata(name, uid=f"uid-of-{name}", namespace="tests"),
+        namespaces = NamespaceOption(network=NODE_NETWORK, pid=CONTAINER_NAMESPACE)
+        config = PodSandboxConfig(
+            metadata=PodSandboxMetadata(name=name, uid=f"uid-of-{name}", namespace="tests"),
             labels={"app": name},
-            annotations=annotations or {},
-            linux=LinuxPod(cgroup),
+            annotations=annotations,
+            linux=LinuxPodSandboxConfig(
+                cgroup_parent=cgroup, security_context=LinuxSandboxSecurityContext(namespace_options=namespaces)
+            ),
         )
-        return Pod(self._call("RunPodSandbox", RunPod(config), Id).id, config)
+        return Pod(self._call("RunPodSandbox", RunPodSandboxRequest(config=config), Id).id, config)
 
     def create(self, pod: Pod, name: str, *, image: str, env: Mapping[str, str] | None = None) -> str:
-        """A container that sleeps; its id."""
-        variables = tuple(KeyValue(key, value) for key, value in (env or {}).items())
-        config = ContainerConfig(Named(name), Named(image), ("/bin/sleep", "1000000"), variables, {"container": name})
-        return self._call("CreateContainer", CreateContainer(pod.id, config, pod.config), Id).id
+        """Create a container that sleeps; returns its id."""
+        config = ContainerConfig(
+            metadata=Named(name=name),
+            image=Named(name=image),
+            command=["/bin/sleep", "1000000"],
+            envs=[KeyValue(key=key, value=value) for key, value in (env or {}).items()],
+            labels={"container": name},
+        )
+        request = CreateContainerRequest(pod_sandbox_id=pod.id, config=config, sandbox_config=pod.config)
+        return self._call("CreateContainer", request, Id).id
 
     def start(self, container_id: str) -> None:
-        self._call("StartContainer", Id(container_id), Empty)
+        self._call("StartContainer", Id(id=container_id), Empty)
 
     def run(self, container_id: str, *command: str) -> str:
-        """What the command says inside of the container."""
-        output = self._call("ExecSync", Exec(container_id, command), Output)
-        if output.code:
-            raise CriError(f"{command} ended with {output.code}: {output.error.decode()}")
-        return output.out.decode()
+        """The output of a command inside the container."""
+        request = ExecSyncRequest(container_id=container_id, cmd=command, timeout_s=EXEC_S)
+        output = self._call("ExecSync", request, ExecSyncResponse)
+        if output.exit_code:
+            raise CriError(f"{command} ended with {output.exit_code}: {output.stderr.decode()}")
+        return output.stdout.decode()
 
-    def _call(self, method: str, request: Any, answer: type[Answer]) -> Answer:
+    def _call(self, method: str, request: Message, answer: type[Answer]) -> Answer:
         call: Any = self._channel.unary_unary(
             f"/runtime.v1.RuntimeService/{method}",
-            request_serializer=encode,
-            response_deserializer=lambda raw: decode(answer, raw),
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer.FromString,
         )
         try:
             answered: Answer = call(request, timeout=CALL_S)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from accelshare.agent.nri.protocol.connection import serve
-from accelshare.agent.nri.protocol.messages import Adjustment, Container, PodSandbox
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, PodSandbox
 from tests.contract.agent.nri.cards import Cards
 from tests.contract.agent.nri.plugins import creation_and_validation
 
@@ -21,14 +21,14 @@ class Mortal(Cards):
         super().__init__()
         self._when = when
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         if self._when == "create":
             os.kill(os.getpid(), signal.SIGKILL)
         if self._when == "stop-create":
             os.kill(os.getpid(), signal.SIGSTOP)
         return super().create_container(pod, container)
 
-    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: ContainerAdjustment) -> None:
         if self._when == "validate":
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -18,7 +18,8 @@ from accelshare.agent.nri.answers import Answers
 from accelshare.agent.nri.guard import Guard
 from accelshare.agent.nri.protocol.connection import serve
 from accelshare.agent.nri.protocol.handler import Handler
-from accelshare.agent.nri.protocol.messages import Adjustment, Container, LinuxDevice, PodSandbox, adjustment
+from accelshare.agent.nri.protocol.messages import adjustment, environment
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxDevice, PodSandbox
 from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
 from accelshare.ledger.facts import PodSeen
 from accelshare.runtimes.versions import asks_validators
@@ -122,8 +123,8 @@ async def test_a_container_has_its_card(containerd: ContainerdAlone, pod: Pod) -
         assert (await aside(lambda: inside("stat -c %t:%T:%a /dev/card0"))).strip() == "a:e5:666"
         assert "not permitted" not in await aside(lambda: inside("(: < /dev/card0) 2>&1; true"))
         assert "bin" in await aside(lambda: inside("ls /opt/card"))
-        assert cards.created[0].environment["CARD"] == "7"
-        assert cards.started[0].environment["CARD"] == "0"
+        assert environment(cards.created[0])["CARD"] == "7"
+        assert environment(cards.started[0])["CARD"] == "0"
 
 
 async def test_a_container_without_the_plugin_has_no_card_and_may_not_use_one(containerd: ContainerdAlone, pod: Pod) -> None:
@@ -202,7 +203,7 @@ async def test_a_runtime_that_crashes_is_found_again(containerd: ContainerdAlone
         assert (await aside(lambda: cri(containerd).run(name, "sh", "-c", "echo $CARD"))).strip() == "0"
         later = await aside(lambda: cri(containerd).create(pod, "later", image=IMAGE))
         await aside(lambda: cri(containerd).start(later))
-        assert cards.started[-1].environment["CARD"] == "0"
+        assert environment(cards.started[-1])["CARD"] == "0"
 
 
 @contextlib.asynccontextmanager
@@ -259,7 +260,7 @@ async def test_a_pod_that_requires_the_plugin_waits_for_it() -> None:
         async with plugin(containerd, cards):
             name = await aside(lambda: cri(containerd).create(careful, "train", image=IMAGE))
             await aside(lambda: cri(containerd).start(name))
-        assert cards.started[0].environment["CARD"] == "0"
+        assert environment(cards.started[0])["CARD"] == "0"
 
 
 PLAIN = "required-plugins.noderesource.dev"
@@ -282,8 +283,8 @@ async def test_no_annotation_of_a_pod_shadows_those_of_a_bind() -> None:
 class Generous(Cards):
     """Another plugin, which gives every container a card by its device file."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        return adjustment(devices=[LinuxDevice("/dev/card7", "c", 10, 229)])
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        return adjustment(devices=[LinuxDevice(path="/dev/card7", type="c", major=10, minor=229)])
 
 
 def guarded(*pods: NodePod) -> Answers:

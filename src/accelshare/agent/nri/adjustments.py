@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from accelshare.agent.nri.protocol.handler import Refuse
-from accelshare.agent.nri.protocol.messages import Adjustment, LinuxDevice, Mount, OptionalNumber, adjustment
+from accelshare.agent.nri.protocol.messages import adjustment
+from accelshare.agent.nri.protocol.nri_pb2 import ContainerAdjustment, LinuxDevice, Mount, OptionalFileMode, OptionalUInt32
 from accelshare.vendors.container_edits import ContainerEdits, DeviceNode
 
 
-def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path]) -> Adjustment:
+def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path]) -> ContainerAdjustment:
     """All of these edits as one adjustment."""
     together = tuple(edits)
     nodes = {node.container_path: _device(node, on_host) for one in together for node in one.device_nodes}
@@ -21,7 +22,12 @@ def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path])
         env={name: value for one in together for name, value in one.env.items()},
         devices=nodes.values(),
         mounts=[
-            Mount(mount.container_path, "bind", mount.host_path, ("rbind", "rprivate", "ro" if mount.read_only else "rw"))
+            Mount(
+                destination=mount.container_path,
+                type="bind",
+                source=mount.host_path,
+                options=("rbind", "rprivate", "ro" if mount.read_only else "rw"),
+            )
             for one in together
             for mount in one.mounts
         ],
@@ -42,7 +48,7 @@ def _device(node: DeviceNode, on_host: Callable[[str], Path]) -> LinuxDevice:
         type="c" if stat.S_ISCHR(found.st_mode) else "b",
         major=os.major(found.st_rdev),
         minor=os.minor(found.st_rdev),
-        file_mode=OptionalNumber(stat.S_IMODE(found.st_mode)),
-        uid=OptionalNumber(found.st_uid),
-        gid=OptionalNumber(found.st_gid),
+        file_mode=OptionalFileMode(value=stat.S_IMODE(found.st_mode)),
+        uid=OptionalUInt32(value=found.st_uid),
+        gid=OptionalUInt32(value=found.st_gid),
     )

@@ -18,7 +18,7 @@ the runtime shows it to every later agent: so what a container really has is kno
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -27,7 +27,8 @@ from accelshare.agent.discovery.device_inventory import DeviceInventory, Kind
 from accelshare.agent.nri.adjustments import adjusted
 from accelshare.agent.nri.guard import Guard
 from accelshare.agent.nri.protocol.handler import Refuse
-from accelshare.agent.nri.protocol.messages import Adjustment, Container, KeyValue, PodSandbox, State
+from accelshare.agent.nri.protocol.messages import environment
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, KeyValue, PodSandbox
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.container_edits import ContainerEdits, device_nodes, shown_cards, shows_cards
 from accelshare.vendors.problems import VendorError
@@ -38,6 +39,7 @@ from accelshare.wire.node_pods import ContainerNeeds, NodePod, Want
 Manner: TypeAlias = Literal["starting", "delivers", "corrects"]
 # Where a pod came from, if not from the API server: kubelet's own word on the sandbox.
 _SOURCE: Final = "kubernetes.io/config.source"
+_ALIVE: Final = (ContainerState.CONTAINER_CREATED, ContainerState.CONTAINER_RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Answers:
             if known is not None and (slices := _delivered(pod, container)) and _part(known, container.name) is not None:
                 self._held.setdefault(known.uid, {})[container.name] = slices
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         try:
             withheld = self._withhold(pod, container)
             adjustment = _with_variables(self._create(pod, container), withheld)
@@ -113,7 +115,7 @@ class Answers:
             self.tell(self.refused)
             raise Refuse(str(error)) from error
 
-    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: ContainerAdjustment) -> None:
         """Whatever other plugins and the pod itself add, nobody has a card that it is not entitled to."""
         self._refuse_intruder(pod, container, adjust)
 
@@ -145,7 +147,7 @@ class Answers:
         found = []
         for pod, container in self._there if self._guard is not None else ():
             known = self._known(pod)
-            if known is None or known.terminating or container.state not in (State.CREATED, State.RUNNING):
+            if known is None or known.terminating or container.state not in _ALIVE:
                 continue
             for kind in self._denied(pod, known, container):
                 assert self._guard is not None
@@ -169,7 +171,7 @@ class Answers:
         for pod, container in self._there:
             known = self._known(pod)
             part = _part(known, container.name) if known is not None and not known.terminating else None
-            if known is None or part is None or container.state not in (State.CREATED, State.RUNNING):
+            if known is None or part is None or container.state not in _ALIVE:
                 continue
             if self._is_bare(pod, known, part, container):
                 found.append(Bare(known, container.name))
@@ -186,16 +188,16 @@ class Answers:
         self._in.update(found)
         return list(found.values())
 
-    def _create(self, pod: PodSandbox, container: Container) -> Adjustment:
+    def _create(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         known = self._known(pod)
         if known is None:
             if assignment.OURS in pod.annotations and self.manner != "corrects":
                 raise _unseen(pod)
-            return Adjustment()
+            return ContainerAdjustment()
         part = _part(known, container.name)
         if part is None:
             self._refuse_disabled_kinds(known)
-            return Adjustment()
+            return ContainerAdjustment()
         if self.manner == "starting":
             raise Refuse(f"the agent of this node is starting; pod {known.name} gets its cards when this is tried again")
         if self.manner == "corrects":
@@ -205,7 +207,7 @@ class Answers:
         self._require_handler(known, part, pod.runtime_handler)
         edits, slices = self._all_given(known, part, part.wants)
         if not slices:
-            return Adjustment()  # all of it is another device plugin's
+            return ContainerAdjustment()  # all of it is another device plugin's
         result = adjusted([*edits, _mark(slices)], on_host=self._on_host)
         self._in.add(known.uid)
         self._hold(known, container, slices)
@@ -235,20 +237,20 @@ class Answers:
             if here is not None and (problem := self._wrong_handler(here.profile, handler)):
                 raise Refuse(f"pod {pod.name}: {problem}")
 
-    def _correct(self, pod: NodePod, part: ContainerNeeds, container: Container) -> Adjustment:
+    def _correct(self, pod: NodePod, part: ContainerNeeds, container: Container) -> ContainerAdjustment:
         """What kubelet gave by variables, made equal to the record. What it gave as device files no plugin can take away."""
         kinds = {want[0] for want in part.wants if (here := self._devices.kinds.get(want[0])) and correctable(here.profile)}
         if pod.by_hand or not pod.seen.slices or not kinds:
-            return Adjustment()
+            return ContainerAdjustment()
         wants = tuple(want for want in part.wants if want[0] in kinds and not self._has_own_whole(pod, part, want, container))
         try:
             edits, slices = self._all_given(pod, part, wants)
             result = adjusted([*edits, _mark(slices)] if slices else [], on_host=self._on_host)
         except Refuse:
-            return Adjustment()  # kubelet gave it something; we know nothing better
+            return ContainerAdjustment()  # kubelet gave it something; we know nothing better
         if slices:
             self._hold(pod, container, slices)
-        if any(container.environment.get(one.key, one.value) != one.value for one in result.env):
+        if any(environment(container).get(one.key, one.value) != one.value for one in result.env):
             self.tell(self.corrected, pod)
         return result
 
@@ -284,7 +286,7 @@ class Answers:
             variables |= self._guard.taken(kind, container)
         return variables
 
-    def _refuse_doubled(self, pod: PodSandbox, container: Container, adjustment: Adjustment) -> None:
+    def _refuse_doubled(self, pod: PodSandbox, container: Container, adjustment: ContainerAdjustment) -> None:
         """A variable that an image sets twice keeps the image's value: the runtime replaces the first, and the second counts."""
         denied = self._denied(pod, self._known(pod), container, variables=True)
         withheld = {name for kind in denied for name in kind.profile.container.none}
@@ -296,7 +298,7 @@ class Answers:
                     f"and the container runtime would keep its value; the image must set it once, or not at all"
                 )
 
-    def _refuse_intruder(self, pod: PodSandbox, container: Container, adjust: Adjustment | None) -> None:
+    def _refuse_intruder(self, pod: PodSandbox, container: Container, adjust: ContainerAdjustment | None) -> None:
         if self._guard is None:
             return
         known = self._known(pod)
@@ -493,16 +495,16 @@ def _shown(here: Kind, container: Container) -> set[int]:
     return shown_cards(
         here.profile,
         [card.found for card in here.cards.values()],
-        env=container.environment,
-        devices={device.path for device in container.devices},
+        env=environment(container),
+        devices={device.path for device in container.linux.devices},
         mounts={mount.destination for mount in container.mounts},
     )
 
 
-def _with_variables(adjustment: Adjustment, variables: Mapping[str, str]) -> Adjustment:
+def _with_variables(adjustment: ContainerAdjustment, variables: Mapping[str, str]) -> ContainerAdjustment:
     own = {pair.key for pair in adjustment.env}
-    more = tuple(KeyValue(name, value) for name, value in variables.items() if name not in own)
-    return replace(adjustment, env=(*adjustment.env, *more)) if more else adjustment
+    adjustment.env.extend(KeyValue(key=name, value=value) for name, value in variables.items() if name not in own)
+    return adjustment
 
 
 def _unseen(pod: PodSandbox) -> Refuse:

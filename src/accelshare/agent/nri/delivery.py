@@ -16,7 +16,7 @@ from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.nri.answers import Answers
 from accelshare.agent.nri.protocol import connection
 from accelshare.agent.nri.protocol.lock import only_one
-from accelshare.agent.nri.protocol.messages import Event
+from accelshare.agent.nri.protocol.nri_pb2 import Event
 from accelshare.agent.nri.repairs import Repairs
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.runtimes.validator_status import Files, Standing, Verdict, judge

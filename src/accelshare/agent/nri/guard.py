@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory, Kind
-from accelshare.agent.nri.protocol.messages import Adjustment, Container, LinuxDevice, Mount, PodSandbox
+from accelshare.agent.nri.protocol.messages import environment, is_privileged
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxDevice, Mount, PodSandbox
 from accelshare.vendors.container_edits import EditsError, filled, naming
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
@@ -46,7 +47,7 @@ class Guard:
         self._not_found = not_found
 
     def minds(self, pod: PodSandbox, container: Container, *, static: bool) -> bool:
-        return pod.namespace not in self._exempt and not static and not container.privileged
+        return pod.namespace not in self._exempt and not static and not is_privileged(container)
 
     def denied(self, pod: NodePod | None, container: str, *, variables: bool) -> list[Kind]:
         """The kinds of this node of which this container may have no card, or be given none by the vendor's variables.
@@ -71,21 +72,22 @@ class Guard:
 
     def taken(self, kind: Kind, container: Container) -> dict[str, str]:
         """The variables that make the vendor's runtime give this container nothing."""
-        env, none = container.environment, kind.profile.container.none
+        env, none = environment(container), kind.profile.container.none
         edits = {name: "" if value == EMPTIED else value for name, value in none.items() if value != EMPTIED or name in env}
         return {name: value for name, value in edits.items() if env.get(name) != value}
 
     def asks_by_variable(self, kind: Kind, container: Container) -> str:
         """The variable by which it asks the vendor's runtime for cards, if it does."""
-        env = container.environment
+        env = environment(container)
         told = kind.profile.container.none
         return next((f"{name}={env[name][:64]}" for name, value in told.items() if env.get(name, value) not in (value, "")), "")
 
-    def brings(self, kind: Kind, pod: PodSandbox, container: Container, adjust: Adjustment | None = None) -> str:
+    def brings(self, kind: Kind, pod: PodSandbox, container: Container, adjust: ContainerAdjustment | None = None) -> str:
         """What of this kind the container would have, though it is not entitled: device file, CDI name, annotation or mount."""
-        adjust = adjust or Adjustment()
-        gone = {device.path[1:] for device in adjust.devices if device.path.startswith("-")}
-        devices = [d for d in (*container.devices, *adjust.devices) if not d.path.startswith("-") and d.path not in gone]
+        adjust = adjust or ContainerAdjustment()
+        gone = {device.path[1:] for device in adjust.linux.devices if device.path.startswith("-")}
+        both = (*container.linux.devices, *adjust.linux.devices)
+        devices = [d for d in both if not d.path.startswith("-") and d.path not in gone]
         mounts = [m for m in (*container.mounts, *adjust.mounts) if not m.destination.startswith("-")]
         names = [device.name for device in adjust.cdi_devices]
         annotations = {**pod.annotations, **container.annotations, **adjust.annotations}

@@ -4,19 +4,22 @@ import threading
 from collections.abc import Sequence
 
 from accelshare.agent.nri.protocol.handler import Refuse
-from accelshare.agent.nri.protocol.messages import (
-    Adjustment,
+from accelshare.agent.nri.protocol.messages import adjustment
+from accelshare.agent.nri.protocol.nri_pb2 import (
     Container,
+    ContainerAdjustment,
     LinuxDevice,
     Mount,
-    OptionalNumber,
+    OptionalFileMode,
+    OptionalUInt32,
     PodSandbox,
-    adjustment,
 )
 
 # c 10:229 (fuse) is not among the devices that every container may use, so that it works says that the rule came with it.
-CARD = LinuxDevice("/dev/card0", "c", 10, 229, file_mode=OptionalNumber(0o666), uid=OptionalNumber(0))
-LIBRARY = Mount("/opt/card", "bind", "/usr", ("rbind", "ro", "rprivate"))
+CARD = LinuxDevice(
+    path="/dev/card0", type="c", major=10, minor=229, file_mode=OptionalFileMode(value=0o666), uid=OptionalUInt32(value=0)
+)
+LIBRARY = Mount(destination="/opt/card", type="bind", source="/usr", options=("rbind", "ro", "rprivate"))
 GIVEN = adjustment(env={"CARD": "0"}, devices=[CARD], mounts=[LIBRARY], annotations={"accelshare.io/given": "yes"})
 
 
@@ -31,7 +34,7 @@ class Cards:
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
         self.seen.append((tuple(pod.name for pod in pods), tuple(one.name for one in containers)))
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         self.created.append(container)
         match container.name.split("-"):
             case ["refused"]:
@@ -42,7 +45,7 @@ class Cards:
                 return adjustment(annotations={"big": "x" * int(size)})
         return GIVEN
 
-    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: ContainerAdjustment) -> None:
         pass
 
     def start_container(self, pod: PodSandbox, container: Container) -> None:
@@ -58,6 +61,6 @@ class Stuck(Cards):
         super().__init__()
         self.go_on = threading.Event()
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         self.go_on.wait(600)
         return super().create_container(pod, container)

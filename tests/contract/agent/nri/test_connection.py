@@ -11,19 +11,21 @@ import pytest
 from accelshare.agent.nri.protocol import connection
 from accelshare.agent.nri.protocol.connection import serve
 from accelshare.agent.nri.protocol.lock import only_one
-from accelshare.agent.nri.protocol.messages import Adjustment, Container, PodSandbox, State
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, PodSandbox
 from accelshare.agent.nri.protocol.own_loop import own_loop, run_on
 from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
 from accelshare.testing.fake_runtime import FakeRuntime, Habits, Made, RuntimeRefusalError
 from tests.contract.agent.nri.cards import CARD, LIBRARY, Cards, Stuck
 from tests.contract.agent.nri.plugins import WAIT_S, Plugins, creation_and_validation
 
-POD = PodSandbox("p1", "train-7", "uid-7", "ml", annotations={"accelshare.io/card": "0"})
-CAREFUL = PodSandbox("p2", "train-8", "uid-8", "ml", annotations={"required-plugins.noderesource.dev": '["accelshare"]'})
+POD = PodSandbox(id="p1", name="train-7", uid="uid-7", namespace="ml", annotations={"accelshare.io/card": "0"})
+CAREFUL = PodSandbox(
+    id="p2", name="train-8", uid="uid-8", namespace="ml", annotations={"required-plugins.noderesource.dev": '["accelshare"]'}
+)
 
 
 def container(name: str) -> Container:
-    return Container(f"id-of-{name}", name=name, env=("CARD=7", "MODE=fast"))
+    return Container(id=f"id-of-{name}", name=name, env=("CARD=7", "MODE=fast"))
 
 
 def runtime(socket: Path, **habits: object) -> FakeRuntime:
@@ -44,14 +46,14 @@ async def test_a_container_gets_what_the_handler_gives(socket: Path, plugins: Pl
         await connected(one)
         await told.until("connected memory v2.4.2")
         made = await one.create_container("p1", container("train"))
-        assert made.container.environment == {"CARD": "0", "MODE": "fast"}
-        assert made.container.devices == (CARD,)
+        assert made.environment == {"CARD": "0", "MODE": "fast"}
+        assert made.devices == [CARD]
         assert made.mounts == (LIBRARY,)
         assert made.container.annotations == {"accelshare.io/given": "yes"}
         assert made.adjusted_by == ("10-accelshare",)
 
         started = await one.start_container("id-of-train")
-        assert started.container.state == State.RUNNING
+        assert started.container.state == ContainerState.CONTAINER_RUNNING
         assert cards.started == [made.container]
 
 
@@ -62,7 +64,7 @@ async def test_a_refusal_reaches_kubelet_and_the_connection_stays(socket: Path, 
         words = "failed to get NRI adjustment for container: rpc error: code = Unknown desc = card 0 is not for ml/train-7"
         with pytest.raises(RuntimeRefusalError, match=words):
             await one.create_container("p1", container("refused"))
-        assert (await one.create_container("p1", container("train"))).container.devices
+        assert (await one.create_container("p1", container("train"))).devices
         await told.until("connected memory v0.0.0")
 
 
@@ -72,7 +74,7 @@ async def test_a_bug_of_the_handler_refuses_the_container_and_the_connection_sta
         await connected(one)
         with pytest.raises(RuntimeRefusalError, match="ZeroDivisionError: a bug"):
             await one.create_container("p1", container("broken"))
-        assert (await one.create_container("p1", container("train"))).container.devices
+        assert (await one.create_container("p1", container("train"))).devices
         await told.until("connected memory v0.0.0")
 
 
@@ -89,7 +91,7 @@ async def test_a_handler_that_is_held_up_refuses_the_container_in_time(socket: P
         finally:
             stuck.go_on.set()
         made = await one.create_container("p1", container("next"))
-        assert made.container.devices == (CARD,)
+        assert made.devices == [CARD]
         await told.until("connected memory v0.0.0")
 
 
@@ -110,7 +112,7 @@ async def test_a_loop_that_is_held_up_holds_up_no_container(socket: Path, plugin
 
         home = asyncio.get_running_loop()
         made = await run_on(loop, elsewhere(lambda: home.call_soon_threadsafe(held_up.wait, WAIT_S)))
-    assert made.container.devices == (CARD,)
+    assert made.devices == [CARD]
 
 
 async def test_a_list_in_parts_is_told_as_one(socket: Path, plugins: Plugins) -> None:
@@ -139,7 +141,7 @@ async def test_an_answer_beyond_all_limits_refuses_the_container(socket: Path, p
         await connected(one)
         with pytest.raises(RuntimeRefusalError, match="at most 4194304 may be sent"):
             await one.create_container("p1", container("big-4194304"))
-        assert (await one.create_container("p1", container("train"))).container.devices
+        assert (await one.create_container("p1", container("train"))).devices
 
 
 class Cutting(Cards):
@@ -150,7 +152,7 @@ class Cutting(Cards):
         self.one = one
         self.home = asyncio.get_running_loop()
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         if container.name == "cut":
             self.cut()
         return super().create_container(pod, container)
@@ -171,7 +173,7 @@ async def test_a_runtime_that_goes_away_in_a_call_is_found_again(socket: Path, p
         assert (await one.create_container("p1", container("cut"))).adjusted_by == ()
         await told.until("connected memory v0.0.0", "disconnected", "connected memory v0.0.0")
         await connected(one)
-        assert (await one.create_container("p1", container("next"))).container.devices
+        assert (await one.create_container("p1", container("next"))).devices
 
 
 async def test_a_runtime_that_starts_again_is_found_again(
@@ -190,7 +192,7 @@ async def test_a_runtime_that_starts_again_is_found_again(
     await dials(10)
     async with one:
         await connected(one)
-        assert (await one.create_container("p1", container("train"))).container.devices
+        assert (await one.create_container("p1", container("train"))).devices
     problems = [record.getMessage() for record in caplog.records if "outcome=disconnected" in record.getMessage()]
     missing = [problem for problem in problems if "No such file" in problem]
     assert len(missing) == 2, problems
@@ -241,7 +243,7 @@ async def test_old_runtimes_tell_of_a_start_in_their_own_way(socket: Path, plugi
             await one.create_container("p1", container("unstartable"))
             with pytest.raises(RuntimeRefusalError, match=r"NRI container start failed: .* it has no card"):
                 await one.start_container("id-of-unstartable")
-            assert one.containers["id-of-unstartable"].container.state == State.STOPPED
+            assert one.containers["id-of-unstartable"].container.state == ContainerState.CONTAINER_STOPPED
 
 
 async def test_without_a_plugin_a_container_is_made_bare_unless_its_pod_requires_one(socket: Path, plugins: Plugins) -> None:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from accelshare.agent.nri.protocol import connection, mux
 from accelshare.agent.nri.protocol.errors import GoneError, WireError
 from accelshare.agent.nri.protocol.link import Link
-from accelshare.agent.nri.protocol.messages import PLUGIN_SERVICE, Container, PodSandbox
+from accelshare.agent.nri.protocol.messages import PLUGIN_SERVICE, decode
+from accelshare.agent.nri.protocol.nri_pb2 import Container, PodSandbox
 from accelshare.agent.nri.protocol.plugin import NOT_OURS, Plugin
-from accelshare.agent.nri.protocol.protobuf import decode, encode
-from accelshare.agent.nri.protocol.ttrpc import Answer, Kind, Packets, Request, Response, packet
+from accelshare.agent.nri.protocol.ttrpc import Answer, Kind, Packets, packet
+from accelshare.agent.nri.protocol.ttrpc_pb2 import Request, Response
 from accelshare.testing.fake_runtime import FakeRuntime
 from tests.contract.agent.nri import recording
 from tests.contract.agent.nri.cards import Cards
@@ -78,7 +79,7 @@ async def test_every_call_has_one_answer(calls: list[tuple[str, bytes]]) -> None
     """Silence would be taken for consent."""
     link, reader, writer = await linked(Plugin("accelshare", Cards()).answer)
     for number, (method, payload) in enumerate(calls):
-        request = encode(Request(PLUGIN_SERVICE, method, payload))
+        request = Request(service=PLUGIN_SERVICE, method=method, payload=payload).SerializeToString()
         writer.write(mux.frames(mux.PLUGIN, packet(2 * number + 1, Kind.REQUEST, request)))
     frames, packets = mux.Frames(), Packets()
     answers: dict[int, Response] = {}
@@ -112,8 +113,8 @@ async def test_a_peer_that_sends_garbage_is_hung_up_and_dialled_again(
                 await asyncio.sleep(0.01)
     async with FakeRuntime(socket) as one:
         await asyncio.wait_for(one.until_plugins(), WAIT_S)
-        one.run_pod(PodSandbox("p", "pod", "uid", "ml"))
-        assert (await one.create_container("p", Container("c", name="train"))).container.devices
+        one.run_pod(PodSandbox(id="p", name="pod", uid="uid", namespace="ml"))
+        assert (await one.create_container("p", Container(id="c", name="train"))).devices
 
 
 async def test_a_runtime_that_sends_the_wrong_kind_of_packet_is_hung_up() -> None:
@@ -138,7 +139,9 @@ async def test_a_peer_that_calls_and_never_reads_is_not_read_either() -> None:
 
     link, reader, writer = await linked(answer)
     writer.transport.pause_reading()  # type: ignore[attr-defined]
-    call = mux.frames(mux.PLUGIN, packet(1, Kind.REQUEST, encode(Request(PLUGIN_SERVICE, "CreateContainer"))))
+    call = mux.frames(
+        mux.PLUGIN, packet(1, Kind.REQUEST, Request(service=PLUGIN_SERVICE, method="CreateContainer").SerializeToString())
+    )
     writer.write(call * 500)
     for _ in range(2000):  # turns of the one loop on which all of this happens
         await asyncio.sleep(0)
@@ -153,7 +156,7 @@ async def test_a_peer_that_calls_and_never_reads_is_not_read_either() -> None:
 
 async def test_frames_of_unknown_streams_are_dropped() -> None:
     link, reader, writer = await linked(Plugin("a", Cards()).answer)
-    request = encode(Request(PLUGIN_SERVICE, "Shutdown"))
+    request = Request(service=PLUGIN_SERVICE, method="Shutdown").SerializeToString()
     writer.write(mux.frames(9, b"noise") + mux.frames(mux.PLUGIN, packet(1, Kind.REQUEST, request)))
     assert await asyncio.wait_for(reader.readexactly(18), WAIT_S) == mux.frames(mux.PLUGIN, packet(1, Kind.RESPONSE, b""))
     writer.close()

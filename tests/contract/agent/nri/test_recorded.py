@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from accelshare.agent.nri.protocol.messages import environment
 from accelshare.agent.nri.protocol.plugin import creation_and_start
 from tests.contract.agent.nri import recording
 from tests.contract.agent.nri.cards import Cards
@@ -47,12 +48,12 @@ async def test_the_plugin_answers_a_real_runtime_as_recorded(file: Path, socket:
     assert sorted(cards.seen[0][1]) == ["one", "two"]
     train, refused, broken = cards.created
     assert (train.name, refused.name, broken.name) == ("train", "refused", "broken")
-    assert train.environment["CARD"] == "7"
+    assert environment(train)["CARD"] == "7"
     if validated:
         assert cards.started == []
         return
-    assert cards.started[0].environment["CARD"] == "0", "a container is shown at its start as we made it"
-    assert [device.path for device in cards.started[0].devices] == ["/dev/card0"]
+    assert environment(cards.started[0])["CARD"] == "0", "a container is shown at its start as we made it"
+    assert [device.path for device in cards.started[0].linux.devices] == ["/dev/card0"]
 
 
 def test_there_are_recordings() -> None:

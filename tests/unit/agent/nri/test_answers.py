@@ -15,7 +15,8 @@ from accelshare.agent.discovery.device_inventory import DeviceInventory, Invento
 from accelshare.agent.nri.answers import Answers, Manner
 from accelshare.agent.nri.guard import Guard
 from accelshare.agent.nri.protocol.handler import Refuse
-from accelshare.agent.nri.protocol.messages import Container, Mount, PodSandbox, State
+from accelshare.agent.nri.protocol.messages import environment
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerState, Mount, PodSandbox
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load
@@ -32,6 +33,16 @@ def pod(name: str, *, cards: bool = True) -> NodePod:
     slices = (Slice("zpu", 0, 2),) if cards else ()
     seen = PodSeen(f"uid-{name}", "default", name, request=(), slices=slices)
     return NodePod(seen=seen, parts=(), annotations={}, phase="Pending", terminating=False)
+
+
+def changed(container: Container, **fields: Any) -> Container:
+    """A copy of the container with these fields instead of its own."""
+    copy = Container()
+    copy.CopyFrom(container)
+    for name in fields:
+        copy.ClearField(name)
+    copy.MergeFrom(Container(**fields))
+    return copy
 
 
 def test_pods_with_a_promise_that_nobody_asked_for_yet() -> None:
@@ -81,7 +92,10 @@ def test_pods_and_cards_may_change_while_the_runtime_is_answered(restless: None)
         for number in range(QUESTIONS):
             one = asked[number % len(asked)].seen
             try:
-                given = answers.create_container(PodSandbox("b", one.name, one.uid, one.namespace), Container("c", "b", "train"))
+                given = answers.create_container(
+                    PodSandbox(id="b", name=one.name, uid=one.uid, namespace=one.namespace),
+                    Container(id="c", pod_sandbox_id="b", name="train"),
+                )
                 assert given.env
             except Exception as problem:
                 problems.append(problem)
@@ -134,9 +148,11 @@ class Host:
     def make(self, which: NodePod) -> Container:
         """The container as the runtime makes it."""
         sandbox = self._sandbox(which)
-        given = self.answers.create_container(sandbox, Container("c", sandbox.id, "train"))
+        given = self.answers.create_container(sandbox, Container(id="c", pod_sandbox_id=sandbox.id, name="train"))
         env = tuple(f"{one.key}={one.value}" for one in given.env)
-        return Container(f"c-{which.uid}", sandbox.id, "train", State.RUNNING, env=env)
+        return Container(
+            id=f"c-{which.uid}", pod_sandbox_id=sandbox.id, name="train", state=ContainerState.CONTAINER_RUNNING, env=env
+        )
 
     def tell(self, which: NodePod, container: Container) -> None:
         """The runtime comes back with this container in its list."""
@@ -144,7 +160,9 @@ class Host:
 
     def _sandbox(self, which: NodePod) -> PodSandbox:
         seen = which.seen
-        return PodSandbox(f"s-{seen.uid}", seen.name, seen.uid, seen.namespace, annotations=require_plugin())
+        return PodSandbox(
+            id=f"s-{seen.uid}", name=seen.name, uid=seen.uid, namespace=seen.namespace, annotations=require_plugin()
+        )
 
 
 def test_a_container_that_has_its_card_stays_whatever_else_it_would_be_given_today() -> None:
@@ -158,7 +176,7 @@ def test_a_container_that_has_its_card_stays_whatever_else_it_would_be_given_tod
     assert host.answers.bare() == []
     assert host.answers.given_before() == [runs]
 
-    host.tell(runs, replace(made, env=("NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin")))
+    host.tell(runs, changed(made, env=["NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin"]))
     assert [found.pod for found in host.answers.bare()] == [runs]
 
 
@@ -175,8 +193,8 @@ def test_a_variable_that_a_user_could_set_does_not_stand_for_the_card(env: dict[
     runs = recorded("runs", 0, 2)
     host = Host({0: "id0", 1: "id1"}, runs)
     made = host.make(runs)
-    own = {key: value for key, value in {**made.environment, **env}.items() if value is not None}
-    host.tell(runs, replace(made, env=tuple(f"{key}={value}" for key, value in own.items())))
+    own = {key: value for key, value in {**environment(made), **env}.items() if value is not None}
+    host.tell(runs, changed(made, env=[f"{key}={value}" for key, value in own.items()]))
     assert host.answers.given_before() == []
     assert [found.pod for found in host.answers.bare()] == [runs]
 
@@ -283,7 +301,7 @@ def test_the_number_of_cards_entitles_nobody(profile: Profile) -> None:
     assert [kind.profile.name for kind in guard.denied(one, "main", variables=True)] == [profile.name]
 
 
-ALL_BY_MOUNT = Mount("/var/run/nvidia-container-devices/all", "bind", "/dev/null")
+ALL_BY_MOUNT = Mount(destination="/var/run/nvidia-container-devices/all", type="bind", source="/dev/null")
 ALL_BY_NAME = {"cdi.k8s.io/x": "nvidia.com/gpu=all"}
 
 
@@ -309,10 +327,10 @@ def test_who_has_one_card_brings_no_others(whole: bool, brought: dict[str, Any])
     made = Container(id="c", pod_sandbox_id="s", name="main")
     assert answers.create_container(sandbox(one), made).env
     with pytest.raises(Refuse, match="which would give it others"):
-        answers.create_container(sandbox(one), replace(made, **brought))
+        answers.create_container(sandbox(one), changed(made, **brought))
     devices.set_whole_by_others(frozenset({profile.name}))
     if whole:
-        answers.create_container(sandbox(one), replace(made, **brought))
+        answers.create_container(sandbox(one), changed(made, **brought))
 
 
 @pytest.mark.parametrize("path", ["/var/run/nvidia-container-devices/all", "/var/run//nvidia-container-devices/./all"])
@@ -326,7 +344,7 @@ def test_a_mount_that_means_cards_is_known_however_it_is_spelled(path: str) -> N
     one = pod("mounts", cards=False)
     answers = Answers(devices, {one.uid: one}, on_host=Path, guard=Guard(devices, exempt=[], on_host=Path, node_resources=list))
     answers.manner = "delivers"
-    made = Container(id="c", pod_sandbox_id="s", name="main", mounts=(Mount(path, "bind", "/dev/null"),))
+    made = Container(id="c", pod_sandbox_id="s", name="main", mounts=(Mount(destination=path, type="bind", source="/dev/null"),))
     with pytest.raises(Refuse, match="brings mount"):
         answers.create_container(sandbox(one), made)
 
@@ -345,7 +363,7 @@ def test_containers_made_before_cards_were_looked_for_see_none(manner: Manner) -
     assert [(pair.key, pair.value) for pair in answers.create_container(sandbox(one), made).env] == [
         ("NVIDIA_VISIBLE_DEVICES", "void")
     ]
-    brings = replace(made, annotations={"cdi.k8s.io/x": "nvidia.com/gpu=all"})
+    brings = changed(made, annotations={"cdi.k8s.io/x": "nvidia.com/gpu=all"})
     with pytest.raises(Refuse, match="brings annotation"):
         answers.create_container(sandbox(one), brings)
     not_found.clear()  # this node has no such cards

@@ -15,10 +15,10 @@ from accelshare.agent.nri.protocol import mux
 from accelshare.agent.nri.protocol.errors import NriError
 from accelshare.agent.nri.protocol.handler import Handler
 from accelshare.agent.nri.protocol.link import Link
-from accelshare.agent.nri.protocol.messages import RUNTIME_SERVICE, RegisterPluginRequest
+from accelshare.agent.nri.protocol.messages import RUNTIME_SERVICE
+from accelshare.agent.nri.protocol.nri_pb2 import RegisterPluginRequest
 from accelshare.agent.nri.protocol.own_loop import own_loop, run_on
 from accelshare.agent.nri.protocol.plugin import Plugin, Wants, creation_and_start
-from accelshare.agent.nri.protocol.protobuf import encode
 
 log = logging.getLogger(__name__)
 RETRY_S: Final = 0.2  # while we are away containers may be made without us, so this is short and stays so
@@ -131,8 +131,8 @@ class NriConnection:
 
     async def _join(self, link: Link, plugin: Plugin, running: asyncio.Task[None]) -> None:
         """Register, and wait until the runtime has told us everything: only then do we count for it."""
-        request = encode(RegisterPluginRequest(self._name, f"{self._index:02d}"))
-        await link.call(RUNTIME_SERVICE, "RegisterPlugin", request, timeout_s=REGISTER_S)
+        request = RegisterPluginRequest(plugin_name=self._name, plugin_idx=f"{self._index:02d}")
+        await link.call(RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString(), timeout_s=REGISTER_S)
         synchronized = asyncio.create_task(plugin.synchronized.wait())
         try:
             await asyncio.wait([synchronized, running], timeout=REGISTER_S, return_when=asyncio.FIRST_COMPLETED)

@@ -7,7 +7,7 @@ from memory: while one is open, no container of the node can be made. What other
 from collections.abc import Sequence
 from typing import Protocol
 
-from accelshare.agent.nri.protocol.messages import Adjustment, Container, PodSandbox
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, PodSandbox
 from accelshare.terminal import visible
 
 
@@ -25,11 +25,11 @@ class Handler(Protocol):
         """All there is on the node, each time a runtime is connected, before anything else."""
         ...
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         """What this container gets; may raise Refuse."""
         ...
 
-    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: ContainerAdjustment) -> None:
         """The last word on a container: as its pod asked for it, with what all plugins add; may raise Refuse."""
         ...
 

@@ -15,8 +15,8 @@ from typing import cast
 from accelshare.agent.nri.protocol import mux
 from accelshare.agent.nri.protocol.deadline import Deadline
 from accelshare.agent.nri.protocol.errors import GoneError, LateError, StatusError, WireError
-from accelshare.agent.nri.protocol.protobuf import encode
-from accelshare.agent.nri.protocol.ttrpc import Answer, Calls, Kind, Packet, Packets, Request, answered, packet, refused
+from accelshare.agent.nri.protocol.ttrpc import Answer, Calls, Kind, Packet, Packets, answered, packet, refused
+from accelshare.agent.nri.protocol.ttrpc_pb2 import Request
 
 Patience = Callable[[Request], tuple[float, StatusError]]  # how long this call may take, and what is said when it took longer
 
@@ -50,9 +50,9 @@ class Link(asyncio.Protocol):
             raise self._ended
         number, future = self._waiting.begin()
         try:
-            request = Request(service, method, message, int(timeout_s * 1e9))
+            request = Request(service=service, method=method, payload=message, timeout_nano=int(timeout_s * 1e9))
             async with asyncio.timeout(timeout_s):
-                self._send(self._calls, packet(number, Kind.REQUEST, encode(request)))
+                self._send(self._calls, packet(number, Kind.REQUEST, request.SerializeToString()))
                 return await future
         except TimeoutError as error:
             raise LateError(f"{method}: no answer within {timeout_s:g} s") from error

@@ -9,26 +9,24 @@ from typing import Final
 
 from accelshare.agent.nri.protocol.errors import Code, StatusError
 from accelshare.agent.nri.protocol.handler import Handler, Refuse
-from accelshare.agent.nri.protocol.messages import (
-    PLUGIN_SERVICE,
-    Adjustment,
+from accelshare.agent.nri.protocol.messages import PLUGIN_SERVICE, decode, event_mask
+from accelshare.agent.nri.protocol.nri_pb2 import (
     ConfigureRequest,
     ConfigureResponse,
     Container,
-    ContainerRequest,
+    ContainerAdjustment,
+    CreateContainerRequest,
     CreateContainerResponse,
     Event,
     FailurePolicy,
     PodSandbox,
-    StateChange,
+    StateChangeEvent,
     SynchronizeRequest,
     SynchronizeResponse,
-    ValidationRequest,
-    ValidationResponse,
-    mask,
+    ValidateContainerAdjustmentRequest,
+    ValidateContainerAdjustmentResponse,
 )
-from accelshare.agent.nri.protocol.protobuf import decode, encode
-from accelshare.agent.nri.protocol.ttrpc import Request
+from accelshare.agent.nri.protocol.ttrpc_pb2 import Request
 
 # The events that a plugin wants of a runtime with this name and version. A runtime that fails requests without the plugin does
 # so for every event that the plugin wants. So none of a container's end may be among them: it must always be free to end.
@@ -99,7 +97,7 @@ class Plugin:
         """How long an answer may take, by the shorter of what the runtime said once and what it says of this call; and the
         error that has to be answered then.
         """
-        asked_s = request.timeout_ns / 1e9 if request.timeout_ns > 0 else self._timeout_s
+        asked_s = request.timeout_nano / 1e9 if request.timeout_nano > 0 else self._timeout_s
         limit_s = PATIENCE * min(asked_s, self._timeout_s)
         return limit_s, StatusError(Code.DEADLINE_EXCEEDED, f"{self._name}: {request.method}: no answer within {limit_s:g} s")
 
@@ -107,58 +105,59 @@ class Plugin:
         self.runtime = decode(ConfigureRequest, payload)
         if self.runtime.request_timeout_ms > 0:
             self._timeout_s = self.runtime.request_timeout_ms / 1000
-        return encode(
-            ConfigureResponse(
-                events=mask(self._wants(self.runtime.runtime_name, self.runtime.runtime_version)), failure_policy=POLICY
-            )
-        )
+        events = event_mask(self._wants(self.runtime.runtime_name, self.runtime.runtime_version))
+        return ConfigureResponse(events=events, failure_policy=POLICY).SerializeToString()
 
     def _synchronize(self, payload: bytes) -> bytes:
         request = decode(SynchronizeRequest, payload)
+        if len(self._pods) + len(self._containers) + len(request.pods) + len(request.containers) > MOST_LISTED:
+            raise StatusError(Code.RESOURCE_EXHAUSTED, f"{self._name}: more than {MOST_LISTED} pods and containers")
         self._pods += request.pods
         self._containers += request.containers
-        if len(self._pods) + len(self._containers) > MOST_LISTED:
-            raise StatusError(Code.RESOURCE_EXHAUSTED, f"{self._name}: more than {MOST_LISTED} pods and containers")
         if not request.more:
             pods, self._pods = tuple(self._pods), []
             containers, self._containers = tuple(self._containers), []
             self._handler.synchronize(pods, containers)
             self.synchronized.set()
-        return encode(SynchronizeResponse(more=request.more))
+        return SynchronizeResponse(more=request.more).SerializeToString()
 
     def _create_container(self, payload: bytes) -> bytes:
-        pod, container = self._subject("CreateContainer", decode(ContainerRequest, payload))
-        given: object = self._handler.create_container(pod, container)
-        if not isinstance(given, Adjustment):  # else it would count as: nothing is needed
-            raise TypeError(f"the handler answered {given!r} instead of an Adjustment")
-        return encode(CreateContainerResponse(adjust=given))
+        request = decode(CreateContainerRequest, payload)
+        self._require_both("CreateContainer", request)
+        adjust: object = self._handler.create_container(request.pod, request.container)
+        if not isinstance(adjust, ContainerAdjustment):  # else it would count as: nothing is needed
+            raise TypeError(f"the handler answered {adjust!r} instead of a ContainerAdjustment")
+        return CreateContainerResponse(adjust=adjust).SerializeToString()
 
     def _validate_container(self, payload: bytes) -> bytes:
-        request = decode(ValidationRequest, payload)
-        pod, container = self._subject("ValidateContainerAdjustment", ContainerRequest(request.pod, request.container))
+        request = decode(ValidateContainerAdjustmentRequest, payload)
+        self._require_both("ValidateContainerAdjustment", request)
         try:
-            self._handler.validate_container(pod, container, request.adjust or Adjustment())
+            self._handler.validate_container(request.pod, request.container, request.adjust)
         except Refuse as refusal:
-            return encode(ValidationResponse(reject=True, reason=str(refusal)))
+            return ValidateContainerAdjustmentResponse(reject=True, reason=str(refusal)).SerializeToString()
         return b""
 
     def _start_container(self, payload: bytes) -> bytes:
-        pod, container = self._subject("StartContainer", decode(ContainerRequest, payload))
-        self._handler.start_container(pod, container)
+        self._start("StartContainer", decode(CreateContainerRequest, payload))
         return b""
 
     def _state_change(self, payload: bytes) -> bytes:
-        change = decode(StateChange, payload)
+        change = decode(StateChangeEvent, payload)
         if change.event == Event.START_CONTAINER:
-            pod, container = self._subject("StartContainer", ContainerRequest(change.pod, change.container))
-            self._handler.start_container(pod, container)
+            self._start("StateChange", change)
         return b""
 
-    def _subject(self, method: str, request: ContainerRequest) -> tuple[PodSandbox, Container]:
-        if request.pod is None or request.container is None:
-            missing = "pod" if request.pod is None else "container"
-            raise StatusError(Code.INVALID_ARGUMENT, f"{self._name}: {method} names no {missing}")
-        return request.pod, request.container
+    def _start(self, method: str, request: CreateContainerRequest | StateChangeEvent) -> None:
+        self._require_both(method, request)
+        self._handler.start_container(request.pod, request.container)
+
+    def _require_both(
+        self, method: str, request: CreateContainerRequest | ValidateContainerAdjustmentRequest | StateChangeEvent
+    ) -> None:
+        for part in ("pod", "container"):
+            if not request.HasField(part):
+                raise StatusError(Code.INVALID_ARGUMENT, f"{self._name}: {method} names no {part}")
 
 
 def _nothing(_payload: bytes) -> bytes:

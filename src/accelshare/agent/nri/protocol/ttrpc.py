@@ -10,10 +10,11 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, Final
+from typing import Final
 
 from accelshare.agent.nri.protocol.errors import Code, StatusError, WireError
-from accelshare.agent.nri.protocol.protobuf import decode, encode
+from accelshare.agent.nri.protocol.messages import decode
+from accelshare.agent.nri.protocol.ttrpc_pb2 import Request, Response, Status
 
 log = logging.getLogger(__name__)
 LARGEST_DATA: Final = 4 * 2**20
@@ -36,32 +37,6 @@ class Packet:
     call: int
     kind: int
     data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A call of a method."""
-
-    service: Annotated[str, 1] = ""
-    method: Annotated[str, 2] = ""
-    payload: Annotated[bytes, 3] = b""
-    timeout_ns: Annotated[int, 4] = 0  # 0: the caller waits for ever
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """Why a call failed."""
-
-    code: Annotated[int, 1] = 0
-    text: Annotated[str, 2] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A call's answer: the payload, or why there is none."""
-
-    status: Annotated[Status | None, 1] = None
-    payload: Annotated[bytes, 2] = b""
 
 
 def packet(call: int, kind: Kind, data: bytes) -> bytes:
@@ -101,8 +76,7 @@ def answered(call: int, data: bytes, answer: Answer) -> bytes:
     try:
         request = decode(Request, data)
         method = request.method
-        response = Response(payload=answer(request))
-        return packet(call, Kind.RESPONSE, encode(response))
+        return packet(call, Kind.RESPONSE, Response(payload=answer(request)).SerializeToString())
     except StatusError as error:
         return refused(call, error)
     except WireError as error:
@@ -117,7 +91,7 @@ def refused(call: int, error: StatusError) -> bytes:
     """The packet that answers a call with an error."""
     # A text for people of any length and content is cut to one that fits, and what is no character is shown as such.
     text = error.text[:LONGEST_TEXT].encode(errors="backslashreplace").decode()
-    return packet(call, Kind.RESPONSE, encode(Response(status=Status(error.code, text))))
+    return packet(call, Kind.RESPONSE, Response(status=Status(code=error.code, message=text)).SerializeToString())
 
 
 class Calls:
@@ -145,8 +119,8 @@ class Calls:
         except WireError as error:
             future.set_exception(error)
             return
-        if response.status is not None and response.status.code:
-            future.set_exception(StatusError(response.status.code, response.status.text))
+        if response.status.code:
+            future.set_exception(StatusError(response.status.code, response.status.message))
         else:
             future.set_result(response.payload)
 

@@ -7,29 +7,26 @@ from hypothesis import strategies as st
 
 from accelshare.agent.nri.protocol.errors import Code, StatusError, WireError
 from accelshare.agent.nri.protocol.handler import Refuse
-from accelshare.agent.nri.protocol.messages import (
-    PLUGIN_SERVICE,
-    Adjustment,
+from accelshare.agent.nri.protocol.messages import PLUGIN_SERVICE, adjustment, decode, event_mask
+from accelshare.agent.nri.protocol.nri_pb2 import (
     ConfigureRequest,
     ConfigureResponse,
     Container,
-    ContainerRequest,
+    ContainerAdjustment,
+    CreateContainerRequest,
     CreateContainerResponse,
     Event,
     PodSandbox,
-    StateChange,
+    StateChangeEvent,
     SynchronizeRequest,
     SynchronizeResponse,
-    ValidationRequest,
-    ValidationResponse,
-    adjustment,
-    mask,
+    ValidateContainerAdjustmentRequest,
+    ValidateContainerAdjustmentResponse,
 )
 from accelshare.agent.nri.protocol.plugin import NOT_OURS, Plugin
-from accelshare.agent.nri.protocol.protobuf import decode, encode
-from accelshare.agent.nri.protocol.ttrpc import Request
+from accelshare.agent.nri.protocol.ttrpc_pb2 import Request
 
-POD, CONTAINER = PodSandbox("p", "pod", "uid", "ml"), Container("c", "p", "train")
+POD, CONTAINER = PodSandbox(id="p", name="pod", uid="uid", namespace="ml"), Container(id="c", pod_sandbox_id="p", name="train")
 METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "StateChange", *NOT_OURS)
 
 
@@ -37,19 +34,19 @@ class Handler:
     """Gives what the test says; a `start` that is an exception is raised."""
 
     def __init__(self, gives: Any = None, start: Exception | None = None) -> None:
-        self.gives = gives if gives is not None else Adjustment()
+        self.gives = gives if gives is not None else ContainerAdjustment()
         self.start = start
         self.lists: list[tuple[int, int]] = []
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
         self.lists.append((len(pods), len(containers)))
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         if isinstance(self.gives, Exception):
             raise self.gives
-        return self.gives  # also what is no Adjustment
+        return self.gives  # also what is no ContainerAdjustment
 
-    def validate_container(self, pod: PodSandbox, container: Container, adjust: Adjustment) -> None:
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: ContainerAdjustment) -> None:
         if container.name == "intruder":
             raise Refuse("it brings a card")
 
@@ -63,15 +60,14 @@ def plugin(handler: Handler | None = None) -> Plugin:
 
 
 def call(plugin: Plugin, method: str, message: Any = None) -> bytes:
-    payload = b"" if message is None else encode(message)
-    return plugin.answer(Request(PLUGIN_SERVICE, method, payload))
+    payload = b"" if message is None else message.SerializeToString()
+    return plugin.answer(Request(service=PLUGIN_SERVICE, method=method, payload=payload))
 
 
 def test_only_what_a_pod_can_be_refused_for_is_wanted() -> None:
     """With the failure policy every wanted event fails while we are away, and a container must be free to end."""
     answer = decode(ConfigureResponse, call(plugin(), "Configure", ConfigureRequest(runtime_name="containerd")))
-    assert answer.events == mask([Event.CREATE_CONTAINER, Event.START_CONTAINER]) == 0b101000
-    assert answer.failure_policy is not None
+    assert answer.events == event_mask([Event.CREATE_CONTAINER, Event.START_CONTAINER]) == 0b101000
     assert answer.failure_policy.fail_request
     assert answer.failure_policy.keep_connected
 
@@ -89,23 +85,32 @@ def test_what_is_wanted_may_depend_on_the_runtime() -> None:
 def test_a_list_in_parts_is_told_once() -> None:
     handler = Handler()
     one = plugin(handler)
-    for part in (SynchronizeRequest((POD,), (), more=True), SynchronizeRequest((), (CONTAINER,) * 2, more=True)):
+    for part in (
+        SynchronizeRequest(pods=[POD], more=True),
+        SynchronizeRequest(containers=[CONTAINER] * 2, more=True),
+    ):
         assert decode(SynchronizeResponse, call(one, "Synchronize", part)).more
         assert not one.synchronized.is_set()
-    assert not decode(SynchronizeResponse, call(one, "Synchronize", SynchronizeRequest((POD,), (CONTAINER,)))).more
+    assert not decode(
+        SynchronizeResponse, call(one, "Synchronize", SynchronizeRequest(pods=(POD,), containers=(CONTAINER,)))
+    ).more
     assert one.synchronized.is_set()
     assert handler.lists == [(2, 3)]
 
 
 def test_what_the_handler_gives_is_answered() -> None:
     given_ = adjustment(env={"CARD": "0"}, cdi_devices=["vendor/card=0"])
-    raw = call(plugin(Handler(given_)), "CreateContainer", ContainerRequest(POD, CONTAINER))
+    raw = call(plugin(Handler(given_)), "CreateContainer", CreateContainerRequest(pod=POD, container=CONTAINER))
     assert decode(CreateContainerResponse, raw).adjust == given_
 
 
 def test_a_refusal_is_its_text() -> None:
     with pytest.raises(StatusError, match=r"^card 0 is not yours$") as refused:
-        call(plugin(Handler(Refuse("card 0 is not yours"))), "CreateContainer", ContainerRequest(POD, CONTAINER))
+        call(
+            plugin(Handler(Refuse("card 0 is not yours"))),
+            "CreateContainer",
+            CreateContainerRequest(pod=POD, container=CONTAINER),
+        )
     assert refused.value.code == Code.UNKNOWN
 
 
@@ -113,12 +118,12 @@ def test_a_handler_that_gives_nothing_by_mistake_is_an_error() -> None:
     """An empty answer would mean: make it as it is."""
     one = plugin()
     one._handler.gives = None  # type: ignore[attr-defined]
-    with pytest.raises(TypeError, match="the handler answered None instead of an Adjustment"):
-        call(one, "CreateContainer", ContainerRequest(POD, CONTAINER))
+    with pytest.raises(TypeError, match="the handler answered None instead of a ContainerAdjustment"):
+        call(one, "CreateContainer", CreateContainerRequest(pod=POD, container=CONTAINER))
 
 
-@pytest.mark.parametrize("message", [ContainerRequest(POD), ContainerRequest(None, CONTAINER), None])
-def test_a_call_without_a_pod_or_container_is_an_error(message: ContainerRequest | None) -> None:
+@pytest.mark.parametrize("message", [CreateContainerRequest(pod=POD), CreateContainerRequest(container=CONTAINER), None])
+def test_a_call_without_a_pod_or_container_is_an_error(message: CreateContainerRequest | None) -> None:
     for method in ("CreateContainer", "StartContainer"):
         with pytest.raises(StatusError, match=f"accelshare: {method} names no (pod|container)"):
             call(plugin(), method, message)
@@ -126,34 +131,44 @@ def test_a_call_without_a_pod_or_container_is_an_error(message: ContainerRequest
 
 def test_a_validation_is_answered_with_its_reason() -> None:
     """An error would refuse as well, but kubelet would be told that the validator failed."""
-    pod = PodSandbox("p", "train-7")
-    answer = call(plugin(), "ValidateContainerAdjustment", ValidationRequest(pod, Container("c", "p", "intruder")))
-    assert decode(ValidationResponse, answer) == ValidationResponse(reject=True, reason="it brings a card")
-    answer = call(plugin(), "ValidateContainerAdjustment", ValidationRequest(pod, Container("c", "p", "train")))
-    assert decode(ValidationResponse, answer) == ValidationResponse()
+    pod = PodSandbox(id="p", name="train-7")
+    answer = call(
+        plugin(),
+        "ValidateContainerAdjustment",
+        ValidateContainerAdjustmentRequest(pod=pod, container=Container(id="c", pod_sandbox_id="p", name="intruder")),
+    )
+    assert decode(ValidateContainerAdjustmentResponse, answer) == ValidateContainerAdjustmentResponse(
+        reject=True, reason="it brings a card"
+    )
+    answer = call(
+        plugin(),
+        "ValidateContainerAdjustment",
+        ValidateContainerAdjustmentRequest(pod=pod, container=Container(id="c", pod_sandbox_id="p", name="train")),
+    )
+    assert decode(ValidateContainerAdjustmentResponse, answer) == ValidateContainerAdjustmentResponse()
 
 
 def test_a_start_is_refused_by_old_and_new_runtimes() -> None:
     one = plugin(Handler(start=Refuse("it has no card")))
     for method, message in (
-        ("StartContainer", ContainerRequest(POD, CONTAINER)),
-        ("StateChange", StateChange(Event.START_CONTAINER, POD, CONTAINER)),
+        ("StartContainer", CreateContainerRequest(pod=POD, container=CONTAINER)),
+        ("StateChange", StateChangeEvent(event=Event.START_CONTAINER, pod=POD, container=CONTAINER)),
     ):
         with pytest.raises(StatusError, match="it has no card"):
             call(one, method, message)
-    assert call(one, "StateChange", StateChange(Event.STOP_CONTAINER, POD, CONTAINER)) == b""
+    assert call(one, "StateChange", StateChangeEvent(event=Event.STOP_CONTAINER, pod=POD, container=CONTAINER)) == b""
 
 
 @pytest.mark.parametrize("method", NOT_OURS)
 def test_other_calls_have_an_empty_answer(method: str) -> None:
-    assert call(plugin(), method, ContainerRequest(POD, CONTAINER)) == b""
+    assert call(plugin(), method, CreateContainerRequest(pod=POD, container=CONTAINER)) == b""
 
 
 def test_an_unknown_call_is_unimplemented() -> None:
     """Runtimes then try the older way."""
     for service, method in ((PLUGIN_SERVICE, "Dance"), ("other.Service", "CreateContainer")):
         with pytest.raises(StatusError) as refused:
-            plugin().answer(Request(service, method))
+            plugin().answer(Request(service=service, method=method))
         assert refused.value.code == Code.UNIMPLEMENTED
 
 
@@ -162,7 +177,9 @@ def test_a_call_may_take_less_than_the_runtime_waits() -> None:
     one = plugin()
     call(one, "Configure", ConfigureRequest(request_timeout_ms=40))
     for asked_ns, limit in ((0, "0.03"), (20_000_000, "0.015"), (80_000_000, "0.03")):
-        limit_s, error = one.patience(Request(PLUGIN_SERVICE, "CreateContainer", b"", asked_ns))
+        limit_s, error = one.patience(
+            Request(service=PLUGIN_SERVICE, method="CreateContainer", payload=b"", timeout_nano=asked_ns)
+        )
         assert limit_s == pytest.approx(float(limit))
         assert error.text == f"accelshare: CreateContainer: no answer within {limit} s"
         assert error.code == Code.DEADLINE_EXCEEDED
@@ -171,6 +188,6 @@ def test_a_call_may_take_less_than_the_runtime_waits() -> None:
 @given(st.sampled_from(METHODS), st.binary(max_size=200))
 def test_any_call_with_any_bytes_is_answered_or_refused(method: str, payload: bytes) -> None:
     try:
-        plugin().answer(Request(PLUGIN_SERVICE, method, payload))
+        plugin().answer(Request(service=PLUGIN_SERVICE, method=method, payload=payload))
     except (StatusError, WireError):
         pass

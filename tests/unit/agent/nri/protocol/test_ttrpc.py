@@ -3,8 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelshare.agent.nri.protocol.errors import Code, GoneError, StatusError, WireError
-from accelshare.agent.nri.protocol.protobuf import decode, encode
-from accelshare.agent.nri.protocol.ttrpc import Calls, Kind, Packet, Packets, Request, Response, Status, answered, packet
+from accelshare.agent.nri.protocol.messages import decode
+from accelshare.agent.nri.protocol.ttrpc import Calls, Kind, Packet, Packets, answered, packet
+from accelshare.agent.nri.protocol.ttrpc_pb2 import Request, Response, Status
+
+CALL = Request(service="s", method="m").SerializeToString()
 
 
 def response(raw: bytes, *, call: int = 7) -> Response:
@@ -18,7 +21,8 @@ def test_an_answer_is_the_payload() -> None:
     def answer(request: Request) -> bytes:
         return request.payload[::-1]
 
-    assert response(answered(7, encode(Request("s", "m", b"abc")), answer)) == Response(payload=b"cba")
+    raw = Request(service="s", method="m", payload=b"abc").SerializeToString()
+    assert response(answered(7, raw, answer)) == Response(payload=b"cba")
 
 
 @pytest.mark.parametrize(
@@ -35,7 +39,7 @@ def test_whatever_goes_wrong_is_told(raised: Exception, code: Code, text: str) -
     def answer(_request: Request) -> bytes:
         raise raised
 
-    assert response(answered(7, encode(Request("s", "m")), answer)).status == Status(code, text)
+    assert response(answered(7, CALL, answer)).status == Status(code=code, message=text)
 
 
 def test_an_answer_that_is_too_large_is_an_error() -> None:
@@ -44,9 +48,8 @@ def test_an_answer_that_is_too_large_is_an_error() -> None:
     def answer(_request: Request) -> bytes:
         return bytes(4 * 2**20)
 
-    status = response(answered(7, encode(Request("s", "m")), answer)).status
-    assert status is not None
-    assert "at most 4194304 may be sent" in status.text
+    status = response(answered(7, CALL, answer)).status
+    assert "at most 4194304 may be sent" in status.message
 
 
 @given(st.binary(max_size=200))
@@ -78,8 +81,8 @@ async def test_calls_have_odd_numbers_and_get_their_own_answers() -> None:
     calls = Calls()
     (first, one), (second, two) = calls.begin(), calls.begin()
     assert (first, second) == (1, 3)
-    calls.finish(Packet(second, Kind.RESPONSE, encode(Response(payload=b"2"))))
-    calls.finish(Packet(first, Kind.RESPONSE, encode(Response(Status(5, "not there")))))
+    calls.finish(Packet(second, Kind.RESPONSE, Response(payload=b"2").SerializeToString()))
+    calls.finish(Packet(first, Kind.RESPONSE, Response(status=Status(code=5, message="not there")).SerializeToString()))
     calls.finish(Packet(99, Kind.RESPONSE, b""))
     assert await two == b"2"
     with pytest.raises(StatusError, match="not there"):
