@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from accelshare.vendors.layers import Source, survey
-from accelshare.vendors.profile import parse, to_data
 from accelshare.vendors.rendering import as_json, as_table, as_toml
-from accelshare.vendors.schema import SCHEMA, SECTIONS
+from accelshare.vendors.validation import keys as profile_keys
+from accelshare.vendors.validation import parse, sections, to_data
 from tests.unit.vendors.builders import COMPLETE, SMALLEST
 
 PATTERNS = ["a{99999999999999}", "(" * 200, "(?P<index>" * 40, "[[a]", "(?P<id>x)(?i)", "(?P<id>(a+)+)$", "\\", "(?P<index>\\d+)"]
@@ -45,7 +45,7 @@ def built(tree: Any) -> Any:
     return [built(value) for value in tree] if isinstance(tree, list) else tree
 
 
-keys = st.sampled_from([*SCHEMA, *SECTIONS, "extends.x", "nothing", "driver.static.cards.x"]).flatmap(
+keys = st.sampled_from([*profile_keys(), *sections(), "extends.x", "nothing", "driver.static.cards.x"]).flatmap(
     lambda key: st.just(key) | st.text(max_size=4).map(lambda word: f"{key}.{word}")
 )
 names = st.text(max_size=6) | st.sampled_from(

@@ -15,7 +15,7 @@ from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.units import amount, cards
 from accelshare.report.world import Asking, World
 from accelshare.vendors.profile import Profile
-from accelshare.vendors.texts import CARD_COUNT_ANNOTATION
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 
 # What people count memory in when they do not count in the cluster's unit, in MiB.
 OTHER_UNITS: Final[Mapping[str, float]] = {"MiB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, "bytes": 1 / 2**20}

@@ -16,7 +16,7 @@ from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.units import amount, cards
 from accelshare.report.world import World
 from accelshare.vendors.profile import Profile
-from accelshare.vendors.texts import CARD_COUNT_ANNOTATION
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 
 ANYBODY: Final = 2**31  # above every priority: who would have to go, whether or not the scheduler may evict them
 NAMED: Final = 6  # pods and places that are named before "and more"

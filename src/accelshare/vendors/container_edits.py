@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from accelshare.vendors.enforcement import Enforcement
-from accelshare.vendors.kinds import CARD_FIELDS
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
+from accelshare.vendors.value_types import CARD_FIELDS
 
 _BYTES_PER_MIB = 2**20
 

@@ -1,57 +1,56 @@
-"""Which way holds a container to its share on this node: the first in the profile's order whose needs are all met.
+"""Chooses how a container's share is enforced on this node: the first way in the profile's order whose requirements are met.
 
-Belongs here: the choice, and its reasons in words. Pure: the node was probed before (`probing.py`).
-Never: setting a limit, or the templates' values (`container_edits.py`).
+Belongs here: the choice and its reasons. Pure: the node was probed before (`probing.py`). Never: setting a limit, or the values
+of templates (`container_edits.py`).
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from accelshare.vendors.node_rules import EnforcementRules, Requirement, Way, WayKind
+from accelshare.vendors.profile import WATCH, EnforcementRules, Requirement, Way
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What a probe saw: is the requirement met, and the sentence that says so."""
+class ProbeResult:
+    """Whether a node meets a requirement, and the sentence about it."""
 
-    holds: bool
-    says: str
+    met: bool
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
-    """The way that holds on this node, the variables (as templates) and mounts it adds, and why better ones did not do."""
+    """The way that this node uses, the variables (as templates) and mounts it adds, and why better ones are not possible."""
 
     name: str
-    kind: WayKind
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     passed_over: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
 
     @property
     def limits(self) -> bool:
-        """Is anybody holding the container to its share? If not, the number is a promise of the scheduler only."""
-        return self.kind != "watch"
+        """Does anything stop a container that uses more than its share? If not, only the scheduler counts the share."""
+        return self.name != WATCH
 
 
 def requirements(rules: EnforcementRules) -> tuple[Requirement, ...]:
-    """Everything a node has to be asked before a way can be chosen, each once."""
-    return tuple(dict.fromkeys(requirement for way in rules.in_order for requirement in way.requires))
+    """Every requirement to probe before a way can be chosen, each once."""
+    return tuple(dict.fromkeys(requirement for _, way in rules.in_order for requirement in way.requires))
 
 
-def choose(rules: EnforcementRules, findings: Mapping[Requirement, Finding]) -> Enforcement:
-    """The first way in order that this node can do; a requirement nobody asked about is not met."""
+def choose(rules: EnforcementRules, results: Mapping[Requirement, ProbeResult]) -> Enforcement:
+    """The first way in order that is possible on this node; a requirement that was not probed is not met."""
     passed_over: list[str] = []
-    for way in rules.in_order:
-        lacking = list(_lacking(way, findings))
-        if not lacking:
-            return Enforcement(way.name, way.kind, way.env, tuple(passed_over), way.mounts)
-        passed_over.append(f"{way.name}: {'; '.join(lacking)}")
-    raise AssertionError("watching needs nothing, so one way always holds")
+    for name, way in rules.in_order:
+        unmet = list(_unmet(way, results))
+        if not unmet:
+            return Enforcement(name, way.env, tuple(passed_over), way.mounts)
+        passed_over.append(f"{name}: {'; '.join(unmet)}")
+    raise AssertionError("the way watch requires nothing, so one way is always possible")
 
 
-def _lacking(way: Way, findings: Mapping[Requirement, Finding]) -> Iterator[str]:
+def _unmet(way: Way, results: Mapping[Requirement, ProbeResult]) -> Iterator[str]:
     for requirement in way.requires:
-        finding = findings.get(requirement, Finding(holds=False, says=f"{requirement.subject} was not asked"))
-        if not finding.holds:
-            yield finding.says
+        result = results.get(requirement, ProbeResult(met=False, message=f"{requirement.subject} was not probed"))
+        if not result.met:
+            yield result.message

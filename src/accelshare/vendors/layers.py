@@ -7,9 +7,9 @@ Never: reading them (`catalog.py`), or rules about one file (`schema.py`, `agree
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from accelshare.vendors import schema
 from accelshare.vendors.problems import Problem, ProfileError, nearest, shown
-from accelshare.vendors.profile import Profile, parse
+from accelshare.vendors.profile import Profile
+from accelshare.vendors.validation import out_of_bounds, parse, problems_of_part, unknown_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ def survey(layers: Sequence[Sequence[Source]]) -> Survey:
             profile, wrong = _made(source, layers, depth)
             problems.extend(wrong)
             if source.name in first:
-                says = f"is {shown(source.name)}, and so is that of {first[source.name]}; a directory has one file per profile"
-                problems.append(Problem(source.file, "name", says))
+                message = f"is {shown(source.name)}, and so is that of {first[source.name]}; a directory has one file per profile"
+                problems.append(Problem(source.file, "name", message))
                 continue
             if source.name is not None:
                 first[source.name] = source.file
@@ -70,7 +70,7 @@ def _within_bounds(layers: Sequence[Sequence[Source]]) -> tuple[list[list[Source
     for layer in layers:
         kept.append([])
         for source in layer:
-            wrong = list(schema.out_of_bounds(source.data, file=source.file))
+            wrong = list(out_of_bounds(source.data, file=source.file))
             problems.extend(wrong)
             if not wrong:
                 kept[-1].append(source)
@@ -104,16 +104,16 @@ def _made(source: Source, layers: Sequence[Sequence[Source]], depth: int) -> tup
         resolved = _resolve(source, layers, depth, (source,))
     except ProfileError as error:
         # Without its base a file cannot be complete, but what it does say can still be right or wrong.
-        return None, [*error.problems, *schema.check(merge({}, source.data), file=source.file).problems]
+        return None, [*error.problems, *problems_of_part(merge({}, source.data), file=source.file)]
     problems: list[Problem] = []
     if source.base is not None:
-        problems.extend(schema.unknown_keys(source.data, file=source.file))
+        problems.extend(unknown_keys(source.data, file=source.file))
     try:
         profile = parse(resolved.data, file=source.file)
     except ProfileError as error:
         profile = None
-        told = {(problem.key, problem.says) for problem in (*resolved.told, *problems)}
-        problems.extend(problem for problem in error.problems if (problem.key, problem.says) not in told)
+        told = {(problem.key, problem.message) for problem in (*resolved.told, *problems)}
+        problems.extend(problem for problem in error.problems if (problem.key, problem.message) not in told)
     return profile, problems
 
 
@@ -125,8 +125,8 @@ def _resolve(source: Source, layers: Sequence[Sequence[Source]], depth: int, see
     found = [(place, other) for place, layer in enumerate(visible) for other in layer if other.name == source.base]
     if not found:
         known = {other.name for layer in visible for other in layer if other.name is not None} - {source.name}
-        says = f"is {shown(source.base)}; there is no such profile{nearest(source.base, sorted(known))}"
-        raise ProfileError([Problem(source.file, "extends", says)])
+        message = f"is {shown(source.base)}; there is no such profile{nearest(source.base, sorted(known))}"
+        raise ProfileError([Problem(source.file, "extends", message)])
     place, base = found[-1]
     if any(base is other for other in seen):
         circle = " → ".join(str(other.name) for other in (*seen, base))
@@ -135,8 +135,8 @@ def _resolve(source: Source, layers: Sequence[Sequence[Source]], depth: int, see
         under = _resolve(base, layers, place, (*seen, base))
     except ProfileError as error:
         # Told at the file it is about; here it only says why nothing can be built on it.
-        says = f"is {shown(source.base)}; that profile cannot be made either: {error.problems[0]}"
-        raise ProfileError([Problem(source.file, "extends", says)]) from error
+        message = f"is {shown(source.base)}; that profile cannot be made either: {error.problems[0]}"
+        raise ProfileError([Problem(source.file, "extends", message)]) from error
     own = {key: value for key, value in source.data.items() if key != "extends"}
     data = merge({key: value for key, value in under.data.items() if key != "extends"}, own)
     if "unverified" not in own and "unverified" in data:
@@ -179,8 +179,10 @@ def _clashes(profiles: Sequence[tuple[Profile, str]]) -> Iterator[Problem]:
         for what, key, value in _claims(profile):
             if (what, value) in claimed:
                 other, other_file = claimed[what, value]
-                says = f"is {shown(value)}, the {what} of profile {other} ({other_file}) already; each profile must have its own"
-                yield Problem(file, key, says)
+                message = (
+                    f"is {shown(value)}, the {what} of profile {other} ({other_file}) already; each profile must have its own"
+                )
+                yield Problem(file, key, message)
             claimed.setdefault((what, value), (profile.name, file))
 
 

@@ -14,9 +14,9 @@ from typing import Final
 from accelshare.vendors.drivers.asking import CannotAsk, shown
 from accelshare.vendors.drivers.driver import Roots
 from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.enforcement import Finding
+from accelshare.vendors.enforcement import ProbeResult
 from accelshare.vendors.host_root import seen_from_here
-from accelshare.vendors.node_rules import Requirement
+from accelshare.vendors.profile import Requirement
 
 # Where hosts keep tools; a vendor's operator puts them beside its driver.
 _TOOL_FOLDERS: Final = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "usr/local/nvidia/toolkit")
@@ -27,7 +27,7 @@ _LONGEST_SEARCHED: Final = 4096  # a version stands near the beginning, and a pa
 
 async def probe(
     requirements: Iterable[Requirement], *, roots: Roots | None = None, host: Path = Path("/"), timeout_s: float = 10
-) -> dict[Requirement, Finding]:
+) -> dict[Requirement, ProbeResult]:
     """What this node says to each requirement; `host` is where its root directory is seen from here."""
     asked = tuple(dict.fromkeys(requirements))
     found = await asyncio.gather(*(_one(each, roots or Roots(), host, timeout_s) for each in asked))
@@ -41,7 +41,7 @@ def version_at_least(version: str, wanted: str) -> bool:
     return parts + [0] * (length - len(parts)) >= needs + [0] * (length - len(needs))
 
 
-async def _one(requirement: Requirement, roots: Roots, host: Path, timeout_s: float) -> Finding:
+async def _one(requirement: Requirement, roots: Roots, host: Path, timeout_s: float) -> ProbeResult:
     try:
         if requirement.file is not None:
             path = _on_host(requirement.file, roots, host)
@@ -51,22 +51,22 @@ async def _one(requirement: Requirement, roots: Roots, host: Path, timeout_s: fl
             output = await run_tool(_tool(tool, host), *args, timeout_s=timeout_s)
             answer = output.checked()
     except CannotAsk as error:
-        return Finding(holds=False, says=f"{requirement.subject}: {error}")
+        return ProbeResult(met=False, message=f"{requirement.subject}: {error}")
     except OSError as error:  # on the way there, as of a network file system that is gone
-        return Finding(holds=False, says=f"{requirement.subject}: cannot be found: {error.strerror}")
+        return ProbeResult(met=False, message=f"{requirement.subject}: cannot be found: {error.strerror}")
     return _judged(requirement, answer)
 
 
-def _judged(requirement: Requirement, answer: str) -> Finding:
+def _judged(requirement: Requirement, answer: str) -> ProbeResult:
     if requirement.at_least is None:
-        return Finding(holds=True, says=f"{requirement.subject} is there")
+        return ProbeResult(met=True, message=f"{requirement.subject} is there")
     found = re.search(requirement.pattern or _ANY_VERSION, answer[:_LONGEST_SEARCHED])
     version = (found[1] or "").strip(".") if found else ""
     if not re.fullmatch(_ANY_VERSION, version):
-        return Finding(holds=False, says=f"{requirement.subject} tells no version: {shown(answer)}")
+        return ProbeResult(met=False, message=f"{requirement.subject} has no version: {shown(answer)}")
     if not version_at_least(version, requirement.at_least):
-        return Finding(holds=False, says=f"{requirement.subject} says {version}; {requirement.at_least} is needed")
-    return Finding(holds=True, says=f"{requirement.subject} says {version}")
+        return ProbeResult(met=False, message=f"{requirement.subject} has version {version}; {requirement.at_least} is needed")
+    return ProbeResult(met=True, message=f"{requirement.subject} has version {version}")
 
 
 def _on_host(file: str, roots: Roots, host: Path) -> Path:

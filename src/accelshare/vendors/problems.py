@@ -1,4 +1,4 @@
-"""What is wrong with a profile file, in words that say where, what, and what would be right.
+"""The errors of profiles: each problem with its file, its key, its value and what would be right.
 
     VendorError
     ├── ProfileError      all problems of all files that were read, at once
@@ -19,29 +19,31 @@ _LONGEST_KEY = 200
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake: the file, the dotted key (empty if it is the whole file), and what is wrong with it."""
+    """One problem: the file, the dotted key (empty if it is the whole file), and what is wrong with it."""
 
     file: str
     key: str
-    says: str
+    message: str
 
     def __str__(self) -> str:
-        return visible(f"{self.file}: {_cut(self.key, _LONGEST_KEY)} {self.says}" if self.key else f"{self.file}: {self.says}")
+        return visible(
+            f"{self.file}: {_cut(self.key, _LONGEST_KEY)} {self.message}" if self.key else f"{self.file}: {self.message}"
+        )
 
 
 class VendorError(Exception):
-    """Anything this room can raise."""
+    """Base of every error of this package."""
 
 
 class ProfileError(VendorError):
-    """The files do not make a profile; carries every problem found, in the order of the files."""
+    """The files do not make a profile; carries every problem, in the order of the files."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class UnknownProfile(VendorError, LookupError):  # noqa: N818 (it reads as what it is: an unknown profile)
+class UnknownProfile(VendorError, LookupError):  # noqa: N818 (the name reads as the error: an unknown profile)
     """No profile has this name."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:

@@ -1,217 +1,262 @@
-"""A vendor, as one frozen value: every name and text that tells its cards apart from another vendor's.
+"""A vendor profile as one frozen value: every name, text and rule that differs between vendors.
 
-Belongs here: the shape of a profile, and the way from checked data to it and back. Never: reading files, the rules of
-single values (`schema.py`) or between values (`agreement.py`), and any vendor's name.
+Belongs here: the keys of a profile file, each declared once with its type, constraint and default. Never: reading files
+(`catalog.py`), checking them (`validation.py`, `agreement.py`), or acting on them.
 
-Frozen Structs and not dataclasses: twenty of those take 12 ms to define, which a person who calls `inspect` waits for.
+Frozen Structs and not dataclasses: twenty dataclasses take 12 ms to define, and every `inspect` would wait for them.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from accelshare.ledger.refusals import Reason
-from accelshare.vendors import schema
-from accelshare.vendors.agreement import disagreements
-from accelshare.vendors.node_data import container_rules, driver_rules, enforcement_rules, thawed
-from accelshare.vendors.node_rules import ContainerRules, DriverRules, EnforcementRules
-from accelshare.vendors.problems import ProfileError
-from accelshare.vendors.texts import default_texts
+from accelshare.vendors import value_types as t
 
 
-def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
+class Section(Struct, frozen=True, forbid_unknown_fields=True):
+    """A table of a profile file whose keys are ours. Its own tables cannot be changed either."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, dict):
+                force_setattr(self, name, MappingProxyType(value))
 
 
-class Resources(Struct, frozen=True):
-    """Extended resource names: what pods ask for (memory, whole) and what nodes show besides (count)."""
+class Resources(Section, frozen=True):
+    """Extended resource names: what pods request (memory, whole) and what nodes show besides (count)."""
 
-    memory: str | None
-    count: str | None
-    whole: str | None
+    memory: t.Resource | None = None
+    count: t.Resource | None = None
+    whole: t.Resource | None = None
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """What pods ask for."""
+        """The resources that pods request."""
         return tuple(name for name in (self.memory, self.whole) if name is not None)
 
 
-class RequestRules(Struct, frozen=True):
-    """How a pod asks for several cards, and how many it may ask for."""
+class RequestRules(Section, frozen=True):
+    """How a pod requests several cards, and how many it may request."""
 
-    cards_label: str | None = None
-    max_cards: int = 64
-    max_whole_cards: int | None = None
+    cards_label: t.LabelKey | None = None
+    max_cards: t.CardCount = 64
+    max_whole_cards: t.CardCount | None = None
 
 
-class Unit(Struct, frozen=True):
-    """What one unit of the memory resource is: the choices with their size in MiB, and the one taken by default."""
+class Unit(Section, frozen=True):
+    """One unit of the memory resource: the available units with their size in MiB, and the default one."""
 
-    default: str
-    mib: Mapping[str, float | int]
-    labels: Mapping[str, str] = field(default_factory=_nothing)
+    default: t.UnitName = "MiB"
+    mib: Mapping[t.UnitName, t.UnitSize] = field(default_factory=lambda: {"MiB": 1})
+    labels: Mapping[t.UnitName, t.Line] = {}
 
     def label(self, unit: str) -> str:
-        """The unit for people: `GiB`, or `0.1 GB` where the vendor's own word would not say it."""
+        """The unit as people read it: `GiB`, or `0.1 GB` where the vendor's own word is not clear by itself."""
         return self.labels.get(unit, unit)
 
 
-class Annotations(Struct, frozen=True):
-    """The pod annotation keys that carry an assignment: written at bind, read back ever after."""
+class Annotations(Section, frozen=True):
+    """The pod annotation keys of an assignment: written with the Binding, read ever after."""
 
-    index: str | None = None
-    card_size: str | None = None
-    pod_units: str | None = None
-    assigned: str | None = None
-    assign_time: str | None = None
-
-
-class Http(Struct, frozen=True):
-    """Where the vendor's users expect the extender: URL prefix and port."""
-
-    prefix: str | None = None
-    node_port: int | None = None
+    index: t.AnnotationKey | None = None
+    card_size: t.AnnotationKey | None = None
+    pod_units: t.AnnotationKey | None = None
+    assigned: t.AnnotationKey | None = None
+    assign_time: t.AnnotationKey | None = None
 
 
-class InspectDialect(Struct, frozen=True):
-    """The word after `kubectl inspect`, how the vendor's own JSON names amounts, and which facts it tells about a pod."""
+class Http(Section, frozen=True):
+    """URL prefix and port at which the vendor's users expect the extender."""
 
-    command: str | None
-    total: str
-    used: str
-    available: str | None
-    cards: str
-    pod_uid: bool
-    pod_created: bool
+    prefix: t.UrlPrefix | None = None
+    node_port: t.Port | None = None
 
 
-class UnhealthyConfigMap(Struct, frozen=True):
-    """Where operators list a node's broken cards by hand: a ConfigMap whose key holds indexes joined by commas."""
+class InspectDialect(Section, frozen=True):
+    """The word after `kubectl inspect`, the vendor's names for amounts in its JSON, and which fields a pod has there."""
 
-    namespace: str
-    name: str
-    key: str
+    command: t.PluginName | None = None
+    total: t.JsonName = "total"
+    used: t.JsonName = "used"
+    available: t.JsonName | None = None
+    cards: t.JsonName = "devices"
+    pod_uid: bool = False
+    pod_created: bool = False
+
+
+class UnhealthyConfigMap(Section, frozen=True, kw_only=True):
+    """The ConfigMap in which operators list a node's unhealthy cards: its key holds indexes joined by commas."""
+
+    namespace: t.Namespace = "kube-system"
+    name: t.NodeConfigMap
+    key: t.DataKey
 
     def name_on(self, node: str) -> str:
         """The ConfigMap's name for this node."""
         return self.name.replace("{node}", node)
 
 
-class Hardware(Struct, frozen=True):
-    """How a card shows on its host: PCI vendor, device files of one card ({index}, {minor}) and of all cards."""
+class Hardware(Section, frozen=True):
+    """The device files of one card ({index}, {minor}) and those that all cards share."""
 
-    pci_vendor: str | None = None
-    device_nodes: tuple[str, ...] = ()
-    shared_device_nodes: tuple[str, ...] = ()
+    device_nodes: tuple[t.CardDevice, ...] = ()
+    shared_device_nodes: tuple[t.SharedDevice, ...] = ()
 
 
-class Profile(Struct, frozen=True):
+class StaticCard(Section, frozen=True):
+    """Cards that the profile lists: `count` of them, all alike."""
+
+    memory_mib: t.Mib
+    count: t.CardCount = 1
+    index: t.Index | None = None  # none: the next number
+    id: t.CardId | None = None  # may contain {index}
+    minor: t.Index | None = None  # none: the same as the index
+    model: t.Line = ""
+    numa: t.Numa | None = None
+    pci: t.PciAddress = ""
+
+
+class StaticRules(Section, frozen=True):
+    """Where the static driver gets its cards: exactly one of a list, a glob of device files, or a command's lines."""
+
+    cards: tuple[StaticCard, ...] = ()
+    glob: t.DeviceGlob | None = None
+    command: tuple[t.Line, ...] = ()
+    pattern: t.CardPattern | None = None
+    memory_mib: t.Mib | None = None
+    model: t.Line = ""
+
+
+class DriverRules(Section, frozen=True):
+    """The driver that finds this vendor's cards, its libraries and tools, and its times."""
+
+    name: t.DriverName
+    libraries: tuple[t.Line, ...] = ()
+    tools: tuple[t.Line, ...] = ()
+    timeout_s: t.Seconds = 10
+    every_s: t.Seconds = 2
+    card_memory_mib: t.Mib | None = None  # of cards that do not report their memory
+    static: StaticRules | None = None
+
+
+class VolumeMounts(Section, frozen=True):
+    """One mount per card. Its path tells the vendor's runtime the card; the file behind it does not matter."""
+
+    host_path: t.AbsolutePath = "/dev/null"
+    container_path: t.CardPath | None = None
+    env: Mapping[t.EnvName, t.ContainerText] = {}
+
+
+class DeviceNodes(Section, frozen=True):
+    """The device files of `hardware`, with these permissions."""
+
+    permissions: t.Permissions = "rw"
+    env: Mapping[t.EnvName, t.ContainerText] = {}
+
+
+class Cdi(Section, frozen=True):
+    """Names of CDI devices, and whether the agent writes their specification."""
+
+    name: t.CdiName | None = None
+    write_spec: bool = True
+    env: Mapping[t.EnvName, t.ContainerText] = {}
+
+
+class ContainerRules(Section, frozen=True, kw_only=True):
+    """What a container gets for its cards, as templates: for each strategy, and for every strategy."""
+
+    strategy: t.Strategies = ("envvar", "device-nodes")
+    env: Mapping[t.EnvName, t.ContainerText] = {}
+    annotations: Mapping[t.AnnotationKey, t.ContainerText] = {}
+    node_label_env: Mapping[t.NodeLabel, t.EnvSetting] = {}
+    none: Mapping[t.EnvName, t.Line] = {}  # variables of a container without cards; "-" sets one to the empty text
+    other_resources: tuple[t.ResourcePrefix, ...] = ()  # of the vendor's own plugins
+    cdi_kinds: tuple[t.CdiKind, ...] = ()
+    vendor_annotations: tuple[t.AnnotationPrefix, ...] = ()
+    envvar: Mapping[t.EnvName, t.ContainerText] = {}
+    runtime_handlers: tuple[t.Line, ...] = ()  # names of handlers or of their programs that read the variables; none: any
+    runtime_handler_required: bool = False  # refuse also where the node has no such handler
+    volume_mounts: VolumeMounts = VolumeMounts()
+    device_nodes: DeviceNodes = DeviceNodes()
+    cdi: Cdi = Cdi()
+
+
+class Requirement(Section, frozen=True):
+    """What a node must have: a file, or a command that succeeds; with `at_least`, of this version or a later one."""
+
+    file: t.AbsolutePath | None = None
+    command: tuple[t.Line, ...] = ()
+    pattern: t.VersionPattern | None = None
+    at_least: t.Version | None = None
+
+    @property
+    def subject(self) -> str:
+        """The file or command, as people read it."""
+        return self.file or " ".join(self.command)
+
+
+class Way(Section, frozen=True):
+    """One way to enforce a container's share: variables that other software reads, and what a node needs for it."""
+
+    env: Mapping[t.EnvName, t.ContainerText] = {}
+    requires: tuple[Requirement, ...] = ()
+    mounts: tuple[t.AbsolutePath, ...] = ()  # host directories, at the same path, to reach the software that enforces
+
+
+# The last way of every profile: nothing stops a container that uses more than its share.
+WATCH: Final = "watch"
+
+
+class EnforcementRules(Section, frozen=True):
+    """The ways this vendor has, and the order in which a node tries them; a way that is not in the order is off."""
+
+    order: tuple[t.WayName, ...] = (WATCH,)
+    ways: Mapping[t.WayName, Way] = {}
+
+    @property
+    def in_order(self) -> tuple[tuple[str, Way], ...]:
+        """The ways to try by name, `watch` last whether the order has it or not."""
+        return (*((name, self.ways[name]) for name in self.order if name != WATCH), (WATCH, Way()))
+
+
+class Profile(Section, frozen=True, kw_only=True):
     """Everything accelshare knows about one vendor."""
 
-    name: str
-    title: str
-    noun: str
-    resources: Resources
-    request: RequestRules
-    unit: Unit
-    node_label: tuple[str, str] | None
-    annotations: Annotations
-    http: Http
-    inspect: InspectDialect
-    texts: Mapping[Reason, str]
-    unhealthy: UnhealthyConfigMap | None
-    hardware: Hardware
-    driver: DriverRules | None  # none: this vendor's nodes are served by somebody else's agent
-    container: ContainerRules
-    enforcement: EnforcementRules
-    unverified: tuple[str, ...] = ()
+    name: t.ProfileName
+    extends: t.ProfileName | None = None  # resolved before a profile is made (`layers.py`)
+    title: t.Line
+    noun: t.Noun
+    node_label_text: t.NodeLabel | None = field(default=None, name="node_label")
+    unverified: tuple[t.Line, ...] = ()
+    resources: Resources = Resources()
+    request: RequestRules = RequestRules()
+    unit: Unit = Unit()
+    annotations: Annotations = Annotations()
+    http: Http = Http()
+    inspect: InspectDialect = InspectDialect()
+    texts: Mapping[Reason, t.RefusalText] = {}  # in a Profile: of every reason
+    unhealthy: UnhealthyConfigMap | None = None
+    hardware: Hardware = Hardware()
+    driver: DriverRules | None = None  # none: another agent serves this vendor's nodes
+    container: ContainerRules = ContainerRules()
+    enforcement: EnforcementRules = EnforcementRules()
 
     def __hash__(self) -> int:
-        return hash(self.name)  # tables within it have no hash of their own
+        return hash(self.name)  # its tables have no hash
+
+    @property
+    def node_label(self) -> tuple[str, str] | None:
+        """Key and value of the label of this vendor's nodes."""
+        if self.node_label_text is None:
+            return None
+        key, _, value = self.node_label_text.partition("=")
+        return key, value
 
     def text(self, reason: Reason) -> str:
-        """The refusal in the words this vendor's users know."""
+        """The refusal in the words that this vendor's users know."""
         return self.texts[reason]
-
-
-def parse(data: Mapping[str, object], *, file: str) -> Profile:
-    """The profile this data describes; ProfileError with all of its problems if it describes none."""
-    checked = schema.check(data, file=file)
-    problems = (*schema.missing(data, file=file), *checked.problems, *disagreements(checked))
-    if problems:
-        raise ProfileError(problems)
-
-    def section(name: str) -> dict[str, Any]:
-        keys = [key for key in schema.SCHEMA if key.rpartition(".")[0] == name]
-        return {key.rpartition(".")[2]: _frozen(checked.get(key)) for key in keys}
-
-    # From here on every value is known to be of its kind, so that Any is only for the type checker.
-    value: dict[str, Any] = {key: _frozen(checked.get(key)) for key in schema.SCHEMA}
-    resources, request = Resources(**section("resources")), RequestRules(**section("request"))
-    texts = default_texts(
-        noun=value["noun"],
-        memory=resources.memory,
-        whole=resources.whole,
-        cards_label=request.cards_label,
-        max_cards=request.max_cards,
-        max_whole_cards=request.max_whole_cards,
-    )
-    texts |= {Reason(word): text for word, text in value["texts"].items()}
-    return Profile(
-        name=value["name"],
-        title=value["title"],
-        noun=value["noun"],
-        resources=resources,
-        request=request,
-        unit=Unit(**section("unit")),
-        node_label=_label(value["node_label"]),
-        annotations=Annotations(**section("annotations")),
-        http=Http(**section("http")),
-        inspect=InspectDialect(**section("inspect")),
-        texts=MappingProxyType(texts),
-        unhealthy=UnhealthyConfigMap(**section("unhealthy")) if value["unhealthy.name"] else None,
-        hardware=Hardware(**section("hardware")),
-        driver=driver_rules(section("driver"), section("driver.static")) if value["driver.name"] else None,
-        container=container_rules(
-            section("container"),
-            volume_mounts=section("container.volume_mounts"),
-            device_nodes=section("container.device_nodes"),
-            cdi=section("container.cdi"),
-        ),
-        enforcement=enforcement_rules(section("enforcement")),
-        unverified=value["unverified"],
-    )
-
-
-def to_data(profile: Profile) -> dict[str, Any]:
-    """The profile as its file would say it, defaults written out: `parse(to_data(p))` is `p` again."""
-    data: dict[str, Any] = {}
-    for key in schema.SCHEMA:
-        *sections, name = key.split(".")
-        value: Any = profile
-        for step in (*sections, name):
-            value = getattr(value, step, None)
-        if value is None or value == "":
-            continue
-        table = data
-        for section in sections:
-            table = table.setdefault(section, {})
-        table[name] = thawed(value)
-    if profile.node_label is not None:
-        data["node_label"] = "=".join(profile.node_label)
-    return data
-
-
-def _frozen(value: object) -> object:
-    if isinstance(value, Mapping):
-        return MappingProxyType(dict(value))
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _label(text: str | None) -> tuple[str, str] | None:
-    if text is None:
-        return None
-    key, _, value = text.partition("=")
-    return key, value

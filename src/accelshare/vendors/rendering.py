@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from accelshare.terminal import padded, visible_json, width
-from accelshare.vendors.profile import Profile, to_data
+from accelshare.vendors.profile import Profile
+from accelshare.vendors.validation import to_data
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _DOUBT = "  # unverified"

@@ -16,7 +16,7 @@ from accelshare.ledger.peak import Step, peak
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
-from accelshare.vendors.texts import CARD_COUNT_ANNOTATION
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 from accelshare.wire import assignment
 from accelshare.wire.objects import (
     Container,

@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Iterable
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 
@@ -17,9 +18,8 @@ from accelshare.extender.routes import NEUTRAL, Answer, Routes
 from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
-from accelshare.vendors import kinds
 from accelshare.vendors.catalog import load
-from accelshare.vendors.kinds import OWN_PATHS
+from accelshare.vendors.value_types import OWN_PATHS, UrlPrefix
 from tests.builders import card, node, running, share
 
 CATALOG = load(())
@@ -109,7 +109,9 @@ def test_no_profile_can_take_a_path_of_our_own() -> None:
     own = {NEUTRAL, "/metrics", *routes_of(Ledger())._pages}
     assert own == set(OWN_PATHS)
     assert set(PAGES) <= set(OWN_PATHS)
-    assert not any(kinds.URL_PREFIX.holds(path) for path in own)
+    for path in own:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(path, UrlPrefix)
 
 
 def asked_for(ledger: Ledger, name: str) -> str:

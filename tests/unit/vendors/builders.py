@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from accelshare.vendors.problems import ProfileError
-from accelshare.vendors.profile import Profile, parse
+from accelshare.vendors.profile import Profile
 from accelshare.vendors.rendering import as_toml
+from accelshare.vendors.validation import parse
 
 COMPLETE: dict[str, Any] = {
     "name": "acme",
@@ -36,7 +37,7 @@ COMPLETE: dict[str, Any] = {
     },
     "texts": {"no-cards": "nothing here"},
     "unhealthy": {"namespace": "ops", "name": "unhealthy-zpu-{node}", "key": "zpus"},
-    "hardware": {"pci_vendor": "1abc", "device_nodes": ["/dev/zpu{minor}"], "shared_device_nodes": ["/dev/zpuctl"]},
+    "hardware": {"device_nodes": ["/dev/zpu{minor}"], "shared_device_nodes": ["/dev/zpuctl"]},
     "driver": {
         "name": "static",
         "libraries": ["libzpu.so.1"],
@@ -64,7 +65,6 @@ COMPLETE: dict[str, Any] = {
         "order": ["runtime", "watch"],
         "ways": {
             "runtime": {
-                "kind": "env",
                 "env": {"ACME_LIMIT": "{share_bytes}"},
                 "requires": [
                     {"file": "/sys/module/zpu/version", "at_least": "2.1"},

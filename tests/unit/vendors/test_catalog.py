@@ -6,7 +6,7 @@ import pytest
 
 from accelshare.vendors.catalog import Catalog, load, load_usable
 from accelshare.vendors.problems import ProfileError, UnknownProfile
-from accelshare.vendors.profile import parse
+from accelshare.vendors.validation import parse
 from tests.unit.vendors.builders import COMPLETE, SMALLEST, as_file, profile, saying, write
 
 

@@ -9,7 +9,7 @@ from accelshare.vendors.catalog import load
 from accelshare.vendors.cdi import existing_name, file_name, spec
 from accelshare.vendors.container_edits import CardNames, EditsError
 from accelshare.vendors.drivers.driver import FoundCard
-from accelshare.vendors.profile import parse
+from accelshare.vendors.validation import parse
 from tests.unit.vendors.builders import SMALLEST, profile
 
 

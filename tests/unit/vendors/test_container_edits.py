@@ -7,7 +7,8 @@ import pytest
 from accelshare.vendors.catalog import load
 from accelshare.vendors.container_edits import CardShare, ContainerEdits, DeviceNode, EditsError, Mount, edits
 from accelshare.vendors.enforcement import Enforcement
-from accelshare.vendors.profile import Profile, parse, to_data
+from accelshare.vendors.profile import Profile
+from accelshare.vendors.validation import parse, to_data
 from tests.unit.vendors.builders import SMALLEST, profile
 
 CATALOG = load()
@@ -161,7 +162,7 @@ def test_parts_of_a_gb_come_out_whole_and_never_too_large(unit_mib: float, units
     assert got.env == {"M": mib, "B": str(octets or units * 2**20)}
 
 
-LIMIT = Enforcement("runtime", "env", {"ACME_LIMIT": "{share_bytes}", "ACME_VISIBLE": "{ordinal}"})
+LIMIT = Enforcement("runtime", {"ACME_LIMIT": "{share_bytes}", "ACME_VISIBLE": "{ordinal}"})
 
 
 def test_a_limit_is_added_and_goes_before_other_variables() -> None:
@@ -176,15 +177,15 @@ def test_a_whole_card_has_no_limit() -> None:
 
 def test_kunluns_limit_is_in_bytes_and_nvidias_in_whole_mib() -> None:
     kunlun, nvidia = CATALOG["kunlun"].enforcement.ways["runtime"], CATALOG["nvidia"].enforcement.ways["toolkit"]
-    got = given(CATALOG["kunlun"], share(0, units=4500, unit_mib=1), enforcement=Enforcement("runtime", "env", kunlun.env))
+    got = given(CATALOG["kunlun"], share(0, units=4500, unit_mib=1), enforcement=Enforcement("runtime", kunlun.env))
     assert got.env["CXPU_CONTAINER_MEMORY_LIMIT"] == str(4500 * 2**20)
-    got = given(CATALOG["nvidia"], share(0), share(1), enforcement=Enforcement("toolkit", "env", nvidia.env))
+    got = given(CATALOG["nvidia"], share(0), share(1), enforcement=Enforcement("toolkit", nvidia.env))
     assert got.env["NVIDIA_GPU_MEMORY_LIMIT"] == got.env["NVIDIA_GPU_MEMORY_REQUEST"] == "4096"
 
 
 def test_mps_is_limited_card_by_card_as_the_container_counts_them() -> None:
     mps = CATALOG["nvidia"].enforcement.ways["mps"]
-    got = given(CATALOG["nvidia"], share(5), share(7), enforcement=Enforcement("mps", "env", mps.env))
+    got = given(CATALOG["nvidia"], share(5), share(7), enforcement=Enforcement("mps", mps.env))
     assert got.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M,1=4096M"
 
 

@@ -10,21 +10,21 @@ import pytest
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors.catalog import read_layers
 from accelshare.vendors.layers import Source, survey
-from accelshare.vendors.schema import SCHEMA, Key, Shape
+from accelshare.vendors.validation import Key, entry_sections, keys
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "profiles.md").read_text(encoding="utf-8")
 FILES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
-def fields(key: str, row: Key) -> Iterator[str]:
-    """The keys of the tables within a list or table, as the page spells them."""
-    for name, inner in row.fields.items():
-        spelled = f"{key}{'[]' if row.shape is Shape.LIST else '.*'}.{name}"
-        yield spelled
-        yield from fields(spelled, inner)
+def entries(key: str, row: Key) -> Iterator[str]:
+    """The keys of the tables within a list or table, as the page writes them."""
+    for spelled, section in entry_sections(key, row.type):
+        for name, inner in keys(section).items():
+            yield f"{spelled}.{name}"
+            yield from entries(f"{spelled}.{name}", inner)
 
 
-@pytest.mark.parametrize("key", [*SCHEMA, *(inner for key, row in SCHEMA.items() for inner in fields(key, row))])
+@pytest.mark.parametrize("key", [*keys(), *(inner for key, row in keys().items() for inner in entries(key, row))])
 def test_every_key_is_explained(key: str) -> None:
     assert f"| `{key}` |" in PAGE
 
@@ -42,7 +42,8 @@ def test_every_file_shown_is_right_as_it_stands(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "default"), [(key, row.default) for key, row in SCHEMA.items() if isinstance(row.default, str | int)]
+    ("key", "default"),
+    [(key, row.default) for key, row in keys().items() if isinstance(row.default, str | int) and row.default != ""],
 )
 def test_every_default_is_the_one_in_force(key: str, default: object) -> None:
     row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{key}` |"))

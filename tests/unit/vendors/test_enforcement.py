@@ -3,43 +3,43 @@
 import pytest
 
 from accelshare.vendors.catalog import load
-from accelshare.vendors.enforcement import Enforcement, Finding, choose, requirements
-from accelshare.vendors.node_rules import EnforcementRules, Requirement, Way
+from accelshare.vendors.enforcement import Enforcement, ProbeResult, choose, requirements
+from accelshare.vendors.profile import EnforcementRules, Requirement, Way
 
 DRIVER = Requirement(file="/sys/driver", at_least="615")
 TOOLKIT = Requirement(command=("ctk", "--version"), at_least="1.20.1")
 MPS = Requirement(file="/mps")
 
-TOOLKIT_WAY = Way("toolkit", "env", {"LIMIT": "{mib}"}, (DRIVER, TOOLKIT))
-MPS_WAY = Way("mps", "env", {"MPS": "{mib}"}, (MPS, DRIVER))
-FREE_WAY = Way("free", "env", {"FREE": "{mib}"})
+TOOLKIT_WAY = Way({"LIMIT": "{mib}"}, (DRIVER, TOOLKIT))
+MPS_WAY = Way({"MPS": "{mib}"}, (MPS, DRIVER))
+FREE_WAY = Way({"FREE": "{mib}"})
 WAYS = {"toolkit": TOOLKIT_WAY, "mps": MPS_WAY, "free": FREE_WAY}
 
-YES, NO = Finding(holds=True, says="there"), Finding(holds=False, says="not there")
+YES, NO = ProbeResult(met=True, message="there"), ProbeResult(met=False, message="not there")
 
 
 def test_the_first_way_whose_needs_are_met_holds() -> None:
     rules = EnforcementRules(("toolkit", "mps", "watch"), WAYS)
-    assert choose(rules, {DRIVER: YES, TOOLKIT: YES, MPS: YES}) == Enforcement("toolkit", "env", {"LIMIT": "{mib}"})
+    assert choose(rules, {DRIVER: YES, TOOLKIT: YES, MPS: YES}) == Enforcement("toolkit", {"LIMIT": "{mib}"})
 
 
 def test_a_way_that_lacks_something_is_passed_over_in_words() -> None:
     rules = EnforcementRules(("toolkit", "mps"), WAYS)
-    old = Finding(holds=False, says="ctk --version says 1.17; 1.20.1 is needed")
+    old = ProbeResult(met=False, message="ctk --version says 1.17; 1.20.1 is needed")
     chosen = choose(rules, {DRIVER: YES, TOOLKIT: old, MPS: YES})
-    assert chosen == Enforcement("mps", "env", {"MPS": "{mib}"}, ("toolkit: ctk --version says 1.17; 1.20.1 is needed",))
+    assert chosen == Enforcement("mps", {"MPS": "{mib}"}, ("toolkit: ctk --version says 1.17; 1.20.1 is needed",))
     assert chosen.limits
 
 
 def test_what_is_left_is_watching_which_is_no_limit() -> None:
     chosen = choose(EnforcementRules(("toolkit", "mps"), WAYS), {DRIVER: NO, TOOLKIT: NO, MPS: YES})
-    assert (chosen.name, chosen.kind, chosen.env, chosen.limits) == ("watch", "watch", {}, False)
+    assert (chosen.name, chosen.env, chosen.limits) == ("watch", {}, False)
     assert chosen.passed_over == ("toolkit: not there; not there", "mps: not there")
 
 
 def test_what_nobody_asked_is_not_met() -> None:
     chosen = choose(EnforcementRules(("toolkit",), WAYS), {})
-    assert chosen.passed_over == ("toolkit: /sys/driver was not asked; ctk --version was not asked",)
+    assert chosen.passed_over == ("toolkit: /sys/driver was not probed; ctk --version was not probed",)
 
 
 def test_a_way_that_is_not_in_the_order_is_off() -> None:
@@ -61,4 +61,4 @@ def test_a_vendor_without_a_way_is_only_watched(name: str) -> None:
 def test_mps_is_an_option_that_is_off() -> None:
     nvidia = load()["nvidia"].enforcement
     assert "mps" in nvidia.ways
-    assert [way.name for way in nvidia.in_order] == ["toolkit", "watch"]
+    assert [name for name, _ in nvidia.in_order] == ["toolkit", "watch"]

@@ -8,9 +8,9 @@ import pytest
 from accelshare.vendors.catalog import load
 from accelshare.vendors.container_edits import CardShare, Mount, edits
 from accelshare.vendors.drivers.driver import Roots
-from accelshare.vendors.enforcement import Finding, choose, requirements
-from accelshare.vendors.node_rules import EnforcementRules, Requirement
+from accelshare.vendors.enforcement import ProbeResult, choose, requirements
 from accelshare.vendors.probing import probe, version_at_least
+from accelshare.vendors.profile import EnforcementRules, Requirement
 
 
 class Host:
@@ -28,10 +28,10 @@ class Host:
     def tool(self, path: str, script: str) -> None:
         self.has(path, f"#!/bin/sh\n{script}\n", mode=0o755)
 
-    async def says(self, requirement: Requirement, timeout_s: float = 5) -> Finding:
+    async def probe(self, requirement: Requirement, timeout_s: float = 5) -> ProbeResult:
         return (await self.all(requirement, timeout_s=timeout_s))[requirement]
 
-    async def all(self, *asked: Requirement, timeout_s: float = 5) -> dict[Requirement, Finding]:
+    async def all(self, *asked: Requirement, timeout_s: float = 5) -> dict[Requirement, ProbeResult]:
         roots = Roots(dev=self.root / "dev", proc=self.root / "proc", sys=self.root / "sys")
         return await probe(asked, roots=roots, host=self.root, timeout_s=timeout_s)
 
@@ -43,24 +43,24 @@ def host(tmp_path: Path) -> Host:
 
 @pytest.mark.parametrize("path", ["/sys/a", "/proc/a", "/dev/a", "/opt/a"])
 async def test_a_file_is_looked_for_where_the_hosts_trees_are(host: Host, path: str) -> None:
-    assert await host.says(Requirement(file=path)) == Finding(holds=False, says=f"{path}: is not there")
+    assert await host.probe(Requirement(file=path)) == ProbeResult(met=False, message=f"{path}: is not there")
     host.has(path)
-    assert await host.says(Requirement(file=path)) == Finding(holds=True, says=f"{path} is there")
+    assert await host.probe(Requirement(file=path)) == ProbeResult(met=True, message=f"{path} is there")
 
 
 @pytest.mark.parametrize(
-    ("text", "holds", "says"),
+    ("text", "met", "message"),
     [
-        ("615.71.09\n", True, "/sys/v says 615.71.09"),
-        ("615\n", True, "/sys/v says 615"),
-        ("595.1\n", False, "/sys/v says 595.1; 615 is needed"),
-        ("unknown\n", False, "/sys/v tells no version: 'unknown'"),
-        ("", False, "/sys/v tells no version: nothing"),
+        ("615.71.09\n", True, "/sys/v has version 615.71.09"),
+        ("615\n", True, "/sys/v has version 615"),
+        ("595.1\n", False, "/sys/v has version 595.1; 615 is needed"),
+        ("unknown\n", False, "/sys/v has no version: 'unknown'"),
+        ("", False, "/sys/v has no version: nothing"),
     ],
 )
-async def test_a_file_may_have_to_say_a_version(host: Host, text: str, holds: bool, says: str) -> None:
+async def test_a_file_may_have_to_say_a_version(host: Host, text: str, met: bool, message: str) -> None:
     host.has("/sys/v", text)
-    assert await host.says(Requirement(file="/sys/v", at_least="615")) == Finding(holds, says)
+    assert await host.probe(Requirement(file="/sys/v", at_least="615")) == ProbeResult(met, message)
 
 
 CTK = Requirement(command=("acme-ctk", "--version"), pattern="version ([0-9.]+)", at_least="1.20.1")
@@ -69,28 +69,28 @@ CTK = Requirement(command=("acme-ctk", "--version"), pattern="version ([0-9.]+)"
 @pytest.mark.parametrize("folder", ["/usr/bin", "/usr/local/bin"])
 async def test_a_tool_of_the_host_is_found_and_asked(host: Host, folder: str) -> None:
     host.tool(f"{folder}/acme-ctk", "echo 'Acme CLI 9 version 1.20.1.'")
-    assert await host.says(CTK) == Finding(holds=True, says="acme-ctk --version says 1.20.1")
+    assert await host.probe(CTK) == ProbeResult(met=True, message="acme-ctk --version has version 1.20.1")
 
 
 @pytest.mark.parametrize(
-    ("script", "says"),
+    ("script", "message"),
     [
-        ("echo version 1.17.8", "acme-ctk --version says 1.17.8; 1.20.1 is needed"),
-        ("echo hello", "acme-ctk --version tells no version: 'hello'"),
-        ("echo version ...", "acme-ctk --version tells no version: 'version ...'"),
+        ("echo version 1.17.8", "acme-ctk --version has version 1.17.8; 1.20.1 is needed"),
+        ("echo hello", "acme-ctk --version has no version: 'hello'"),
+        ("echo version ...", "acme-ctk --version has no version: 'version ...'"),
         ("echo no >&2; exit 2", "acme-ctk --version: ended with exit code 2 and said 'no'"),
         ("sleep 600", "acme-ctk --version: gave no answer within 0.3 s and was killed"),
     ],
 )
-async def test_a_tool_that_does_not_say_so_does_not_meet_it(host: Host, script: str, says: str) -> None:
+async def test_a_tool_that_does_not_say_so_does_not_meet_it(host: Host, script: str, message: str) -> None:
     host.tool("/usr/bin/acme-ctk", script)
-    assert await host.says(CTK, timeout_s=0.3) == Finding(holds=False, says=says)
+    assert await host.probe(CTK, timeout_s=0.3) == ProbeResult(met=False, message=message)
 
 
 async def test_a_missing_tool_is_told(host: Host) -> None:
     places = "/usr/local/sbin, /usr/local/bin, /usr/sbin, /usr/bin, /usr/local/nvidia/toolkit"
-    assert await host.says(CTK) == Finding(holds=False, says=f"acme-ctk --version: not found in {places} of the host")
-    assert (await host.says(Requirement(command=("/opt/ctk",)))).says == "/opt/ctk: no such file"
+    assert await host.probe(CTK) == ProbeResult(met=False, message=f"acme-ctk --version: not found in {places} of the host")
+    assert (await host.probe(Requirement(command=("/opt/ctk",)))).message == "/opt/ctk: no such file"
 
 
 async def test_the_hosts_tool_is_asked_and_not_the_images_own(
@@ -101,11 +101,11 @@ async def test_the_hosts_tool_is_asked_and_not_the_images_own(
     image.tool("/bin/acme-ctk", "echo version 1.20.1")
     monkeypatch.setenv("PATH", str(image.root / "bin"), prepend=":")
     host.tool("/usr/bin/acme-ctk", "echo version 1.17.8")
-    assert not (await host.says(CTK)).holds
+    assert not (await host.probe(CTK)).met
     (host.root / "usr/bin/acme-ctk").unlink()
-    assert not (await host.says(CTK)).holds
+    assert not (await host.probe(CTK)).met
     on_the_host_itself = await probe([CTK], timeout_s=5)
-    assert on_the_host_itself[CTK].holds
+    assert on_the_host_itself[CTK].met
 
 
 @pytest.mark.parametrize(
@@ -117,30 +117,30 @@ async def test_a_link_of_the_host_is_followed_as_the_host_would(host: Host, targ
     for link, to in (("usr/bin/acme-ctk", target), ("opt/acme/bin", "/opt/acme/1.20"), ("opt/acme/1.20/acme-ctk", "ctk")):
         (host.root / link).parent.mkdir(parents=True, exist_ok=True)
         (host.root / link).symlink_to(to)
-    assert await host.says(CTK) == Finding(holds=True, says="acme-ctk --version says 1.20.1")
+    assert await host.probe(CTK) == ProbeResult(met=True, message="acme-ctk --version has version 1.20.1")
 
 
 async def test_links_in_a_circle_are_no_tool(host: Host) -> None:
     (host.root / "opt").mkdir()
     (host.root / "opt/ctk").symlink_to("/opt/ctk")
-    assert not (await host.says(Requirement(command=("/opt/ctk",)))).holds
-    assert not (await host.says(Requirement(file="/opt/ctk"))).holds
+    assert not (await host.probe(Requirement(command=("/opt/ctk",)))).met
+    assert not (await host.probe(Requirement(file="/opt/ctk"))).met
 
 
 async def test_a_tool_may_be_asked_only_to_be_there(host: Host) -> None:
     host.tool("/opt/ctk", "echo hello")
-    assert (await host.says(Requirement(command=("/opt/ctk",)))).holds
+    assert (await host.probe(Requirement(command=("/opt/ctk",)))).met
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 async def test_a_file_that_may_not_be_read_is_told(host: Host) -> None:
     host.has("/sys/v", "1", mode=0)
-    assert (await host.says(Requirement(file="/sys/v", at_least="1"))).says == "/sys/v: cannot be read: Permission denied"
+    assert (await host.probe(Requirement(file="/sys/v", at_least="1"))).message == "/sys/v: cannot be read: Permission denied"
 
 
 async def test_a_folder_where_a_file_should_be_is_told(host: Host) -> None:
     host.has("/sys/v/inner")
-    assert (await host.says(Requirement(file="/sys/v", at_least="1"))).says == "/sys/v: cannot be read: Is a directory"
+    assert (await host.probe(Requirement(file="/sys/v", at_least="1"))).message == "/sys/v: cannot be read: Is a directory"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_the_whole_way_on_a_node_that_has_it_and_on_one_that_has_not(host:
     host.tool("/usr/bin/nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.20.1'; echo 'commit: abc'")
     chosen = choose(rules, await host.all(*requirements(rules)))
     assert chosen.name == "watch"
-    assert chosen.passed_over == ("toolkit: /sys/module/nvidia/version says 580.95; 615 is needed",)
+    assert chosen.passed_over == ("toolkit: /sys/module/nvidia/version has version 580.95; 615 is needed",)
 
     host.has("/sys/module/nvidia/version", "615.71.09\n")
     assert choose(rules, await host.all(*requirements(rules))).name == "toolkit"
@@ -190,6 +190,6 @@ async def test_a_path_that_cannot_even_be_followed_is_not_there(host: Host) -> N
     """A stale network mount says so at the first step, long before the file is opened."""
     host.has("/opt/something")
     for requirement in (Requirement(file=f"/opt/{'x' * 300}/version"), Requirement(command=(f"/opt/{'x' * 300}/tool",))):
-        finding = await host.says(requirement)
-        assert not finding.holds
-        assert "name too long" in finding.says.lower()
+        result = await host.probe(requirement)
+        assert not result.met
+        assert "name too long" in result.message.lower()

@@ -3,32 +3,29 @@
 import pytest
 
 from accelshare.ledger.refusals import Reason
-from accelshare.vendors.node_rules import (
+from accelshare.vendors.problems import ProfileError, VendorError
+from accelshare.vendors.profile import (
     WATCH,
+    Annotations,
     Cdi,
     ContainerRules,
     DeviceNodes,
     DriverRules,
     EnforcementRules,
-    Requirement,
-    StaticCard,
-    StaticRules,
-    VolumeMounts,
-    Way,
-)
-from accelshare.vendors.problems import ProfileError, VendorError
-from accelshare.vendors.profile import (
-    Annotations,
     Hardware,
     Http,
     InspectDialect,
     RequestRules,
+    Requirement,
     Resources,
+    StaticCard,
+    StaticRules,
     UnhealthyConfigMap,
     Unit,
-    parse,
-    to_data,
+    VolumeMounts,
+    Way,
 )
+from accelshare.vendors.validation import parse, to_data
 from tests.unit.vendors.builders import COMPLETE, SMALLEST, profile, saying
 
 
@@ -44,15 +41,15 @@ def test_every_key_arrives_in_its_place() -> None:
     assert acme.inspect == InspectDialect(
         "zpushare", "totalZPU", "usedZPU", "availableZPU", "devs", pod_uid=True, pod_created=True
     )
-    assert acme.unhealthy == UnhealthyConfigMap("ops", "unhealthy-zpu-{node}", "zpus")
-    assert acme.hardware == Hardware("1abc", ("/dev/zpu{minor}",), ("/dev/zpuctl",))
+    assert acme.unhealthy == UnhealthyConfigMap(namespace="ops", name="unhealthy-zpu-{node}", key="zpus")
+    assert acme.hardware == Hardware(("/dev/zpu{minor}",), ("/dev/zpuctl",))
     assert acme.driver == DriverRules(
         "static",
         ("libzpu.so.1",),
         ("zpu-smi",),
         3,
         0.5,
-        StaticRules(
+        static=StaticRules(
             (
                 StaticCard(16384, id="Z-A", model="Z1", minor=7, numa=1, pci="0000:3b:00.0"),
                 StaticCard(8192, count=2, index=4),
@@ -60,7 +57,7 @@ def test_every_key_arrives_in_its_place() -> None:
         ),
     )
     assert acme.container == ContainerRules(
-        {"ACME_VISIBLE": "{index}", "ACME_BYTES": "{bytes}"},
+        env={"ACME_VISIBLE": "{index}", "ACME_BYTES": "{bytes}"},
         strategy=("envvar", "volume-mounts", "device-nodes", "cdi"),
         annotations={"acme.example/cards": "{id}"},
         node_label_env={"acme.example/fast=true": "ACME_FAST=1"},
@@ -70,17 +67,15 @@ def test_every_key_arrives_in_its_place() -> None:
         cdi=Cdi("acme.example/zpu={id}", write_spec=False, env={"ACME_CDI": "yes"}),
     )
     runtime = Way(
-        "runtime",
-        "env",
         {"ACME_LIMIT": "{share_bytes}"},
         (
             Requirement(file="/sys/module/zpu/version", at_least="2.1"),
             Requirement(command=("zpu-runtime", "--version"), pattern="v([0-9.]+)", at_least="1.0"),
         ),
     )
-    late = Way("late", "env", {"ACME_LATE": "{mib}"})
+    late = Way({"ACME_LATE": "{mib}"})
     assert acme.enforcement == EnforcementRules(("runtime", "watch"), {"runtime": runtime, "late": late})
-    assert acme.enforcement.in_order == (runtime, WATCH)
+    assert acme.enforcement.in_order == (("runtime", runtime), (WATCH, Way()))
     assert acme.unverified == ("resources.count", "unit.mib.GiB", "texts.no-cards", "container.env.ACME_VISIBLE")
     assert acme.text(Reason.NO_CARDS) == "nothing here"
 
@@ -99,17 +94,18 @@ def test_what_is_left_out_has_its_default() -> None:
     assert tiny.driver is None
     assert tiny.container == ContainerRules()
     assert tiny.container.strategy == ("envvar", "device-nodes")
-    assert tiny.enforcement.in_order == (WATCH,)
+    assert tiny.enforcement.in_order == ((WATCH, Way()),)
     assert tiny.unverified == ()
 
 
 def test_the_unhealthy_configmap_is_in_kube_system_unless_said() -> None:
     data = {**SMALLEST, "unhealthy": {"name": "unhealthy-{node}", "key": "cards"}}
-    assert parse(data, file="tiny.toml").unhealthy == UnhealthyConfigMap("kube-system", "unhealthy-{node}", "cards")
+    assert parse(data, file="tiny.toml").unhealthy == UnhealthyConfigMap(name="unhealthy-{node}", key="cards")
+    assert UnhealthyConfigMap(name="x", key="y").namespace == "kube-system"
 
 
 def test_the_unhealthy_configmap_is_named_after_its_node() -> None:
-    assert UnhealthyConfigMap("ops", "bad-{node}-zpu", "zpus").name_on("n1") == "bad-n1-zpu"
+    assert UnhealthyConfigMap(name="bad-{node}-zpu", key="zpus").name_on("n1") == "bad-n1-zpu"
 
 
 def test_one_strategy_needs_no_list() -> None:

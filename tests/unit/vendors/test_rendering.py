@@ -6,8 +6,9 @@ import tomllib
 import pytest
 
 from accelshare.vendors.catalog import load
-from accelshare.vendors.profile import Profile, parse
+from accelshare.vendors.profile import Profile
 from accelshare.vendors.rendering import as_json, as_table, as_toml
+from accelshare.vendors.validation import parse
 from tests.unit.vendors.builders import SMALLEST, profile
 
 EVERY = (*load(), profile(), profile(title='quotes " and \\ and 昆仑'), parse(SMALLEST, file="tiny.toml"))

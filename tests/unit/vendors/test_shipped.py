@@ -48,7 +48,6 @@ FACTS: list[tuple[str, tuple[Any, Any, Any, Any]]] = [
     ("unhealthy.name", ("unhealthy-gpu-{node}", "unhealthy-xpu-{node}", "unhealthy-gcu-{node}", None)),
     ("unhealthy.key", ("gpus", "xpus", "gcus", None)),
     ("unhealthy.namespace", ("kube-system", "kube-system", "kube-system", None)),
-    ("hardware.pci_vendor", ("10de", "1d22", "1e36", "23e2")),
     (
         "hardware.device_nodes",
         (

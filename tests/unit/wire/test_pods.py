@@ -12,7 +12,7 @@ from accelshare.ledger.facts import AgentSeen
 from accelshare.ledger.nouns import Ask, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog, load
-from accelshare.vendors.texts import CARD_COUNT_ANNOTATION
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 from accelshare.wire.objects import SpecWithPreferences
 from accelshare.wire.pods import AgentIdentity, PodReader, prefers_some_nodes
 from accelshare.wire.quantity import thousandths

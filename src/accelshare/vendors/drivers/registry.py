@@ -1,20 +1,29 @@
-"""From a profile to its driver, imported only when asked for.
+"""Makes the driver of a profile. Only its own module is imported: a node without a vendor's library needs none of its code.
 
-Belongs here: making a driver with what the profile says and what a flag overrides. Never: what a driver does.
+Belongs here: the list of drivers, and the options of one from its profile and from flags. Never: what a driver does.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from accelshare.vendors.drivers.driver import Driver, Options, Roots
-from accelshare.vendors.drivers.known import DRIVERS
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
+from accelshare.vendors.value_types import DriverName
+
+DRIVERS: Final[Mapping[DriverName, str]] = {
+    "nvidia": "accelshare.vendors.drivers.nvidia:NvidiaDriver",
+    "kunlun": "accelshare.vendors.drivers.kunlun:KunlunDriver",
+    "enflame": "accelshare.vendors.drivers.enflame:EnflameDriver",
+    "stream": "accelshare.vendors.drivers.stream:StreamDriver",
+    "static": "accelshare.vendors.drivers.static:StaticDriver",
+}
 
 
-class NoDriver(VendorError):  # noqa: N818 (it reads as what it is: there is no driver)
-    """The profile has no node side."""
+class NoDriver(VendorError):  # noqa: N818 (the name reads as the error: there is no driver)
+    """The profile names no driver."""
 
 
 def make(
@@ -28,10 +37,10 @@ def make(
     host: Path = Path("/"),
     card_memory_mib: int | None = None,
 ) -> Driver:
-    """The profile's driver; whatever is given here goes before what the profile says."""
+    """The profile's driver; arguments take precedence over the profile."""
     rules = profile.driver
     if rules is None:
-        raise NoDriver(f"profile {profile.name}: driver.name is not set, so nobody can ask for its cards")
+        raise NoDriver(f"profile {profile.name}: driver.name is not set, so accelshare cannot find its cards")
     options = Options(
         roots=roots or Roots(),
         libraries=libraries or rules.libraries,

@@ -13,7 +13,7 @@ from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, Remar
 from accelshare.vendors.drivers.driver import FoundCard, Health, Options
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.node_rules import StaticRules
+from accelshare.vendors.profile import StaticRules
 
 _MIB_PER_GIB = 1024
 _DEV = "/dev/"

@@ -14,7 +14,7 @@ from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health
 from accelshare.vendors.enforcement import Enforcement
 
-WATCH = Enforcement("watch", "watch")
+WATCH = Enforcement("watch")
 LIMIT_S = 60
 FIRST, SECOND = FoundCard(0, "id0", 16384, minor=0, asked_by="library"), FoundCard(1, "id1", 16384, minor=1, asked_by="library")
 

@@ -171,7 +171,7 @@ def test_a_container_that_has_its_card_stays_whatever_else_it_would_be_given_tod
     host = Host({0: "id0"}, runs)
     made = host.make(runs)
     host.labels = LABEL
-    host.devices.set_enforcement(PROFILE.name, Enforcement("new", "env", {"A_NEW_LIMIT": "{share_mib}"}))
+    host.devices.set_enforcement(PROFILE.name, Enforcement("new", {"A_NEW_LIMIT": "{share_mib}"}))
     host.tell(runs, made)
     assert host.answers.bare() == []
     assert host.answers.given_before() == [runs]

@@ -1,6 +1,6 @@
-"""Refusals in plain words, for profiles whose vendor never had words of its own.
+"""Default refusal texts, for profiles that set none of their own.
 
-Belongs here: the texts and the words a profile fills them with. Never: numbers that change from pod to pod, because
+Belongs here: the texts and what a profile puts into them. Never: numbers that change from pod to pod, because
 kube-scheduler counts equal texts together; a final full stop, because kube-scheduler adds one.
 """
 
@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from accelshare.ledger.refusals import Reason
+from accelshare.vendors.profile import Profile
 
-# How any pod may ask for several cards where its vendor has no label for that.
+# With this annotation a pod of any vendor requests several cards.
 CARD_COUNT_ANNOTATION: Final = "accelshare.io/card-count"
 
 DEFAULT_TEXTS: Final[Mapping[Reason, str]] = {
@@ -31,19 +32,18 @@ DEFAULT_TEXTS: Final[Mapping[Reason, str]] = {
 }
 
 
-def default_texts(
-    *, noun: str, memory: str | None, whole: str | None, cards_label: str | None, max_cards: int, max_whole_cards: int | None
-) -> dict[Reason, str]:
-    """A text for every reason, in this profile's names and settings."""
+def default_texts(profile: Profile) -> dict[Reason, str]:
+    """A text for every reason, with this profile's names and limits."""
+    noun, memory, whole, request = profile.noun, profile.resources.memory, profile.resources.whole, profile.request
     words = {
         "noun": noun,
-        # A vendor without one of the two resources can still be asked wrongly, through the annotation above.
+        # A pod can use the annotation above wrongly even if the vendor has only one of the two resources.
         "memory": memory or f"{noun} memory",
         "whole_resource": whole or f"whole {noun}s",
-        "either": " or ".join(name for name in (memory, whole) if name),
-        "count_key": f"label {cards_label}" if cards_label else f"annotation {CARD_COUNT_ANNOTATION}",
-        "max_cards": max_cards,
-        "most_whole": _most(max_whole_cards, whole or f"whole {noun}"),
+        "either": " or ".join(profile.resources.asked),
+        "count_key": f"label {request.cards_label}" if request.cards_label else f"annotation {CARD_COUNT_ANNOTATION}",
+        "max_cards": request.max_cards,
+        "most_whole": _most(request.max_whole_cards, whole or f"whole {noun}"),
     }
     return {reason: text.format_map(words) for reason, text in DEFAULT_TEXTS.items()}
 

@@ -1,11 +1,12 @@
 """Refusals in plain words: one for every reason, constant, and in the profile's names."""
 
 import pytest
+from msgspec import convert
 
 from accelshare.ledger.refusals import Reason
-from accelshare.vendors.kinds import REFUSAL_TEXT
-from accelshare.vendors.profile import parse
-from accelshare.vendors.texts import DEFAULT_TEXTS
+from accelshare.vendors.refusal_texts import DEFAULT_TEXTS
+from accelshare.vendors.validation import parse
+from accelshare.vendors.value_types import RefusalText
 from tests.unit.vendors.builders import NOTHING, SMALLEST, profile, saying
 
 ACME = {
@@ -39,7 +40,8 @@ def test_a_default_text_is_in_the_profiles_own_words(reason: Reason) -> None:
 @pytest.mark.parametrize("reason", Reason)
 def test_a_default_text_keeps_the_rules_of_a_given_one(reason: Reason) -> None:
     """No placeholder left over, no final full stop: also for a vendor that has next to nothing."""
-    assert REFUSAL_TEXT.holds(parse(SMALLEST, file="tiny.toml").text(reason))
+    text = parse(SMALLEST, file="tiny.toml").text(reason)
+    assert convert(text, RefusalText) == text
 
 
 def test_without_a_label_of_its_own_the_general_annotation_is_named() -> None:
