@@ -3,7 +3,9 @@
 After each test: no record had to be corrected, so no pod got another card than its record says.
 """
 
+import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,14 +14,6 @@ import pytest
 from cluster.https import free_port
 from cluster.local import LocalCluster
 from tests.e2e.node.real_node import RESOURCES, RealNode, open_real_node
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests by the runtime come first: kubelet remembers a device plugin for minutes, and rejects pods by any other way."""
-    places = [place for place, item in enumerate(items) if item.path.parent == Path(__file__).parent]
-    ours = sorted((items[place] for place in places), key=lambda item: "by_runtime" not in getattr(item, "fixturenames", ()))
-    for place, item in zip(places, ours, strict=True):
-        items[place] = item
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +36,7 @@ async def real_node(extender_port: int, local: LocalCluster, tmp_path: Path) -> 
 @pytest.fixture
 async def by_runtime(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[RealNode]:
     """Cards reach containers by the container runtime, which the agent finds by itself."""
+    await asyncio.to_thread(_forget_device_plugins, local)
     async with open_real_node(local, tmp_path, extender_port) as opened, nothing_moves(opened):
         yield opened
 
@@ -51,3 +46,12 @@ async def nothing_moves(real_node: RealNode) -> AsyncIterator[None]:
     before = await real_node.moved()
     yield
     assert await real_node.moved() == before
+
+
+def _forget_device_plugins(local: LocalCluster) -> None:
+    """kubelet remembers a device plugin for five minutes and rejects pods that are served in any other way."""
+    file = local.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+    if file.exists() and json.loads(file.read_text())["Data"]["RegisteredDevices"]:
+        local.kill_kubelet()
+        file.unlink()
+        local.start_kubelet()
