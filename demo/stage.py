@@ -19,7 +19,7 @@ import orjson
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from accelshare.vendors.catalog import Catalog
 from cluster.https import free_port
 from cluster.process import Process
@@ -101,7 +101,7 @@ async def set_up(
     """A cluster with our extender, ready, and the playlist's nodes, begun; all of it gone afterwards."""
     async with AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="a-", dir=temporary(tempfile.gettempdir()))))
-        api = await stack.enter_async_context(MemoryApiServer())
+        api = await stack.enter_async_context(FakeApiServer())
         kubeconfig = api.write_kubeconfig(directory / "kubeconfig")
         client = await stack.enter_async_context(Client(config.load(kubeconfig), user_agent="accelshare-demo"))
         timeout = aiohttp.ClientTimeout(total=ANSWER_S)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.ledger.nouns import Slice
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from accelshare.testing.fake_runtime import FakeRuntime, Habits
 from accelshare.vendors.catalog import load
 from accelshare.wire import assignment
@@ -32,7 +32,7 @@ RUNTIME: Final = Habits(name="containerd", version="v2.4.2", validator=True)
 
 
 class FakeBenchNode:
-    def __init__(self, api: MemoryApiServer, caller: Caller, directory: Path, size: Size) -> None:
+    def __init__(self, api: FakeApiServer, caller: Caller, directory: Path, size: Size) -> None:
         self.api = api
         self.caller = caller
         self.size = size
@@ -110,7 +110,7 @@ async def open_fake_bench_node(size: Size, way: str) -> AsyncIterator[FakeBenchN
         directory = Path(made)
         (directory / "containerd.toml").write_text('[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = true\n')
         async with contextlib.AsyncExitStack() as stack:
-            api = await stack.enter_async_context(MemoryApiServer())
+            api = await stack.enter_async_context(FakeApiServer())
             caller = await stack.enter_async_context(Caller(directory))
             if way == NRI:
                 await stack.enter_async_context(FakeRuntime(directory / "nri.sock", RUNTIME))

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from cluster.https import free_port
 from cluster.process import Process, last_lines
 from cluster.waiting import wait_until_async
@@ -24,7 +24,7 @@ LIMIT_S = 180.0
 
 
 class FakeCluster:
-    def __init__(self, api: MemoryApiServer, directory: Path, session: aiohttp.ClientSession) -> None:
+    def __init__(self, api: FakeApiServer, directory: Path, session: aiohttp.ClientSession) -> None:
         self.api = api
         self.directory = directory
         self.session = session
@@ -105,7 +105,7 @@ class FakeCluster:
 
 @contextlib.asynccontextmanager
 async def open_fake_cluster(directory: Path) -> AsyncIterator[FakeCluster]:
-    async with MemoryApiServer() as api, aiohttp.ClientSession() as session:
+    async with FakeApiServer() as api, aiohttp.ClientSession() as session:
         fake_cluster = FakeCluster(api, directory, session)
         try:
             yield fake_cluster

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from tests.contract.api_cases import TOPICS
 from tests.contract.api_cases.client import Api
 
@@ -30,10 +30,10 @@ def _cases() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def memory_server() -> Iterator[MemoryApiServer]:
+def memory_server() -> Iterator[FakeApiServer]:
     """A server in a loop of its own, because the cases block."""
     started, loop = threading.Event(), asyncio.new_event_loop()
-    server, stopped = MemoryApiServer(token="secret"), asyncio.Event()
+    server, stopped = FakeApiServer(token="secret"), asyncio.Event()
 
     async def serve() -> None:
         async with server:

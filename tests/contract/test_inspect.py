@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from tests.contract.fake_cluster import FakeCluster
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ XPUSHARE = (
 class Allocator:
     """A person's desk: a kubeconfig, commands on the PATH, and a cluster to fill."""
 
-    def __init__(self, api: MemoryApiServer, directory: Path) -> None:
+    def __init__(self, api: FakeApiServer, directory: Path) -> None:
         self.api = api
         self.directory = directory
         self.kubeconfig = api.write_kubeconfig(directory / "kubeconfig")
@@ -98,7 +98,7 @@ class Allocator:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Allocator]:
-    async with MemoryApiServer() as api:
+    async with FakeApiServer() as api:
         yield Allocator(api, tmp_path)
 
 

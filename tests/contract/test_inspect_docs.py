@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from tests.contract import test_docs as docs
 from tests.contract.test_inspect import Allocator
 
@@ -19,7 +19,7 @@ SHOWN = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncIterator[Allocator]:
-    async with MemoryApiServer() as api:
+    async with FakeApiServer() as api:
         yield Allocator(api, tmp_path)
 
 

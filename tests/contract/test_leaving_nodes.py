@@ -6,7 +6,7 @@ from accelshare.install.cluster.node_cleanup import remove_agent_data
 from accelshare.install.cluster.node_labels import KEY, apply_labels
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from accelshare.wire import inventory
 
 
@@ -23,7 +23,7 @@ def assert_n2_left(lines: list[str], removed: str) -> None:
 
 
 async def test_labels_are_removed_from_nodes_that_stay() -> None:
-    async with MemoryApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
+    async with FakeApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
         for name in ("n1", "n2", "n3"):
             await client.request("POST", "/api/v1/nodes", body=json.dumps(node(name)).encode())
         api.faults.answer(404, method="PATCH", path="/nodes/n2$")
@@ -31,7 +31,7 @@ async def test_labels_are_removed_from_nodes_that_stay() -> None:
 
 
 async def test_agent_data_is_removed_from_nodes_that_stay() -> None:
-    async with MemoryApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
+    async with FakeApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
         for name in ("n1", "n2", "n3"):
             await client.request("POST", "/api/v1/nodes", body=json.dumps(node(name)).encode())
         api.faults.answer(404, method="PATCH", path="/nodes/n2/status$")

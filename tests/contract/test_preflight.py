@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from accelshare.install.preflight.checks.permissions import IN_CLUSTER, IN_NAMESPACE
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from cluster.control_plane import ControlPlane
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,7 @@ def expect_a_seed_cluster(told: Told) -> None:
 
 
 async def test_a_cluster_with_an_original_in_memory(tmp_path: Path) -> None:
-    async with MemoryApiServer() as api:
+    async with FakeApiServer() as api:
         kubeconfig = api.write_kubeconfig(tmp_path / "kubeconfig")
         api.store.create("nodes", SEED_NODE)
         api.store.create("services", SEED_SERVICE, namespace="kube-system")
@@ -97,7 +97,7 @@ async def test_a_wanted_memory_unit_is_refused_while_pods_of_another_one_live(tm
     told = {"accelshare.io/inventory": json.dumps({"nvidia": {"unit": "GiB", "cards": []}})}
     limits = {"limits": {"aliyun.com/gpu-mem": "3"}}
     spec = {"nodeName": "preflight-node", "containers": [{"name": "main", "image": "none", "resources": limits}]}
-    async with MemoryApiServer() as api:
+    async with FakeApiServer() as api:
         kubeconfig = api.write_kubeconfig(tmp_path / "kubeconfig")
         api.store.create("nodes", {**SEED_NODE, "metadata": {"name": "preflight-node", "annotations": told}})
         api.store.create("pods", {"metadata": {"name": "trains"}, "spec": spec}, namespace="default")
@@ -128,7 +128,7 @@ def test_a_flag_that_makes_no_sense_is_refused_in_words(tmp_path: Path, words: t
 
 
 async def test_nothing_is_written(tmp_path: Path) -> None:
-    async with MemoryApiServer() as api:
+    async with FakeApiServer() as api:
         before = api.store.revision
         await asyncio.to_thread(run, api.write_kubeconfig(tmp_path / "kubeconfig"))
         assert api.store.revision == before

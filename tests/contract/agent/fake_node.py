@@ -17,7 +17,7 @@ from typing import Any
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
 from accelshare.ledger.nouns import Slice
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from accelshare.testing.fake_kubelet import FakeKubelet
 from accelshare.vendors.catalog import load
 from accelshare.wire import assignment, inventory
@@ -66,7 +66,7 @@ memory_mib = 16384
 
 
 class FakeNode:
-    def __init__(self, api: MemoryApiServer, client: Client, directory: Path) -> None:
+    def __init__(self, api: FakeApiServer, client: Client, directory: Path) -> None:
         self.api = api
         self.client = client
         self.directory = directory
@@ -212,7 +212,7 @@ class FakeNode:
 
 @contextlib.asynccontextmanager
 async def open_fake_node(directory: Path) -> AsyncIterator[FakeNode]:
-    async with MemoryApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
+    async with FakeApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
         fake_node = FakeNode(api, client, directory)
         try:
             yield fake_node

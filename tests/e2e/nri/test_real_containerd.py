@@ -17,10 +17,9 @@ from accelshare.agent.discovery.device_inventory import DeviceInventory, Invento
 from accelshare.agent.nri.answers import Answers
 from accelshare.agent.nri.guard import Guard
 from accelshare.agent.nri.protocol.connection import serve
-from accelshare.agent.nri.protocol.handler import Handler
 from accelshare.agent.nri.protocol.messages import adjustment, environment
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxDevice, PodSandbox
-from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
+from accelshare.agent.nri.protocol.plugin import Handler, Wants, creation_and_start
 from accelshare.ledger.facts import PodSeen
 from accelshare.runtimes.versions import asks_validators
 from accelshare.vendors.catalog import load

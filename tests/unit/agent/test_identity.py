@@ -7,14 +7,14 @@ import pytest
 from accelshare.agent.identity import UnknownNodeError, node_name
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 
 
 async def ask(tmp_path: Path, *, flag: str | None = None, namespace: str = "", **environ: str) -> str:
     file = tmp_path / "namespace"
     if namespace:
         file.write_text(namespace)
-    async with MemoryApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
+    async with FakeApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
         for name in ("by-flag", "by-variable", "by-pod", "by-host"):
             api.store.create("nodes", {"metadata": {"name": name}})
         pod = {"metadata": {"name": "agent-x"}, "spec": {"nodeName": "by-pod", "containers": [{"name": "c", "image": "i"}]}}

@@ -19,7 +19,7 @@ from accelshare.kube.events import Events
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Slice
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from accelshare.vendors.catalog import load
 from accelshare.wire import assignment
 
@@ -30,7 +30,7 @@ POD_SPEC = {"containers": [{"name": "main", "image": "none", "resources": {"limi
 
 
 class Scene:
-    def __init__(self, server: MemoryApiServer, client: Client) -> None:
+    def __init__(self, server: FakeApiServer, client: Client) -> None:
         self.server = server
         self.ledger = Ledger()
         self.rooms: list[str] = []
@@ -59,7 +59,7 @@ class Scene:
 
 @asynccontextmanager
 async def fed() -> AsyncIterator[Scene]:
-    async with MemoryApiServer() as server, Client(Cluster(server.url), user_agent="test") as client:
+    async with FakeApiServer() as server, Client(Cluster(server.url), user_agent="test") as client:
         scene = Scene(server, client)
         following = asyncio.create_task(scene.feed.run())
         try:

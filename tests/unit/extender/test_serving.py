@@ -10,7 +10,7 @@ import pytest
 from accelshare.extender.feed import Feed
 from accelshare.extender.requeue import Requeue
 from accelshare.extender.serving import Settings, serve
-from accelshare.testing.api_server import MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer
 from accelshare.vendors.catalog import load
 from cluster.https import free_port
 
@@ -35,7 +35,7 @@ async def test_a_task_that_breaks_ends_the_process(task: type, tmp_path: Path, m
         raise RuntimeError("broken")
 
     monkeypatch.setattr(task, "run", broken)
-    async with MemoryApiServer() as api:
+    async with FakeApiServer() as api:
         settings = Settings("127.0.0.1", free_port(), api.write_kubeconfig(tmp_path / "kubeconfig"))
         with pytest.raises(RuntimeError, match="broken"):
             async with asyncio.timeout(LIMIT_S):

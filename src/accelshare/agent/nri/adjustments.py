@@ -8,9 +8,9 @@ import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from accelshare.agent.nri.protocol.handler import Refuse
 from accelshare.agent.nri.protocol.messages import adjustment
 from accelshare.agent.nri.protocol.nri_pb2 import ContainerAdjustment, LinuxDevice, Mount, OptionalFileMode, OptionalUInt32
+from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.vendors.container_edits import ContainerEdits, DeviceNode
 
 

@@ -26,9 +26,9 @@ from accelshare.agent.container_cards import given, numbering, recorded_cards, s
 from accelshare.agent.discovery.device_inventory import DeviceInventory, Kind
 from accelshare.agent.nri.adjustments import adjusted
 from accelshare.agent.nri.guard import Guard
-from accelshare.agent.nri.protocol.handler import Refuse
 from accelshare.agent.nri.protocol.messages import environment
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, KeyValue, PodSandbox
+from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.container_edits import ContainerEdits, device_nodes, shown_cards, shows_cards
 from accelshare.vendors.problems import VendorError

@@ -6,7 +6,7 @@ Never: scheduling, controllers, kubelets; anything that the contract suite does 
 """
 
 from accelshare.testing.api_server.faults import Fault, Faults
-from accelshare.testing.api_server.server import MemoryApiServer
+from accelshare.testing.api_server.server import FakeApiServer
 from accelshare.testing.api_server.store import Store
 
-__all__ = ["Fault", "Faults", "MemoryApiServer", "Store"]
+__all__ = ["FakeApiServer", "Fault", "Faults", "Store"]

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from accelshare.testing.api_server.server import MemoryApiServer
+from accelshare.testing.api_server.server import FakeApiServer
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -23,7 +23,7 @@ async def _serve(port: int, kubeconfig: Path | None, token: str) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    async with MemoryApiServer(port=port, token=token) as api:
+    async with FakeApiServer(port=port, token=token) as api:
         if kubeconfig is not None:
             api.write_kubeconfig(kubeconfig)
         print(api.url, flush=True)

@@ -15,10 +15,9 @@ import orjson
 from accelshare.testing.api_server import verbs
 from accelshare.testing.api_server.errors import CODES, ApiError, bad_request
 from accelshare.testing.api_server.faults import Drop, Fault, Faults
-from accelshare.testing.api_server.routing import Target, target
 from accelshare.testing.api_server.store import Store
 from accelshare.testing.api_server.streaming import LONGEST_S, Streams, Terms
-from accelshare.testing.api_server.verbs import Answer, Request
+from accelshare.testing.api_server.verbs import Answer, Request, Target, target
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -1,16 +1,23 @@
-"""The versions of one kind's objects: what is there now, what changed, and what was there a while ago.
+"""The versions of one resource's objects, and the two ways to read them: lists in pages and watches.
 
-Belongs here: revisions, the bounded list of changes, reading the past by undoing them. Never: whether a change is allowed.
+A page of a list shows one moment, however long the client takes to ask for the next page. A watch is a position in the list of
+changes: it takes what it has not seen yet, and falls behind at its own cost; the store never waits for it.
+Never: whether a change is allowed, waiting, sockets.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
 import orjson
 
-from accelshare.testing.api_server.errors import Object, expired
+from accelshare.testing.api_server.errors import ApiError, Object, bad_request, expired
+from accelshare.testing.api_server.resources import Resource
+from accelshare.testing.api_server.selectors import Selector
 
 _HEAD: Final = frozenset({"kind", "apiVersion"})
 
@@ -132,3 +139,146 @@ class Collection:
         if self._sorted is None:
             self._sorted = sorted(self.now)
         return self._sorted
+
+
+_TOKEN_VERSION: Final = "meta.k8s.io/v1"  # noqa: S105 – of a continue token, which is no secret
+_LATEST: Final = -1
+_INCONSISTENT: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
+    "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with "
+    "the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of a list's objects, the moment they show, and how to get the next ones."""
+
+    resource: Resource
+    versions: tuple[Version, ...]
+    revision: int
+    continue_token: str = ""
+
+    @property
+    def json(self) -> bytes:
+        """The list object."""
+        metadata = {"resourceVersion": str(self.revision)} | ({"continue": self.continue_token} if self.continue_token else {})
+        head = {"kind": f"{self.resource.kind}List", "apiVersion": self.resource.api_version, "metadata": metadata}
+        items = b",".join(version.item for version in self.versions)
+        return orjson.dumps(head)[:-1] + b',"items":[' + items + b"]}"
+
+
+def page(
+    resource: Resource,
+    collection: Collection,
+    *,
+    namespace: str,
+    selector: Selector,
+    limit: int,
+    token: str,
+    current: int,
+) -> Page:
+    """One page; the first one of a list when there is no token yet. 410 when the token's moment is forgotten."""
+    prefix = f"{namespace}/" if namespace else ""
+    start, revision = _read(token) if token else ("", current)
+    if revision == _LATEST:
+        revision = current
+    if revision > current:
+        raise bad_request(f"Too large resource version: {revision}, current: {current}")
+    try:
+        keys, objects = collection.at(revision)
+    except ApiError as error:
+        raise expired(_INCONSISTENT, continue_token=_write(start, _LATEST)) from error
+
+    found: list[Version] = []
+    for position in range(bisect_left(keys, prefix + start), len(keys)):
+        if not keys[position].startswith(prefix):
+            break
+        version = objects[keys[position]]
+        if not selector.matches(version.object, resource.fields):
+            continue
+        if limit and len(found) == limit:
+            last = resource.key(found[-1].object["metadata"].get("namespace", ""), found[-1].object["metadata"]["name"])
+            return Page(resource, tuple(found), revision, _write(last.removeprefix(prefix) + "\x00", revision))
+        found.append(version)
+    return Page(resource, tuple(found), revision)
+
+
+def _write(start: str, revision: int) -> str:
+    token = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start})
+    return urlsafe_b64encode(token).rstrip(b"=").decode()
+
+
+def _read(token: str) -> tuple[str, int]:
+    try:
+        content = orjson.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        version, revision, start = content["v"], int(content["rv"]), str(content["start"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise bad_request(f"continue key is not valid: {error}") from error
+    if version != _TOKEN_VERSION or not revision or not start:
+        raise bad_request("continue key is not valid: it has no version, moment or start")
+    return start, revision
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """ADDED, MODIFIED or DELETED, and the object as this watcher should see it."""
+
+    type: str
+    version: Version
+
+
+class Watch:
+    """One client's watch. `take` gives what is new and never waits; `on_change` is called when there is more to take."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        collection: Collection,
+        *,
+        namespace: str,
+        selector: Selector,
+        revision: int,
+        initial: Iterable[Version] = (),
+    ) -> None:
+        self.resource = resource
+        self.revision = revision
+        self._collection = collection
+        self._prefix = f"{namespace}/" if namespace else ""
+        self._selector = selector
+        self._initial = deque(initial)
+
+    def take(self, limit: int = 500) -> list[WatchEvent]:
+        """What happened since the last call, at most so much at once; 410 when it is no longer known."""
+        if self._initial:
+            return [WatchEvent("ADDED", self._initial.popleft()) for _ in range(min(limit, len(self._initial)))]
+        events: list[WatchEvent] = []
+        while not events:
+            changes = self._collection.since(self.revision, limit=limit)
+            if not changes:
+                break
+            self.revision = changes[-1].revision
+            events.extend(self._seen(changes))
+        return events
+
+    def on_change(self, wake: Callable[[], None]) -> None:
+        self._collection.listeners[self] = wake
+
+    def close(self) -> None:
+        self._collection.listeners.pop(self, None)
+
+    def _seen(self, changes: Iterable[Change]) -> Iterator[WatchEvent]:
+        """The changes as seen through the selector: what comes into view is added, what leaves it is deleted."""
+        for change in changes:
+            if not change.key.startswith(self._prefix):
+                continue
+            before, after = self._shows(change.old), self._shows(change.new)
+            if after:
+                assert change.new is not None
+                yield WatchEvent("MODIFIED" if before else "ADDED", change.new)
+            elif before:
+                yield WatchEvent("DELETED", change.gone)
+
+    def _shows(self, version: Version | None) -> bool:
+        return version is not None and self._selector.matches(version.object, self.resource.fields)

@@ -6,9 +6,8 @@ Belongs here: the rules that scheduling relies on and the mistakes that users ma
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from accelshare.testing.api_server import quantities
 from accelshare.testing.api_server.errors import FieldError, Object, duplicate, forbidden_field, invalid, quoted, required
-from accelshare.testing.api_server.metadata import label_problem, qualified_name_problem
+from accelshare.testing.api_server.values import Quantity, label_problem, parse_quantity, qualified_name_problem
 
 SPEC_DEFAULTS: Final[Mapping[str, Any]] = {
     "dnsPolicy": "ClusterFirst",
@@ -48,7 +47,7 @@ def default(pod: Object) -> None:
         resources = container.setdefault("resources", {})
         for side in ("limits", "requests"):
             if side in resources:
-                resources[side] = {name: quantities.parse(amount).text for name, amount in resources[side].items()}
+                resources[side] = {name: parse_quantity(amount).text for name, amount in resources[side].items()}
         if limits := resources.get("limits"):
             resources["requests"] = limits | resources.get("requests", {})
 
@@ -179,8 +178,8 @@ def _container_problems(container: Object, path: str, seen: set[str]) -> Iterato
     if not container.get("image"):
         yield required(f"{path}.image")
     resources = container["resources"]
-    limits = {name: quantities.parse(amount) for name, amount in resources.get("limits", {}).items()}
-    requests = {name: quantities.parse(amount) for name, amount in resources.get("requests", {}).items()}
+    limits = {name: parse_quantity(amount) for name, amount in resources.get("limits", {}).items()}
+    requests = {name: parse_quantity(amount) for name, amount in resources.get("requests", {}).items()}
     for side, amounts in (("limits", limits), ("requests", requests)):
         for resource, amount in amounts.items():
             yield from amount_problems(resource, amount, f"{path}.resources.{side}[{resource}]")
@@ -188,7 +187,7 @@ def _container_problems(container: Object, path: str, seen: set[str]) -> Iterato
         yield from _request_problems(resource, amount, limits.get(resource), f"{path}.resources")
 
 
-def amount_problems(resource: str, amount: quantities.Quantity, path: str) -> Iterator[FieldError]:
+def amount_problems(resource: str, amount: Quantity, path: str) -> Iterator[FieldError]:
     """What is wrong with one amount of one resource, in a pod or on a node."""
     if problem := qualified_name_problem(resource):
         yield invalid(path, resource, problem)
@@ -200,9 +199,7 @@ def amount_problems(resource: str, amount: quantities.Quantity, path: str) -> It
         yield invalid(path, amount.text, "must be an integer")
 
 
-def _request_problems(
-    resource: str, request: quantities.Quantity, limit: quantities.Quantity | None, path: str
-) -> Iterator[FieldError]:
+def _request_problems(resource: str, request: Quantity, limit: Quantity | None, path: str) -> Iterator[FieldError]:
     countable = resource not in NATIVE
     if limit is None:
         if countable:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from accelshare.testing.api_server import pods, quantities
+from accelshare.testing.api_server import pods
 from accelshare.testing.api_server.errors import FieldError, Object, invalid
 from accelshare.testing.api_server.selectors import Fields
+from accelshare.testing.api_server.values import parse_quantity
 
 NAMES: Final = ("metadata.name", "metadata.namespace")
 NOT_SUPPORTED: Final = "field label not supported: {field}"
@@ -97,7 +98,7 @@ def _default_node(node: Object) -> None:
     status = node.setdefault("status", {})
     for field in ("capacity", "allocatable"):
         if field in status:
-            status[field] = {name: quantities.parse(amount).text for name, amount in status[field].items()}
+            status[field] = {name: parse_quantity(amount).text for name, amount in status[field].items()}
     if "capacity" in status:
         status.setdefault("allocatable", dict(status["capacity"]))
 
@@ -113,7 +114,7 @@ def _keep_spec(new: Object, old: Object) -> None:
 def _node_problems(node: Object) -> Iterable[FieldError]:
     for field in ("capacity", "allocatable"):
         for resource, amount in node["status"].get(field, {}).items():
-            yield from pods.amount_problems(resource, quantities.parse(amount), f"status.{field}.{resource}")
+            yield from pods.amount_problems(resource, parse_quantity(amount), f"status.{field}.{resource}")
 
 
 def _node_fields(node: Mapping[str, Any]) -> Mapping[str, str]:

@@ -23,8 +23,8 @@ from accelshare.testing.api_server.streaming import Streams
 _GOODBYE_S: Final = 1
 
 
-class MemoryApiServer:
-    """`async with MemoryApiServer() as api:` serves `api.store` at `api.url`, and fails as `api.faults` says."""
+class FakeApiServer:
+    """`async with FakeApiServer() as api:` serves `api.store` at `api.url`, and fails as `api.faults` says."""
 
     def __init__(self, store: Store | None = None, *, token: str = "", port: int = 0) -> None:
         self.store = Store() if store is None else store

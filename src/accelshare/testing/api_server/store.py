@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from accelshare.testing.api_server import deletion, metadata, patches, pods
-from accelshare.testing.api_server.decoding import decode, decode_patched
+from accelshare.testing.api_server import bodies, deletion, pods, values
+from accelshare.testing.api_server.bodies import decode, decode_patched
 from accelshare.testing.api_server.errors import (
     MODIFIED,
     ApiError,
@@ -26,11 +26,9 @@ from accelshare.testing.api_server.errors import (
     not_found,
     precondition_failed,
 )
-from accelshare.testing.api_server.history import Collection, Version
-from accelshare.testing.api_server.listing import Page, page
+from accelshare.testing.api_server.history import Collection, Page, Version, Watch, page
 from accelshare.testing.api_server.resources import RESOURCES, Resource
 from accelshare.testing.api_server.selectors import Selector, selector
-from accelshare.testing.api_server.watching import Watch
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 NAMESPACES_AT_START: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -165,7 +163,7 @@ class Store:
         """Change a part of an object. A resourceVersion in the patch is a condition: 409 when it is not the stored one."""
         resource = RESOURCES[plural]
         old = self.get(plural, name, namespace=namespace)
-        item = decode_patched(resource, patches.apply(content_type, old.object, patch))
+        item = decode_patched(resource, bodies.apply_patch(content_type, old.object, patch))
         _put_in_namespace(resource, item["metadata"], namespace)
         if item["metadata"].get("name") != name:
             told = f"the name of the object ({item['metadata'].get('name', '')}) does not match the name on the URL ({name})"
@@ -222,13 +220,13 @@ class Store:
         meta, name = item["metadata"], old.object["metadata"]["name"]
         if meta.get("resourceVersion", "") not in ("", "0", str(old.revision)):
             raise conflict(resource.plural, name, MODIFIED, group=resource.group)
-        metadata.keep(meta, old.object["metadata"])
+        values.keep_server_fields(meta, old.object["metadata"])
         if subresource == "status":
             assert resource.on_status_update is not None, "the door lets nobody through to a status that a kind does not have"
             resource.on_status_update(item, old.object)
         else:
             resource.on_update(item, old.object)
-        changed = [*metadata.update_problems(meta, old.object["metadata"]), *resource.update_problems(item, old.object)]
+        changed = [*values.identity_problems(meta, old.object["metadata"]), *resource.update_problems(item, old.object)]
         self._validate(resource, item, [*changed, *resource.problems(item)])
         key = resource.key(meta.get("namespace", ""), name)
         if deletion.ends_with_update(item, old.object):
@@ -269,7 +267,7 @@ class Store:
 
     def _validate(self, resource: Resource, item: Object, more: Any) -> None:
         meta = item["metadata"]
-        found = [*metadata.problems(meta, name_is_label=resource.name_is_label), *more]
+        found = [*values.metadata_problems(meta, name_is_label=resource.name_is_label), *more]
         if found:
             raise invalid_object(resource.kind, meta.get("name", ""), found, group=resource.group)
 

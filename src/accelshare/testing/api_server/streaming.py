@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from accelshare.testing.api_server.errors import ApiError
-from accelshare.testing.api_server.watching import Watch
+from accelshare.testing.api_server.history import Watch
 
 BOOKMARK_EVERY_S: Final = 60.0
 # The last bookmark comes this long before the end, so that it arrives.

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Sequence
 
-from accelshare.agent.nri.protocol.handler import Refuse
 from accelshare.agent.nri.protocol.messages import adjustment
 from accelshare.agent.nri.protocol.nri_pb2 import (
     Container,
@@ -14,6 +13,7 @@ from accelshare.agent.nri.protocol.nri_pb2 import (
     OptionalUInt32,
     PodSandbox,
 )
+from accelshare.agent.nri.protocol.plugin import Refuse
 
 # c 10:229 (fuse) is not among the devices that every container may use, so that it works says that the rule came with it.
 CARD = LinuxDevice(

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from accelshare.agent.nri.protocol.connection import serve
-from accelshare.agent.nri.protocol.handler import Handler
 from accelshare.agent.nri.protocol.nri_pb2 import Event
-from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
+from accelshare.agent.nri.protocol.plugin import Handler, Wants, creation_and_start
 
 WAIT_S = 60.0
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from accelshare.agent.nri.protocol import connection
-from accelshare.agent.nri.protocol.connection import serve
+from accelshare.agent.nri.protocol.connection import own_loop, run_on, serve
 from accelshare.agent.nri.protocol.lock import only_one
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, PodSandbox
-from accelshare.agent.nri.protocol.own_loop import own_loop, run_on
 from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
 from accelshare.testing.fake_runtime import FakeRuntime, Habits, Made, RuntimeRefusalError
 from tests.contract.agent.nri.cards import CARD, LIBRARY, Cards, Stuck

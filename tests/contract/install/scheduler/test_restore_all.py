@@ -11,7 +11,7 @@ from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
 from accelshare.kube.leases import Lease
 from accelshare.kube.named_data import Place
-from accelshare.testing.api_server import Fault, MemoryApiServer
+from accelshare.testing.api_server import FakeApiServer, Fault
 
 PLACE = Place("ConfigMap", "kube-system", "state")
 FOR_LONG = 15  # answers; more than the client asks again by itself
@@ -29,7 +29,7 @@ async def until_used(fault: Fault) -> None:
 
 async def test_an_api_server_that_is_away_for_a_while_is_waited_for() -> None:
     """The managers wait for it too; whoever waits for them must not give up first."""
-    async with MemoryApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
+    async with FakeApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
         await put_board(client)
         said: list[str] = []
         lease = Lease(client, PLACE.namespace, "state", identity="restore-all")
@@ -44,7 +44,7 @@ async def test_an_api_server_that_is_away_for_a_while_is_waited_for() -> None:
 
 
 async def test_at_the_end_of_the_wait_the_silence_is_told() -> None:
-    async with MemoryApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
+    async with FakeApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
         await put_board(client)
 
         def fall_silent(_line: str) -> None:

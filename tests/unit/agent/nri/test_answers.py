@@ -14,9 +14,9 @@ import pytest
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
 from accelshare.agent.nri.answers import Answers, Manner
 from accelshare.agent.nri.guard import Guard
-from accelshare.agent.nri.protocol.handler import Refuse
 from accelshare.agent.nri.protocol.messages import environment
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerState, Mount, PodSandbox
+from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load

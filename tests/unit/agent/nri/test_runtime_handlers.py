@@ -13,8 +13,8 @@ from accelshare.agent.device_plugin.plugin import Plugin
 from accelshare.agent.device_plugin.pod_queue import PodQueue
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
 from accelshare.agent.nri.answers import Answers
-from accelshare.agent.nri.protocol.handler import Refuse
 from accelshare.agent.nri.protocol.nri_pb2 import Container, PodSandbox
+from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.agent.nri.runtime_handlers import RuntimeHandlers
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Ask, Slice

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 import yaml
 
-from accelshare.testing.api_server import MemoryApiServer, Store
+from accelshare.testing.api_server import FakeApiServer, Store
 from accelshare.testing.api_server.errors import Object
 
 POD = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
@@ -21,18 +21,18 @@ BIND_PATH = "/api/v1/namespaces/default/pods/a/binding"
 
 
 @pytest.fixture
-async def api() -> AsyncIterator[MemoryApiServer]:
-    async with MemoryApiServer() as server:
+async def api() -> AsyncIterator[FakeApiServer]:
+    async with FakeApiServer() as server:
         yield server
 
 
 @pytest.fixture
-async def client(api: MemoryApiServer) -> AsyncIterator[aiohttp.ClientSession]:
+async def client(api: FakeApiServer) -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(api.url) as session:
         yield session
 
 
-async def test_an_answer_is_lost_but_the_work_is_done(api: MemoryApiServer, client: aiohttp.ClientSession) -> None:
+async def test_an_answer_is_lost_but_the_work_is_done(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     """The case that a bind must survive: the pod is bound, and nobody said so."""
     api.store.create("pods", POD)
     fault = api.faults.drop_after(method="POST", path="/binding$")
@@ -44,7 +44,7 @@ async def test_an_answer_is_lost_but_the_work_is_done(api: MemoryApiServer, clie
         assert again.status == 409
 
 
-async def test_a_connection_breaks_and_nothing_is_done(api: MemoryApiServer, client: aiohttp.ClientSession) -> None:
+async def test_a_connection_breaks_and_nothing_is_done(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     api.store.create("pods", POD)
     api.faults.drop_before(method="POST", path="/binding$")
     with pytest.raises(aiohttp.ServerDisconnectedError):
@@ -52,7 +52,7 @@ async def test_a_connection_breaks_and_nothing_is_done(api: MemoryApiServer, cli
     assert "nodeName" not in api.store.get("pods", "a").object["spec"]
 
 
-async def test_a_fault_answers_as_the_real_server_would(api: MemoryApiServer, client: aiohttp.ClientSession) -> None:
+async def test_a_fault_answers_as_the_real_server_would(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     api.faults.answer(429, retry_after_s=7)
     api.faults.answer(503)
     api.faults.answer(500)
@@ -69,7 +69,7 @@ async def test_a_fault_answers_as_the_real_server_would(api: MemoryApiServer, cl
     ]
 
 
-async def test_an_answer_is_late(api: MemoryApiServer, client: aiohttp.ClientSession) -> None:
+async def test_an_answer_is_late(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     api.faults.delay(60, path="/nodes")
     with pytest.raises(TimeoutError):
         await client.get("/api/v1/nodes", timeout=aiohttp.ClientTimeout(total=0.2))
@@ -77,7 +77,7 @@ async def test_an_answer_is_late(api: MemoryApiServer, client: aiohttp.ClientSes
         assert answer.status == 200
 
 
-async def test_a_late_answer_may_find_nobody(api: MemoryApiServer, client: aiohttp.ClientSession) -> None:
+async def test_a_late_answer_may_find_nobody(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     """The client has given up, and the work is done all the same."""
     api.store.create("pods", POD)
     bound = asyncio.Event()
@@ -95,7 +95,7 @@ async def test_a_late_answer_may_find_nobody(api: MemoryApiServer, client: aioht
 async def test_open_watches_do_not_hold_up_the_end() -> None:
     """The server ends them, and is gone well before anybody's timeout."""
     async with aiohttp.ClientSession() as client:
-        async with asyncio.timeout(5), MemoryApiServer() as api:
+        async with asyncio.timeout(5), FakeApiServer() as api:
             streams = [await client.get(f"{api.url}/api/v1/pods?watch=true") for _ in range(20)]
             assert api.open_watches == 20
         for stream in streams:
@@ -103,7 +103,7 @@ async def test_open_watches_do_not_hold_up_the_end() -> None:
         assert api.open_watches == 0
 
 
-async def test_watches_can_be_ended(api: MemoryApiServer, client: aiohttp.ClientSession) -> None:
+async def test_watches_can_be_ended(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     async with client.get("/api/v1/pods?watch=true") as stream:
         api.end_watches()
         assert await stream.read() == b""
@@ -112,7 +112,7 @@ async def test_watches_can_be_ended(api: MemoryApiServer, client: aiohttp.Client
         assert json.loads(await stream.content.readline())["type"] == "ADDED"
 
 
-async def test_a_client_that_leaves_is_forgotten(api: MemoryApiServer, client: aiohttp.ClientSession) -> None:
+async def test_a_client_that_leaves_is_forgotten(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     stream = await client.get("/api/v1/pods?watch=true")
     assert api.open_watches == 1
     stream.close()
@@ -125,7 +125,7 @@ async def test_a_client_that_does_not_read_holds_nobody_up() -> None:
     """Writes go on, others see them, and the slow one is told to begin again."""
     store = Store(keep_changes=10)
     async with (
-        MemoryApiServer(store) as api,
+        FakeApiServer(store) as api,
         aiohttp.ClientSession(api.url, read_bufsize=1024) as client,
         aiohttp.ClientSession(api.url) as reader,
     ):
@@ -150,7 +150,7 @@ async def test_what_it_does_not_do_it_does_not_pretend(client: aiohttp.ClientSes
 
 
 async def test_a_kubeconfig_leads_to_it(tmp_path: Path) -> None:
-    async with MemoryApiServer(token="secret") as api:
+    async with FakeApiServer(token="secret") as api:
         path = api.write_kubeconfig(tmp_path / "kubeconfig")
         content = yaml.safe_load(path.read_text())
         assert content["clusters"][0]["cluster"] == {"server": api.url}
@@ -177,7 +177,7 @@ async def test_it_runs_in_the_foreground_until_it_is_told_to_end(how: signal.Sig
     assert (process.returncode, errors.decode()) == (0, "")
 
 
-async def test_without_news_there_is_no_bookmark(api: MemoryApiServer, client: aiohttp.ClientSession) -> None:
+async def test_without_news_there_is_no_bookmark(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     """As on the real server, where the contract suite cannot hold the rest of the cluster still."""
     query = f"watch=true&resourceVersion={api.store.revision}&timeoutSeconds=1&allowWatchBookmarks=true"
     async with client.get(f"/api/v1/pods?{query}") as stream:

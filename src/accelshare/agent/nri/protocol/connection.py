@@ -1,24 +1,54 @@
-"""Connected to the runtime for as long as it lives, and again when it comes back.
+"""Keeps a plugin connected to the runtime, on an event loop of its own, and reconnects when the runtime comes back.
 
-Belongs here: dialling, registering, waiting for the first list, trying again. Never: what is answered (plugin.py, a Handler).
+Belongs here: the loop's thread, dialling, registering, waiting for the first list, retrying. Never: what is answered (plugin.py).
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final, Never
+from typing import Any, Final, Never, TypeVar
 
 from accelshare.agent.nri.protocol import mux
 from accelshare.agent.nri.protocol.errors import NriError
-from accelshare.agent.nri.protocol.handler import Handler
 from accelshare.agent.nri.protocol.link import Link
 from accelshare.agent.nri.protocol.messages import RUNTIME_SERVICE
 from accelshare.agent.nri.protocol.nri_pb2 import RegisterPluginRequest
-from accelshare.agent.nri.protocol.own_loop import own_loop, run_on
-from accelshare.agent.nri.protocol.plugin import Plugin, Wants, creation_and_start
+from accelshare.agent.nri.protocol.plugin import Handler, Plugin, Wants, creation_and_start
+
+Answer = TypeVar("Answer")
+
+
+@contextlib.asynccontextmanager
+async def own_loop(name: str) -> AsyncIterator[asyncio.AbstractEventLoop]:
+    """A running loop of its own; at the end its tasks are cancelled and waited for."""
+    started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = concurrent.futures.Future()
+
+    async def until_told() -> None:
+        told = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), told))
+        await told.wait()
+
+    # asyncio.run cancels what is left when this returns.
+    thread = threading.Thread(target=lambda: asyncio.run(until_told()), name=name, daemon=True)
+    thread.start()
+    loop, told = await asyncio.wrap_future(started)
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(told.set)
+        # Its last tasks may still ask something of this loop, so this one has to go on meanwhile.
+        await asyncio.shield(asyncio.to_thread(thread.join))
+
+
+async def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Answer]) -> Answer:
+    """What the work comes to on the other loop; cancelled here, it is cancelled there."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
 
 log = logging.getLogger(__name__)
 RETRY_S: Final = 0.2  # while we are away containers may be made without us, so this is short and stays so

@@ -1,22 +1,64 @@
-"""One socket between plugin and runtime: both call, both answer.
+"""One socket between plugin and runtime: both sides call and answer.
 
-Belongs here: reading and writing the socket, and whose turn each packet is. Never: what is answered.
+Belongs here: reading and writing the socket, matching packets to calls, answering in time. Never: what is answered.
 
-Calls of the peer are answered in the step of the event loop in which they are read, one after the other, each with one write.
-With `patience` a second thread minds the clock, and writes the error of a call that is answered too late: never while this one
-could write as well.
+The peer's calls are answered one after the other, each with one write, in the step of the event loop that reads them. A handler
+that takes too long therefore blocks the thread that reads the socket. A second thread, the deadline's, then sends an error for
+that call, and the late answer is dropped.
 """
 
 import asyncio
 import os
+import threading
+import time
 from collections.abc import Callable
-from typing import cast
+from typing import Final, cast
 
 from accelshare.agent.nri.protocol import mux
-from accelshare.agent.nri.protocol.deadline import Deadline
 from accelshare.agent.nri.protocol.errors import GoneError, LateError, StatusError, WireError
 from accelshare.agent.nri.protocol.ttrpc import Answer, Calls, Kind, Packet, Packets, answered, packet, refused
 from accelshare.agent.nri.protocol.ttrpc_pb2 import Request
+
+LOOK_S: Final = 0.2  # far less than what is left of a runtime's patience
+
+
+class Deadline:
+    """Minds one call after the other: the answering thread calls `begin` and `end`, the clock's thread `send`."""
+
+    def __init__(self, send: Callable[[bytes], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()  # whoever has it decides who answers
+        self._open: tuple[float, Callable[[], bytes]] | None = None  # until when, and what is said then
+        self._spoken = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="nri-deadline", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Not waited for: there is no open call that it could still speak of."""
+        self._over.set()
+
+    def begin(self, limit_s: float, refusal: Callable[[], bytes]) -> None:
+        """A call is open from now on."""
+        self._open = (time.monotonic() + limit_s, refusal)
+
+    def end(self) -> bool:
+        """The call is not open any more; whether its answer is still wanted."""
+        with self._lock:
+            self._open = None
+            spoken, self._spoken = self._spoken, False
+            return not spoken
+
+    def _watch(self) -> None:
+        while not self._over.wait(LOOK_S):
+            with self._lock:
+                if self._open is not None and time.monotonic() >= self._open[0]:
+                    _, refusal = self._open
+                    self._open, self._spoken = None, True
+                    self._send(refusal())
+
 
 Patience = Callable[[Request], tuple[float, StatusError]]  # how long this call may take, and what is said when it took longer
 

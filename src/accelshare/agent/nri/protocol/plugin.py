@@ -1,14 +1,14 @@
-"""The plugin's side of NRI: each call of the runtime, answered.
+"""The plugin's side of NRI: answers each call of the runtime by asking a Handler what the container gets.
 
-Belongs here: which messages a call has, and how long a runtime waits for its answer. Never: sockets, what a container gets.
+Belongs here: which messages a call has, how long a runtime waits for its answer, the Handler's interface and how it refuses.
+Never: sockets, what a container gets.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from accelshare.agent.nri.protocol.errors import Code, StatusError
-from accelshare.agent.nri.protocol.handler import Handler, Refuse
 from accelshare.agent.nri.protocol.messages import PLUGIN_SERVICE, decode, event_mask
 from accelshare.agent.nri.protocol.nri_pb2 import (
     ConfigureRequest,
@@ -27,6 +27,35 @@ from accelshare.agent.nri.protocol.nri_pb2 import (
     ValidateContainerAdjustmentResponse,
 )
 from accelshare.agent.nri.protocol.ttrpc_pb2 import Request
+from accelshare.terminal import visible
+
+
+class Refuse(Exception):  # noqa: N818 – the act, as a handler says it: raise Refuse("…")
+    """The container must not be made or started; the text, made visible, reaches kubelet and the pod's events."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(visible(text))
+
+
+class Handler(Protocol):
+    """Answers the runtime."""
+
+    def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
+        """All there is on the node, each time a runtime is connected, before anything else."""
+        ...
+
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        """What this container gets; may raise Refuse."""
+        ...
+
+    def validate_container(self, pod: PodSandbox, container: Container, adjust: ContainerAdjustment) -> None:
+        """The last word on a container: as its pod asked for it, with what all plugins add; may raise Refuse."""
+        ...
+
+    def start_container(self, pod: PodSandbox, container: Container) -> None:
+        """It is about to start, with all that it was given; may raise Refuse."""
+        ...
+
 
 # The events that a plugin wants of a runtime with this name and version. A runtime that fails requests without the plugin does
 # so for every event that the plugin wants. So none of a container's end may be among them: it must always be free to end.

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelshare.agent.nri.protocol.errors import Code, StatusError, WireError
-from accelshare.agent.nri.protocol.handler import Refuse
 from accelshare.agent.nri.protocol.messages import PLUGIN_SERVICE, adjustment, decode, event_mask
 from accelshare.agent.nri.protocol.nri_pb2 import (
     ConfigureRequest,
@@ -23,7 +22,7 @@ from accelshare.agent.nri.protocol.nri_pb2 import (
     ValidateContainerAdjustmentRequest,
     ValidateContainerAdjustmentResponse,
 )
-from accelshare.agent.nri.protocol.plugin import NOT_OURS, Plugin
+from accelshare.agent.nri.protocol.plugin import NOT_OURS, Plugin, Refuse
 from accelshare.agent.nri.protocol.ttrpc_pb2 import Request
 
 POD, CONTAINER = PodSandbox(id="p", name="pod", uid="uid", namespace="ml"), Container(id="c", pod_sandbox_id="p", name="train")

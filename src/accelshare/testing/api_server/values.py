@@ -1,10 +1,14 @@
-"""What every object's metadata must look like: names, labels, annotations, and the fields that only the server writes.
+"""The rules for single values of any object: names, labels, annotations, quantities, and the fields that only the server writes.
 
 Belongs here: rules for all kinds alike. Never: a rule of one kind.
 """
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from math import ceil
 from typing import Final
 
 from accelshare.testing.api_server.errors import FieldError, Object, invalid, quoted, required
@@ -59,7 +63,7 @@ def label_problem(name: str) -> str:
     return "must not contain dots" if _SUBDOMAIN_SHAPE.fullmatch(name) else _LABEL_TEXT
 
 
-def problems(metadata: Object, *, name_is_label: bool) -> Iterator[FieldError]:
+def metadata_problems(metadata: Object, *, name_is_label: bool) -> Iterator[FieldError]:
     """Everything wrong with an object's name, labels and annotations."""
     name = metadata.get("name", "")
     if not name:
@@ -82,14 +86,14 @@ def problems(metadata: Object, *, name_is_label: bool) -> Iterator[FieldError]:
         yield FieldError("metadata.annotations", text, "FieldValueTooLong")
 
 
-def update_problems(new: Object, old: Object) -> Iterator[FieldError]:
+def identity_problems(new: Object, old: Object) -> Iterator[FieldError]:
     """Every attempt to change what identifies an object."""
     for field in _IMMUTABLE:
         if new.get(field) != old.get(field):
             yield FieldError(f"metadata.{field}", f"Invalid value: {quoted(str(new.get(field, '')))}: field is immutable")
 
 
-def keep(new: Object, old: Object) -> None:
+def keep_server_fields(new: Object, old: Object) -> None:
     """Put back what a client cannot change; a uid that it left out is the stored one's."""
     new.setdefault("uid", old["uid"])
     for field in _KEPT:
@@ -114,3 +118,63 @@ def qualified_name_problem(key: str) -> str:
     if len(name) > 63:
         return "name part must be no more than 63 characters"
     return "" if _KEY_SHAPE.fullmatch(name) else _KEY_TEXT
+
+
+_QUANTITY: Final = re.compile(r"([+-]?)([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(|[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)")
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY: Final = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_BINARY_SUFFIX: Final = {power: suffix for suffix, power in _BINARY.items()} | {0: ""}
+
+MALFORMED: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """An exact amount and its canonical text."""
+
+    amount: Fraction
+    text: str
+
+    @property
+    def is_integer(self) -> bool:
+        return self.amount.denominator == 1
+
+
+def parse_quantity(value: object) -> Quantity:
+    """The quantity that a manifest's string or number stands for; ValueError when it stands for none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(MALFORMED)  # noqa: TRY004 – to the caller it is one and the same: not a quantity
+    return _parse_quantity(str(value))
+
+
+@lru_cache(maxsize=4096)
+def _parse_quantity(text: str) -> Quantity:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise ValueError(MALFORMED)
+    sign, digits, suffix = match.groups()
+    number = Fraction(digits if not digits.endswith(".") else digits[:-1]) * (-1 if sign == "-" else 1)
+    if suffix in _BINARY:
+        return _canonical(number * 1024 ** _BINARY[suffix], style="binary")
+    if suffix in _DECIMAL:
+        return _canonical(number * Fraction(10) ** _DECIMAL[suffix], style="decimal")
+    return _canonical(number * Fraction(10) ** int(suffix[1:]), style="exponent")
+
+
+def _canonical(amount: Fraction, *, style: str) -> Quantity:
+    amount = Fraction(ceil(amount * 1000), 1000)  # Kubernetes rounds resource lists up to a thousandth
+    if amount == 0:
+        return Quantity(amount, "0")
+    if style == "binary" and abs(amount) >= 1024 and amount.denominator == 1:
+        number, power = int(amount), 0
+        while number % 1024 == 0 and power < max(_BINARY_SUFFIX):
+            number, power = number // 1024, power + 1
+        return Quantity(amount, f"{number}{_BINARY_SUFFIX[power]}")
+    exponent = -9
+    while exponent < 18 and (amount / Fraction(10) ** (exponent + 3)).denominator == 1:
+        exponent += 3
+    number = int(amount / Fraction(10) ** exponent)
+    if style == "exponent":
+        return Quantity(amount, f"{number}e{exponent}" if exponent else str(number))
+    return Quantity(amount, f"{number}{_DECIMAL_SUFFIX[exponent]}")

@@ -1,6 +1,7 @@
-"""The three kinds of patch: JSON patch, merge patch, strategic merge patch.
+"""Turns request bodies into objects: typed, without nulls, with defaults, and by the three kinds of patch.
 
-Belongs here: turning an object and a patch into the patched object; neither is changed. Never: whether the result is valid.
+Belongs here: what the real server's typed decoding refuses or drops, and how a patch changes an object; neither the stored object
+nor the patch is changed. Never: what validation refuses.
 """
 
 from collections import deque
@@ -8,7 +9,68 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from accelshare.testing.api_server.errors import ApiError, Object, bad_request
+from accelshare.testing.api_server.errors import ApiError, FieldError, Object, bad_request, invalid_object
+from accelshare.testing.api_server.resources import Resource
+
+_JSON_NAMES: Final = {bool: "bool", int: "number", float: "number", list: "array", dict: "object", str: "string"}
+# Left out by the real server when there is nothing in them.
+_OMITTED_EMPTY: Final = ("labels", "annotations")
+
+
+def decode(resource: Resource, body: Any) -> Object:
+    """A private copy of the body as an object of this resource, with its defaults; 400 when it is not one."""
+    if not isinstance(body, dict):
+        raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
+    kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
+    if (kind, version) != (resource.kind, resource.api_version):
+        raise _mistyped(resource, f"{kind} in version {version} was sent", kind=kind)
+    item: Object = {"kind": kind, "apiVersion": version, "metadata": {}} | _without_nothing(body)
+    metadata = item["metadata"]
+    _check_type(resource, "metadata", metadata, dict)
+    for field in ("labels", "annotations"):
+        for value in _check_type(resource, f"metadata.{field}", metadata.get(field, {}), dict).values():
+            _check_type(resource, f"ObjectMeta.metadata.{field}", value, str)
+    for field in ("name", "namespace", "uid", "resourceVersion", "generateName"):
+        _check_type(resource, f"ObjectMeta.metadata.{field}", metadata.get(field, ""), str)
+    for field in _OMITTED_EMPTY:
+        if not metadata.get(field, True):
+            del metadata[field]
+    try:
+        resource.default(item)
+    except ValueError as error:
+        raise _mistyped(resource, str(error)) from error
+    except (AttributeError, TypeError, KeyError) as error:
+        raise _mistyped(resource, f"a field has another type than the kind has there ({error})") from error
+    return item
+
+
+def decode_patched(resource: Resource, body: Any) -> Object:
+    """The same for what a patch made of a stored object: to the client it is the patch that is invalid."""
+    try:
+        return decode(resource, body)
+    except ApiError as error:
+        raise invalid_object("", "", [FieldError("patch", f"Invalid value: {error}")]) from error
+
+
+def _check_type(resource: Resource, field: str, value: Any, wanted: type) -> Any:
+    if not isinstance(value, wanted):
+        told = f"json: cannot unmarshal {_JSON_NAMES[type(value)]} into Go struct field {field} of type {_JSON_NAMES[wanted]}"
+        raise _mistyped(resource, told)
+    return value
+
+
+def _mistyped(resource: Resource, why: str, *, kind: str = "") -> ApiError:
+    return bad_request(f'{kind or resource.kind} in version "v1" cannot be handled as a {resource.kind}: {why}')
+
+
+def _without_nothing(value: Any) -> Any:
+    """A deep copy: to Kubernetes a null and an empty list are the same as nothing."""
+    if type(value) is dict:
+        return {key: _without_nothing(inner) for key, inner in value.items() if inner is not None and inner != []}
+    if type(value) is list:
+        return [_without_nothing(inner) for inner in value]
+    return value
+
 
 # Lists that a strategic merge patch merges item by item, with the key that tells the items apart; None: a list of plain values.
 # All other lists are replaced. From the patchMergeKey tags of Kubernetes' types, for the kinds that this server has.
@@ -44,7 +106,7 @@ MERGE_KEYS: Final[Mapping[str, str | None]] = {
 _UNPROCESSABLE: Final = "the server rejected our request due to an error in our request"
 
 
-def apply(content_type: str, target: Object, patch: Any) -> Object:
+def apply_patch(content_type: str, target: Object, patch: Any) -> Object:
     """The object with the patch applied; 415 for a kind of patch that this server does not know."""
     kind = content_type.partition(";")[0].strip()
     if kind not in KINDS:

@@ -1,10 +1,10 @@
-"""Each call has one answer: of the thread that was asked, or of the clock beside it."""
+"""Each call has one answer: of the thread that handles it, or of the deadline's thread."""
 
 import contextlib
 import threading
 from collections.abc import Iterator
 
-from accelshare.agent.nri.protocol.deadline import Deadline
+from accelshare.agent.nri.protocol.link import Deadline
 
 WAIT_S = 60.0
 
