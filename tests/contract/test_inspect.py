@@ -474,7 +474,7 @@ async def test_nothing_that_is_slow_to_load_is_loaded(desk: Allocator) -> None:
         "try: main()\n"
         "except SystemExit: pass\n"
         "heavy = {'asyncio', 'aiohttp', 'uvicorn', 'orjson', 'prometheus_client', 'grpc', 'accelshare.kube.client',\n"
-        "         'accelshare.report.explain', 'accelshare.report.wide', 'accelshare.vendors.drivers.registry'}\n"
+        "         'accelshare.report.explain', 'accelshare.report.inspect_json', 'accelshare.vendors.drivers.registry'}\n"
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
     )
     assert await desk.run(sys.executable, script) == (0, XPUSHARE, "[]\n")

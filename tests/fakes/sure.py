@@ -1,6 +1,6 @@
 """What any listing must keep, whatever text it was read from."""
 
-from accelshare.vendors.drivers.asking import MOST_MEMORY_MIB, Listing
+from accelshare.vendors.drivers.driver import MOST_MEMORY_MIB, Listing
 
 
 def assert_sure(found: Listing) -> None:

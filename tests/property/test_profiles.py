@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from accelshare.vendors.command import as_json, as_table, as_toml
 from accelshare.vendors.layers import Source, survey
-from accelshare.vendors.rendering import as_json, as_table, as_toml
 from accelshare.vendors.validation import keys as profile_keys
 from accelshare.vendors.validation import parse, sections, to_data
 from tests.unit.vendors.builders import COMPLETE, SMALLEST

@@ -52,7 +52,7 @@ from accelshare.vendors.cdi import existing_name
 from accelshare.vendors.drivers import registry
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.enforcement import Enforcement, choose, requirements
-from accelshare.vendors.host_root import seen_from_here
+from accelshare.vendors.host_paths import seen_from_here
 from accelshare.vendors.probing import probe
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod

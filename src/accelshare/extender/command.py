@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from accelshare.ledger.policies import POLICIES
+from accelshare.ledger.placing import POLICIES
 from accelshare.options import FILE, kubeconfig_options, log_file_options, log_options, profiles_option
 
 

@@ -30,7 +30,7 @@ from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.policies import POLICIES
+from accelshare.ledger.placing import POLICIES
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.pods import AgentIdentity
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from accelshare.inspect_cli.completing import nodes
+from accelshare.inspect_cli.completion import nodes
 from accelshare.inspect_cli.options import cluster_options
 from accelshare.terminal import echo, visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
-    from accelshare.inspect_cli.reading import Book
+    from accelshare.inspect_cli.cluster_reader import Book
     from accelshare.vendors.catalog import Catalog
     from accelshare.vendors.profile import Profile
 
@@ -54,11 +54,11 @@ def inspect(
 
     It reads nodes and pods from the API server and needs no extender.
     """
-    from accelshare.inspect_cli.quick import no_collecting
+    from accelshare.inspect_cli.plugin import no_collecting
 
     with no_collecting():
-        from accelshare.inspect_cli.reading import Reader, connect
-        from accelshare.inspect_cli.troubles import told_to_people
+        from accelshare.inspect_cli.cluster_reader import Reader, connect
+        from accelshare.inspect_cli.error_messages import told_to_people
         from accelshare.vendors.catalog import load
 
         directories: tuple[Path, ...] = where["directories"]
@@ -119,8 +119,8 @@ class _Page:
         except NotFound:
             if self._node is None:
                 raise
-            from accelshare.inspect_cli.reading import names
-            from accelshare.inspect_cli.troubles import unknown
+            from accelshare.inspect_cli.cluster_reader import names
+            from accelshare.inspect_cli.error_messages import unknown
 
             unknown("node", self._node, names(self._client, "/api/v1/nodes"))
         return book
@@ -131,7 +131,7 @@ class _Page:
         shown = rows(book.ledger, [self._node] if self._node is not None else None)
         profiles = self._chosen or [profile for profile in self._catalog if any(row.has(profile.name) for row in shown)]
         if self._output == "wide":
-            from accelshare.report.wide import wide
+            from accelshare.report.tables import wide
 
             return wide(shown, profiles, book.told)
         if self._output is not None:
@@ -186,8 +186,8 @@ def _watch(page: _Page, every_s: float) -> None:
     import sys
     import time
 
+    from accelshare.inspect_cli.error_messages import words
     from accelshare.inspect_cli.screen import watch
-    from accelshare.inspect_cli.troubles import words
     from accelshare.kube.errors import KubeError
 
     before = ""

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from accelshare.inspect_cli.completing import pods
+from accelshare.inspect_cli.completion import pods
 from accelshare.inspect_cli.options import cluster_options
-from accelshare.ledger.policies import POLICIES
+from accelshare.ledger.placing import POLICIES
 
 LOOKS = {"good": "\x1b[32m", "bad": "\x1b[31m", "title": "\x1b[1m"}
 AS_BEFORE = "\x1b[0m"
@@ -29,13 +29,12 @@ def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **whe
 
     Of a pod that has its cards: where it sits, and why there. It reads nodes and pods from the API server and needs no extender.
     """
-    from accelshare.inspect_cli.beside import Beside
-    from accelshare.inspect_cli.one_pod import find
-    from accelshare.inspect_cli.reading import Reader, connect
-    from accelshare.inspect_cli.troubles import told_to_people
+    from accelshare.inspect_cli.cluster_reader import Reader, connect
+    from accelshare.inspect_cli.error_messages import told_to_people
+    from accelshare.inspect_cli.explain_objects import Beside, find
+    from accelshare.report.cluster_state import World
     from accelshare.report.explain import explain as explained
-    from accelshare.report.explain_text import plain, text_of
-    from accelshare.report.world import World
+    from accelshare.report.explain import plain, text_of
     from accelshare.terminal import echo_painted
     from accelshare.vendors.catalog import load
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from accelshare.inspect_cli.completing import namespaces
+from accelshare.inspect_cli.completion import namespaces
 from accelshare.kube import paths
 from accelshare.options import Command, kubeconfig_options, profiles_option
 

@@ -3,7 +3,10 @@
 Belongs here: that name. Never: a list of words; they are data of the profiles, so that a new vendor needs a link and no code.
 """
 
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Final
 
@@ -12,8 +15,6 @@ PREFIX: Final = "kubectl-inspect-"
 
 def main() -> None:
     """The entry point of every `kubectl-inspect-…`."""
-    from accelshare.inspect_cli.quick import no_collecting
-
     with no_collecting():
         from accelshare.inspect_cli.command import inspect
         from accelshare.terminal import echo
@@ -26,3 +27,17 @@ def main() -> None:
     except VendorError as error:
         echo(f"Error: {error}", err=True)
         sys.exit(2)
+
+
+@contextmanager
+def no_collecting() -> Iterator[None]:
+    """Leave garbage where it is. Loading modules makes a great many objects that stay, and looking at them all again and again
+    is a fifteenth of the time until the first byte.
+    """
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()

@@ -14,8 +14,7 @@ from typing import Final
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Ask, Assignment, Request, Slice, spread_as
-from accelshare.ledger.placing import Fit, fit
-from accelshare.ledger.policies import DEFAULT, Policy
+from accelshare.ledger.placing import DEFAULT, Fit, Policy, fit
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.ledger.shapes import MOST_SHAPES, Ranking, Shapes
 

@@ -4,14 +4,38 @@ Belongs here: choosing cards for one request on one node. Never: other nodes, th
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 from accelshare.ledger.nouns import Ask, Assignment, Request, Slice
-from accelshare.ledger.policies import Policy
 from accelshare.ledger.refusals import Reason, Refusal
+
+# (room on the card, share asked) → key; the card's index is appended by the caller.
+CardOrder: TypeAlias = Callable[[int, int], int]
+# (what stays free on the chosen cards, cards of the node that nobody has touched) → key; the node's name is appended.
+NodeOrder: TypeAlias = Callable[[int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    name: str
+    card: CardOrder
+    node: NodeOrder
+
+
+POLICIES: Final[Mapping[str, Policy]] = {
+    policy.name: policy
+    for policy in (
+        # The tightest card in the whole cluster; among equals the node that keeps fewer cards untouched.
+        Policy("binpack", card=lambda room, share: room - share, node=lambda left, untouched: (left, untouched)),
+        # The emptiest card; among equals the node with more cards untouched.
+        Policy("spread", card=lambda room, share: share - room, node=lambda left, untouched: (-left, -untouched)),
+    )
+}
+DEFAULT: Final = POLICIES["binpack"]
+
 
 MOST_BITS: Final = 1 << 24  # looked at for the sums of one node, some milliseconds; above it the worst case is estimated
 

@@ -3,20 +3,21 @@
 Belongs here: putting together what the ledger answers about one pod. Never: choosing cards (ledger/placing.py), colours.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 from accelshare.ledger.nouns import Ask, Assignment, Slice
 from accelshare.ledger.placing import Fit, fit
+from accelshare.report.capacity import free_of, room
+from accelshare.report.cluster_state import Asking, Surroundings, World, keeps_away
 from accelshare.report.mistakes import mistakes, nothing_asked
-from accelshare.report.room import free_of, room
-from accelshare.report.surroundings import Surroundings, keeps_away
+from accelshare.report.tables import tabbed
 from accelshare.report.units import amount, cards
-from accelshare.report.world import Asking, World
+from accelshare.terminal import visible
 from accelshare.vendors.profile import Profile
 
 ALTERNATIVES: Final = 5
@@ -305,3 +306,49 @@ def _slices(world: World, assignment: Assignment, ledger: Ledger | None = None) 
         left = "whole" if slice_.whole else f"{free_of(book, card) - slice_.units} stay free"
         said.append(f"{world.catalog[slice_.kind].noun}{slice_.index} ({left})")
     return ", ".join(said)
+
+
+# (text, "good" | "bad" | "title") → the text as it is to be printed.
+Paint: TypeAlias = Callable[[str, str], str]
+
+
+def plain(text: str, _look: str) -> str:
+    return text
+
+
+def text_of(explanation: Explanation, *, paint: Paint = plain, most_nodes: int = 20) -> str:
+    """The explanation for a person; of more nodes than that the rest is counted. Each part of it stays on its line."""
+    return "\n".join(_text_lines(explanation, lambda text, look: paint(visible(text), look), most_nodes)) + "\n"
+
+
+def _text_lines(explanation: Explanation, paint: Paint, most_nodes: int) -> Iterator[str]:
+    yield paint(explanation.headline, "title")
+    if explanation.scheduler_says:
+        yield visible(f"kube-scheduler says: {explanation.scheduler_says}")
+    yield from map(visible, explanation.place)
+    for mistake in explanation.mistakes:
+        yield paint(f"Wrong: {mistake}", "bad")
+    if explanation.in_short:
+        yield visible(explanation.in_short)
+    for answer in explanation.nodes[:most_nodes]:
+        yield ""
+        yield from _node_lines(answer, paint)
+    left = len(explanation.nodes) - most_nodes
+    if left > 0 or explanation.others:
+        yield ""
+    if left > 0:
+        yield f"… and {left} more nodes (--all-nodes)"
+    yield from map(visible, explanation.others)
+
+
+def _node_lines(answer: NodeAnswer, paint: Paint) -> Iterator[str]:
+    yield f"{paint(answer.node, 'title')} {paint(answer.verdict, 'good' if answer.serves else 'bad')}"
+    table = tabbed([["", card.name, card.size, card.free, card.pods or "-"] for card in answer.cards]).split("\n")[:-1]
+    for card, line in zip(answer.cards, table, strict=True):
+        yield paint(line, "bad") if card.bad else line
+    if answer.missing:
+        yield visible(f"  missing: {answer.missing}")
+    for beside in answer.besides:
+        yield visible(f"  keeps it away: {beside}")
+    for way in answer.ways:
+        yield visible(f"  would help: {way}")

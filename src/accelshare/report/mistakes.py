@@ -12,8 +12,8 @@ from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.node_ledger import CardLedger
 from accelshare.ledger.nouns import Ask
 from accelshare.ledger.refusals import Reason, Refusal
+from accelshare.report.cluster_state import Asking, World
 from accelshare.report.units import amount, cards
-from accelshare.report.world import Asking, World
 from accelshare.vendors.profile import Profile
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 

@@ -11,10 +11,38 @@ given out whole is counted in cards.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from accelshare.report.tabbed import tabbed
 from accelshare.report.units import NOTHING_TOLD, Told, in_cards, unit_label
 from accelshare.report.view import CardRow, NodeRow, PodRow
+from accelshare.terminal import padded, visible, width
 from accelshare.vendors.profile import Profile
+from accelshare.wire.inventory import CardEntry
+
+PADDING: Final = 2
+
+
+def tabbed(lines: Sequence[Sequence[str]]) -> str:
+    """Each line's cells, the last one as it is and the others padded to the widest of their column.
+
+    A column is a run of neighbouring lines that have it: a line with fewer cells ends it, so that what stands below is aligned
+    anew. A cell that is padded stays so at the end of its line too: give an empty last cell to have it.
+    """
+    cells = [[visible(cell) for cell in line] for line in lines]
+    widths = [[0] * (len(line) - 1) for line in lines]
+    for column in range(max(map(len, widths), default=0)):
+        start = 0
+        while start < len(lines):
+            end = start
+            while end < len(lines) and len(widths[end]) > column:
+                end += 1
+            widest = max((width(cells[at][column]) for at in range(start, end)), default=0) + PADDING
+            for at in range(start, end):
+                widths[at][column] = widest
+            start = end + 1
+    return "".join(
+        "".join(padded(cell, columns) for cell, columns in zip(line[:-1], widths[at], strict=True)) + line[-1] + "\n"
+        for at, line in enumerate(cells)
+    )
+
 
 _MOST_COLUMNS: Final = 64
 
@@ -141,3 +169,63 @@ def _address(row: NodeRow) -> str:
 
 def _in_cluster(profile: Profile) -> str:
     return f"Allocated/Total {profile.noun} {'Cards' if in_cards(profile) else 'Memory'} In Cluster"
+
+
+HEAD = ("NODE", "ADDRESS", "CARD", "MODEL", "ID", "USED", "FREE", "TOTAL", "UNIT", "HEALTH", "ENFORCED BY", "PODS")
+
+
+def wide(rows: Sequence[NodeRow], profiles: Sequence[Profile], told: Told = NOTHING_TOLD) -> str:
+    """One line a card, and one for the pods of each node of which nobody has said which card they have."""
+    table = [list(HEAD)]
+    for row in rows:
+        for profile in profiles:
+            table += _lines(row, profile, told)
+    return tabbed(table)
+
+
+def _lines(row: NodeRow, profile: Profile, told: Told) -> list[list[str]]:
+    said = told.get(row.name, {}).get(profile.name)
+    entries = {entry.index: entry for entry in said.cards} if said else {}
+    lines = []
+    for card in row.of(profile.name):
+        entry = entries.get(card.index, CardEntry(card.index, card.size)) if card.present else CardEntry(card.index, card.size)
+        unit = unit_label(profile, row.name, card.size, told) if card.size and not in_cards(profile) else "card"
+        # A card of no size is given out whole or not at all.
+        used, total = (card.used, card.size) if unit != "card" else (int(bool(card.pods)), 1)
+        free = card.free if unit != "card" else int(not card.pods and card.healthy)
+        pods = ", ".join(_pod(pod, whole=unit == "card") for pod in sorted(card.pods, key=lambda pod: (pod.namespace, pod.name)))
+        lines.append(
+            [
+                row.name,
+                row.address or "unknown",
+                f"{profile.noun}{card.index}",
+                entry.model or "-",
+                card.id or "-",
+                str(used),
+                str(free),
+                str(total if card.present else 0),
+                unit,
+                _health(card, entry),
+                entry.enforced_by or "-",
+                pods or "-",
+            ]
+        )
+    waiting = row.unplaced_of(profile.name)
+    if waiting:
+        names = ", ".join(_pod(pod, whole=pod.whole) for pod in sorted(waiting, key=lambda pod: (pod.namespace, pod.name)))
+        units = str(sum(pod.units for pod in waiting))
+        lines.append(
+            [row.name, row.address or "unknown", f"{profile.noun}?", "-", "-", units, "-", "-", "-", "card unknown", "-", names]
+        )
+    return lines
+
+
+def _health(card: CardRow, entry: CardEntry) -> str:
+    if not card.present:
+        return "missing"
+    return "healthy" if card.healthy else f"unhealthy: {entry.problem}" if entry.problem else "unhealthy"
+
+
+def _pod(pod: PodRow, *, whole: bool) -> str:
+    name = f"{pod.namespace}/{pod.name}"
+    return f"{name} whole" if whole or pod.whole else f"{name} {pod.units}"

@@ -3,15 +3,87 @@
 Belongs here: arguments and printing. Never: rules about profiles, or how they are written out.
 """
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from accelshare.options import profiles_option
-from accelshare.terminal import echo
-from accelshare.vendors import catalog, rendering
+from accelshare.terminal import echo, padded, visible_json, width
+from accelshare.vendors import catalog
 from accelshare.vendors.layers import survey
+from accelshare.vendors.profile import Profile
+from accelshare.vendors.validation import to_data
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+_DOUBT = "  # unverified"
+
+
+def as_json(profile: Profile) -> str:
+    """Every value in force, as JSON."""
+    return visible_json(json.dumps(to_data(profile), indent=2, ensure_ascii=False))
+
+
+def as_toml(profile: Profile) -> str:
+    """Every value in force, as a profile file that says all of it; what no source confirms is marked."""
+    return "\n".join(_toml_lines(to_data(profile), set(profile.unverified))) + "\n"
+
+
+def as_table(profiles: Iterable[Profile]) -> str:
+    """One line per profile, in columns."""
+    rows: list[tuple[str, ...]] = [("NAME", "NOUN", "MEMORY", "WHOLE", "URL PREFIX", "TITLE")]
+    for profile in profiles:
+        found = (
+            profile.name,
+            profile.noun,
+            profile.resources.memory,
+            profile.resources.whole,
+            profile.http.prefix,
+            profile.title,
+        )
+        rows.append(tuple(cell or "-" for cell in found))
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(padded, row, widths)).rstrip() for row in rows)
+    return "\n".join(lines) + "\n"
+
+
+def _toml_lines(data: Mapping[str, object], doubts: set[str]) -> Iterator[str]:
+    tables = {key: value for key, value in data.items() if isinstance(value, Mapping)}
+    for key, value in data.items():
+        if key not in tables:
+            yield f"{key} = {_toml_value(value)}{_DOUBT if key in doubts else ''}"
+    for section, table in tables.items():
+        yield from _section(section, table, doubts)
+
+
+def _section(path: str, table: Mapping[str, object], doubts: set[str]) -> Iterator[str]:
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    # A head with nothing under it says nothing, unless it is the emptiness that is in doubt.
+    if len(inner) < len(table) or path in doubts:
+        yield ""
+        yield f"[{path}]{_DOUBT if path in doubts else ''}"
+    for key, value in table.items():
+        if key not in inner:
+            yield f"{_toml_key(key)} = {_toml_value(value)}{_DOUBT if f'{path}.{key}' in doubts else ''}"
+    for key, value in inner.items():
+        yield from _section(f"{path}.{key}", value, doubts)
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else json.dumps(key)
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, list):
+        entries = [_toml_value(entry) for entry in value]
+        one_line = "[" + ", ".join(entries) + "]"
+        return one_line if len(one_line) <= 100 else "[\n" + "".join(f"  {entry},\n" for entry in entries) + "]"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml_key(key)} = {_toml_value(inner)}" for key, inner in value.items()) + " }"
+    # Strings, numbers and booleans are spelled alike in JSON and TOML, as long as strings hold no control characters.
+    return visible_json(json.dumps(value, ensure_ascii=False))
 
 
 @click.group(no_args_is_help=True)
@@ -23,7 +95,7 @@ def profile() -> None:
 @profiles_option
 def list_profiles(directories: Sequence[Path]) -> None:
     """List the profiles in force."""
-    echo(rendering.as_table(catalog.load(directories)), nl=False)
+    echo(as_table(catalog.load(directories)), nl=False)
 
 
 @profile.command(short_help="Show every value of one profile.")
@@ -36,7 +108,7 @@ def show(name: str, output: str, directories: Sequence[Path]) -> None:
     Values that no source confirms are marked "unverified"; set them in a file of your own that extends the profile.
     """
     chosen = catalog.load(directories)[name]
-    echo(rendering.as_json(chosen) if output == "json" else rendering.as_toml(chosen).rstrip("\n"))
+    echo(as_json(chosen) if output == "json" else as_toml(chosen).rstrip("\n"))
 
 
 @profile.command(short_help="Check profile files of your own.")

@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from accelshare.vendors.drivers.asking import CannotAsk, shown
-from accelshare.vendors.drivers.driver import Roots
+from accelshare.vendors.drivers.driver import CannotAsk, Roots, shown
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.enforcement import ProbeResult
-from accelshare.vendors.host_root import seen_from_here
+from accelshare.vendors.host_paths import seen_from_here
 from accelshare.vendors.profile import Requirement
 
 # Where hosts keep tools; a vendor's operator puts them beside its driver.

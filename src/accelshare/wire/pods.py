@@ -3,7 +3,8 @@
 Belongs here: reading requests and records of pods. Never: whether they can be served.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -12,7 +13,6 @@ import msgspec
 
 from accelshare.ledger.facts import AgentSeen, Needs, PodSeen
 from accelshare.ledger.nouns import Ask, Request, placed_as
-from accelshare.ledger.peak import Step, peak
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
@@ -29,6 +29,28 @@ from accelshare.wire.objects import (
     version_of,
 )
 from accelshare.wire.quantity import thousandths, whole_number
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One init container: what it takes, and whether it stays beside the ones after it (a sidecar) or gives all back."""
+
+    amount: int
+    stays: bool = False
+
+
+def peak(apps: Iterable[int], steps: Sequence[Step] = ()) -> int:
+    """The most that is held at once: while each init container runs beside the sidecars before it, or when all apps run."""
+    staying = 0
+    most = 0
+    for step in steps:
+        if step.stays:
+            staying += step.amount
+            most = max(most, staying)
+        else:
+            most = max(most, staying + step.amount)
+    return max(most, staying + sum(apps))
+
 
 AGENT_LABEL: Final = "accelshare.io/agent"  # on the pods that hand out their nodes' cards
 LARGEST_AMOUNT: Final = 2**31 - 1

@@ -9,10 +9,10 @@ from accelshare.agent.container_cards import whole_cards
 from accelshare.agent.discovery.device_inventory import InventoryCard, Kind
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Ask, Slice
-from accelshare.ledger.peak import Step, peak
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.wire.node_pods import ContainerNeeds, NodePod
+from accelshare.wire.pods import Step, peak
 
 PROFILE = load()["enflame"]
 HERE = Kind(PROFILE, "1", 1024, {index: InventoryCard(FoundCard(index, f"id{index}", 16384), 16) for index in range(64)})

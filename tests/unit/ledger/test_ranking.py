@@ -7,8 +7,7 @@ from accelshare.ledger import shapes as shapes_room
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Request
-from accelshare.ledger.placing import Fit, fit
-from accelshare.ledger.policies import POLICIES, Policy
+from accelshare.ledger.placing import POLICIES, Fit, Policy, fit
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.ledger.shapes import CHANGES_REMEMBERED
 from tests.builders import gone, node, node_gone, place, running, share

@@ -8,13 +8,11 @@ import pytest
 from accelshare.ledger.facts import AgentSeen, NodeSeen, PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Card, Request
-from accelshare.ledger.policies import POLICIES
+from accelshare.ledger.placing import POLICIES
 from accelshare.ledger.refusals import Reason, Refusal
-from accelshare.report.explain import Explanation, explain
-from accelshare.report.explain_text import text_of
-from accelshare.report.surroundings import Surroundings, Taint, Toleration
+from accelshare.report.cluster_state import Asking, Surroundings, Taint, Toleration, World
+from accelshare.report.explain import Explanation, explain, text_of
 from accelshare.report.units import NOTHING_TOLD, Told
-from accelshare.report.world import Asking, World
 from accelshare.vendors.catalog import load
 from accelshare.wire.inventory import CardEntry, KindEntry
 from tests.builders import ended, pending, running, share, whole

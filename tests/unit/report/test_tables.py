@@ -1,6 +1,7 @@
 """The tables of the guides, to the letter."""
 
 import itertools
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,11 +11,11 @@ from accelshare.ledger.facts import NodeSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Card, Slice
 from accelshare.report import tables
-from accelshare.report.inspect_json import dialect, neutral
-from accelshare.report.view import rows
-from accelshare.report.wide import wide
+from accelshare.report.inspect_json import dialect, document, neutral
+from accelshare.report.tables import tabbed, wide
+from accelshare.report.view import NodeRow, rows
 from accelshare.vendors.catalog import load
-from accelshare.wire.inventory import KindEntry
+from accelshare.wire.inventory import CardEntry, KindEntry
 from tests.builders import running, share, whole
 
 CATALOG = load()
@@ -291,3 +292,75 @@ def test_every_vendor_has_a_table(vendor: str) -> None:
     ledger = Ledger()
     ledger.apply(a_node("n1", "10.0.0.1", vendor, 16))
     assert f"{CATALOG[vendor].noun}0(Allocated/Total)" in tables.summary(rows(ledger), CATALOG[vendor])
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ([], ""),
+        ([["alone"]], "alone\n"),
+        ([["a", "b"], ["long", "c"]], "a     b\nlong  c\n"),
+        ([["a", ""], ["long", ""]], "a     \nlong  \n"),  # the last cell is empty, so the one before it is padded
+        ([["a", "b"], ["------"], ["long", "c"]], "a  b\n------\nlong  c\n"),  # a line without a column ends it
+        ([["x", "yy", "z"], ["xxx", "y"], ["x", "y", "z"]], "x    yy  z\nxxx  y\nx    y  z\n"),
+        ([["", "b"], ["", "c"]], "  b\n  c\n"),
+    ],
+)
+def test_columns(lines: list[list[str]], text: str) -> None:
+    assert tabbed(lines) == text
+
+
+GPU, NPU = CATALOG["nvidia"], CATALOG["stream"]
+TOLD = {
+    "n1": {
+        "nvidia": KindEntry(
+            [CardEntry(0, 16, "g0", model="T4", enforced_by="toolkit"), CardEntry(1, 8, "g1", healthy=False, problem="Xid 79")],
+            unit="GiB",
+            delivery="device-plugin",
+        )
+    }
+}
+
+
+def a_cluster() -> list[NodeRow]:
+    ledger = Ledger()
+    cards = (Card("nvidia", 0, 16, id="g0"), Card("nvidia", 1, 8, healthy=False, id="g1"), Card("stream", 0, 16))
+    ledger.apply(NodeSeen("n1", 1, cards, "10.0.0.1"))
+    ledger.apply(running("b", on="n1/0", request=share(3, kind="nvidia")))
+    ledger.apply(replace(running("a", on="n1/0", request=share(5, kind="nvidia")), namespace="ml"))
+    ledger.apply(running("stranger", on="n1", request=share(2, kind="nvidia")))
+    ledger.apply(running("w", on="n1/0", request=whole(kind="stream")))
+    return rows(ledger)
+
+
+def test_the_wide_table_has_every_card_of_every_vendor_on_a_line() -> None:
+    lines = wide(a_cluster(), [GPU, NPU], TOLD).splitlines()
+    cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
+    assert cells == [
+        ["NODE", "ADDRESS", "CARD", "MODEL", "ID", "USED", "FREE", "TOTAL", "UNIT", "HEALTH", "ENFORCED BY", "PODS"],
+        ["n1", "10.0.0.1", "GPU0", "T4", "g0", "8", "8", "16", "GiB", "healthy", "toolkit", "default/b 3, ml/a 5"],
+        ["n1", "10.0.0.1", "GPU1", "-", "g1", "0", "0", "8", "GiB", "unhealthy: Xid 79", "-", "-"],
+        ["n1", "10.0.0.1", "GPU?", "-", "-", "2", "-", "-", "-", "card unknown", "-", "default/stranger 2"],
+        ["n1", "10.0.0.1", "NPU0", "-", "-", "1", "0", "1", "card", "healthy", "-", "default/w whole"],
+    ]
+
+
+def test_the_wide_table_has_only_the_vendors_that_were_asked() -> None:
+    assert "GPU" not in wide(a_cluster(), [NPU], TOLD)
+
+
+def test_the_document_tells_what_only_the_inventory_knows() -> None:
+    (node,) = document(a_cluster(), [GPU], TOLD)["nodes"]
+    first, second = node["cards"]
+    assert (first["used"], first["free"], first["unit"], first["model"], first["enforced_by"]) == (8, 8, "GiB", "T4", "toolkit")
+    assert (second["healthy"], second["problem"]) == (False, "Xid 79")
+    assert [pod["name"] for pod in node["unplaced"]] == ["stranger"]
+    assert node["delivery"] == {"nvidia": {"way": "device-plugin", "works": True}}
+
+
+def test_the_document_counts_whole_cards_in_cards_and_is_json() -> None:
+    (node,) = json.loads(json.dumps(document(a_cluster(), [NPU], TOLD)))["nodes"]
+    (card,) = node["cards"]
+    assert {key: card[key] for key in ("size", "used", "free", "unit")} == {"size": 1, "used": 1, "free": 0, "unit": "card"}
+    assert card["pods"][0]["units"] == 1
+    assert node["unplaced"] == []

@@ -4,9 +4,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from accelshare.vendors.command import as_toml
 from accelshare.vendors.problems import ProfileError
 from accelshare.vendors.profile import Profile
-from accelshare.vendors.rendering import as_toml
 from accelshare.vendors.validation import parse
 
 COMPLETE: dict[str, Any] = {

@@ -14,7 +14,7 @@ from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog, load
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 from accelshare.wire.objects import SpecWithPreferences
-from accelshare.wire.pods import AgentIdentity, PodReader, prefers_some_nodes
+from accelshare.wire.pods import AgentIdentity, PodReader, Step, peak, prefers_some_nodes
 from accelshare.wire.quantity import thousandths
 from tests.unit.wire.objects import pod
 
@@ -340,3 +340,23 @@ def test_what_many_containers_require_of_the_runtime_is_one_text(reader: PodRead
     assert len(said) == 100
     assert len({id(value) for value in said}) == 1
     assert json.loads(said[0]) == ["a", "accelshare"]
+
+
+@pytest.mark.parametrize(
+    ("apps", "steps", "most"),
+    [
+        ([4], [], 4),
+        ([4, 8], [], 12),
+        ([4], [Step(8)], 8),
+        ([4, 8], [Step(8)], 12),
+        ([4], [Step(8), Step(3)], 8),
+        ([4], [Step(2, stays=True)], 6),
+        ([4], [Step(2, stays=True), Step(5)], 7),
+        ([4], [Step(5), Step(2, stays=True)], 6),
+        ([1], [Step(2, stays=True), Step(3, stays=True), Step(4)], 9),
+        ([], [Step(2, stays=True)], 2),
+        ([], [], 0),
+    ],
+)
+def test_init_containers_run_one_by_one_beside_the_sidecars_before_them(apps: list[int], steps: list[Step], most: int) -> None:
+    assert peak(apps, steps) == most

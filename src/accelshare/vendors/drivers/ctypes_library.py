@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from accelshare.vendors.drivers.asking import CannotAsk, NotThere
+from accelshare.vendors.drivers.driver import CannotAsk, NotThere
 
 # NVML's return codes; XPUML and the newer EFML have the same.
 SUCCESS: Final = 0

@@ -3,10 +3,12 @@
 Belongs here: the seam between the agent and hardware. Never: any vendor.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +93,117 @@ class TellsUse(Protocol):
     def used_mib(self) -> Mapping[str, int]:
         """By id, as the last look saw it; a card of which that is not known is left out."""
         ...
+
+
+log = logging.getLogger(__name__)
+
+# 16 TiB: no card has more, so a larger figure was misread.
+MOST_MEMORY_MIB: Final = 1 << 24
+# A node tells no card beyond it, and a pod's record names none.
+LARGEST_INDEX: Final = 255
+TELLS_NO_MEMORY: Final = (
+    "it does not tell its memory (unified with the host's?); give a figure by --card-memory-mib VENDOR=MIB or the profile's "
+    "driver.card_memory_mib"
+)
+# Enough of an answer to recognise the program that gave it.
+LONGEST_SHOWN: Final = 120
+
+
+class CannotAsk(Exception):  # noqa: N818 (it reads as what it is: this way cannot be asked)
+    """One way gave no answer that could be trusted; the text says why, in one line."""
+
+
+class NotThere(CannotAsk):
+    """This way is not on this host at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A device that was seen and is not offered, and why."""
+
+    index: int | None
+    why: str
+
+    def __str__(self) -> str:
+        return self.why if self.index is None else f"device {self.index}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one way answered: the cards that are sure, by index, and what was left out."""
+
+    cards: tuple[FoundCard, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+# A name for the line about its failure, and the asking itself, which raises CannotAsk.
+Way = tuple[str, Callable[[], Awaitable[Listing]]]
+
+
+def listing(cards: Iterable[FoundCard], left_out: Iterable[LeftOut] = ()) -> Listing:
+    """These cards without the doubtful ones: no size, an impossible index, or an index or an id that two of them claim."""
+    cards = list(cards)
+    indexes = Counter(card.index for card in cards)
+    ids = Counter(card.id for card in cards)
+    doubtful = list(left_out)
+    sure = []
+    for card in cards:
+        if card.measured and not 0 < card.memory_mib <= MOST_MEMORY_MIB:
+            doubtful.append(LeftOut(card.index, f"its memory is {card.memory_mib} MiB; it must be from 1 to {MOST_MEMORY_MIB}"))
+        elif not 0 <= card.index <= LARGEST_INDEX:
+            doubtful.append(LeftOut(card.index, f"its index must be from 0 to {LARGEST_INDEX}"))
+        elif indexes[card.index] > 1:
+            doubtful.append(LeftOut(card.index, f"{indexes[card.index]} devices have this index"))
+        elif not card.id or ids[card.id] > 1:
+            doubtful.append(LeftOut(card.index, f"its id is {card.id!r}, which {ids[card.id]} devices have; it must be its own"))
+        else:
+            sure.append(card)
+    return Listing(tuple(sorted(sure, key=lambda card: card.index)), tuple(doubtful))
+
+
+def sized(found: Listing, memory_mib: int | None) -> Listing:
+    """The listing in which cards that do not tell their memory have this much; without a figure they are left out."""
+    silent = [card for card in found.cards if not card.measured]
+    if memory_mib is not None:
+        given = tuple(card if card.measured else replace(card, memory_mib=memory_mib) for card in found.cards)
+        return Listing(given, found.left_out)
+    left_out = (LeftOut(card.index, TELLS_NO_MEMORY) for card in silent)
+    return Listing(tuple(card for card in found.cards if card.measured), (*found.left_out, *left_out))
+
+
+async def first_answer(ways: Sequence[Way]) -> Listing:
+    """The answer of the first way that has one; DriverError with a line for each if none has."""
+    tried: list[str] = []
+    absent = True
+    for name, ask in ways:
+        try:
+            found = await ask()
+        except CannotAsk as error:
+            tried.append(f"{name}: {error}")
+            absent = absent and isinstance(error, NotThere)
+        except DriverError as error:  # several places were tried, and each has its line
+            tried.extend(error.tried)
+            absent = absent and error.absent
+        else:
+            return Listing(tuple(replace(card, asked_by=name) for card in found.cards), found.left_out)
+    raise DriverError(tried, absent=absent)
+
+
+class Remarks:
+    """Words about left-out devices, said when they come up and not again at every look."""
+
+    def __init__(self, driver: str) -> None:
+        self._driver = driver
+        self._said: frozenset[str] = frozenset()
+
+    def say(self, left_out: Iterable[LeftOut]) -> None:
+        lines = frozenset(map(str, left_out))
+        for line in sorted(lines - self._said):
+            log.warning("driver=%s left out %s", self._driver, line)
+        self._said = lines
+
+
+def shown(text: str) -> str:
+    """The first words of an answer, for the line that says it was not understood."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return repr(line if len(line) <= LONGEST_SHOWN else line[:LONGEST_SHOWN] + "…") if line else "nothing"

@@ -11,16 +11,14 @@ from functools import partial
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, Remarks, Way
-from accelshare.vendors.drivers.driver import FoundCard, Health, Options
+from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, Health, Listing, NotThere, Options, Remarks, Way
 from accelshare.vendors.drivers.enflame_efml import FOLDERS, LIBRARIES
 from accelshare.vendors.drivers.enflame_efsmi import TOOL_FOLDERS, TOOLS, parsed_json, parsed_query, parsed_table
-from accelshare.vendors.drivers.health import changes, compared
+from accelshare.vendors.drivers.health import LastUse, changes, compared
 from accelshare.vendors.drivers.host_view import HostView
 from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
 from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.drivers.use import LastUse
-from accelshare.vendors.host_root import places
+from accelshare.vendors.host_paths import places
 
 PCI_VENDOR: Final = "1e36"
 OFF_THE_BUS: Final = "its PCI device is gone"

@@ -10,9 +10,8 @@ from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_int, c_uint, c_ui
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing
 from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing
 from accelshare.vendors.drivers.enflame_efsmi import card_id, distinct
 
 LIBRARIES: Final = ("libefml.so.1", "libefml.so", "libefml.so.2")

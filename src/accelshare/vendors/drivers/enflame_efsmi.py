@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing, shown
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing, shown
 
 TOOLS: Final = ("efsmi",)
 TOOL_FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/usr/local/efsmi")

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from accelshare.vendors.drivers.asking import CannotAsk, Listing
-from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health
+from accelshare.vendors.drivers.driver import CannotAsk, DriverError, FoundCard, Health, Listing
 
 log = logging.getLogger(__name__)
 
@@ -60,3 +59,13 @@ def compared(cards: Sequence[FoundCard], seen: Listing) -> dict[str, Health]:
         else:
             health[card.id] = Health(card.id, found.healthy, found.problem, found.used_mib)
     return health
+
+
+class LastUse:
+    def __init__(self) -> None:
+        self.mib: dict[str, int] = {}
+
+    def noted(self, seen: Mapping[str, Health]) -> Mapping[str, Health]:
+        """The same look, of which the numbers are kept. What it does not tell is not known any more."""
+        self.mib = {id: health.used_mib for id, health in seen.items() if health.used_mib is not None}
+        return seen

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, Way, first_answer, sized
-from accelshare.vendors.drivers.driver import DriverError, Options
-from accelshare.vendors.drivers.threads import BlockingCalls
+from accelshare.vendors.drivers.driver import CannotAsk, DriverError, Listing, Options, Way, first_answer, sized
+from accelshare.vendors.drivers.tools import BlockingCalls
 
 T = TypeVar("T")
 

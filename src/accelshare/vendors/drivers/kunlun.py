@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, Remarks, Way
-from accelshare.vendors.drivers.driver import FoundCard, Health, Options
-from accelshare.vendors.drivers.health import changes, compared
+from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, Health, Listing, NotThere, Options, Remarks, Way
+from accelshare.vendors.drivers.health import LastUse, changes, compared
 from accelshare.vendors.drivers.host_view import HostView
 from accelshare.vendors.drivers.kunlun_smi import TOOL_FOLDERS, TOOLS, KnownRanks, parsed_lines, parsed_table
 from accelshare.vendors.drivers.kunlun_xpuml import FOLDERS, LIBRARIES
 from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
 from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.drivers.use import LastUse
-from accelshare.vendors.host_root import places
+from accelshare.vendors.host_paths import places
 
 PCI_VENDOR: Final = "1d22"
 # The name that Intel's tool has too; the text tells them apart, and so does a host without a device of Kunlun's.

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, NotThere, listing, shown
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, NotThere, listing, shown
 
 TOOLS: Final = ("xpu_smi", "xpu-smi")
 TOOL_FOLDERS: Final = ("/usr/local/xpu/bin", "/usr/local/bin", "/usr/bin")

@@ -9,9 +9,8 @@ from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint, c_uint64, c_
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing
 from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing
 from accelshare.vendors.drivers.kunlun_smi import PF_IS_NO_CARD, board_id, distinct
 
 LIBRARIES: Final = ("libxpuml.so.1", "libxpuml.so")

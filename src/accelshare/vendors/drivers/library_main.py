@@ -14,8 +14,8 @@ from dataclasses import asdict, is_dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from accelshare.vendors.drivers.asking import CannotAsk, NotThere
 from accelshare.vendors.drivers.ctypes_library import LibraryError
+from accelshare.vendors.drivers.driver import CannotAsk, NotThere
 
 # What can be opened, and which of its methods may be called.
 SESSIONS: Final[Mapping[str, str]] = {

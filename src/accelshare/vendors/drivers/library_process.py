@@ -17,9 +17,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, shown
 from accelshare.vendors.drivers.ctypes_library import LibraryError
-from accelshare.vendors.drivers.driver import DriverError
+from accelshare.vendors.drivers.driver import CannotAsk, DriverError, Listing, NotThere, shown
 
 log = logging.getLogger(__name__)
 

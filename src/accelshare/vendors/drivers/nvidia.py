@@ -11,17 +11,15 @@ from dataclasses import replace
 from functools import partial
 
 from accelshare.vendors.drivers import nvidia_smi, pci
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, Remarks, Way
 from accelshare.vendors.drivers.ctypes_library import DRIVER_NOT_LOADED
-from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health, Options
-from accelshare.vendors.drivers.health import changes, compared
+from accelshare.vendors.drivers.driver import CannotAsk, DriverError, FoundCard, Health, Listing, Options, Remarks, Way
+from accelshare.vendors.drivers.health import LastUse, changes, compared
 from accelshare.vendors.drivers.host_view import HostView
 from accelshare.vendors.drivers.library_process import Candidate, NoLibraryAnswers, VendorLibrary
 from accelshare.vendors.drivers.nvidia_nvml import FOLDERS, LIBRARIES, SeenCard
 from accelshare.vendors.drivers.nvidia_xids import XidBook
 from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.drivers.use import LastUse
-from accelshare.vendors.host_root import places
+from accelshare.vendors.host_paths import places
 
 log = logging.getLogger(__name__)
 

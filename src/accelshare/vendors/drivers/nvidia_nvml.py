@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing
 from accelshare.vendors.drivers.ctypes_library import (
     DRIVER_MISMATCH,
     DRIVER_NOT_LOADED,
@@ -29,7 +28,7 @@ from accelshare.vendors.drivers.ctypes_library import (
     optional,
     text_of,
 )
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing
 from accelshare.vendors.drivers.nvidia_xids import recovery_problem
 
 LIBRARIES: Final = ("libnvidia-ml.so.1", "libnvidia-ml.so")

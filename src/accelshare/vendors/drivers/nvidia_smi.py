@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, listing, shown
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing, shown
 from accelshare.vendors.drivers.nvidia_nvml import MIG_IS_ON
 
 TOOLS: Final = ("nvidia-smi",)

@@ -9,8 +9,18 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, Remarks, first_answer, listing, shown
-from accelshare.vendors.drivers.driver import FoundCard, Health, Options
+from accelshare.vendors.drivers.driver import (
+    CannotAsk,
+    FoundCard,
+    Health,
+    LeftOut,
+    Listing,
+    Options,
+    Remarks,
+    first_answer,
+    listing,
+    shown,
+)
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.profile import StaticRules

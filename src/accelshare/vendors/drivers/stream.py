@@ -10,8 +10,17 @@ from functools import partial
 from typing import Final
 
 from accelshare.vendors.drivers import pci, stream_tool
-from accelshare.vendors.drivers.asking import CannotAsk, Listing, NotThere, Remarks, first_answer, listing
-from accelshare.vendors.drivers.driver import FoundCard, Health, Options
+from accelshare.vendors.drivers.driver import (
+    CannotAsk,
+    FoundCard,
+    Health,
+    Listing,
+    NotThere,
+    Options,
+    Remarks,
+    first_answer,
+    listing,
+)
 from accelshare.vendors.drivers.health import changes, compared
 from accelshare.vendors.drivers.stream_tool import Board
 from accelshare.vendors.drivers.tools import run_tool

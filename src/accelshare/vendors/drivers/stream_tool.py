@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.asking import CannotAsk, shown
+from accelshare.vendors.drivers.driver import CannotAsk, shown
 
 QUERY: Final = ("-q",)
 CSV: Final = ("--query-npu=index,name,serial,memory.total", "--format=csv")

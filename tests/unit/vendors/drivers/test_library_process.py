@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.vendors.drivers.asking import CannotAsk, Listing
-from accelshare.vendors.drivers.driver import Driver, DriverError
+from accelshare.vendors.drivers.driver import CannotAsk, Driver, DriverError, Listing
 from accelshare.vendors.drivers.enflame import EnflameDriver
 from accelshare.vendors.drivers.kunlun import KunlunDriver
 from accelshare.vendors.drivers.library_process import LibraryProcess

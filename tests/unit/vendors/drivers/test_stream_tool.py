@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelshare.vendors.drivers.asking import CannotAsk
+from accelshare.vendors.drivers.driver import CannotAsk
 from accelshare.vendors.drivers.stream_tool import Board, from_csv, from_list, from_query, size_mib
 
 # As in the guide for version 1.9.3, some lines left out.

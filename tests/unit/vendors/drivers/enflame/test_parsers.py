@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelshare.vendors.drivers.asking import CannotAsk, Listing
+from accelshare.vendors.drivers.driver import CannotAsk, Listing
 from accelshare.vendors.drivers.enflame_efsmi import parsed_json, parsed_query, parsed_table
 from tests.fakes.sure import assert_sure
 

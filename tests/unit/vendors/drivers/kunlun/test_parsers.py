@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelshare.vendors.drivers.asking import CannotAsk
+from accelshare.vendors.drivers.driver import CannotAsk
 from accelshare.vendors.drivers.kunlun_smi import parsed_lines, parsed_table
 from tests.fakes.sure import assert_sure
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelshare.vendors.drivers.asking import CannotAsk
+from accelshare.vendors.drivers.driver import CannotAsk
 from accelshare.vendors.drivers.nvidia_smi import FIELDS, OLD_FIELDS, parsed
 from tests.fakes.sure import assert_sure
 

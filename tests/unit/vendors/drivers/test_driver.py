@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelshare.vendors.drivers.asking import CannotAsk, LeftOut, Listing, first_answer, listing, shown
-from accelshare.vendors.drivers.driver import DriverError, FoundCard
+from accelshare.vendors.drivers.driver import CannotAsk, DriverError, FoundCard, LeftOut, Listing, first_answer, listing, shown
 from accelshare.vendors.drivers.pci import address
 from tests.fakes.sure import assert_sure
 

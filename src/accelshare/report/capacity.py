@@ -13,8 +13,8 @@ from accelshare.ledger.nouns import Ask, Assignment, Request
 from accelshare.ledger.placing import Fit, Hidden, fit
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal
+from accelshare.report.cluster_state import World
 from accelshare.report.units import amount, cards
-from accelshare.report.world import World
 from accelshare.vendors.profile import Profile
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 

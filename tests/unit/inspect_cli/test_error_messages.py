@@ -5,7 +5,7 @@ import json
 import click
 import pytest
 
-from accelshare.inspect_cli.troubles import told_to_people, unknown, words
+from accelshare.inspect_cli.error_messages import told_to_people, unknown, words
 from accelshare.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable, from_answer
 
 SAID = 'nodes is forbidden: User "bob" cannot list resource "nodes" in API group "" at the cluster scope'

@@ -15,7 +15,7 @@ from accelshare.kube import config, paths
 from accelshare.kube.errors import NotFound
 from accelshare.kube.sync_client import SyncClient
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.policies import DEFAULT, Policy
+from accelshare.ledger.placing import DEFAULT, Policy
 from accelshare.report.units import Told
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import inventory
@@ -25,7 +25,7 @@ from accelshare.wire.objects import Metadata, node_decoder
 from accelshare.wire.pods import PodReader
 
 if TYPE_CHECKING:
-    from accelshare.inspect_cli.beside import Beside
+    from accelshare.inspect_cli.explain_objects import Beside
 
 # Pods that have ended hold nothing: the API server need not send them.
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"

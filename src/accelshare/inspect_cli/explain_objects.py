@@ -7,20 +7,19 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from accelshare.inspect_cli.reading import decode_named, names
-from accelshare.inspect_cli.troubles import unknown
+from accelshare.inspect_cli.cluster_reader import decode_named, names
+from accelshare.inspect_cli.error_messages import unknown
 from accelshare.kube import paths
 from accelshare.kube.errors import BadAnswer, KubeError, NotFound
 from accelshare.kube.sync_client import SyncClient
 from accelshare.ledger.facts import PodSeen
-from accelshare.report.surroundings import Toleration
-from accelshare.report.world import Asking
+from accelshare.report.cluster_state import Asking, Surroundings, Taint, Toleration
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.decoding import Decoder, UnreadableError
-from accelshare.wire.objects import Condition, Metadata, PodSpec, PodStatus
+from accelshare.wire.objects import Condition, Metadata, NodeStatus, Pod, PodSpec, PodStatus, pod_decoder
 from accelshare.wire.objects import Pod as BookedPod
-from accelshare.wire.pods import PodReader
-from accelshare.wire.quantity import whole_number
+from accelshare.wire.pods import PodReader, needs_of
+from accelshare.wire.quantity import thousandths, whole_number
 
 
 class _Required(msgspec.Struct):
@@ -119,3 +118,61 @@ def _not_there(client: SyncClient, namespace: str, name: str) -> NoReturn:
     if others:
         unknown("pod", name, (), f" in namespace {namespace}; there is one in {', '.join(sorted(others))} (-n)")
     unknown("pod", name, here, f" in namespace {namespace}" + ("" if here else ", which has no pods"))
+
+
+class _Taint(msgspec.Struct):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class _NodeSpec(msgspec.Struct):
+    unschedulable: bool | None = None
+    taints: list[_Taint] | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: Metadata
+    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
+    status: NodeStatus | None = None
+
+
+_decode_node = Decoder(_Node).decode
+
+
+class Beside:
+    """Hears every node and every pod of a list, and adds up. What cannot be read was said already."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, _Node] = {}
+        self._taken: dict[str, dict[str, int]] = {}
+        self._pods: dict[str, int] = {}
+
+    def node(self, raw: msgspec.Raw | bytes) -> None:
+        node = _decode_node(raw)
+        self._nodes[node.metadata.name] = node
+
+    def pod(self, raw: msgspec.Raw | bytes) -> None:
+        pod: Pod = pod_decoder.decode(raw)
+        node = pod.spec.node_name
+        if not node:
+            return
+        self._pods[node] = self._pods.get(node, 0) + 1
+        taken = self._taken.setdefault(node, {})
+        for resource, amount in needs_of(pod):
+            taken[resource] = taken.get(resource, 0) + amount
+
+    def surroundings(self) -> dict[str, Surroundings]:
+        return {name: self._of(name, node) for name, node in self._nodes.items()}
+
+    def _of(self, name: str, node: _Node) -> Surroundings:
+        amounts = (node.status.allocatable if node.status else None) or {}
+        allocatable = {resource: thousandths(amounts[resource]) for resource in ("cpu", "memory") if resource in amounts}
+        most_pods = whole_number(amounts.get("pods"))
+        return Surroundings(
+            cordoned=bool(node.spec.unschedulable),
+            taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints or ()),
+            allocatable=allocatable | ({"pods": most_pods} if most_pods is not None else {}),
+            taken=self._taken.get(name, {}),
+            pods=self._pods.get(name, 0),
+        )

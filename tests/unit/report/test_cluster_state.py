@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelshare.report.surroundings import Surroundings, Taint, Toleration, keeps_away
+from accelshare.report.cluster_state import Surroundings, Taint, Toleration, keeps_away
 
 GIB = 1000 * 2**30
 DEDICATED = Taint("dedicated", "ml", "NoSchedule")

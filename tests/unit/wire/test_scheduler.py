@@ -3,7 +3,7 @@
 import pytest
 
 from accelshare.wire.decoding import UnreadableError
-from accelshare.wire.node_names import MOST_LOOKS, NodeNames
+from accelshare.wire.scheduler import MOST_LOOKS, NodeNames
 
 
 def test_a_name_is_found_whole_or_not_at_all() -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from accelshare.inspect_cli.one_pod import read
+from accelshare.inspect_cli.explain_objects import read
 from accelshare.vendors.catalog import load
 
 CATALOG = load()
