@@ -1,4 +1,4 @@
-"""Shared by all tests: which ones are real, which worker runs what, and one real control plane for each worker."""
+"""Hooks and fixtures of all tests: which tests are real, how workers share them, and one real control plane for each worker."""
 
 import signal
 import sys
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith(REAL_FOLDERS) or REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.real)
-    workers.tell(config, items)
+    workers.write_machine_tests(config, items)
 
 
 @pytest.hookimpl(optionalhook=True)  # nobody asks where xdist is off

@@ -1,10 +1,11 @@
-"""Which tests may run side by side when pytest has several workers: those that use what a machine has once are one unit of work.
+"""Distributes tests to pytest-xdist workers: all tests that need the machine's only kubelet or runtime go to one worker.
 
-Belongs here: telling xdist. Never: which tests they are. A test says so by the fixture `machine`, its own or that of a fixture of
-its own. Any other file is a unit too, whatever `--dist` says.
+A test needs the machine if it uses the fixture `machine`, directly or through another fixture. Every other file is one unit of
+work, whatever `--dist` is.
 
-Workers collect, and the controller deals out, knowing names only; so each worker is given a file in which to say which names need
-the machine. xdist's own way, `--dist loadgroup`, groups nothing with pytest 9.2 (its issue 1386).
+Workers collect tests, and the controller distributes them knowing only their names. So each worker writes the names that need the
+machine to a file, whose path it gets from the controller. xdist's `--dist loadgroup` groups nothing with pytest 9.2 (its issue
+1386).
 """
 
 import json
@@ -22,7 +23,7 @@ MACHINE: Final = "machine"
 
 
 class OneMachine(LoadScopeScheduling):
-    """Deals out file by file, and the machine's tests together."""
+    """Distributes tests file by file, and the machine's tests together."""
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
         super().__init__(config, log)
@@ -37,17 +38,17 @@ class OneMachine(LoadScopeScheduling):
 
 
 def prepare(node: WorkerController) -> None:
-    """On the controller: the file for this worker."""
+    """On the controller: create the file for this worker."""
     with tempfile.NamedTemporaryFile(prefix="needs-machine-", delete=False) as file:
         node.workerinput[MACHINE] = file.name
     node.config.add_cleanup(Path(file.name).unlink)
 
 
-def tell(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On a worker: write the file, and put the machine's tests first, because together they take longest."""
-    if (told := getattr(config, "workerinput", None)) is None:
+def write_machine_tests(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On a worker: write the file, and put the machine's tests first, because they take longest."""
+    if (worker_input := getattr(config, "workerinput", None)) is None:
         return
-    Path(told[MACHINE]).write_text(json.dumps([item.nodeid for item in items if _needs_machine(item)]))
+    Path(worker_input[MACHINE]).write_text(json.dumps([item.nodeid for item in items if _needs_machine(item)]))
     items.sort(key=_needs_machine, reverse=True)
 
 

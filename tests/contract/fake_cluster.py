@@ -1,6 +1,6 @@
-"""The extender as its own process beside the in-memory API server: small, quick, and able to fail on order.
+"""A cluster without Kubernetes: the fake API server, which can fail on demand, and our extender as its own process.
 
-Belongs here: starting both, and the scheduler's calls as one line each. Never: expectations.
+Belongs here: starting both, and kube-scheduler's calls as one line each. Never: assertions about the product.
 """
 
 import contextlib
@@ -111,4 +111,4 @@ async def open_fake_cluster(directory: Path) -> AsyncIterator[FakeCluster]:
             yield fake_cluster
         finally:
             if fake_cluster.extender is not None:
-                fake_cluster.extender.stop()
+                fake_cluster.extender.kill()  # a drain can take 15 s; tests of the shutdown stop it themselves
