@@ -42,6 +42,7 @@ TWINS = [
     ("docs/how-to/install.md", "docs/zh/how-to/install.md"),
     ("docs/reference/chart.md", "docs/zh/reference/chart.md"),
     ("docs/explanation/security.md", "docs/zh/explanation/security.md"),
+    ("docs/explanation/design.md", "docs/zh/explanation/design.md"),
     ("docs/how-to/inspect.md", "docs/zh/how-to/inspect.md"),
     ("docs/how-to/agent.md", "docs/zh/how-to/agent.md"),
     ("docs/how-to/monitoring.md", "docs/zh/how-to/monitoring.md"),
