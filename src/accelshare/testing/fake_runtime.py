@@ -172,7 +172,7 @@ class FakeRuntime:
                 registered.set_result(registration)
             return b""
 
-        link = Link(serves=mux.RUNTIME, calls=mux.PLUGIN, answer=answer)
+        link = Link(serves=mux.RUNTIME, calls=mux.PLUGIN, handler=answer)
         task = asyncio.create_task(self._serve(link, registered))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)

@@ -14,8 +14,8 @@ from accelshare.agent.nri.protocol.errors import GoneError, WireError
 from accelshare.agent.nri.protocol.link import Link
 from accelshare.agent.nri.protocol.messages import PLUGIN_SERVICE, decode
 from accelshare.agent.nri.protocol.nri_pb2 import Container, PodSandbox
-from accelshare.agent.nri.protocol.plugin import NOT_OURS, Plugin
-from accelshare.agent.nri.protocol.ttrpc import Answer, Kind, Packets, packet
+from accelshare.agent.nri.protocol.plugin import IGNORED_CALLS, NriPlugin
+from accelshare.agent.nri.protocol.ttrpc import Packets, PacketType, RequestHandler, packet
 from accelshare.agent.nri.protocol.ttrpc_pb2 import Request, Response
 from accelshare.testing.fake_runtime import FakeRuntime
 from tests.contract.agent.nri import recording
@@ -23,14 +23,14 @@ from tests.contract.agent.nri.cards import Cards
 from tests.contract.agent.nri.plugins import WAIT_S, Plugins
 
 RUNTIME_SAID = b"".join(said for who, said in recording.read(next(recording.RECORDED.glob("*.txt"))) if who == recording.RUNTIME)
-METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "StateChange", "Dance", *NOT_OURS)
+METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "StateChange", "Dance", *IGNORED_CALLS)
 
 
 def said(chunks: Sequence[bytes]) -> None:
     """The runtime says this, and no more. WireError if the plugin hangs up before."""
 
     async def play() -> None:
-        link, _, writer = await linked(Plugin("accelshare", Cards()).answer)
+        link, _, writer = await linked(NriPlugin("accelshare", Cards()).answer)
         for chunk in chunks:
             writer.write(chunk)
             await asyncio.sleep(0)
@@ -44,10 +44,10 @@ def said(chunks: Sequence[bytes]) -> None:
     asyncio.run(play())
 
 
-async def linked(answer: Answer) -> tuple[Link, asyncio.StreamReader, asyncio.StreamWriter]:
+async def linked(answer: RequestHandler) -> tuple[Link, asyncio.StreamReader, asyncio.StreamWriter]:
     """A plugin's link, and the runtime's end of its socket."""
     ours, theirs = socketpair()
-    link = Link(serves=mux.PLUGIN, calls=mux.RUNTIME, answer=answer)
+    link = Link(serves=mux.PLUGIN, calls=mux.RUNTIME, handler=answer)
     await asyncio.get_running_loop().create_connection(lambda: link, sock=ours)
     return (link, *await asyncio.open_connection(sock=theirs))
 
@@ -77,10 +77,10 @@ def test_a_real_runtimes_bytes_with_damage(data: st.DataObject) -> None:
 @given(st.lists(st.tuples(st.sampled_from(METHODS), st.binary(max_size=100)), min_size=1, max_size=8))
 async def test_every_call_has_one_answer(calls: list[tuple[str, bytes]]) -> None:
     """Silence would be taken for consent."""
-    link, reader, writer = await linked(Plugin("accelshare", Cards()).answer)
+    link, reader, writer = await linked(NriPlugin("accelshare", Cards()).answer)
     for number, (method, payload) in enumerate(calls):
         request = Request(service=PLUGIN_SERVICE, method=method, payload=payload).SerializeToString()
-        writer.write(mux.frames(mux.PLUGIN, packet(2 * number + 1, Kind.REQUEST, request)))
+        writer.write(mux.frames(mux.PLUGIN, packet(2 * number + 1, PacketType.REQUEST, request)))
     frames, packets = mux.Frames(), Packets()
     answers: dict[int, Response] = {}
     async with asyncio.timeout(WAIT_S):
@@ -118,10 +118,10 @@ async def test_a_peer_that_sends_garbage_is_hung_up_and_dialled_again(
 
 
 async def test_a_runtime_that_sends_the_wrong_kind_of_packet_is_hung_up() -> None:
-    for stream, kind in ((mux.PLUGIN, Kind.RESPONSE), (mux.RUNTIME, Kind.REQUEST), (mux.PLUGIN, Kind.DATA)):
-        link, _, writer = await linked(Plugin("a", Cards()).answer)
+    for stream, kind in ((mux.PLUGIN, PacketType.RESPONSE), (mux.RUNTIME, PacketType.REQUEST), (mux.PLUGIN, PacketType.DATA)):
+        link, _, writer = await linked(NriPlugin("a", Cards()).answer)
         writer.write(mux.frames(stream, packet(1, kind, b"")))
-        with pytest.raises(WireError, match=f"a packet of kind {kind.value} on stream {stream}"):
+        with pytest.raises(WireError, match=f"packet of type {kind.value} on stream {stream}"):
             await asyncio.wait_for(link.run(), WAIT_S)
         with pytest.raises((GoneError, WireError)):
             await link.call("s", "m", b"", timeout_s=WAIT_S)
@@ -140,7 +140,7 @@ async def test_a_peer_that_calls_and_never_reads_is_not_read_either() -> None:
     link, reader, writer = await linked(answer)
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     call = mux.frames(
-        mux.PLUGIN, packet(1, Kind.REQUEST, Request(service=PLUGIN_SERVICE, method="CreateContainer").SerializeToString())
+        mux.PLUGIN, packet(1, PacketType.REQUEST, Request(service=PLUGIN_SERVICE, method="CreateContainer").SerializeToString())
     )
     writer.write(call * 500)
     for _ in range(2000):  # turns of the one loop on which all of this happens
@@ -155,9 +155,9 @@ async def test_a_peer_that_calls_and_never_reads_is_not_read_either() -> None:
 
 
 async def test_frames_of_unknown_streams_are_dropped() -> None:
-    link, reader, writer = await linked(Plugin("a", Cards()).answer)
+    link, reader, writer = await linked(NriPlugin("a", Cards()).answer)
     request = Request(service=PLUGIN_SERVICE, method="Shutdown").SerializeToString()
-    writer.write(mux.frames(9, b"noise") + mux.frames(mux.PLUGIN, packet(1, Kind.REQUEST, request)))
-    assert await asyncio.wait_for(reader.readexactly(18), WAIT_S) == mux.frames(mux.PLUGIN, packet(1, Kind.RESPONSE, b""))
+    writer.write(mux.frames(9, b"noise") + mux.frames(mux.PLUGIN, packet(1, PacketType.REQUEST, request)))
+    assert await asyncio.wait_for(reader.readexactly(18), WAIT_S) == mux.frames(mux.PLUGIN, packet(1, PacketType.RESPONSE, b""))
     writer.close()
     await link.run()

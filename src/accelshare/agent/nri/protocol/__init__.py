@@ -1,5 +1,5 @@
-"""NRI, the container runtime's plugin interface, spoken in Python: bytes, calls, messages, and a connection that comes back.
+"""NRI, the container runtime's plugin interface: frames, ttrpc calls, messages, and a connection that is kept.
 
-Belongs here: mux frames, ttrpc, the few messages, registration and reconnecting, one plugin per node, and a runtime in memory
-that speaks the same bytes. Never: which container gets which card; a `Handler` says that.
+Belongs here: mux frames, ttrpc, the generated messages, registration and reconnecting, one plugin per node. Never: which
+container gets which card; a `Handler` (plugin.py) decides that.
 """

@@ -18,50 +18,21 @@ from accelshare.agent.nri.protocol.errors import NriError
 from accelshare.agent.nri.protocol.link import Link
 from accelshare.agent.nri.protocol.messages import RUNTIME_SERVICE
 from accelshare.agent.nri.protocol.nri_pb2 import RegisterPluginRequest
-from accelshare.agent.nri.protocol.plugin import Handler, Plugin, Wants, creation_and_start
-
-Answer = TypeVar("Answer")
-
-
-@contextlib.asynccontextmanager
-async def own_loop(name: str) -> AsyncIterator[asyncio.AbstractEventLoop]:
-    """A running loop of its own; at the end its tasks are cancelled and waited for."""
-    started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = concurrent.futures.Future()
-
-    async def until_told() -> None:
-        told = asyncio.Event()
-        started.set_result((asyncio.get_running_loop(), told))
-        await told.wait()
-
-    # asyncio.run cancels what is left when this returns.
-    thread = threading.Thread(target=lambda: asyncio.run(until_told()), name=name, daemon=True)
-    thread.start()
-    loop, told = await asyncio.wrap_future(started)
-    try:
-        yield loop
-    finally:
-        loop.call_soon_threadsafe(told.set)
-        # Its last tasks may still ask something of this loop, so this one has to go on meanwhile.
-        await asyncio.shield(asyncio.to_thread(thread.join))
-
-
-async def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """What the work comes to on the other loop; cancelled here, it is cancelled there."""
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
+from accelshare.agent.nri.protocol.plugin import Handler, NriPlugin, Wants, creation_and_start
 
 log = logging.getLogger(__name__)
-RETRY_S: Final = 0.2  # while we are away containers may be made without us, so this is short and stays so
-# A runtime takes new plugins one after the other, and gives a silent one 5 s; who hangs up loses its place.
+RETRY_S: Final = 0.2  # short and constant, because the runtime may create containers without us meanwhile
+# A runtime registers plugins one after the other and waits 5 s for a silent one; hanging up loses our place in its queue.
 REGISTER_S: Final = 60.0
-LONGEST_SOCKET_PATH: Final = 107  # the kernel's
-# What follows from an answer has to wait until the runtime has asked whether the container is right, which it does within a
-# millisecond: two threads that work at the same time hold each other up.
+LONGEST_SOCKET_PATH: Final = 107  # the kernel's limit
+# Follow-up work waits until the runtime has made its next call, ValidateContainerAdjustment, which comes within a millisecond:
+# two Python threads that work at the same time slow each other down.
 NEWS_S: Final = 0.02
 _NAME: Final = re.compile(r"[a-zA-Z0-9_.+-]+")
 
 OnConnected = Callable[[str, str], None]
 OnDisconnected = Callable[[], None]
+Result = TypeVar("Result")
 
 
 async def serve(
@@ -74,11 +45,11 @@ async def serve(
     on_connected: OnConnected = lambda _runtime_name, _runtime_version: None,
     on_disconnected: OnDisconnected = lambda: None,
 ) -> None:
-    """Be the plugin `name` of the runtime behind this socket, until cancelled.
+    """Run the plugin `name` of the runtime behind this socket, until cancelled.
 
-    The runtime is answered on a thread of its own, however busy this loop is: `wants` and the handler are asked there. Should
-    they not come to an answer in time, the runtime gets an error, and the container is refused instead of made without its
-    cards. The other callbacks are called on this loop.
+    The runtime is answered on a thread of its own, however busy this loop is: `wants` and the handler are called there. If they
+    take too long, the runtime gets an error and refuses the container, instead of creating it without its cards. The other
+    callbacks are called on this loop.
     """
     home = asyncio.get_running_loop()
     connection = NriConnection(
@@ -95,7 +66,7 @@ async def serve(
 
 
 class NriConnection:
-    """The plugin's connection, dialled again and again. All of it lives on one loop."""
+    """The plugin's connection, redialled when it ends. Everything runs on one loop."""
 
     def __init__(
         self,
@@ -121,21 +92,21 @@ class NriConnection:
         self._wants = wants
         self._on_connected = on_connected
         self._on_disconnected = on_disconnected
-        self._said = ""
+        self._logged = ""
 
     async def keep(self) -> Never:
-        """For ever: a runtime that is away may come back at any time."""
+        """Connect again and again, for ever: a runtime that is away may come back at any time."""
         while True:
             try:
                 await self.once()
             except (NriError, OSError) as error:
-                self._say(f"{type(error).__name__}: {error}")
+                self._log_once(f"{type(error).__name__}: {error}")
             await asyncio.sleep(RETRY_S)
 
     async def once(self) -> None:
-        """One connection from its first to its last byte."""
-        plugin = Plugin(self._name, self._handler, self._wants)
-        link = Link(serves=mux.PLUGIN, calls=mux.RUNTIME, answer=plugin.answer, patience=plugin.patience)
+        """One connection, from dialling to its end."""
+        plugin = NriPlugin(self._name, self._handler, self._wants)
+        link = Link(serves=mux.PLUGIN, calls=mux.RUNTIME, handler=plugin.answer, time_limit=plugin.time_limit)
         await asyncio.get_running_loop().create_unix_connection(lambda: link, str(self._socket_path))
         running = asyncio.create_task(link.run())
         try:
@@ -146,11 +117,11 @@ class NriConnection:
                 plugin.runtime.runtime_version,
                 self._socket_path,
             )
-            self._said = ""
+            self._logged = ""
             self._on_connected(plugin.runtime.runtime_name, plugin.runtime.runtime_version)
             try:
                 await asyncio.shield(running)
-                self._say("the runtime has closed the connection")
+                self._log_once("the runtime has closed the connection")
             finally:
                 self._on_disconnected()
         finally:
@@ -159,8 +130,8 @@ class NriConnection:
             with contextlib.suppress(asyncio.CancelledError, NriError):
                 await running
 
-    async def _join(self, link: Link, plugin: Plugin, running: asyncio.Task[None]) -> None:
-        """Register, and wait until the runtime has told us everything: only then do we count for it."""
+    async def _join(self, link: Link, plugin: NriPlugin, running: asyncio.Task[None]) -> None:
+        """Register and wait for the end of Synchronize: only then does the runtime call us for containers."""
         request = RegisterPluginRequest(plugin_name=self._name, plugin_idx=f"{self._index:02d}")
         await link.call(RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString(), timeout_s=REGISTER_S)
         synchronized = asyncio.create_task(plugin.synchronized.wait())
@@ -171,23 +142,50 @@ class NriConnection:
         if plugin.synchronized.is_set():
             return
         if running.done():
-            running.result()  # raises if the runtime sent garbage
-            raise NriError("the runtime closed the connection before it had told us of its containers")
-        raise NriError(f"the runtime has not told us of its containers within {REGISTER_S:g} s")
+            running.result()  # raises if the runtime broke the protocol
+            raise NriError("the runtime closed the connection before it had listed its containers")
+        raise NriError(f"the runtime has not listed its containers within {REGISTER_S:g} s")
 
-    def _say(self, problem: str) -> None:
-        """Once, however often it comes again."""
-        if problem != self._said:
-            self._said = problem
+    def _log_once(self, problem: str) -> None:
+        """Log a problem once, however often it repeats."""
+        if problem != self._logged:
+            self._logged = problem
             log.warning("nri outcome=disconnected path=%s error=%r", self._socket_path, problem)
 
 
-def tell_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *words: Any) -> None:
-    """For handlers: what happened, told when the runtime has all of its answer."""
-    asyncio.get_running_loop().call_later(NEWS_S, tell, loop, callback, *words)
+def tell_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: Any) -> None:
+    """Call a function on another loop, a moment after the runtime has its response."""
+    asyncio.get_running_loop().call_later(NEWS_S, tell, loop, callback, *arguments)
 
 
-def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *words: Any) -> None:
-    """Called there, in the order of telling, and not waited for. At the very end nobody may listen any more."""
+def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: Any) -> None:
+    """Call a function on another loop, in the order of these calls, without waiting. Does nothing if that loop is closed."""
     with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(callback, *words)
+        loop.call_soon_threadsafe(callback, *arguments)
+
+
+@contextlib.asynccontextmanager
+async def own_loop(name: str) -> AsyncIterator[asyncio.AbstractEventLoop]:
+    """Run an event loop in a thread of its own; at the end its tasks are cancelled and waited for."""
+    started: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = concurrent.futures.Future()
+
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
+
+    # asyncio.run cancels the tasks that are left when until_stopped returns.
+    thread = threading.Thread(target=lambda: asyncio.run(until_stopped()), name=name, daemon=True)
+    thread.start()
+    loop, stop = await asyncio.wrap_future(started)
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        # Its last tasks may still call this loop, so this loop must not block.
+        await asyncio.shield(asyncio.to_thread(thread.join))
+
+
+async def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Result]) -> Result:
+    """The result of work that runs on another loop; if cancelled here, it is cancelled there."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))

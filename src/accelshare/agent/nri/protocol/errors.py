@@ -1,12 +1,12 @@
-"""What can go wrong between plugin and runtime.
+"""Errors of the NRI connection.
 
     NriError
-    ├── WireError     the peer sent bytes that no peer may send: the connection is of no use any more
-    ├── GoneError     the connection ended before the answer came
-    ├── LateError     the answer did not come in time
+    ├── WireError     the peer sent bytes that break the protocol; the connection cannot go on
+    ├── GoneError     the connection ended before the response came
+    ├── LateError     the response did not come in time
     └── StatusError   the peer answered a call with an error
 
-Never: refusing a container, which is a handler's answer (handler.py).
+Never: refusing a container, which is a handler's answer (`Refuse` in plugin.py).
 """
 
 from enum import IntEnum
@@ -24,11 +24,11 @@ class Code(IntEnum):
 
 
 class NriError(Exception):
-    """Anything that went wrong while speaking NRI."""
+    """Anything that fails between plugin and runtime."""
 
 
 class WireError(NriError):
-    """Bytes that cannot be read."""
+    """Bytes that cannot be decoded or sent."""
 
 
 class GoneError(NriError):
@@ -36,11 +36,11 @@ class GoneError(NriError):
 
 
 class LateError(NriError):
-    """No answer in time."""
+    """No response in time."""
 
 
 class StatusError(NriError):
-    """An answer that is an error: a code and a text for people."""
+    """An error response: a code and a text for people."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

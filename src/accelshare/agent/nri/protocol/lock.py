@@ -1,6 +1,6 @@
-"""One plugin on a node: a second one of the same name would claim the same devices, and the runtime would refuse every pod.
+"""A file lock that lets one plugin instance of a node run: two would claim the same devices, and the runtime would refuse pods.
 
-Belongs here: waiting for the lock. The kernel frees it when its holder dies, however that happens.
+Belongs here: taking the lock, waiting for it and releasing it. The kernel frees it when its holder dies.
 """
 
 import asyncio
@@ -13,48 +13,48 @@ from pathlib import Path
 from typing import Final
 
 log = logging.getLogger(__name__)
-LOOK_S: Final = 0.2
+POLL_S: Final = 0.2
 
 
 @contextlib.asynccontextmanager
 async def only_one(path: Path) -> AsyncIterator[None]:
-    """Hold the lock on this file; wait, and say so once, while another process has it or its directory is not there."""
-    said = ""
-    while isinstance(held := _take(path), str):
-        if held != said:
-            said = held
-            log.warning("waiting what=lock path=%s error=%r", path, held)
-        await asyncio.sleep(LOOK_S)
-    if said:
+    """Hold the lock on this file; wait while another process holds it or its directory does not exist. Logs each cause once."""
+    logged = ""
+    while isinstance(lock := _take(path), str):
+        if lock != logged:
+            logged = lock
+            log.warning("waiting what=lock path=%s error=%r", path, lock)
+        await asyncio.sleep(POLL_S)
+    if logged:
         log.info("lock outcome=held path=%s", path)
     try:
         yield
     finally:
-        _give_back(path, held)
+        _release(path, lock)
 
 
 def _take(path: Path) -> int | str:
-    """The locked file's descriptor, or why there is none."""
+    """The locked file's descriptor, or why it could not be locked."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         return f"{path} cannot be opened: {error.strerror}"
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Somebody may have removed the file meanwhile; who comes next would lock another one.
+        # If somebody removed the file meanwhile, the next instance would lock a different file.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
         why = "the file was replaced"
     except BlockingIOError:
-        why = "another instance of this plugin has it; it must end first"
+        why = "another instance of this plugin holds it; it must end first"
     except OSError as error:
         why = f"{path} cannot be locked: {error.strerror}"
     os.close(descriptor)
     return why
 
 
-def _give_back(path: Path, descriptor: int) -> None:
-    # Removed while it is still held: whoever opened this very file sees that it is gone, and makes a new one.
+def _release(path: Path, descriptor: int) -> None:
+    # Remove the file while the lock is held: an instance that has it open then sees that it is gone, and creates a new one.
     with contextlib.suppress(OSError):
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             path.unlink()

@@ -30,18 +30,20 @@ from accelshare.agent.nri.protocol.ttrpc_pb2 import Request
 from accelshare.terminal import visible
 
 
-class Refuse(Exception):  # noqa: N818 – the act, as a handler says it: raise Refuse("…")
-    """The container must not be made or started; the text, made visible, reaches kubelet and the pod's events."""
+class Refuse(Exception):  # noqa: N818 – reads as the act in a handler: raise Refuse("…")
+    """The container must not be created or started. The text, made printable, reaches kubelet and the pod's events."""
 
     def __init__(self, text: str) -> None:
         super().__init__(visible(text))
 
 
 class Handler(Protocol):
-    """Answers the runtime."""
+    """Decides what containers get. Called on the connection's thread, one call at a time; it must answer from memory, because the
+    runtime creates no container of the node meanwhile.
+    """
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
-        """All there is on the node, each time a runtime is connected, before anything else."""
+        """All pods and containers of the node, on each connection before any other call."""
         ...
 
     def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
@@ -49,26 +51,26 @@ class Handler(Protocol):
         ...
 
     def validate_container(self, pod: PodSandbox, container: Container, adjust: ContainerAdjustment) -> None:
-        """The last word on a container: as its pod asked for it, with what all plugins add; may raise Refuse."""
+        """The final check: the container as its pod specifies it, and the adjustments of all plugins; may raise Refuse."""
         ...
 
     def start_container(self, pod: PodSandbox, container: Container) -> None:
-        """It is about to start, with all that it was given; may raise Refuse."""
+        """The container is about to start, with its adjustments; may raise Refuse."""
         ...
 
 
-# The events that a plugin wants of a runtime with this name and version. A runtime that fails requests without the plugin does
-# so for every event that the plugin wants. So none of a container's end may be among them: it must always be free to end.
+# The events to subscribe to, by the runtime's name and version. With the failure policy below, the runtime fails each of these
+# events while the plugin is away. So never subscribe to a container's end: it must always be able to stop.
 Wants = Callable[[str, str], Iterable[Event]]
 POLICY: Final = FailurePolicy(fail_request=True, keep_connected=True)
 
-DEFAULT_TIMEOUT_S: Final = 2.0  # what runtimes have if nobody configured them otherwise
-# A runtime that has waited for its whole time makes the container without us; an error before that makes it refuse.
-PATIENCE: Final = 0.75
+DEFAULT_TIMEOUT_S: Final = 2.0  # the default of runtimes
+# After its timeout a runtime creates the container without us; an error before that makes it refuse the container.
+SHARE_OF_TIMEOUT: Final = 0.75
 MOST_LISTED: Final = 100_000  # pods and containers of one node, over all parts of a list
 
-# Calls that come only if wanted, or ask nothing: an empty answer is the right one.
-NOT_OURS: Final = (
+# Calls about events that we do not subscribe to, or that need no decision: the response is empty.
+IGNORED_CALLS: Final = (
     "Shutdown",
     "RunPodSandbox",
     "UpdatePodSandbox",
@@ -85,11 +87,11 @@ NOT_OURS: Final = (
 
 
 def creation_and_start(_runtime_name: str, _runtime_version: str) -> tuple[Event, ...]:
-    """What every runtime has."""
+    """The events that every runtime has."""
     return (Event.CREATE_CONTAINER, Event.START_CONTAINER)
 
 
-class Plugin:
+class NriPlugin:
     """Answers one runtime, from its Configure to the end of the connection."""
 
     def __init__(self, name: str, handler: Handler, wants: Wants = creation_and_start) -> None:
@@ -105,29 +107,27 @@ class Plugin:
             "Configure": self._configure,
             "Synchronize": self._synchronize,
             "CreateContainer": self._create_container,
-            # The last word of making a container: a plugin that died or was late before it cannot say it.
+            # The last call of creating a container: a plugin that died or was late before it cannot answer it.
             "ValidateContainerAdjustment": self._validate_container,
             "StartContainer": self._start_container,
             "StateChange": self._state_change,
-            **dict.fromkeys(NOT_OURS, _nothing),
+            **dict.fromkeys(IGNORED_CALLS, _nothing),
         }
 
     def answer(self, request: Request) -> bytes:
-        """The answer's bytes, or a StatusError."""
+        """The response's payload, or a StatusError."""
         method = self._methods.get(request.method)
         if request.service != PLUGIN_SERVICE or method is None:
-            raise StatusError(Code.UNIMPLEMENTED, f"{self._name}: {request.service}/{request.method} is not known here")
+            raise StatusError(Code.UNIMPLEMENTED, f"{self._name}: {request.service}/{request.method} is not implemented")
         try:
             return method(request.payload)
         except Refuse as refusal:
             raise StatusError(Code.UNKNOWN, str(refusal)) from refusal
 
-    def patience(self, request: Request) -> tuple[float, StatusError]:
-        """How long an answer may take, by the shorter of what the runtime said once and what it says of this call; and the
-        error that has to be answered then.
-        """
+    def time_limit(self, request: Request) -> tuple[float, StatusError]:
+        """How long an answer may take, by the shorter timeout of runtime and call; and the error to send after that."""
         asked_s = request.timeout_nano / 1e9 if request.timeout_nano > 0 else self._timeout_s
-        limit_s = PATIENCE * min(asked_s, self._timeout_s)
+        limit_s = SHARE_OF_TIMEOUT * min(asked_s, self._timeout_s)
         return limit_s, StatusError(Code.DEADLINE_EXCEEDED, f"{self._name}: {request.method}: no answer within {limit_s:g} s")
 
     def _configure(self, payload: bytes) -> bytes:
@@ -154,8 +154,8 @@ class Plugin:
         request = decode(CreateContainerRequest, payload)
         self._require_both("CreateContainer", request)
         adjust: object = self._handler.create_container(request.pod, request.container)
-        if not isinstance(adjust, ContainerAdjustment):  # else it would count as: nothing is needed
-            raise TypeError(f"the handler answered {adjust!r} instead of a ContainerAdjustment")
+        if not isinstance(adjust, ContainerAdjustment):  # an empty response would create the container unchanged
+            raise TypeError(f"the handler returned {adjust!r} instead of a ContainerAdjustment")
         return CreateContainerResponse(adjust=adjust).SerializeToString()
 
     def _validate_container(self, payload: bytes) -> bytes:

@@ -1,7 +1,6 @@
-"""ttrpc: calls and their answers on one byte stream. Unary calls only, which is all that NRI has.
+"""ttrpc: requests and responses on one byte stream. Unary calls only, because NRI has no others.
 
-Belongs here: the packet header, Request and Response, how an answer that fails becomes a status. Never: sockets (link.py),
-what is called (messages.py).
+Belongs here: the packet header, pending calls, how a failure becomes a status. Never: sockets (link.py), methods (plugin.py).
 """
 
 import asyncio
@@ -18,12 +17,12 @@ from accelshare.agent.nri.protocol.ttrpc_pb2 import Request, Response, Status
 
 log = logging.getLogger(__name__)
 LARGEST_DATA: Final = 4 * 2**20
-LONGEST_TEXT: Final = 4000  # of a status: people read it
-_HEADER: Final = struct.Struct(">IIBB")  # length of the data, call, kind, flags
+LONGEST_TEXT: Final = 4000  # characters of an error that people read
+_HEADER: Final = struct.Struct(">IIBB")  # length of the data, call, type, flags
 
 
-class Kind(IntEnum):
-    """What a packet is. Data belongs to streaming calls, which NRI has none of."""
+class PacketType(IntEnum):
+    """ttrpc's message types. DATA belongs to streaming calls, which NRI does not have."""
 
     REQUEST = 1
     RESPONSE = 2
@@ -32,90 +31,89 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """One message of a stream: which call it belongs to, what it is, and its content."""
+    """One ttrpc message: the call that it belongs to, its type and its content."""
 
     call: int
-    kind: int
+    type: int
     data: bytes
 
 
-def packet(call: int, kind: Kind, data: bytes) -> bytes:
+def packet(call: int, type_: PacketType, data: bytes) -> bytes:
     """The bytes of one packet."""
     if len(data) > LARGEST_DATA:
-        raise WireError(f"a {kind.name.lower()} of {len(data)} bytes; at most {LARGEST_DATA} may be sent")
-    return _HEADER.pack(len(data), call, kind, 0) + data
+        raise WireError(f"{type_.name.lower()} of {len(data)} bytes; at most {LARGEST_DATA} may be sent")
+    return _HEADER.pack(len(data), call, type_, 0) + data
 
 
 class Packets:
-    """Bytes as they come, cut into packets."""
+    """Decodes packets from bytes that arrive in pieces."""
 
     def __init__(self) -> None:
-        self._waiting = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Packet]:
-        """Each packet that is now complete. WireError if the bytes are no packets."""
-        self._waiting += data
-        while len(self._waiting) >= _HEADER.size:
-            length, call, kind, _flags = _HEADER.unpack_from(self._waiting)
+        """Each packet that is now complete. WireError if the bytes are not packets."""
+        self._buffer += data
+        while len(self._buffer) >= _HEADER.size:
+            length, call, type_, _flags = _HEADER.unpack_from(self._buffer)
             if length > LARGEST_DATA:
-                raise WireError(f"a packet of call {call} says {length} bytes; at most {LARGEST_DATA} may come")
+                raise WireError(f"packet of call {call} announces {length} bytes; at most {LARGEST_DATA} are allowed")
             end = _HEADER.size + length
-            if len(self._waiting) < end:
+            if len(self._buffer) < end:
                 return
-            content = bytes(self._waiting[_HEADER.size : end])
-            del self._waiting[:end]
-            yield Packet(call, kind, content)
+            content = bytes(self._buffer[_HEADER.size : end])
+            del self._buffer[:end]
+            yield Packet(call, type_, content)
 
 
-Answer = Callable[[Request], bytes]
+RequestHandler = Callable[[Request], bytes]  # returns the response's payload or raises
 
 
-def answered(call: int, data: bytes, answer: Answer) -> bytes:
-    """The packet that answers this request. Whatever goes wrong is told to the caller: silence would be taken for consent."""
+def response_packet(call: int, data: bytes, handler: RequestHandler) -> bytes:
+    """The packet that answers this request. Every failure becomes an error response: without one the runtime goes on."""
     method = "?"
     try:
         request = decode(Request, data)
         method = request.method
-        return packet(call, Kind.RESPONSE, Response(payload=answer(request)).SerializeToString())
+        return packet(call, PacketType.RESPONSE, Response(payload=handler(request)).SerializeToString())
     except StatusError as error:
-        return refused(call, error)
+        return error_packet(call, error)
     except WireError as error:
         log.warning("call method=%s outcome=failed error=%r", method, str(error))
-        return refused(call, StatusError(Code.INVALID_ARGUMENT, f"{method}: {error}"))
+        return error_packet(call, StatusError(Code.INVALID_ARGUMENT, f"{method}: {error}"))
     except Exception as error:
         log.exception("call method=%s outcome=failed", method)
-        return refused(call, StatusError(Code.INTERNAL, f"{method}: {type(error).__name__}: {error}"))
+        return error_packet(call, StatusError(Code.INTERNAL, f"{method}: {type(error).__name__}: {error}"))
 
 
-def refused(call: int, error: StatusError) -> bytes:
-    """The packet that answers a call with an error."""
-    # A text for people of any length and content is cut to one that fits, and what is no character is shown as such.
+def error_packet(call: int, error: StatusError) -> bytes:
+    """The packet that answers a call with an error, whatever its text contains and however long it is."""
     text = error.text[:LONGEST_TEXT].encode(errors="backslashreplace").decode()
-    return packet(call, Kind.RESPONSE, Response(status=Status(code=error.code, message=text)).SerializeToString())
+    return packet(call, PacketType.RESPONSE, Response(status=Status(code=error.code, message=text)).SerializeToString())
 
 
-class Calls:
-    """The calls of ours that wait for an answer."""
+class PendingCalls:
+    """Our calls that have no response yet."""
 
     def __init__(self) -> None:
         self._next = 1  # a client's calls have odd numbers
-        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._futures: dict[int, asyncio.Future[bytes]] = {}
 
     def begin(self) -> tuple[int, asyncio.Future[bytes]]:
-        """The number of a new call, and where its answer will be."""
+        """The number of a new call, and the future of its response."""
         call = self._next
         self._next += 2
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[call] = future
+        self._futures[call] = future
         return call, future
 
-    def finish(self, answer: Packet) -> None:
-        """An answer has come; one that nobody waits for any more is dropped."""
-        future = self._waiting.pop(answer.call, None)
+    def finish(self, received: Packet) -> None:
+        """Deliver a response; one to a call that is no longer pending is dropped."""
+        future = self._futures.pop(received.call, None)
         if future is None or future.done():
             return
         try:
-            response = decode(Response, answer.data)
+            response = decode(Response, received.data)
         except WireError as error:
             future.set_exception(error)
             return
@@ -125,11 +123,11 @@ class Calls:
             future.set_result(response.payload)
 
     def forget(self, call: int) -> None:
-        self._waiting.pop(call, None)
+        self._futures.pop(call, None)
 
-    def end(self, error: Exception) -> None:
-        """No answer will come any more."""
-        waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
+    def fail(self, error: Exception) -> None:
+        """Fail all pending calls: the connection ended."""
+        futures, self._futures = self._futures, {}
+        for future in futures.values():
             if not future.done():
                 future.set_exception(error)

@@ -36,10 +36,10 @@ def test_any_bytes_are_frames_or_a_wire_error(chunks: list[bytes]) -> None:
 
 def test_another_protocol_is_refused_at_its_first_bytes() -> None:
     """Not after waiting for the 791 MB that they seem to announce."""
-    with pytest.raises(WireError, match=f"says 791752241 bytes; at most {LARGEST_PAYLOAD} may come"):
+    with pytest.raises(WireError, match=f"791752241 bytes; at most {LARGEST_PAYLOAD}"):
         list(Frames().feed(b"HTTP/1.1 400 Bad Request"))
 
 
 def test_a_message_that_no_runtime_would_take_is_not_sent() -> None:
-    with pytest.raises(WireError, match="may be sent"):
+    with pytest.raises(WireError, match=f"at most {4096 + LARGEST_PAYLOAD}"):
         frames(PLUGIN, bytes(4096 + LARGEST_PAYLOAD + 1))

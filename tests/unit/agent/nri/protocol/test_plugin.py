@@ -22,11 +22,11 @@ from accelshare.agent.nri.protocol.nri_pb2 import (
     ValidateContainerAdjustmentRequest,
     ValidateContainerAdjustmentResponse,
 )
-from accelshare.agent.nri.protocol.plugin import NOT_OURS, Plugin, Refuse
+from accelshare.agent.nri.protocol.plugin import IGNORED_CALLS, NriPlugin, Refuse
 from accelshare.agent.nri.protocol.ttrpc_pb2 import Request
 
 POD, CONTAINER = PodSandbox(id="p", name="pod", uid="uid", namespace="ml"), Container(id="c", pod_sandbox_id="p", name="train")
-METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "StateChange", *NOT_OURS)
+METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "StateChange", *IGNORED_CALLS)
 
 
 class Handler:
@@ -54,11 +54,11 @@ class Handler:
             raise self.start
 
 
-def plugin(handler: Handler | None = None) -> Plugin:
-    return Plugin("accelshare", handler or Handler())
+def plugin(handler: Handler | None = None) -> NriPlugin:
+    return NriPlugin("accelshare", handler or Handler())
 
 
-def call(plugin: Plugin, method: str, message: Any = None) -> bytes:
+def call(plugin: NriPlugin, method: str, message: Any = None) -> bytes:
     payload = b"" if message is None else message.SerializeToString()
     return plugin.answer(Request(service=PLUGIN_SERVICE, method=method, payload=payload))
 
@@ -75,7 +75,7 @@ def test_what_is_wanted_may_depend_on_the_runtime() -> None:
     def wants(name: str, version: str) -> list[Event]:
         return [Event.VALIDATE_CONTAINER_ADJUSTMENT] if (name, version) == ("containerd", "v2.4.2") else [Event.CREATE_CONTAINER]
 
-    one = Plugin("accelshare", Handler(), wants)
+    one = NriPlugin("accelshare", Handler(), wants)
     for version, bits in (("v2.4.2", 1 << 13), ("v1.7.35", 1 << 3)):
         request = ConfigureRequest(runtime_name="containerd", runtime_version=version)
         assert decode(ConfigureResponse, call(one, "Configure", request)).events == bits
@@ -117,7 +117,7 @@ def test_a_handler_that_gives_nothing_by_mistake_is_an_error() -> None:
     """An empty answer would mean: make it as it is."""
     one = plugin()
     one._handler.gives = None  # type: ignore[attr-defined]
-    with pytest.raises(TypeError, match="the handler answered None instead of a ContainerAdjustment"):
+    with pytest.raises(TypeError, match="None instead of a ContainerAdjustment"):
         call(one, "CreateContainer", CreateContainerRequest(pod=POD, container=CONTAINER))
 
 
@@ -158,7 +158,7 @@ def test_a_start_is_refused_by_old_and_new_runtimes() -> None:
     assert call(one, "StateChange", StateChangeEvent(event=Event.STOP_CONTAINER, pod=POD, container=CONTAINER)) == b""
 
 
-@pytest.mark.parametrize("method", NOT_OURS)
+@pytest.mark.parametrize("method", IGNORED_CALLS)
 def test_other_calls_have_an_empty_answer(method: str) -> None:
     assert call(plugin(), method, CreateContainerRequest(pod=POD, container=CONTAINER)) == b""
 
@@ -176,7 +176,7 @@ def test_a_call_may_take_less_than_the_runtime_waits() -> None:
     one = plugin()
     call(one, "Configure", ConfigureRequest(request_timeout_ms=40))
     for asked_ns, limit in ((0, "0.03"), (20_000_000, "0.015"), (80_000_000, "0.03")):
-        limit_s, error = one.patience(
+        limit_s, error = one.time_limit(
             Request(service=PLUGIN_SERVICE, method="CreateContainer", payload=b"", timeout_nano=asked_ns)
         )
         assert limit_s == pytest.approx(float(limit))
