@@ -15,7 +15,7 @@ from typing import Final
 
 from accelshare.ledger.nouns import Slice
 from accelshare.testing.api_server import FakeApiServer
-from accelshare.testing.fake_runtime import FakeRuntime, Habits
+from accelshare.testing.fake_runtime import FakeRuntime, RuntimeFeatures
 from accelshare.vendors.catalog import load
 from accelshare.wire import assignment
 from bench.node import pages, zpu
@@ -28,7 +28,7 @@ from cluster.waiting import wait_until_async
 
 NODE: Final = "n1"
 LIMIT_S: Final = 180.0
-RUNTIME: Final = Habits(name="containerd", version="v2.4.2", validator=True)
+RUNTIME: Final = RuntimeFeatures(name="containerd", version="v2.4.2", validator=True)
 
 
 class FakeBenchNode:

@@ -238,7 +238,7 @@ def _admitted(card: int, *, container: int | None = None, units: int = 4) -> Adm
     devices = [plugin_api.DeviceSpec(container_path=file) for file in (*files, *PROFILE.hardware.shared_device_nodes)]
     response = plugin_api.ContainerAllocateResponse(envs=env, devices=devices)
     ids = [f"{card}-{unit:x}" for unit in range(units)]
-    return Admitted("u", "default/p", ids={"main": {MEMORY: ids}}, given={"main": [response]})
+    return Admitted("u", "default/p", ids={"main": {MEMORY: ids}}, responses={"main": [response]})
 
 
 def test_three_books_that_agree_are_silent() -> None:

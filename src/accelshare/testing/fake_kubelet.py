@@ -1,9 +1,9 @@
-"""An in-memory kubelet for demos and tests: it admits pods as the real one does, and runs nothing.
+"""A fake kubelet for the demo and the tests: it admits pods through device plugins as kubelet does, and runs no containers.
 
-Belongs here: kubelet's side of the device plugin and PodResources interfaces, with its habits: pods one after the other in the
-order of its watch, what it finds at its start in no order, one Allocate per container and resource, resources in no order, init
-containers' ids used again, ids taken at random where nobody advises, a pod in its books before it is admitted. Never: containers;
-what each would have been given is kept instead.
+Belongs here: kubelet's side of the device plugin and PodResources interfaces, and how it behaves there. It admits pods one
+after the other in the order of its watch, and those of its first list in random order. It calls Allocate once per container and
+resource, resources in random order, reuses the ids of init containers, chooses ids at random without a preferred allocation,
+and lists a pod in PodResources before it is admitted. Never: containers; what each would have got is kept instead.
 """
 
 import asyncio
@@ -30,44 +30,44 @@ from accelshare.kube.watch import Gone, Reflector, Seen, Synced
 from accelshare.wire.quantity import whole_number
 
 log = logging.getLogger(__name__)
-LARGEST_LIST: Final = 4 * 2**20  # the real one's limit
+LARGEST_LIST: Final = 4 * 2**20  # kubelet's limit
 Object = dict[str, Any]
 
 
 class AdmissionError(Exception):
-    """The pod is rejected for good, as kubelet does when a plugin says no or has too little."""
+    """The pod is rejected for good, as by kubelet when a plugin fails or has too few devices."""
 
 
 @dataclass(slots=True)
-class Resource:
-    """One registered plugin: its devices, and who has which."""
+class RegisteredPlugin:
+    """A registered device plugin and the health of its devices."""
 
     channel: grpc.aio.Channel
-    prefers: bool
-    pre_start: bool
+    has_preferred_allocation: bool
+    has_pre_start: bool
     health: dict[str, bool] = field(default_factory=dict)
-    following: asyncio.Task[None] | None = None
+    list_and_watch: asyncio.Task[None] | None = None
 
 
 @dataclass(slots=True)
 class Admitted:
-    """A pod that got in: for each container its ids by resource, and all that it was given."""
+    """An admitted pod: for each container its device ids by resource, and the plugins' responses."""
 
     uid: str
     name: str
     ids: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    given: dict[str, list[plugin_api.ContainerAllocateResponse]] = field(default_factory=dict)
+    responses: dict[str, list[plugin_api.ContainerAllocateResponse]] = field(default_factory=dict)
     ordinary_inits: set[str] = field(default_factory=set)
 
     def env(self, container: str) -> dict[str, str]:
-        return {key: value for response in self.given.get(container, ()) for key, value in response.envs.items()}
+        return {key: value for response in self.responses.get(container, ()) for key, value in response.envs.items()}
 
     def devices(self, container: str) -> list[str]:
-        return [device.container_path for response in self.given.get(container, ()) for device in response.devices]
+        return [device.container_path for response in self.responses.get(container, ()) for device in response.devices]
 
 
 class FakeKubelet:
-    """`async with MemoryKubelet(client, "n1", directory) as kubelet:` is a node that admits pods."""
+    """`async with FakeKubelet(client, "n1", directory) as kubelet:` runs a node that admits pods."""
 
     def __init__(
         self,
@@ -75,49 +75,51 @@ class FakeKubelet:
         node: str,
         directory: Path,
         *,
-        advice: bool = True,
-        tells: bool = True,
-        remembers: bool = False,
-        asks_options: bool = True,
+        preferred_allocation: bool = True,
+        pod_resources_v1: bool = True,
+        writes_checkpoint: bool = False,
+        calls_options: bool = True,
         seed: int = 0,
     ) -> None:
-        """`advice` and `tells` off: a kubelet from before 1.20, which takes ids at random and tells nobody what it gave.
-
-        `remembers`: it writes its checkpoint file, as the real one does. `asks_options` off: it takes a plugin's options from the
-        registration, as kubelet before 1.25 does.
+        """Without `preferred_allocation` and `pod_resources_v1` it is a kubelet before 1.20: it chooses ids at random and
+        does not list them. Without `calls_options` it reads a plugin's options from its registration, as kubelet before 1.25.
         """
-        self._asks_options = asks_options
-        self._remembers = remembers
+        self._calls_options = calls_options
+        self._writes_checkpoint = writes_checkpoint
         self._client = client
         self._node = node
         self._plugins = directory / "device-plugins"
         self._pod_resources = directory / "pod-resources"
-        self._advice = advice
-        self._tells = "v1" if tells else "v1alpha1"
-        self._random = random.Random(seed)  # noqa: S311 – only to be unpredictable to the plugin
+        self._preferred_allocation = preferred_allocation
+        self._lister = f"{'v1' if pod_resources_v1 else 'v1alpha1'}.PodResourcesLister"
+        self._random = random.Random(seed)  # noqa: S311 – a plugin must not rely on an order
         self._servers: list[grpc.aio.Server] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self.resources: dict[str, Resource] = {}
+        self.resources: dict[str, RegisteredPlugin] = {}
         self.admitted: dict[str, Admitted] = {}
         self._in_admission: Admitted | None = None
-        self.rejected: dict[str, str] = {}  # pod name → why
-        self.listed = 0  # how often it was asked what it holds
+        self.rejected: dict[str, str] = {}  # pod name → reason
+        self.list_calls = 0  # of PodResources
 
     async def __aenter__(self) -> "FakeKubelet":
         for directory in (self._plugins, self._pod_resources):
             directory.mkdir(parents=True, exist_ok=True)
-        # Like the real one at its start: sockets of plugins from before are gone.
+        # kubelet removes the sockets of earlier plugins when it starts.
         for socket in self._plugins.glob("*.sock"):
             socket.unlink()
         await self._serve(self._plugins, "v1beta1.Registration", "Register", self._register, plugin_api.RegisterRequest)
         await self._serve(
-            self._pod_resources, f"{self._tells}.PodResourcesLister", "List", self._list, resources_api.ListPodResourcesRequest
+            self._pod_resources,
+            self._lister,
+            "List",
+            self._list,
+            resources_api.ListPodResourcesRequest,
         )
         self._tasks.append(asyncio.create_task(self._follow_pods()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in [*self._tasks, *(r.following for r in self.resources.values() if r.following)]:
+        for task in [*self._tasks, *(one.list_and_watch for one in self.resources.values() if one.list_and_watch)]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for server in self._servers:
@@ -141,14 +143,15 @@ class FakeKubelet:
         options = [("grpc.max_receive_message_length", LARGEST_LIST), ("grpc.default_authority", "localhost")]
         channel = grpc.aio.insecure_channel(f"unix://{self._plugins / request.endpoint}", options=options)
         answer = request.options
-        if self._asks_options:
+        if self._calls_options:
             answer = await _call(channel, "GetDevicePluginOptions", plugin_api.Empty(), plugin_api.DevicePluginOptions)
-        resource = Resource(channel, self._advice and answer.get_preferred_allocation_available, answer.pre_start_required)
+        advises = self._preferred_allocation and answer.get_preferred_allocation_available
+        resource = RegisteredPlugin(channel, advises, answer.pre_start_required)
         self.resources[request.resource_name] = resource
-        resource.following = asyncio.create_task(self._follow_devices(request.resource_name, resource))
+        resource.list_and_watch = asyncio.create_task(self._follow_devices(request.resource_name, resource))
         return plugin_api.Empty()
 
-    async def _follow_devices(self, name: str, resource: Resource) -> None:
+    async def _follow_devices(self, name: str, resource: RegisteredPlugin) -> None:
         call: Any = resource.channel.unary_stream(
             "/v1beta1.DevicePlugin/ListAndWatch",
             request_serializer=lambda message: message.SerializeToString(),
@@ -157,13 +160,13 @@ class FakeKubelet:
         try:
             async for answer in call(plugin_api.Empty()):
                 resource.health = {device.id: device.health == "Healthy" for device in answer.devices}
-                await self._tell(name, resource)
+                await self._publish_capacity(name, resource)
         except grpc.aio.AioRpcError as error:
-            log.info("plugin resource=%s outcome=ended error=%r", name, error.details())
+            log.info("list_and_watch resource=%s outcome=ended error=%r", name, error.details())
         resource.health = dict.fromkeys(resource.health, False)
-        await self._tell(name, resource)
+        await self._publish_capacity(name, resource)
 
-    async def _tell(self, name: str, resource: Resource) -> None:
+    async def _publish_capacity(self, name: str, resource: RegisteredPlugin) -> None:
         with contextlib.suppress(NotFound):
             await show_amounts(self._client, self._node, {name: sum(resource.health.values())})
 
@@ -177,15 +180,15 @@ class FakeKubelet:
             identity=lambda pod: str(pod["metadata"]["uid"]),
             params={"fieldSelector": f"spec.nodeName={self._node}"},
         )
-        found: list[Object] | None = []
+        first_list: list[Object] | None = []
         async for change in reflector.changes():
-            if isinstance(change, Seen) and found is not None:
-                found.append(change.obj)
-            elif isinstance(change, Synced) and found is not None:
-                self._random.shuffle(found)
-                for pod in found:
+            if isinstance(change, Seen) and first_list is not None:
+                first_list.append(change.obj)
+            elif isinstance(change, Synced) and first_list is not None:
+                self._random.shuffle(first_list)
+                for pod in first_list:
                     await self._sync(pod)
-                found = None
+                first_list = None
             elif isinstance(change, Seen):
                 await self._sync(change.obj)
             elif isinstance(change, Gone):
@@ -207,7 +210,7 @@ class FakeKubelet:
                     self.rejected[name] = str(error)
                     status = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": str(error)}
                 self._in_admission = None
-                status["startTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())  # what a kubelet writes first of all
+                status["startTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())  # kubelet writes it first
                 body = msgspec.json.encode({"status": status})
                 await self._client.request("PATCH", f"{path}/status", body=body, content_type="application/merge-patch+json")
 
@@ -229,7 +232,7 @@ class FakeKubelet:
             if ordinary:
                 admitted.ordinary_inits.add(container["name"])
             for resource, ids in own.items():
-                # What an ordinary init container had is there for the next one; what another one takes of it is gone.
+                # The next container may reuse the ids of an ordinary init container; a container that stays keeps its ids.
                 pool = reusable.setdefault(resource, [])
                 reusable[resource] = list(dict.fromkeys([*pool, *ids])) if ordinary else [i for i in pool if i not in ids]
         return admitted
@@ -245,19 +248,20 @@ class FakeKubelet:
                     f"requested number of devices unavailable for {name}. Requested: {amount}, Available: {len(free)}"
                 )
             self._random.shuffle(free)
-            chosen = (
-                await self._prefer(resource, [*free, *chosen], chosen, amount) if resource.prefers else [*chosen, *free][:amount]
-            )
+            if resource.has_preferred_allocation:
+                chosen = await self._prefer(resource, [*free, *chosen], chosen, amount)
+            else:
+                chosen = [*chosen, *free][:amount]
         try:
             request = plugin_api.AllocateRequest(container_requests=[plugin_api.ContainerAllocateRequest(device_ids=chosen)])
             answer = await _call(resource.channel, "Allocate", request, plugin_api.AllocateResponse)
         except grpc.aio.AioRpcError as error:
             raise AdmissionError(f"Allocate failed due to {error.details()}, which is unexpected") from error
         admitted.ids.setdefault(container, {})[name] = chosen
-        admitted.given.setdefault(container, []).extend(answer.container_responses)
+        admitted.responses.setdefault(container, []).extend(answer.container_responses)
         self._write_checkpoint(admitted)
 
-    async def _prefer(self, resource: Resource, available: list[str], must: list[str], amount: int) -> list[str]:
+    async def _prefer(self, resource: RegisteredPlugin, available: list[str], must: list[str], amount: int) -> list[str]:
         asked = plugin_api.ContainerPreferredAllocationRequest(
             available_device_ids=available, must_include_device_ids=must, allocation_size=amount
         )
@@ -271,14 +275,14 @@ class FakeKubelet:
         return advised if len(advised) == amount else [*must, *(i for i in available if i not in must)][:amount]
 
     async def restart(self, uid: str, container: str) -> None:
-        """Start the container again with what it was given, as kubelet does: the plugin is asked only if it wished to be."""
+        """Restart the container with its devices. Like kubelet, call the plugin only if it asked for PreStartContainer."""
         for name, ids in self.admitted[uid].ids[container].items():
-            if self.resources[name].pre_start:
+            if self.resources[name].has_pre_start:
                 request = plugin_api.PreStartContainerRequest(device_ids=ids)
                 await _call(self.resources[name].channel, "PreStartContainer", request, plugin_api.PreStartContainerResponse)
 
     def _write_checkpoint(self, newest: Admitted) -> None:
-        if not self._remembers:
+        if not self._writes_checkpoint:
             return
         entries = [
             {
@@ -290,7 +294,7 @@ class FakeKubelet:
             }
             for pod in {**self.admitted, newest.uid: newest}.values()
             for container, by_resource in pod.ids.items()
-            for (name, ids), answer in zip(by_resource.items(), pod.given[container], strict=False)
+            for (name, ids), answer in zip(by_resource.items(), pod.responses[container], strict=False)
         ]
         registered = {name: list(resource.health) for name, resource in self.resources.items()}
         data = {"PodDeviceEntries": entries, "RegisteredDevices": registered}
@@ -303,7 +307,7 @@ class FakeKubelet:
         self, _request: resources_api.ListPodResourcesRequest, _context: Any
     ) -> resources_api.ListPodResourcesResponse:
         answer = resources_api.ListPodResourcesResponse()
-        self.listed += 1
+        self.list_calls += 1
         for pod in (*self.admitted.values(), *([self._in_admission] if self._in_admission else [])):
             namespace, _, name = pod.name.partition("/")
             entry = answer.pod_resources.add(name=name, namespace=namespace)

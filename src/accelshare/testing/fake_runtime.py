@@ -1,8 +1,8 @@
-"""An in-memory container runtime for demos and tests: it speaks NRI as containerd does, and runs nothing.
+"""A fake container runtime for the demo and the tests: it speaks NRI as containerd does, and runs no containers.
 
-Belongs here: the runtime's side of NRI with its habits: plugins taken one after the other, all calls one after the other, a
-container made without the plugin that is absent, dead or late, and the validators that close that hole. Never: containers;
-what each would have been is kept instead.
+Belongs here: the runtime's side of NRI, and how runtimes behave there: they register plugins one after the other, make one call
+at a time, create a container without a plugin that is absent, dead or late, and let validators refuse such a container. Never:
+containers; what each would have been is kept instead.
 """
 
 import asyncio
@@ -53,26 +53,26 @@ ALL_EVENTS: Final = tuple(event for event in Event.values() if event != Event.UN
 
 
 class RuntimeRefusalError(Exception):
-    """The container was not made or not started; the text is what kubelet would be told."""
+    """The container was not created or not started; the text is what kubelet gets."""
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
-    """In what runtimes differ."""
+class RuntimeFeatures:
+    """How runtimes differ."""
 
-    name: str = "memory"
+    name: str = "fake"
     version: str = "v0.0.0"
     request_timeout_s: float = 2.0
-    validator: bool = False  # refuses a container whose pod requires a plugin that is not there
-    asks_validators: bool = True  # NRI 0.10; before it, a plugin that wishes to be asked is hung up
-    call_per_event: bool = True  # NRI 0.12; before it, most events were a StateChange
+    validator: bool = False  # the default validator: refuses a container whose pod requires an absent plugin
+    asks_validators: bool = True  # NRI 0.10; an older runtime closes the connection of a plugin that subscribes to it
+    call_per_event: bool = True  # NRI 0.12; an older runtime sends most events as StateChange
     reads_failure_policy: bool = False  # NRI 0.12.4
-    part: int = 0  # how many containers one part of the first list has; 0: all in one
+    part: int = 0  # containers in one part of Synchronize; 0: all in one
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A container as it would be: what the pod asked, with what plugins added."""
+class FakeContainer:
+    """A container as it would be: the pod's specification with the plugins' adjustments."""
 
     pod: PodSandbox
     container: Container
@@ -90,7 +90,7 @@ class Made:
 
 
 @dataclass(slots=True)
-class _Connected:
+class _ConnectedPlugin:
     """A plugin that has registered."""
 
     link: Link
@@ -108,19 +108,19 @@ class _Connected:
 
 
 class FakeRuntime:
-    """`async with FakeRuntime(socket) as runtime:` takes plugins; leave and enter again for a restart."""
+    """`async with FakeRuntime(socket) as runtime:` accepts plugins; leave and enter again for a restart."""
 
-    def __init__(self, socket: Path, habits: Habits | None = None) -> None:
+    def __init__(self, socket: Path, features: RuntimeFeatures | None = None) -> None:
         self._socket = socket
-        self._habits = habits or Habits()
+        self._features = features or RuntimeFeatures()
         self._server: asyncio.Server | None = None
-        self._taking = asyncio.Lock()  # one plugin after the other
-        self._calling = asyncio.Lock()  # one call after the other
+        self._registering = asyncio.Lock()  # one plugin after the other
+        self._calling = asyncio.Lock()  # one call at a time
         self._changed = asyncio.Condition()
         self._serving: set[asyncio.Task[None]] = set()
-        self._plugins: list[_Connected] = []
+        self._plugins: list[_ConnectedPlugin] = []
         self.pods: dict[str, PodSandbox] = {}
-        self.containers: dict[str, Made] = {}
+        self.containers: dict[str, FakeContainer] = {}
 
     async def __aenter__(self) -> "FakeRuntime":
         self._socket.parent.mkdir(parents=True, exist_ok=True)
@@ -141,21 +141,21 @@ class FakeRuntime:
 
     @property
     def plugins(self) -> tuple[str, ...]:
-        """Those that are connected, in the order in which they are called, as `10-name`."""
+        """The connected plugins in the order in which they are called, as `10-name`."""
         return tuple(plugin.shown for plugin in self._plugins)
 
     @property
     def wanted(self) -> tuple[set[int], ...]:
-        """Of which events each of them wants to be told."""
+        """The events that each plugin subscribed to."""
         return tuple({event for event in ALL_EVENTS if plugin.wants(event)} for plugin in self._plugins)
 
     async def until_plugins(self, count: int = 1) -> None:
-        """So many plugins are connected."""
+        """Wait until so many plugins are connected."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._plugins) == count)
 
     def cut(self) -> None:
-        """All connections end, as if the runtime had crashed; it takes new ones."""
+        """End all connections, as if the runtime had crashed; new ones are accepted."""
         for plugin in self._plugins:
             plugin.link.close()
 
@@ -164,7 +164,7 @@ class FakeRuntime:
 
         def answer(request: Request) -> bytes:
             if (request.service, request.method) != (RUNTIME_SERVICE, "RegisterPlugin"):
-                raise StatusError(Code.UNIMPLEMENTED, f"{request.method} is not known here")
+                raise StatusError(Code.UNIMPLEMENTED, f"{request.method} is not implemented")
             registration = decode(RegisterPluginRequest, request.payload)
             if len(registration.plugin_idx) != 2 or not registration.plugin_idx.isdigit():
                 raise StatusError(Code.UNKNOWN, f"invalid plugin index {registration.plugin_idx!r}: it must be two digits")
@@ -180,9 +180,9 @@ class FakeRuntime:
 
     async def _serve(self, link: Link, registered: "asyncio.Future[RegisterPluginRequest]") -> None:
         running = asyncio.create_task(link.run())
-        plugin = _Connected(link)
+        plugin = _ConnectedPlugin(link)
         try:
-            async with self._taking:
+            async with self._registering:
                 registration = await _registration(registered, running)
                 plugin.name, plugin.index = registration.plugin_name, registration.plugin_idx
                 await self._configure(plugin)
@@ -191,7 +191,7 @@ class FakeRuntime:
                     await self._add(plugin)
             await asyncio.shield(running)
         except NriError as error:
-            log.info("plugin name=%s outcome=dropped error=%r", plugin.shown, f"{type(error).__name__} {error}")
+            log.info("plugin name=%s outcome=disconnected error=%r", plugin.shown, f"{type(error).__name__} {error}")
         finally:
             link.close()
             running.cancel()
@@ -199,67 +199,67 @@ class FakeRuntime:
                 await running
             await self._drop(plugin)
 
-    async def _configure(self, plugin: _Connected) -> None:
-        habits = self._habits
+    async def _configure(self, plugin: _ConnectedPlugin) -> None:
+        features = self._features
         request = ConfigureRequest(
-            runtime_name=habits.name,
-            runtime_version=habits.version,
+            runtime_name=features.name,
+            runtime_version=features.version,
             registration_timeout_ms=int(REGISTRATION_S * 1000),
-            request_timeout_ms=int(habits.request_timeout_s * 1000),
+            request_timeout_ms=int(features.request_timeout_s * 1000),
         )
         answer = decode(ConfigureResponse, await self._call(plugin, "Configure", request))
-        unknown = answer.events & ~event_mask(event for event in ALL_EVENTS if habits.asks_validators or event != VALIDATE)
+        unknown = answer.events & ~event_mask(event for event in ALL_EVENTS if features.asks_validators or event != VALIDATE)
         if unknown:
             raise NriError(f"invalid plugin events: {unknown:#x}")
         plugin.events = answer.events
-        if habits.reads_failure_policy:
+        if features.reads_failure_policy:
             plugin.policy = answer.failure_policy
 
-    async def _synchronize(self, plugin: _Connected) -> None:
+    async def _synchronize(self, plugin: _ConnectedPlugin) -> None:
         for part in self._parts():
             answer = decode(SynchronizeResponse, await self._call(plugin, "Synchronize", part))
             if answer.more != part.more:
-                raise NriError(f"{plugin.shown} does not understand a list in parts")
+                raise NriError(f"{plugin.shown} does not support Synchronize in parts")
 
     def _parts(self) -> Iterator[SynchronizeRequest]:
         pods = tuple(self.pods.values())
         containers = tuple(made.container for made in self.containers.values())
-        size = self._habits.part or max(len(pods), len(containers), 1)
+        size = self._features.part or max(len(pods), len(containers), 1)
         rounds = max(-(-max(len(pods), len(containers)) // size), 1)
         for i in range(rounds):
             window = slice(i * size, (i + 1) * size)
             yield SynchronizeRequest(pods=pods[window], containers=containers[window], more=i + 1 < rounds)
 
-    async def _add(self, plugin: _Connected) -> None:
+    async def _add(self, plugin: _ConnectedPlugin) -> None:
         self._plugins = sorted([*self._plugins, plugin], key=lambda one: one.index)
         async with self._changed:
             self._changed.notify_all()
 
-    async def _drop(self, plugin: _Connected) -> None:
+    async def _drop(self, plugin: _ConnectedPlugin) -> None:
         self._plugins = [one for one in self._plugins if one is not plugin]
         async with self._changed:
             self._changed.notify_all()
 
-    async def _call(self, plugin: _Connected, method: str, message: Message) -> bytes:
+    async def _call(self, plugin: _ConnectedPlugin, method: str, message: Message) -> bytes:
         raw = message.SerializeToString()
-        return await plugin.link.call(PLUGIN_SERVICE, method, raw, timeout_s=self._habits.request_timeout_s)
+        return await plugin.link.call(PLUGIN_SERVICE, method, raw, timeout_s=self._features.request_timeout_s)
 
     # Pods and containers.
 
     def run_pod(self, pod: PodSandbox) -> None:
-        """Its sandbox is there; annotations are frozen."""
+        """Create a pod sandbox; its annotations never change."""
         self.pods[pod.id] = pod
 
-    async def create_container(self, pod_id: str, container: Container) -> Made:
-        """Made as plugins want it; RuntimeRefusalError with the text for kubelet if one refuses."""
+    async def create_container(self, pod_id: str, container: Container) -> FakeContainer:
+        """Create a container with the plugins' adjustments; RuntimeRefusalError with kubelet's text if one refuses."""
         async with self._calling:
             pod = self.pods[pod_id]
             asked = _copy(container)
             asked.pod_sandbox_id, asked.state = pod_id, ContainerState.CONTAINER_CREATED
-            made, adjustments = Made(pod, asked), list[ContainerAdjustment]()
+            made, adjustments = FakeContainer(pod, asked), list[ContainerAdjustment]()
             claims: Claims = {}
-            # A plugin that dies in the call counts as present, for the real runtime's own validator and for who is asked to
-            # validate: what is looked at is the list of the beginning.
+            # A plugin that dies in the call counts as present, for the runtime's own validator and for plugins that validate:
+            # both use the list from the beginning of the call.
             present = list(self._plugins)
             for plugin in present:
                 if plugin.wants(Event.CREATE_CONTAINER):
@@ -274,27 +274,27 @@ class FakeRuntime:
             self.containers[container.id] = made
             return made
 
-    async def start_container(self, container_id: str) -> Made:
-        """Running, or RuntimeRefusalError with the text for kubelet."""
+    async def start_container(self, container_id: str) -> FakeContainer:
+        """Start a container; RuntimeRefusalError with kubelet's text if a plugin refuses."""
         async with self._calling:
             made = self.containers[container_id]
             for plugin in list(self._plugins):
                 if plugin.wants(Event.START_CONTAINER):
                     try:
-                        await self._tell_start(plugin, made)
+                        await self._notify_start(plugin, made)
                     except RuntimeRefusalError:
                         self._set_state(container_id, ContainerState.CONTAINER_STOPPED)
                         raise
             return self._set_state(container_id, ContainerState.CONTAINER_RUNNING)
 
     def remove_pod(self, pod_id: str) -> None:
-        """The pod and its containers are gone."""
+        """Remove the pod and its containers."""
         self.pods.pop(pod_id, None)
         self.containers = {name: made for name, made in self.containers.items() if made.pod.id != pod_id}
 
-    async def _tell_start(self, plugin: _Connected, made: Made) -> None:
+    async def _notify_start(self, plugin: _ConnectedPlugin, made: FakeContainer) -> None:
         change = StateChangeEvent(event=Event.START_CONTAINER, pod=made.pod, container=made.container)
-        if not self._habits.call_per_event:
+        if not self._features.call_per_event:
             await self._ask(plugin, "StateChange", change, START_FAILED)
             return
         request = CreateContainerRequest(pod=made.pod, container=made.container)
@@ -304,9 +304,9 @@ class FakeRuntime:
             await self._ask(plugin, "StateChange", change, START_FAILED)
 
     async def _ask(
-        self, plugin: _Connected, method: str, message: Message, failed: str, *, pass_on: Code | None = None
+        self, plugin: _ConnectedPlugin, method: str, message: Message, failed: str, *, pass_on: Code | None = None
     ) -> bytes | None:
-        """The plugin's answer; None if it gave none and the runtime goes on without, as runtimes do."""
+        """The plugin's response; None if it failed and the runtime goes on without it, as runtimes do."""
         try:
             return await self._call(plugin, method, message)
         except StatusError as error:
@@ -319,11 +319,11 @@ class FakeRuntime:
                 await self._drop(plugin)
             if plugin.policy.fail_request:
                 raise RuntimeRefusalError(f"{failed}: {error}") from error
-            log.warning("%s plugin=%s outcome=without-it error=%r", method, plugin.shown, str(error))
+            log.warning("%s plugin=%s outcome=skipped error=%r", method, plugin.shown, str(error))
             return None
 
-    async def _ask_validator(self, plugin: _Connected, question: ValidateContainerAdjustmentRequest) -> None:
-        """Whoever cannot answer has not agreed."""
+    async def _ask_validator(self, plugin: _ConnectedPlugin, question: ValidateContainerAdjustmentRequest) -> None:
+        """Ask a plugin to validate; a plugin that cannot answer refuses."""
         try:
             answer = await self._call(plugin, "ValidateContainerAdjustment", question)
             judged = decode(ValidateContainerAdjustmentResponse, answer)
@@ -336,8 +336,8 @@ class FakeRuntime:
             rejected = f'validator "{plugin.shown}" rejected container adjustment'
             raise RuntimeRefusalError(f"{CREATE_FAILED}: {rejected}, reason: {judged.reason}")
 
-    def _validate(self, made: Made, present: list[_Connected]) -> None:
-        if not self._habits.validator:
+    def _validate(self, made: FakeContainer, present: list[_ConnectedPlugin]) -> None:
+        if not self._features.validator:
             return
         there = {word for plugin in present for word in (plugin.name, plugin.shown)}
         for name in _required(made):
@@ -347,7 +347,7 @@ class FakeRuntime:
                     f'reason: validation error: required plugin "{name}" not present'
                 )
 
-    def _set_state(self, container_id: str, state: ContainerState) -> Made:
+    def _set_state(self, container_id: str, state: ContainerState) -> FakeContainer:
         made = self.containers[container_id]
         container = _copy(made.container)
         container.state = state
@@ -365,15 +365,15 @@ def _copy(container: Container) -> Container:
 async def _registration(
     registered: asyncio.Future[RegisterPluginRequest], running: asyncio.Future[None]
 ) -> RegisterPluginRequest:
-    """The plugin's first word; NriError if it hangs up, or stays silent for so long that others have waited enough."""
+    """The plugin's RegisterPlugin call; NriError if it disconnects or does not register in time."""
     waiting: set[asyncio.Future[Any]] = {registered, running}
     await asyncio.wait(waiting, timeout=REGISTRATION_S, return_when=asyncio.FIRST_COMPLETED)
     if not registered.done():
-        raise NriError("it did not register")
+        raise NriError("the plugin did not register")
     return registered.result()
 
 
-def _applied(made: Made, adjustment: ContainerAdjustment, plugin: _Connected, claims: Claims) -> Made:
+def _applied(made: FakeContainer, adjustment: ContainerAdjustment, plugin: _ConnectedPlugin, claims: Claims) -> FakeContainer:
     try:
         container = adjusted(made.container, adjustment, plugin.shown, claims)
     except ConflictError as error:
@@ -389,8 +389,8 @@ def _applied(made: Made, adjustment: ContainerAdjustment, plugin: _Connected, cl
     )
 
 
-def _required(made: Made) -> list[str]:
-    """The plugins that the pod requires for this container, the narrowest annotation first, as the real validator looks."""
+def _required(made: FakeContainer) -> list[str]:
+    """The plugins that the pod requires for this container; like the default validator, read the narrowest annotation first."""
     for key in (f"{REQUIRED_PLUGINS}/container.{made.container.name}", f"{REQUIRED_PLUGINS}/pod", REQUIRED_PLUGINS):
         if key in made.pod.annotations:
             return [str(name) for name in yaml.safe_load(made.pod.annotations[key]) or ()]

@@ -1,4 +1,4 @@
-"""What a runtime does with a plugin's adjustment. Used by the runtime in memory.
+"""Applies a plugin's adjustments to a container as a runtime does, for FakeRuntime.
 
 Belongs here: container + adjustment → container, and the conflict of two plugins. Never: calls.
 """
@@ -12,25 +12,25 @@ Claims = dict[tuple[str, str], str]  # (what, its name) → the plugin that set 
 
 
 class ConflictError(Exception):
-    """Two plugins want the same thing."""
+    """Two plugins set the same thing."""
 
 
 def adjusted(container: Container, adjustment: ContainerAdjustment, plugin: str, claims: Claims) -> Container:
-    """The container as the adjustment makes it. What the pod itself set is replaced; what another plugin set is a conflict."""
-    wanted = _claimed(adjustment)
-    for what, name in wanted:
-        # Each plugin adjusts a container once, so an earlier claim is another's, even if that one has the same name.
+    """The container with the adjustment. It replaces what the pod set; what another plugin set is a conflict."""
+    claimed = _claimed(adjustment)
+    for what, name in claimed:
+        # Each plugin adjusts a container once, so an earlier claim is of another instance, even under the same name.
         if (what, name) in claims:
             raise ConflictError(f'plugins "{plugin}" and "{claims[what, name]}" both tried to set {what} {name}')
-    claims.update(dict.fromkeys(wanted, plugin))
+    claims.update(dict.fromkeys(claimed, plugin))
     env = environment(container)
     for pair in adjustment.env:
         if pair.key.startswith("-"):
             env.pop(pair.key[1:], None)
         else:
             env[pair.key] = pair.value
-    gone_devices = {device.path.removeprefix("-") for device in adjustment.linux.devices}
-    devices = [device for device in container.linux.devices if device.path not in gone_devices]
+    replaced = {device.path.removeprefix("-") for device in adjustment.linux.devices}
+    devices = [device for device in container.linux.devices if device.path not in replaced]
     devices += [device for device in adjustment.linux.devices if not device.path.startswith("-")]
     annotations = {**container.annotations, **adjustment.annotations}
     result = Container()
@@ -47,7 +47,7 @@ def adjusted(container: Container, adjustment: ContainerAdjustment, plugin: str,
 
 
 def combined(adjustments: Iterable[ContainerAdjustment]) -> ContainerAdjustment:
-    """All that plugins want of one container, as validators see it."""
+    """The adjustments of all plugins together, as validators get them."""
     every = tuple(adjustments)
     devices = tuple(device for one in every for device in one.linux.devices)
     return ContainerAdjustment(
@@ -60,14 +60,14 @@ def combined(adjustments: Iterable[ContainerAdjustment]) -> ContainerAdjustment:
 
 
 def mounted(mounts: tuple[Mount, ...], adjustment: ContainerAdjustment) -> tuple[Mount, ...]:
-    """A container's mounts as the adjustment makes them."""
+    """A container's mounts with the adjustment."""
     gone = {mount.destination.removeprefix("-") for mount in adjustment.mounts}
     kept = [mount for mount in mounts if mount.destination not in gone]
     return (*kept, *(mount for mount in adjustment.mounts if not mount.destination.startswith("-")))
 
 
 def _claimed(adjustment: ContainerAdjustment) -> list[tuple[str, str]]:
-    """What the adjustment sets; taking away is no claim."""
+    """What the adjustment sets; a removal is not a claim."""
     named = [
         *(("annotation", key) for key in adjustment.annotations),
         *(("mount", mount.destination) for mount in adjustment.mounts),

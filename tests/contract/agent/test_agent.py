@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
-from accelshare.testing.fake_kubelet import FakeKubelet, Resource
+from accelshare.testing.fake_kubelet import FakeKubelet, RegisteredPlugin
 from tests.contract.agent.fake_node import COUNT, MEMORY, NODE, PROFILE, WHOLE, FakeNode
 
 
@@ -164,7 +164,7 @@ async def test_a_request_that_nobody_waits_for_fails_and_names_who_waits(fake_no
 async def test_a_kubelet_that_takes_no_advice_is_served_as_the_record_says(fake_node: FakeNode) -> None:
     """One from before 1.19: ids are taken at random, so they name no card, even if all of them are of one."""
     fake_node.cards(4)
-    async with fake_node.kubelet(advice=False, tells=False) as kubelet:
+    async with fake_node.kubelet(preferred_allocation=False, pod_resources_v1=False) as kubelet:
         await fake_node.start_agent()
         wanted = {f"p{number}": number % 4 for number in range(24)}
         for number, (name, card) in enumerate(wanted.items()):
@@ -341,7 +341,7 @@ class Choosy(FakeKubelet):
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no such resource here")
         return await super()._register(request, context)
 
-    async def _follow_devices(self, name: str, resource: Resource) -> None:
+    async def _follow_devices(self, name: str, resource: RegisteredPlugin) -> None:
         if name == self.ends:
             watch: Any = resource.channel.unary_stream(
                 "/v1beta1.DevicePlugin/ListAndWatch",
@@ -439,7 +439,7 @@ async def test_many_pods_come_and_go_and_nothing_leaks(fake_node: FakeNode) -> N
 async def test_a_kubelet_that_cannot_tell_what_it_gave_is_served_as_the_originals_did(fake_node: FakeNode, advice: bool) -> None:
     """Without PodResources v1: what was given is taken for held, records become assigned, and a new agent believes them."""
     fake_node.cards(4)
-    async with fake_node.kubelet(advice=advice, tells=False) as kubelet:
+    async with fake_node.kubelet(preferred_allocation=advice, pod_resources_v1=False) as kubelet:
         process = await fake_node.start_agent()
         fake_node.pod("two", {MEMORY: 3}, {MEMORY: 5})
         fake_node.bind("two", 2, units=8)

@@ -25,24 +25,24 @@ from accelshare.agent.nri.protocol.nri_pb2 import (
     PodSandbox,
 )
 from accelshare.testing.fake_kubelet import Admitted, FakeKubelet
-from accelshare.testing.fake_runtime import FakeRuntime, Habits, Made, RuntimeRefusalError
+from accelshare.testing.fake_runtime import FakeContainer, FakeRuntime, RuntimeFeatures, RuntimeRefusalError
 from accelshare.wire import assignment
 from tests.contract.agent.fake_node import COUNT, MEMORY, NODE, WHOLE, FakeNode
 
-CONTAINERD = Habits(name="containerd", version="v2.4.2", validator=True)
+CONTAINERD = RuntimeFeatures(name="containerd", version="v2.4.2", validator=True)
 
 
 class Runtime:
     """The in-memory runtime beside a village: pods are run as kubelet would run them."""
 
-    def __init__(self, fake_node: FakeNode, habits: Habits) -> None:
+    def __init__(self, fake_node: FakeNode, features: RuntimeFeatures) -> None:
         self.fake_node = fake_node
         self.directory = Path(tempfile.mkdtemp(prefix="n-"))
         self.socket = self.directory / "nri.sock"
         self.config = self.directory / "config.toml"
-        enable = "true" if habits.validator else "false"
+        enable = "true" if features.validator else "false"
         self.config.write_text(f'[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = {enable}\n')
-        self.real = FakeRuntime(self.socket, habits)
+        self.real = FakeRuntime(self.socket, features)
 
     @property
     def flags(self) -> list[str]:
@@ -63,7 +63,7 @@ class Runtime:
         self.real.run_pod(pod)
         return pod
 
-    async def create(self, name: str, container: str = "c0", **more: Any) -> Made:
+    async def create(self, name: str, container: str = "c0", **more: Any) -> FakeContainer:
         pod = self.sandbox(name)
         return await self.real.create_container(pod.id, Container(id=f"{name}-{container}", name=container, **more))
 
@@ -72,9 +72,9 @@ class Runtime:
             await self.create(name, container)
         return str(refusal.value)
 
-    async def created(self, name: str, container: str = "c0", **more: Any) -> Made:
+    async def created(self, name: str, container: str = "c0", **more: Any) -> FakeContainer:
         """As kubelet does it: tried again until it is not refused."""
-        made: list[Made] = []
+        made: list[FakeContainer] = []
 
         async def tried() -> bool:
             with contextlib.suppress(RuntimeRefusalError):
@@ -86,8 +86,8 @@ class Runtime:
 
 
 @contextlib.asynccontextmanager
-async def open_runtime(fake_node: FakeNode, habits: Habits) -> AsyncIterator[Runtime]:
-    runtime = Runtime(fake_node, habits)
+async def open_runtime(fake_node: FakeNode, features: RuntimeFeatures) -> AsyncIterator[Runtime]:
+    runtime = Runtime(fake_node, features)
     try:
         async with runtime.real:
             yield runtime
@@ -107,7 +107,7 @@ def bind(fake_node: FakeNode, name: str, limits: Mapping[str, int], *cards: int,
     fake_node.bind(name, *cards, units=units, whole=whole, more=assignment.require_plugin())
 
 
-def devices(made: Made) -> list[str]:
+def devices(made: FakeContainer) -> list[str]:
     return sorted(device.path for device in made.devices)
 
 
@@ -223,7 +223,7 @@ async def test_a_pod_whose_agent_died_before_it_could_say_so_is_marked_as_assign
 async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(fake_node: FakeNode) -> None:
     """Without the validator a container made in our absence has no card: it may not start, and one that runs is replaced."""
     fake_node.cards(2)
-    async with open_runtime(fake_node, Habits(name="containerd", version="v2.4.2")) as runtime:
+    async with open_runtime(fake_node, RuntimeFeatures(name="containerd", version="v2.4.2")) as runtime:
         for name in ("made", "runs"):
             bind(fake_node, name, {MEMORY: 4}, 1, units=4)
             assert (await runtime.create(name)).environment == {}
@@ -243,26 +243,26 @@ async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(f
 
 
 @pytest.mark.parametrize(
-    ("habits", "wanted"),
+    ("features", "wanted"),
     [
         (CONTAINERD, {Event.CREATE_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT}),
         (
-            Habits(name="containerd", version="v2.4.2"),
+            RuntimeFeatures(name="containerd", version="v2.4.2"),
             {Event.CREATE_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT, Event.START_CONTAINER},
         ),
         (
-            Habits(name="containerd", version="v2.1.5", asks_validators=False),
+            RuntimeFeatures(name="containerd", version="v2.1.5", asks_validators=False),
             {Event.CREATE_CONTAINER, Event.START_CONTAINER},
         ),
     ],
     ids=["insists", "does-not-insist", "too-old"],
 )
 async def test_what_the_agent_wants_to_be_asked_depends_on_the_runtime(
-    fake_node: FakeNode, habits: Habits, wanted: set[int]
+    fake_node: FakeNode, features: RuntimeFeatures, wanted: set[int]
 ) -> None:
     """The last word of making a container wherever there is one; starts only where one may have been made without us."""
     fake_node.cards(1)
-    async with open_runtime(fake_node, habits) as runtime:
+    async with open_runtime(fake_node, features) as runtime:
         await runtime.start_agent()
         assert runtime.real.wanted == (wanted,)
 
@@ -271,7 +271,7 @@ async def test_where_the_runtime_does_not_insist_kubelet_delivers_and_nri_correc
     fake_node.cards(2)
     profile = (fake_node.profiles / "acme.toml").read_text()
     (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
-    async with open_runtime(fake_node, Habits(name="containerd", version="v2.4.2")) as runtime, fake_node.kubelet():
+    async with open_runtime(fake_node, RuntimeFeatures(name="containerd", version="v2.4.2")) as runtime, fake_node.kubelet():
         await runtime.start_agent(delivery="auto")
         told = fake_node.told()
         assert told is not None
@@ -349,7 +349,7 @@ async def test_a_runtime_that_comes_back_without_its_validator_makes_auto_decide
 async def test_a_runtime_that_comes_after_the_agent_is_taken_for_what_it_promises(fake_node: FakeNode, insists: bool) -> None:
     """Who insists delivers, from the next start on; with who does not, variables are made equal to the record from now on."""
     fake_node.cards(1)
-    runtime = Runtime(fake_node, Habits(name="containerd", version="v2.4.2", validator=insists))
+    runtime = Runtime(fake_node, RuntimeFeatures(name="containerd", version="v2.4.2", validator=insists))
     async with fake_node.kubelet():
         await runtime.start_agent(delivery="auto")
         assert (told := fake_node.told()) is not None
@@ -431,10 +431,10 @@ async def test_the_runtime_delivers_when_the_last_pod_of_a_device_plugin_has_end
         await fake_node.until(lambda: waits(fake_node), "the cluster knows that it does not deliver")
         assert fake_node.agent is not None
         assert "while these pods live: default/old" in fake_node.agent.last_lines()
-        asked = kubelet.listed
+        asked = kubelet.list_calls
         fake_node.api.store.delete("pods", "old")
         await fake_node.until(fake_node.delivers, "it delivers")
-        assert kubelet.listed == asked + 1
+        assert kubelet.list_calls == asked + 1
 
 
 def record_of(fake_node: FakeNode, name: str) -> list[int]:
@@ -542,7 +542,7 @@ async def test_what_kubelet_shared_out_right_is_not_shared_out_again(fake_node: 
     fake_node.cards(4)
     profile = (fake_node.profiles / "acme.toml").read_text()
     (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
-    async with open_runtime(fake_node, Habits(name="containerd", version="v2.4.2")) as runtime, fake_node.kubelet():
+    async with open_runtime(fake_node, RuntimeFeatures(name="containerd", version="v2.4.2")) as runtime, fake_node.kubelet():
         await runtime.start_agent(delivery="auto")
         fake_node.pod("a", {WHOLE: 1}, {WHOLE: 1}, {WHOLE: 1})
         fake_node.bind("a", 0, 1, 2, whole=True)
@@ -725,11 +725,11 @@ async def test_without_the_guard_nobody_is_looked_at(fake_node: FakeNode, runtim
 
 
 async def test_a_users_own_variables_do_not_pass_for_cards(fake_node: FakeNode) -> None:
-    """Made while nobody was there, with the very values that we would have given: it is not served, and not started."""
+    """FakeContainer while nobody was there, with the very values that we would have given: it is not served, and not started."""
     fake_node.cards(2)
     profile = (fake_node.profiles / "acme.toml").read_text()
     (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
-    async with open_runtime(fake_node, Habits(name="containerd", version="v2.4.2")) as runtime:
+    async with open_runtime(fake_node, RuntimeFeatures(name="containerd", version="v2.4.2")) as runtime:
         for name, env in (("right", ("ZPU_VISIBLE=1", "ZPU_UNITS=4")), ("other", ("ZPU_VISIBLE=7", "ZPU_UNITS=4"))):
             bind(fake_node, name, {MEMORY: 4}, 1, units=4)
             await runtime.create(name, env=env)

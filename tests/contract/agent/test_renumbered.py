@@ -76,13 +76,13 @@ async def test_a_card_that_comes_back_has_its_own_ids_again(fake_node: FakeNode,
 async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_replaced(fake_node: FakeNode, cards: Cards) -> None:
     """kubelet would start the container again with the old index, which is a neighbour's now."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
-    async with fake_node.kubelet(remembers=True) as kubelet:
+    async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
         uid = fake_node.pod("moved", {MEMORY: 4})
         fake_node.bind("moved", 1, units=4)
         await fake_node.settled("moved")
         await kubelet.restart(uid, "c0")
-        assert not kubelet.resources[MEMORY].pre_start
+        assert not kubelet.resources[MEMORY].has_pre_start
         agent.kill()
         cards.are(zpu1=1, zpu2=2)
         await restarted(fake_node, kubelet)
@@ -95,7 +95,7 @@ async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_repl
 async def test_a_new_pod_that_is_given_the_same_ids_starts(fake_node: FakeNode, cards: Cards) -> None:
     """kubelet gives the ids of the pod that was replaced to the next one, with a new answer, which is right."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
-    async with fake_node.kubelet(remembers=True) as kubelet:
+    async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
         old = fake_node.pod("moved", {MEMORY: 16})
         fake_node.bind("moved", 1, units=16)
@@ -120,17 +120,17 @@ async def test_every_kubelet_is_told_that_a_container_must_not_start_unasked(
 ) -> None:
     """kubelet before 1.25 takes a plugin's options from its registration, newer ones ask for them."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
-    async with fake_node.kubelet(remembers=True, asks_options=asks) as kubelet:
+    async with fake_node.kubelet(writes_checkpoint=True, calls_options=asks) as kubelet:
         agent = await fake_node.start_agent()
         fake_node.pod("moved", {MEMORY: 4})
         fake_node.bind("moved", 1, units=4)
         await fake_node.settled("moved")
-        assert not kubelet.resources[MEMORY].pre_start
+        assert not kubelet.resources[MEMORY].has_pre_start
         agent.kill()
         cards.are(zpu1=1, zpu2=2)
         await restarted(fake_node, kubelet)
-        assert kubelet.resources[MEMORY].pre_start
-        assert kubelet.resources[MEMORY].prefers
+        assert kubelet.resources[MEMORY].has_pre_start
+        assert kubelet.resources[MEMORY].has_preferred_allocation
 
 
 async def test_cards_that_are_numbered_anew_while_the_agent_runs(fake_node: FakeNode) -> None:
@@ -150,7 +150,7 @@ async def test_cards_that_are_numbered_anew_while_the_agent_runs(fake_node: Fake
         devices.put(Kind(profile, "GiB", 1024, {card.index: InventoryCard(card, 16) for card in found}))
 
     find("zpu0", "zpu1", "zpu2")
-    async with fake_node.kubelet(remembers=True) as kubelet:
+    async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         running = asyncio.create_task(way.run(lambda _kind, _delivers: None))
         try:
             await fake_node.until(
@@ -161,13 +161,13 @@ async def test_cards_that_are_numbered_anew_while_the_agent_runs(fake_node: Fake
             bound = fake_node.api.store.get("pods", "moved").object
             pod_queue.pod_seen(NodePodReader(fake_node.catalog).decode(msgspec.json.encode(bound)))
             await fake_node.until(lambda: uid in kubelet.admitted, "it is admitted")
-            assert not kubelet.resources[MEMORY].pre_start
+            assert not kubelet.resources[MEMORY].has_pre_start
             find("zpu1", "zpu2")
-            await fake_node.until(lambda: kubelet.resources[MEMORY].pre_start, "kubelet asks before it starts a container")
+            await fake_node.until(lambda: kubelet.resources[MEMORY].has_pre_start, "kubelet asks before it starts a container")
             with pytest.raises(grpc.aio.AioRpcError, match="default/moved"):
                 await kubelet.restart(uid, "c0")
             find("zpu0", "zpu1", "zpu2")
-            await fake_node.until(lambda: not kubelet.resources[MEMORY].pre_start, "the card is back, and its answer right")
+            await fake_node.until(lambda: not kubelet.resources[MEMORY].has_pre_start, "the card is back, and its answer right")
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -176,7 +176,7 @@ async def test_cards_that_are_numbered_anew_while_the_agent_runs(fake_node: Fake
 async def test_a_kept_answer_that_names_the_same_card_is_good(fake_node: FakeNode, cards: Cards) -> None:
     """The last card is unplugged, so nobody else is numbered anew, and no plugin is asked when a container restarts."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
-    async with fake_node.kubelet(remembers=True) as kubelet:
+    async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
         uid = fake_node.pod("stays", {MEMORY: 4})
         fake_node.bind("stays", 1, units=4)
@@ -184,7 +184,7 @@ async def test_a_kept_answer_that_names_the_same_card_is_good(fake_node: FakeNod
         agent.kill()
         cards.are(zpu0=0, zpu1=1)
         await restarted(fake_node, kubelet)
-        assert not kubelet.resources[MEMORY].pre_start
+        assert not kubelet.resources[MEMORY].has_pre_start
         await kubelet.restart(uid, "c0")
         assert fake_node.phase("stays") == "Running"
 
@@ -192,7 +192,7 @@ async def test_a_kept_answer_that_names_the_same_card_is_good(fake_node: FakeNod
 async def test_a_pod_whose_init_container_has_been_served_takes_no_turn_of_an_equal(fake_node: FakeNode, cards: Cards) -> None:
     """PodResources never shows ordinary init containers; after a restart of the agent such a pod would seem to wait."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
-    async with fake_node.kubelet(remembers=True) as kubelet:
+    async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
         fake_node.pod("first", {}, inits=[fake_node.container("i0", {MEMORY: 4})])
         fake_node.bind("first", 0, units=4)
@@ -226,7 +226,7 @@ def events(fake_node: FakeNode) -> list[dict[str, str]]:
 async def test_a_node_that_was_made_anew_learns_the_numbers_from_kubelet(fake_node: FakeNode, cards: Cards) -> None:
     """Its object was deleted with all that stood on it, while a card was unplugged and no agent ran."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
-    async with fake_node.kubelet(remembers=True) as kubelet:
+    async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
         fake_node.pod("full", {MEMORY: 16})
         fake_node.bind("full", 1, units=16)

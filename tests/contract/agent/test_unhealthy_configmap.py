@@ -62,7 +62,7 @@ async def test_who_enforces_shares_is_looked_for_below_the_hosts_root(
         share, whole = (kubelet.admitted[fake_node.read(name)["metadata"]["uid"]] for name in ("share", "whole"))
         limits = {name: value for name, value in share.env("c0").items() if name.endswith("LIMIT")}
         assert limits == (dict([variable]) if variable else {})
-        (given,) = share.given["c0"]
+        (given,) = share.responses["c0"]
         assert [(mount.host_path, mount.container_path, mount.read_only) for mount in given.mounts] == [
             (path, path, False) for path in mounts
         ]

@@ -22,7 +22,7 @@ from accelshare.install.certificates.secrets import Names
 from accelshare.kube import config
 from accelshare.kube.binding import Bound, bind
 from accelshare.kube.client import Client
-from accelshare.testing.fake_runtime import FakeRuntime, Habits
+from accelshare.testing.fake_runtime import FakeRuntime, RuntimeFeatures
 from accelshare.wire import assignment
 from cluster.components import DEFAULT_CONTROLLERS
 from cluster.control_plane import ControlPlane
@@ -214,7 +214,7 @@ async def agent_works(scheduling_cluster: SchedulingCluster, directory: Path) ->
     command += [f"--node-name={NODE}", f"--cdi-directory={directory / 'cdi'}"]
     agent: Process | None = None
     try:
-        async with FakeRuntime(places / "nri.sock", Habits(name="containerd", version="v2.4.2")) as runtime:
+        async with FakeRuntime(places / "nri.sock", RuntimeFeatures(name="containerd", version="v2.4.2")) as runtime:
             await bound_with_card(scheduling_cluster, "bare")
             await made(scheduling_cluster, runtime, "bare")
             await runtime.start_container("bare")

@@ -13,7 +13,7 @@ from accelshare.agent.nri.protocol.connection import own_loop, run_on, serve
 from accelshare.agent.nri.protocol.lock import only_one
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, PodSandbox
 from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
-from accelshare.testing.fake_runtime import FakeRuntime, Habits, Made, RuntimeRefusalError
+from accelshare.testing.fake_runtime import FakeContainer, FakeRuntime, RuntimeFeatures, RuntimeRefusalError
 from tests.contract.agent.nri.cards import CARD, LIBRARY, Cards, Stuck
 from tests.contract.agent.nri.plugins import WAIT_S, Plugins, creation_and_validation
 
@@ -27,8 +27,8 @@ def container(name: str) -> Container:
     return Container(id=f"id-of-{name}", name=name, env=("CARD=7", "MODE=fast"))
 
 
-def runtime(socket: Path, **habits: object) -> FakeRuntime:
-    made = FakeRuntime(socket, Habits(**{"request_timeout_s": WAIT_S, **habits}))  # type: ignore[arg-type]
+def runtime(socket: Path, **features: object) -> FakeRuntime:
+    made = FakeRuntime(socket, RuntimeFeatures(**{"request_timeout_s": WAIT_S, **features}))  # type: ignore[arg-type]
     made.run_pod(POD)
     made.run_pod(CAREFUL)
     return made
@@ -43,7 +43,7 @@ async def test_a_container_gets_what_the_handler_gives(socket: Path, plugins: Pl
     told = plugins.start(cards)
     async with runtime(socket, version="v2.4.2") as one:
         await connected(one)
-        await told.until("connected memory v2.4.2")
+        await told.until("connected fake v2.4.2")
         made = await one.create_container("p1", container("train"))
         assert made.environment == {"CARD": "0", "MODE": "fast"}
         assert made.devices == [CARD]
@@ -64,7 +64,7 @@ async def test_a_refusal_reaches_kubelet_and_the_connection_stays(socket: Path, 
         with pytest.raises(RuntimeRefusalError, match=words):
             await one.create_container("p1", container("refused"))
         assert (await one.create_container("p1", container("train"))).devices
-        await told.until("connected memory v0.0.0")
+        await told.until("connected fake v0.0.0")
 
 
 async def test_a_bug_of_the_handler_refuses_the_container_and_the_connection_stays(socket: Path, plugins: Plugins) -> None:
@@ -74,12 +74,12 @@ async def test_a_bug_of_the_handler_refuses_the_container_and_the_connection_sta
         with pytest.raises(RuntimeRefusalError, match="ZeroDivisionError: a bug"):
             await one.create_container("p1", container("broken"))
         assert (await one.create_container("p1", container("train"))).devices
-        await told.until("connected memory v0.0.0")
+        await told.until("connected fake v0.0.0")
 
 
 @pytest.mark.parametrize("wants", [creation_and_start, creation_and_validation])
 async def test_a_handler_that_is_held_up_refuses_the_container_in_time(socket: Path, plugins: Plugins, wants: Wants) -> None:
-    """Made without its card would be worse, and cutting us off would take others with it."""
+    """FakeContainer without its card would be worse, and cutting us off would take others with it."""
     stuck = Stuck()
     told = plugins.start(stuck, wants=wants)
     async with runtime(socket, request_timeout_s=6.0) as one:
@@ -91,7 +91,7 @@ async def test_a_handler_that_is_held_up_refuses_the_container_in_time(socket: P
             stuck.go_on.set()
         made = await one.create_container("p1", container("next"))
         assert made.devices == [CARD]
-        await told.until("connected memory v0.0.0")
+        await told.until("connected fake v0.0.0")
 
 
 async def test_a_loop_that_is_held_up_holds_up_no_container(socket: Path, plugins: Plugins) -> None:
@@ -100,7 +100,7 @@ async def test_a_loop_that_is_held_up_holds_up_no_container(socket: Path, plugin
     held_up = threading.Event()
     async with own_loop("runtime") as loop:
 
-        async def elsewhere(hold_up: Callable[[], object]) -> Made:
+        async def elsewhere(hold_up: Callable[[], object]) -> FakeContainer:
             async with runtime(socket) as one:
                 await connected(one)
                 hold_up()
@@ -170,7 +170,7 @@ async def test_a_runtime_that_goes_away_in_a_call_is_found_again(socket: Path, p
         told = plugins.start(Cutting(one))
         await connected(one)
         assert (await one.create_container("p1", container("cut"))).adjusted_by == ()
-        await told.until("connected memory v0.0.0", "disconnected", "connected memory v0.0.0")
+        await told.until("connected fake v0.0.0", "disconnected", "connected fake v0.0.0")
         await connected(one)
         assert (await one.create_container("p1", container("next"))).devices
 
@@ -187,7 +187,7 @@ async def test_a_runtime_that_starts_again_is_found_again(
     await dials(10)
     async with one:
         await connected(one)
-    await told.until("connected memory v0.0.0", "disconnected")
+    await told.until("connected fake v0.0.0", "disconnected")
     await dials(10)
     async with one:
         await connected(one)
@@ -204,7 +204,7 @@ async def test_every_end_of_a_connection_is_said(socket: Path, plugins: Plugins,
     async with runtime(socket) as one:
         for _ in range(2):
             await connected(one)
-            words += ["connected memory v0.0.0", "disconnected"]
+            words += ["connected fake v0.0.0", "disconnected"]
             one.cut()
             await connected(one, 0)
             # The next connection may be there already.
@@ -275,7 +275,7 @@ async def test_a_runtime_that_asks_validators_makes_nothing_when_we_die_in_the_c
         with pytest.raises(RuntimeRefusalError, match="validator plugin 10-accelshare failed"):
             await one.create_container("p1", container("cut"))
         assert one.containers == {}
-        await told.until("connected memory v0.0.0", "disconnected", "connected memory v0.0.0")
+        await told.until("connected fake v0.0.0", "disconnected", "connected fake v0.0.0")
 
 
 async def test_nor_when_we_die_after_our_answer(socket: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
