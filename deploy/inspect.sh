@@ -1,10 +1,10 @@
 #!/bin/sh
-# Show what the extender's book says of one node or of all, as gcushare's inspect.sh does.
+# Show the cards of one node or of all nodes, as the extender counts them, in the format of gcushare's inspect.sh.
 #
 #   inspect.sh [--url URL] [--noun WORD] [NODE]
 #
-# URL is where the extender's inspect is, prefix included; $ACCELSHARE_INSPECT_URL says the same. curl's own variables and
-# ~/.curlrc hold for certificates. What is not there is said on standard error, and the exit code is then 1.
+# URL is the inspect address of the extender with its prefix; default: $ACCELSHARE_INSPECT_URL. Set certificates with curl's own
+# variables or ~/.curlrc. If something is missing, the script prints it on standard error and ends with exit code 1.
 set -eu
 
 url=${ACCELSHARE_INSPECT_URL:-http://127.0.0.1:12345/gcushare-scheduler/inspect}

@@ -1,4 +1,4 @@
-# Shared by the scripts beside this file; it does nothing by itself.
+# Functions that the scripts in this directory share.
 # shellcheck shell=sh
 
 HELM=${HELM:-helm}
@@ -10,7 +10,7 @@ chart=$here/../chart/accelshare
 script=$(basename "$0")
 
 stop() {
-  # What went wrong, and in the other arguments, line by line, what to do.
+  # Print an error, and each further argument as a line with what to do.
   printf '%s: %s\n' "$script" "$1" >&2
   shift
   [ $# -eq 0 ] || printf '  %s\n' "$@" >&2
@@ -18,7 +18,7 @@ stop() {
 }
 
 usage() {
-  # The comment at the top of the script is its manual.
+  # Print the comment at the top of the script.
   sed -n '2,/^set /{/^#/s/^# \{0,1\}//p;}' "$0" >&2
   exit "${1:-2}"
 }

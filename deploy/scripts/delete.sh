@@ -1,10 +1,10 @@
 #!/bin/sh
-# Uninstall accelshare: kube-scheduler is put back first, then the certificates, the labels that the install gave, and the rest go.
-# Running pods go on with their cards.
+# Uninstall accelshare: restore kube-scheduler, then remove the certificates, the labels that the install set, and the rest.
+# Running pods keep their cards.
 #
 #   delete.sh [--namespace NAME] [--release NAME] [--timeout TIME]
 #
-# Defaults: kube-system, accelshare, 15m. Safe to repeat. HELM and KUBECTL name other programs than those on PATH.
+# Defaults: kube-system, accelshare, 15m. Safe to repeat. Set HELM and KUBECTL to use other programs than those on PATH.
 set -eu
 . "$(dirname "$0")/common.sh"
 
@@ -40,7 +40,7 @@ if printf '%s\n' "$listed" | grep -Fqx -- "$release"; then
     "when the cause is gone, the same command goes on: $script"
 else
   echo "   there is no release $release in namespace $namespace"
-  # What follows is found by its labels, some of it in the whole cluster: an extender that works must not lose its rights.
+  # The next step selects objects by label, some in the whole cluster. A running extender must not lose its permissions.
   homes=$("$KUBECTL" get deployments --all-namespaces --selector "$ours" --output=jsonpath='{.items[*].metadata.namespace}') || stop \
     "the cluster cannot say whether $release is in another namespace, so nothing was deleted"
   for home in $homes; do
@@ -50,7 +50,7 @@ else
   done
 fi
 
-# A Job that failed keeps its account and rights, so that it can be looked at; with the release they have no use any more.
+# A failed Job keeps its ServiceAccount and permissions, so that you can examine it. They are not needed after the uninstall.
 echo "2. What failed Jobs left behind"
 "$KUBECTL" delete jobs,rolebindings,roles,serviceaccounts --namespace "$namespace" --selector "$ours" --ignore-not-found
 "$KUBECTL" delete clusterrolebindings,clusterroles --selector "$ours" --ignore-not-found

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Install accelshare, or change an installation: label the nodes that share their cards and let helm do the rest.
+# Install accelshare or change an installation: label the nodes whose cards are shared, then run helm.
 #
 #   deploy.sh --preset NAME [--preset NAME]... [flags] [-- further arguments of helm]
 #
-#   --preset NAME     gpushare, xpushare, gcushare or stc; several go side by side
-#   --nodes "A B"     these nodes share their cards; --all-nodes: all of them. Without either you are asked
-#   --no-labels       label no node; you do that yourself
+#   --preset NAME     gpushare, xpushare, gcushare or stc; can be repeated
+#   --nodes "A B"     share the cards of these nodes; --all-nodes: of all nodes. Without either, the script asks
+#   --no-labels       label no node
 #   --namespace NAME  default kube-system
 #   --release NAME    default accelshare
 #   --image NAME:TAG  default accelshare at the chart's version
 #   --timeout TIME    how long helm waits for its Jobs, default 15m
 #
-# Safe to repeat: the same call again changes nothing. HELM and KUBECTL name other programs than those on PATH.
+# Safe to repeat: the same call again changes nothing. Set HELM and KUBECTL to use other programs than those on PATH.
 set -eu
 . "$(dirname "$0")/common.sh"
 
@@ -81,7 +81,7 @@ if [ -n "$("$HELM" list --pending --namespace "$namespace" --filter "^$release\$
     "after the first install: $here/delete.sh --namespace $namespace --release $release" \
     "then the same command goes on: $script"
 fi
-# Their names come over standard input: a large cluster has more of them than fit in one word of a command line.
+# The names go through standard input: those of a large cluster do not fit into a command line.
 names() {
   printf 'nodes:\n  names:\n'
   for node in $nodes; do printf '  - "%s"\n' "$node"; done

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Show what the extender's book says of one node or of all, over the cluster's own certificates.
+# Show the cards of one node or of all nodes, as the extender counts them; uses the certificates of the cluster.
 #
 #   inspect.sh [--preset NAME] [--address HOST:PORT] [NODE]
 #
-#   --preset NAME        gpushare, xpushare or gcushare: whose JSON; default gcushare
-#   --address HOST:PORT  where the extender is; default: its Service's own address, which only the cluster's nodes reach
+#   --preset NAME        gpushare, xpushare or gcushare: the format; default gcushare
+#   --address HOST:PORT  address of the extender; default: its Service, which only nodes of the cluster can reach
 #
-# The answer is printed by ../inspect.sh. KUBECTL names another program than kubectl.
+# ../inspect.sh prints the answer. Set KUBECTL to use another program than kubectl.
 set -eu
 . "$(dirname "$0")/common.sh"
 
@@ -46,7 +46,7 @@ ip=${ip% *}
 case $ip in *:*) ip="[$ip]" ;; esac # of IPv6
 address=${address:-$ip:$port}
 
-# The client certificate is for this call alone: in a directory that only we can read, and that goes at the end.
+# The client certificate is stored for this call only, in a private directory that is removed at the end.
 umask 077
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT

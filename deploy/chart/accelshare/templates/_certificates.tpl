@@ -1,4 +1,4 @@
-{{/* Rights and flags of whoever keeps the certificates. */}}
+{{/* Permissions and flags of the component that renews the certificates. */}}
 
 {{- define "accelshare.certificateRules" -}}
 - apiGroups: [""]

@@ -1,4 +1,4 @@
-{{/* A Job of ours around an install, upgrade or uninstall: its account and rights come before it and go after it. */}}
+{{/* A hook Job of an install, upgrade or uninstall. Its ServiceAccount and permissions exist only while it runs. */}}
 
 {{- define "accelshare.hook" -}}
 helm.sh/hook: {{ index . 0 }}
@@ -6,7 +6,7 @@ helm.sh/hook-weight: {{ index . 1 | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 
-{{/* The same for the Job itself. If it fails, a helm that knows how prints its words; else kubectl logs shows them. */}}
+{{/* The same for the Job itself. If it fails, newer helm versions print its log; else use kubectl logs. */}}
 {{- define "accelshare.hookJob" -}}
 {{ include "accelshare.hook" . }}
 helm.sh/hook-output-log-policy: hook-failed

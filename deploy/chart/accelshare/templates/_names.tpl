@@ -13,7 +13,7 @@ app.kubernetes.io/name: accelshare
 app.kubernetes.io/component: {{ . }}
 {{- end }}
 
-{{/* What a workload is found by: (list root component). It never changes from version to version. */}}
+{{/* The selector labels of a workload: (list root component). They must not change between versions. */}}
 {{- define "accelshare.selector" -}}
 {{ include "accelshare.component" (index . 1) }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
@@ -36,18 +36,18 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* What the operator says, or, with auto, what the cluster has. */}}
+{{/* The value of the user, or, with auto, what the cluster has. */}}
 {{- define "accelshare.openshift" -}}
-{{- $said := toString .Values.openshift.enabled -}}
-{{- if or (eq $said "true") (and (eq $said "auto") (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}true{{- end -}}
+{{- $value := toString .Values.openshift.enabled -}}
+{{- if or (eq $value "true") (and (eq $value "auto") (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}true{{- end -}}
 {{- end }}
 
-{{/* With auto: from 1.30 on, unless the cluster tells its kinds and does not have it. `helm template` knows no kinds, so there the version decides. */}}
+{{/* With auto: from 1.30 on, unless the cluster lists its kinds without it. `helm template` has no list of kinds, so the version decides. */}}
 {{- define "accelshare.admissionPolicy" -}}
-{{- $said := toString .Values.admissionPolicy.enabled -}}
+{{- $value := toString .Values.admissionPolicy.enabled -}}
 {{- $kinds := .Capabilities.APIVersions -}}
 {{- $has := or ($kinds.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") (not ($kinds.Has "apps/v1/Deployment")) -}}
-{{- if or (eq $said "true") (and (eq $said "auto") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) $has) -}}true{{- end -}}
+{{- if or (eq $value "true") (and (eq $value "auto") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) $has) -}}true{{- end -}}
 {{- end }}
 
 {{- define "accelshare.prometheus" -}}

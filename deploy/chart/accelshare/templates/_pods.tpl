@@ -1,6 +1,6 @@
-{{/* Parts that pods of ours share: who they are, what they log, what they may. */}}
+{{/* Parts of all pods: token, logs, security context. */}}
 
-{{/* The CA that such a token needs is in every namespace from 1.20 on. Before, the cluster mounts a token as it always did. */}}
+{{/* The CA for such a token is in every namespace from 1.20 on. Before 1.20 the cluster mounts its usual token. */}}
 {{- define "accelshare.ownToken" -}}
 {{- if semverCompare ">=1.20-0" .Capabilities.KubeVersion.Version -}}true{{- end -}}
 {{- end }}
@@ -9,7 +9,7 @@
 automountServiceAccountToken: {{ not (include "accelshare.ownToken" .) }}
 {{- end }}
 
-{{/* The ServiceAccount's token, as kubelet would mount it by itself, but with a life that we choose. */}}
+{{/* The ServiceAccount's token as kubelet mounts it by default, but with our own lifetime. */}}
 {{- define "accelshare.tokenVolume" -}}
 {{- if include "accelshare.ownToken" . -}}
 - name: token
@@ -45,7 +45,7 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end }}
 
-{{/* No root, no capability, nothing to write on. OpenShift chooses the user itself. */}}
+{{/* No root, no capability, read-only root filesystem. OpenShift chooses the user itself. */}}
 {{- define "accelshare.restrictedPod" -}}
 runAsNonRoot: true
 {{- if not (include "accelshare.openshift" .) }}
@@ -115,7 +115,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* Pods start anew when their profiles change. */}}
+{{/* Restarts pods when their profiles change. */}}
 {{- define "accelshare.profileSum" -}}
 {{- with .Values.profiles }}
 accelshare.io/profiles-sum: {{ toJson . | sha256sum | trunc 16 | quote }}

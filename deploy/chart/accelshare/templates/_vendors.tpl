@@ -1,6 +1,6 @@
 {{/* The enabled vendors: their names, flags, labels. */}}
 
-{{/* Names of the enabled vendors as a JSON list, in the order of the alphabet. */}}
+{{/* Names of the enabled vendors as a JSON list, sorted. */}}
 {{- define "accelshare.vendors" -}}
 {{- $names := list -}}
 {{- range $name, $vendor := .Values.vendors -}}
@@ -15,7 +15,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Every resource that kube-scheduler sends pods to us for, as a JSON list. */}}
+{{/* Every resource for which kube-scheduler calls the extender, as a JSON list. */}}
 {{- define "accelshare.resources" -}}
 {{- $found := list -}}
 {{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
@@ -27,7 +27,7 @@
 {{- $found | toJson -}}
 {{- end }}
 
-{{/* The labels of sharing nodes, each once, as a JSON list. */}}
+{{/* The labels of nodes that share cards, without duplicates, as a JSON list. */}}
 {{- define "accelshare.nodeLabels" -}}
 {{- $found := list -}}
 {{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
@@ -67,7 +67,7 @@ enflame:
 {{- $found | toJson -}}
 {{- end }}
 
-{{/* The namespaces of the ConfigMaps in which people mark cards as unhealthy, each once, as a JSON list. */}}
+{{/* The namespaces of the ConfigMaps that list unhealthy cards, without duplicates, as a JSON list. */}}
 {{- define "accelshare.unhealthyNamespaces" -}}
 {{- $found := list -}}
 {{- $shipped := include "accelshare.shippedVendors" . | fromYaml -}}
@@ -79,7 +79,7 @@ enflame:
 {{- $found | uniq | toJson -}}
 {{- end }}
 
-{{/* Where agents run: nodes that have the label of any enabled vendor. A vendor without a label has the named nodes, or all. */}}
+{{/* Agents run on nodes with the label of any enabled vendor. A vendor without a label uses the named nodes, or all. */}}
 {{- define "accelshare.agentNodes" -}}
 {{- if .Values.nodes.selector }}
 nodeSelector:
