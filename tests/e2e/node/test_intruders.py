@@ -185,3 +185,19 @@ async def test_containers_that_ask_for_no_card_see_none(by_runtime: RealNode) ->
 async def _debugs(real_node: RealNode, pod: str) -> bool:
     statuses = (await real_node.pods())[pod]["status"].get("ephemeralContainerStatuses") or ()
     return any("running" in status["state"] for status in statuses)
+
+
+async def test_a_pod_that_names_its_node_and_its_card_gets_no_card_when_it_is_seen_late(by_runtime: RealNode) -> None:
+    """The agent first sees it with kubelet's start time on it, still knows that nobody bound it, and believes no record of it."""
+    real_node, name = by_runtime, "names-its-node"
+    forged = {**await another(real_node, 2), "required-plugins.noderesource.dev": '["accelshare"]'}
+    assert real_node.agent is not None
+    real_node.agent.kill()
+    try:
+        await real_node.pod(name, {GCU: 4}, nodeName=real_node.local.node_name, annotations=forged)
+        await real_node.until(partial(event, real_node, name, "rejected container adjustment"), "kubelet has begun with it")
+    finally:
+        await real_node.start_agent()
+    await real_node.until(partial(event, real_node, name, "names its node itself"), "the agent refuses it by name")
+    (status,) = (await real_node.pods())[name]["status"]["containerStatuses"]
+    assert "waiting" in status["state"], status
