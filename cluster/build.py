@@ -1,4 +1,4 @@
-"""The pinned programs, built from source into the cache when they are not there yet.
+"""Builds the pinned programs from source into the cache, if they are missing.
 
 A program's directory is named by its version and a hash of all that decides its content, so a moved pin builds anew and
 an old checkout still finds its own. Go's caches are several GB and serve no further purpose once all is built.

@@ -1,4 +1,4 @@
-"""The directory outside the repository where built programs live: its lock, so that one process builds at a time, its trash."""
+"""The cache directory of built programs: its lock, so that one process builds at a time, and its trash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control plane's own certificate authority, and what it signs. Fresh for each start, valid for a week."""
+"""The control plane's own certificate authority and the certificates that it signs. New for each start, valid for a week."""
 
 from __future__ import annotations
 

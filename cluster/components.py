@@ -1,4 +1,4 @@
-"""How each program of the control plane is called: command lines and configuration, nothing else. No I/O.
+"""Command lines and configuration of each program of the control plane. No I/O.
 
 Everything listens on 127.0.0.1 with our CA's certificates. Data is thrown away, so etcd does not wait for the disk.
 """

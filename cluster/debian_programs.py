@@ -1,4 +1,4 @@
-"""Programs of Debian's packages that tests call: unpacked into the cache, never installed, so nobody has to be root."""
+"""Unpacks programs of Debian packages that tests call into the cache, without an installation and without root."""
 
 from __future__ import annotations
 

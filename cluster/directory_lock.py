@@ -1,4 +1,4 @@
-"""A directory that one control plane has to itself, empty at its start."""
+"""Locks and empties the directory of one control plane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run as a script: become another program that the kernel kills when whoever started it dies.
+"""Run as a script: become another program that the kernel kills when its parent dies.
 
     python -I -S end_with_parent.py PARENT_PID PROGRAM [ARGUMENT …]
 

@@ -1,4 +1,4 @@
-"""What can go wrong between a fresh machine and a running control plane.
+"""Errors of building and running a cluster on this machine.
 
 ClusterError
 ├── ToolchainError    no usable Go, and none could be installed

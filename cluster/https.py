@@ -1,4 +1,4 @@
-"""The few requests we make ourselves to the programs we start, always against our own CA."""
+"""Requests to the programs that we start, verified against our own CA."""
 
 from __future__ import annotations
 

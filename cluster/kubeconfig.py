@@ -1,4 +1,4 @@
-"""Kubeconfig files: one cluster, one user, one context, all named `accelshare`. The CA is always verified."""
+"""Writes kubeconfig files with one cluster, one user and one context, all named `accelshare`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kube-scheduler of an older version, built from source into the cache: what clusters of yesterday run.
+"""Builds a kube-scheduler of an older version from source into the cache.
 
 Not pinned as the others are: Kubernetes' own go.mod of that version pins all it needs, and Go's checksum database vouches for it.
 """

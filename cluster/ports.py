@@ -1,4 +1,4 @@
-"""Ports of 127.0.0.1 for programs that we start.
+"""Free ports of 127.0.0.1 for programs that we start.
 
 Each process has a block of ports to itself, of those that kernels give neither to callers nor to whoever does not care, and
 that Kubernetes gives to no Service: a port stays free for its program while that is not up yet, or is away.

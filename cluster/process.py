@@ -1,4 +1,4 @@
-"""A program we started: its log, its life and its end. It never outlives us.
+"""A program that we started: its log, its state and its end. It never outlives us.
 
 Every program leads its own process group, so that Ctrl-C in a terminal reaches only us and we end the programs in order.
 """

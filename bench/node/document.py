@@ -1,4 +1,4 @@
-"""The node's results as a page of Markdown.
+"""Renders the results of the node as a page of Markdown.
 
 Belongs here: order and words of docs/benchmarks-node.md. Never: a number that is not in the results.
 """

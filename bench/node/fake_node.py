@@ -1,4 +1,4 @@
-"""The agent as its own process, beside an in-memory API server, with eight static cards: nothing else runs.
+"""The agent as its own process with eight static cards, beside a fake API server.
 
 Belongs here: starting and ending it, pods bound as the extender binds them. Never: timing anything.
 """

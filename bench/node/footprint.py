@@ -1,4 +1,4 @@
-"""What the agent takes of a node while nothing happens.
+"""CPU and memory of the agent while no pod comes or goes.
 
 Belongs here: its memory and its CPU. Never: anything that it does.
 """

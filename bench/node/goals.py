@@ -1,4 +1,4 @@
-"""What we hold the node's side to, and whether this run kept it.
+"""The goals of the node, and whether this run met them.
 
 Belongs here: goals, and how a result is judged by one. Never: measuring.
 """

@@ -1,4 +1,4 @@
-"""containerd's own count of the time it waits for its plugins.
+"""The time that containerd waits for its NRI plugins, from its own metrics.
 
 Belongs here: reading its metrics page; pure. Never: fetching it.
 """

@@ -1,4 +1,4 @@
-"""The small pages that programs on this machine serve: probes and metrics.
+"""Reads the probe and metrics pages of programs on this machine.
 
 Belongs here: fetching one, and finding a number in it. Never: what the number means.
 """

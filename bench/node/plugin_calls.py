@@ -1,4 +1,4 @@
-"""What kubelet waits for: the device plugin's advice and its allocation, with few ids and with very many.
+"""Times GetPreferredAllocation and Allocate of the device plugin, with few device ids and with very many.
 
 Belongs here: the calls and their times. Never: how they are made (caller.py).
 """

@@ -1,4 +1,4 @@
-"""The node that is measured: the local cluster's own kubelet, containerd and kube-scheduler, our agent and our extender.
+"""The node that is measured: the local cluster's kubelet, containerd and kube-scheduler, our agent and our extender.
 
 Belongs here: putting them there, moving the node from one way of delivery to the other, pods. Never: timing anything.
 """

@@ -1,4 +1,4 @@
-"""What was measured on the node, as values.
+"""The results of the node as values.
 
 Belongs here: the shapes of results. Never: how they came to be, or what they are worth.
 """

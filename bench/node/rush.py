@@ -1,4 +1,4 @@
-"""Equal pods come at once, and somebody is killed in the middle: who is right, wrong, bare, dead or still waiting.
+"""Creates many equal pods at once, kills a process meanwhile, and counts the outcomes of the pods.
 
 Belongs here: the rush and the count. Never: judging it (goals.py).
 """

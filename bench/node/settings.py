@@ -1,4 +1,4 @@
-"""How much is measured: two sizes of the same run.
+"""How much is measured: a full run and a quick one.
 
 Belongs here: numbers that trade time for certainty. Never: what is measured with them.
 """

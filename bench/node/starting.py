@@ -1,4 +1,4 @@
-"""How long a pod takes from its bind to its first line, with a card and without, and what the runtime waits for the agent.
+"""The time from the bind of a pod to the first line of its container, with a card and without.
 
 Belongs here: the clocks. Never: how pods are made (real_node.py).
 """

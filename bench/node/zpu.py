@@ -1,4 +1,4 @@
-"""The accelerator that is measured with: a profile of its own over the static driver, so that no vendor's tool is timed.
+"""The accelerator of the benchmarks: its own profile over the static driver, so that no tool of a vendor is timed.
 
 Belongs here: its names and its sizes. Never: where its files are.
 """

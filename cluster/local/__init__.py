@@ -1,4 +1,4 @@
-"""A whole Kubernetes on this machine, as kubeadm makes it: one node, real kubelet, real containers, and an end without traces.
+"""A whole Kubernetes node on this machine, as kubeadm makes it: real kubelet, real containers; removed without leftovers.
 
 Belongs here: what one machine needs to be a cluster for a while, and the undoing of each step. Never: anything of accelshare
 itself, and never a step on what a Kubernetes that is already here uses: all its paths are covered by private directories in a

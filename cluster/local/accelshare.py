@@ -1,4 +1,4 @@
-"""accelshare on the local cluster, as a user installs it: an image built here, the chart, kube-scheduler told by the manager.
+"""Installs accelshare on the local cluster as a user does: an image built here, the chart, the manager.
 
 Belongs here: putting image, values and chart together, and waiting until pods can ask for cards. Never: what the chart does.
 """

@@ -1,4 +1,4 @@
-"""From nothing to a cluster that takes pods, step by step; each says which part it is, and a failure where that part's log is."""
+"""Brings the local cluster up step by step. An error names the part that failed and its log."""
 
 from __future__ import annotations
 

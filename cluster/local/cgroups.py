@@ -1,4 +1,4 @@
-"""A cgroup of our own in every hierarchy: what runs in it is ours, and is found and ended whatever became of its starter."""
+"""A cgroup of our own in every hierarchy, by which all processes of the cluster are found and ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration of each program: content only, no I/O.
+"""The configuration of each program of the local cluster. No I/O.
 
 Everything listens on the node's own address or on loopback. Data is thrown away, so etcd does not wait for the disk.
 """

@@ -1,4 +1,4 @@
-"""Reasons not to begin: whatever on this machine a cluster of ours would harm, or would be harmed by. Looks, never touches."""
+"""Checks for programs, ports and networks of this machine that conflict with the local cluster. Read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program of the cluster that outlives whoever started it: found again by its pid file, ended by anybody."""
+"""A program that keeps running after its starter ends; any later process finds it by its pid file and can end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device nodes without devices: each behaves like /dev/null, under the name of a card. Which names there are is data."""
+"""Fake device nodes: each behaves like /dev/null and has the name of a card."""
 
 from __future__ import annotations
 

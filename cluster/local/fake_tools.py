@@ -1,4 +1,4 @@
-"""Vendors' tools without vendors: stand-ins that tell the cards of `fake-cards.toml`, and the part of /sys that drivers look at.
+"""Fakes of the vendors' tools, which report the cards of `fake-cards.toml`, and the part of /sys that drivers read.
 
 Belongs here: writing them into one directory, which the agent's pod mounts, and the chart's values that point the agent at them.
 """

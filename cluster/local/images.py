@@ -1,4 +1,4 @@
-"""Container images without a registry and without a builder: one layer, in the archive form that `docker save` writes."""
+"""Writes container images of one layer without a registry or builder, in the archive format of `docker save`."""
 
 from __future__ import annotations
 

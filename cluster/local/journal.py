@@ -1,4 +1,4 @@
-"""What we changed outside of our own directory, written down before each change, so that any later process can undo it."""
+"""Journal of every change outside our own directory, written before the change, so that any later process can undo it."""
 
 from __future__ import annotations
 

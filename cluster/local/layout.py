@@ -1,4 +1,4 @@
-"""Where everything is: addresses, ports, and the paths that the cluster has for itself. No I/O."""
+"""Addresses, ports and paths of the local cluster. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local cluster as a thing to use: bring it up or find it running, talk to it, break it, and take it down.
+"""The local cluster: bring it up or find it running, use it, break parts of it, take it down.
 
     with LocalCluster.up() as local:
         local.kubectl("get", "nodes")

@@ -1,4 +1,4 @@
-"""The mount namespace of the cluster: private directories cover every path that a Kubernetes of this machine might use.
+"""The mount namespace of the cluster: private directories cover every path that another Kubernetes could use.
 
 A process that only sleeps holds it open. Mounts made inside are never seen outside, and all end with the last process inside.
 """

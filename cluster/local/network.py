@@ -1,4 +1,4 @@
-"""The node's network: an empty bridge that carries its address and keeps service addresses on the machine; and its removal.
+"""The node's network: an empty bridge with its address, which keeps service addresses on this machine; and its removal.
 
 A bridge, because kernels may lack the dummy link type.
 """

@@ -1,4 +1,4 @@
-"""What the cluster needs from the system: found if it is there, else installed from the distribution when we may."""
+"""Finds the system packages that the cluster needs, or installs them from the distribution."""
 
 from __future__ import annotations
 

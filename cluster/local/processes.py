@@ -1,4 +1,4 @@
-"""Processes of this machine, by what the kernel says of them."""
+"""Reads and ends processes of this machine through /proc."""
 
 from __future__ import annotations
 

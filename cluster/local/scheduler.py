@@ -1,4 +1,4 @@
-"""Tests' way to give kubeadm's kube-scheduler an extender: edit its static pod, and put it back. Not the product's.
+"""Adds an extender to kubeadm's kube-scheduler for tests, by editing its static pod, and restores it.
 
 The manifest is replaced in one rename, because kubelet reads whatever it finds.
 """

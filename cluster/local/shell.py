@@ -1,4 +1,4 @@
-"""Small commands of the system: run, and their words if they fail."""
+"""Runs a system command; an error has its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a cluster, whatever state it is in: every process, then every change outside, then its directory.
+"""Removes a cluster in any state: its processes, its changes outside, its directory.
 
 Needs nothing in memory: what is ours is known by the mark in its environment, by its cgroup, and by the journal.
 """

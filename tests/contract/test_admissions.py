@@ -1,4 +1,4 @@
-"""A rush by device plugins: no more than a few pods are bound before kubelet acknowledges them."""
+"""With device plugins, only a few pods of a rush are bound before kubelet acknowledges them."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The in-memory API server answers as the real one does: every case is asked of both.
+"""The fake API server answers as the real one: every case runs on both.
 
 A case is a function in `api_cases/` that takes a raw HTTP client; its name is the promise. When the two servers differ, the
 in-memory one is wrong.

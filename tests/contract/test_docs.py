@@ -1,4 +1,4 @@
-"""The docs are true: links lead somewhere, commands exist, and lists in them are the code's own.
+"""The docs are true: links resolve, commands exist, and lists agree with the code.
 
 No network, no control plane: the only program that runs long is the demo, for two seconds.
 """

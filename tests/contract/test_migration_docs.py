@@ -1,4 +1,4 @@
-"""What the pages on moving from another system say of values, records and profiles is true; docs/test_migration.py types them."""
+"""The values, records and profiles of the migration pages are true; docs/test_migration.py runs their commands."""
 
 import json
 import re

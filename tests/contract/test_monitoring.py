@@ -1,4 +1,4 @@
-"""The dashboard and the alerts use only what a running extender and a running agent serve, and Prometheus' own tool agrees."""
+"""Dashboard and alerts use only metrics that a running extender and agent serve; promtool accepts them."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What kube-scheduler really sends is understood, in both casings, and what it reads is what we write.
+"""kube-scheduler's real messages are decoded in both spellings, and it can read our answers.
 
 `recorded/` holds bodies that kube-scheduler 1.36.4 sent to an extender, with nodeCacheCapable true ("names") and false
 ("objects"). Clients before 1.17 had lower-case tags; their form is made from the recorded one, key by key.

@@ -1,4 +1,4 @@
-"""The shell scripts: clean by the shell and by shellcheck, and each tells what it can do."""
+"""The shell scripts pass sh and shellcheck, and each prints its help."""
 
 import shlex
 import subprocess

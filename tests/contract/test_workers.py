@@ -1,4 +1,4 @@
-"""With several workers, tests that use the machine run one after the other on one of them, and begin first."""
+"""With several workers, tests that use the machine run first, one after the other, on one worker."""
 
 import os
 import re

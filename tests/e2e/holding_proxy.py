@@ -1,4 +1,4 @@
-"""A proxy before the API server that keeps requests back until the test lets them through.
+"""A proxy before the API server that holds requests until the test releases them.
 
 Belongs here: forwarding, keeping back, and what the API server answered to what was kept back. Never: expectations.
 """

@@ -1,4 +1,4 @@
-"""Watches the API server itself, with sums of its own, for any moment at which a card is oversold.
+"""Watches the API server and sums independently of the ledger, to find any moment at which a card is oversold.
 
 Belongs here: an account that shares no code with the ledger, so that it can disagree with it.
 """

@@ -1,4 +1,4 @@
-"""What the certificate job, the managers and the end of an installation may do, verb by verb: no more is given in tests.
+"""The permissions of the certificate job, the managers and the uninstall, as the tests grant them.
 
 Belongs here: the rules as objects. Never: a test.
 """

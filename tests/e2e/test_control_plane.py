@@ -1,4 +1,4 @@
-"""The real control plane keeps its own promises: it starts fresh, knows its users, schedules pods and leaves nothing behind."""
+"""The real control plane for tests: it starts empty, knows its users, schedules pods and leaves nothing."""
 
 from __future__ import annotations
 

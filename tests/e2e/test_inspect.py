@@ -1,4 +1,4 @@
-"""The commands for people on the real control plane, with the original systems' own workloads on it."""
+"""inspect and explain on the real control plane, with the original systems' workloads."""
 
 import asyncio
 import os

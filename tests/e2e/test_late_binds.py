@@ -1,4 +1,4 @@
-"""A bind that the API server carries out late, after the extender that sent it has ended: no card is given twice."""
+"""A Binding that the API server executes after its extender has ended: no card is allocated twice."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""Pods of every shape come, end, are recreated; nodes leave and return; cards fail: the book stays right."""
+"""Pods of every kind start, end and are recreated, nodes leave and return, cards fail: the ledger stays right."""
 
 import json
 

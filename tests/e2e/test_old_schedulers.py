@@ -1,4 +1,4 @@
-"""Real kube-schedulers of old, told by `accelshare scheduler-config`, against the real API server of today.
+"""Real kube-schedulers of older versions, configured by `accelshare scheduler-config`, against a current API server.
 
 They are not built by default: `python -m cluster build-scheduler 1.18.19 1.20.15 …` builds some into the cache, and
 ACCELSHARE_OLD_SCHEDULERS names another directory with programs called kube-scheduler-VERSION.

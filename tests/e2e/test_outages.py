@@ -1,4 +1,4 @@
-"""Preemption, and the hours when a part is away: pods wait, and go on when it is back."""
+"""Preemption, and outages of single parts: pods wait and continue when the part is back."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Owners of pods edit what stands on them: the ledger counts what was bound, and what the node itself says."""
+"""Users edit the annotations of their pods: the ledger counts what was bound and what the node corrects."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Many pods at once: all that fit are bound, none oversold at any moment, every refusal in words; also with us killed."""
+"""Many pods at once: all that fit are bound, no card is ever oversold, every refusal has a reason; also if we are killed."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The original systems' own workloads, unchanged, under a real kube-scheduler."""
+"""The original systems' workloads, unchanged, under a real kube-scheduler."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The chart rendered by the real helm, and words to ask for what came out.
+"""Renders the chart with the real helm and finds objects in the result.
 
 Belongs here: calling and finding. Never: expectations.
 """

@@ -1,4 +1,4 @@
-"""The chart says what the code says, and the plain manifests what the chart says."""
+"""The chart agrees with the code, and the plain manifests agree with the chart."""
 
 from collections.abc import Iterator
 

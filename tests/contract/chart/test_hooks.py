@@ -1,4 +1,4 @@
-"""What comes before an install and before an uninstall, and what an upgrade leaves alone."""
+"""Hook Jobs before an install and an uninstall, and what an upgrade does not change."""
 
 import json
 import re

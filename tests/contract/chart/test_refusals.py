@@ -1,4 +1,4 @@
-"""Values that are not right are refused before anything is made, with the value, its place and what would be right."""
+"""Wrong values are refused before anything is created, with the value, its place and what would be right."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The chart renders, for every preset and side by side, what each piece promises."""
+"""The chart renders for every preset and for several presets together."""
 
 import re
 

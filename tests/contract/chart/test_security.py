@@ -1,4 +1,4 @@
-"""Every pod of the chart has the least it can do with."""
+"""Every pod of the chart has only the privileges that it needs."""
 
 import json
 

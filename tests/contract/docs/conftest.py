@@ -1,4 +1,4 @@
-"""The docs' own control plane, and the machine in which their commands are typed."""
+"""Fixtures: a control plane for the docs' tests, and the machine on which they run commands."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator

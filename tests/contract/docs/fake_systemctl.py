@@ -1,4 +1,4 @@
-"""systemctl where no systemd runs: it starts what a unit and its drop-ins say, as a process of its own, and ends it.
+"""systemctl without systemd: starts the command of a unit and its drop-ins as a process, and ends it.
 
 Belongs here: the few verbs and keys that the docs need. Never: an import beyond Python's own, because it runs as a program.
 """

@@ -1,4 +1,4 @@
-"""A machine for the docs' commands: this one as it is, with every change thrown away, and a shell in it.
+"""A shell on an overlay of this machine, whose changes are discarded.
 
 All of its files are seen through an overlay, so a command may write to /etc or into the checkout and nobody outside notices.
 It has processes of its own too, which end with it. It shares the network, so that it reaches what a test has started.

@@ -1,4 +1,4 @@
-"""The commands of the docs: where each stands, its words, and what the page shows below it.
+"""Reads the commands of the docs: their page, line, text and the output below them.
 
 Belongs here: reading Markdown. Never: running, judging.
 """

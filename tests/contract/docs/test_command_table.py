@@ -1,4 +1,4 @@
-"""Every command of the docs is typed by a test, or is in a list that says why not. Nothing runs here."""
+"""Every command of the docs is run by a test or is in a list with the reason why not."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Run the extender, and TLS: from nothing to one that answers, as the pages say it."""
+"""The pages 'Run the extender' and 'TLS': all their commands, from nothing to an extender that answers."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""How to see the cards, and what is looked at before an install: on a real API server, and what the pages show is what comes."""
+"""The pages 'Inspect' and 'Before you install': all their commands on a real API server, with the output of the pages."""
 
 import json
 from typing import Any

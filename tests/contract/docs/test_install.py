@@ -1,4 +1,4 @@
-"""Install, upgrade, uninstall: every command of the page with the real helm and kubectl, on a real API server.
+"""The page 'Install': all its commands with the real helm and kubectl, on a real API server.
 
 There is no kubelet: the hook runner runs hook Jobs with their own ServiceAccounts. Each section starts with nothing installed.
 """

@@ -1,4 +1,4 @@
-"""The pages on moving from another system: every command works on a real API server, and the way back leads back."""
+"""The migration pages: all their commands on a real API server, there and back."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is typed on a node: the agent beside a kubelet, and the container runtime's configuration beside a real containerd."""
+"""Commands on a node: the agent beside a fake kubelet, and the configuration of a real containerd."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""The docs' tests would notice: a command that fails, one that prints something else; and what was typed stays there."""
+"""The page runner notices a command that fails or prints something else, and discards changes."""
 
 from pathlib import Path
 

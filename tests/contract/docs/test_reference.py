@@ -1,4 +1,4 @@
-"""The commands of the reference: typed on a real API server, and done when they have ended."""
+"""The commands of the reference pages on a real API server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Configure kube-scheduler: kubeadm's own manifest, the real kube-scheduler started from it, and the page typed beside it.
+"""The page 'Configure kube-scheduler' with kubeadm's own manifest and a real kube-scheduler started from it.
 
 Only kubelet and systemd are stand-ins: they start what a manifest and a unit say.
 """

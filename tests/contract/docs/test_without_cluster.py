@@ -1,4 +1,4 @@
-"""Pages whose commands need no cluster: profiles, the image's bill of materials."""
+"""Pages whose commands need no cluster."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The README's five minutes on a real cluster, typed as they are written there: what the README shows is what comes."""
+"""The README's tour on a real cluster: its commands, with the output that it shows."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Words for tests of an image's archive: its configuration, its layers, and a file system to run something in."""
+"""Reads an image's archive: configuration, layers, and a file system to run a program in."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The image, really built on this machine."""
+"""Fixture: the image, built on this machine."""
 
 import os
 import shutil

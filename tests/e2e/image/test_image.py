@@ -1,4 +1,4 @@
-"""The image: small, plain, run by nobody in particular, and its bill of materials is true."""
+"""The image is small, runs as any user, and its bill of materials is true."""
 
 import json
 import re

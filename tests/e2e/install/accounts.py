@@ -1,4 +1,4 @@
-"""The chart's accounts, rights and admission policies on a real API server, and callers that use them.
+"""The chart's ServiceAccounts, permissions and admission policies on a real API server, and clients that use them.
 
 Belongs here: applying them, making tokens as kubelet would, and the words of a refusal. Never: expectations.
 """

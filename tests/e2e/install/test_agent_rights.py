@@ -1,4 +1,4 @@
-"""An agent writes on its own node and on the pods there, and changes their story, not what they are.
+"""An agent writes only annotations and status, only on its own node and on the pods there.
 
 The chart's own rights and admission policy, on a real API server, with tokens as kubelet would give them.
 """

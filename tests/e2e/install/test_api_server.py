@@ -1,4 +1,4 @@
-"""What the chart and the plain manifests make is what a real API server accepts, field by field."""
+"""A real API server accepts every field of the chart and of the plain manifests."""
 
 import pytest
 import yaml

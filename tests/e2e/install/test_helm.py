@@ -1,4 +1,4 @@
-"""helm install, upgrade and uninstall by the real helm, on a real API server: what comes, what stays, and that all of it goes.
+"""helm install, upgrade and uninstall with the real helm on a real API server: created, kept and removed objects.
 
 There is no kubelet: the hook runner runs hook Jobs with their own ServiceAccounts; other pods stay pending. test_on_cluster.py
 does it with containers.

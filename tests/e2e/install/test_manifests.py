@@ -1,4 +1,4 @@
-"""The plain manifests, with kubectl alone: applied, taken back, and nothing of ours is left."""
+"""The plain manifests, applied and removed with kubectl alone, leave nothing."""
 
 import pytest
 

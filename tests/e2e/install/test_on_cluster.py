@@ -1,4 +1,4 @@
-"""The whole way on a real kubelet: image, helm install, seeds' workloads, everything that may go wrong meanwhile, helm uninstall.
+"""The whole product on a real kubelet: image, helm install, the original systems' workloads, failures, helm uninstall.
 
 One installation for the file, with the seeds' workloads on it: whatever happens to us, they must not notice. Each test leaves it
 as it found it and can be called alone; the last two take it away and put it in by script.

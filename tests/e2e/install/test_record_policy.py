@@ -1,4 +1,4 @@
-"""Nobody but the extender, in a Binding, and the agent of the pod's node writes the annotations that record a pod's cards.
+"""Only the extender, in a Binding, and the agent of the pod's node can write the records of a pod.
 
 The chart's own policy on a real API server, with the rights that Kubernetes itself gives to users, kubelets and controllers.
 """

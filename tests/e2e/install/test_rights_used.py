@@ -1,4 +1,4 @@
-"""Every right that the chart grants is used, and nothing is wanted beyond them, by the API server's own audit log.
+"""Every permission of the chart is used and none is missing, by the API server's audit log.
 
 Extender, agent, manager and the Jobs of helm do their work under the accounts of a release. There is no kubelet and no container
 runtime: the processes have the tokens that kubelet would give them, and the runtime is the one in memory.

@@ -1,4 +1,4 @@
-"""The scripts as the Enflame seed's users know them, over the real helm and kubectl, on a real API server."""
+"""deploy.sh, delete.sh and inspect.sh with the real helm and kubectl, on a real API server."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""The second scheduler, for control planes that are somebody else's: the chart's own configuration, rights and certificates.
+"""The second scheduler, for managed control planes, with the chart's configuration, permissions and certificates.
 
 There is no kubelet: the real kube-scheduler is a process that reads what its pod would, with the token of its pod's account.
 """

@@ -1,4 +1,4 @@
-"""A machine on which nothing of the local cluster is up."""
+"""Fixture: a machine on which no part of the local cluster runs."""
 
 import pytest
 

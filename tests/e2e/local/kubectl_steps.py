@@ -1,4 +1,4 @@
-"""Words for tests of the local cluster: pods to write down, and what to wait for."""
+"""Creates, waits for, reads and deletes pods of the local cluster with kubectl."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What a cluster could leave on a machine, looked at from outside: taken before and after, the two must be equal."""
+"""The state of this machine that a cluster can change; must be equal before and after."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The local cluster is a real Kubernetes that keeps to itself, and tests can break and mend it."""
+"""The local cluster is a real Kubernetes, isolated from this machine, whose parts tests can break and repair."""
 
 import contextlib
 import http.server

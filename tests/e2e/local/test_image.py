@@ -1,4 +1,4 @@
-"""The image that this machine built runs in a real cluster, as tightly as Kubernetes can hold a pod."""
+"""The image runs in a real cluster under the strictest pod security."""
 
 import json
 import shutil

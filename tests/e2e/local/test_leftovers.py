@@ -1,4 +1,4 @@
-"""A local cluster comes only where it harms nobody, and goes without a trace."""
+"""A local cluster starts only without conflicts, and leaves nothing on the machine."""
 
 import http.server
 import os

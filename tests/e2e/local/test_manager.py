@@ -1,4 +1,4 @@
-"""The manager on a real control-plane node: kubelet restarts kube-scheduler, which asks the extender over TLS by its Service."""
+"""The manager on a real control-plane node: kubelet restarts kube-scheduler, which calls the extender over TLS."""
 
 import base64
 import json

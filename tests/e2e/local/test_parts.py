@@ -1,4 +1,4 @@
-"""The parts of the local cluster that need no machine: images, the journal, and which cards are faked."""
+"""Parts of the local cluster that need no machine: images, journal, fake cards."""
 
 import os
 import tarfile

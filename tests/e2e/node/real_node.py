@@ -1,4 +1,4 @@
-"""A real node to test on: the local cluster's own kubelet, containerd and kube-scheduler, our agent and our extender.
+"""A real node for tests: the local cluster's kubelet, containerd and kube-scheduler, our agent and our extender.
 
 Only the hardware is not there: device nodes that behave like /dev/null, and the vendors' libraries and tools as small fakes. All
 code that asks them is the product's.

@@ -1,4 +1,4 @@
-"""The seeds' own workloads on a node: what each of their containers must see, whichever way it is delivered."""
+"""The original systems' workloads on a node: what each container must see, with either delivery."""
 
 from tests.e2e.node.real_node import RealNode, annotations, names
 

@@ -1,4 +1,4 @@
-"""On a real containerd each container is given its card by name: nothing to correct, nothing that dies, whoever is killed."""
+"""With NRI on a real containerd every container gets the card of its record, whichever process is killed."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""By device plugins, on a real kubelet: an agent that is cut off from the API server, and one that is killed in a rush."""
+"""With device plugins on a real kubelet: an agent cut off from the API server, and one killed in a rush."""
 
 import asyncio
 from collections.abc import AsyncIterator

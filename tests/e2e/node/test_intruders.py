@@ -1,4 +1,4 @@
-"""Users who take what is not theirs, on a real kubelet and containerd, with the rights that the edit role really gives.
+"""Users who try to take cards that are not theirs, on a real kubelet and containerd, with the permissions of the edit role.
 
 There is no admission policy here: what holds is the agent's.
 """

@@ -1,4 +1,5 @@
-"""Whoever dies by SIGKILL in the middle of a rush by device plugins, what runs has its own card, and all books agree on it.
+"""Whichever process is killed in a rush with device plugins, record, kubelet and container agree on the card.
+
 The fixture checks that no record had to be corrected (conftest.py).
 
 One limit is the device plugin interface's own, and counted here: whom kubelet admits in the moments in which nobody hands out

@@ -1,4 +1,4 @@
-"""On a real kubelet the container sees exactly its card: record = kubelet's books = device node inside, for every container."""
+"""On a real kubelet, record, kubelet's allocation and device node in the container are the same card."""
 
 import asyncio
 import random
