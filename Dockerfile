@@ -27,14 +27,19 @@ RUN tools/bin/python -m hatchling build --target wheel \
  && /opt/accelshare/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/accelshare/lib \
  && find /opt/accelshare -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
+# The bill of materials also lists the packages of the base; the program that writes it stays out of the image.
+FROM ${BASE} AS sbom
+ARG SOURCE_DATE_EPOCH=0
+COPY --from=build /opt/accelshare /opt/accelshare
+COPY cluster/image/sbom.py /sbom/
+RUN ["/opt/accelshare/bin/python", "-B", "/sbom/sbom.py", "/opt/accelshare/sbom.cdx.json"]
+
 FROM ${BASE}
 LABEL org.opencontainers.image.title="accelshare" \
       org.opencontainers.image.description="Accelerator sharing for Kubernetes: one engine, one data file per vendor" \
       org.opencontainers.image.licenses="Apache-2.0"
 ENV PATH=/opt/accelshare/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-COPY --from=build /opt/accelshare /opt/accelshare
-# Here and not above, because it also names the packages of this base.
-RUN ["accelshare", "sbom", "--file", "/opt/accelshare/sbom.cdx.json"]
+COPY --from=sbom /opt/accelshare /opt/accelshare
 USER 65532:65532
 ENTRYPOINT ["accelshare"]

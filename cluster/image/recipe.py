@@ -23,6 +23,7 @@ _FILES: Final = (
     "pyproject.toml",
     "README.md",
     "LICENSE",
+    "cluster/image/sbom.py",
 )
 _FOLDER: Final = "src"
 

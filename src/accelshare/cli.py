@@ -45,7 +45,6 @@ COMMANDS: Final[Mapping[str, SubCommand]] = {
     "runtime-config": SubCommand(
         "accelshare.install.runtime.command:runtime_config", "Make the container runtime insist on cards, and undo it."
     ),
-    "sbom": SubCommand("accelshare.sbom.command:sbom", "Print what this installation consists of."),
     "scheduler-config": SubCommand(
         "accelshare.install.scheduler.command:scheduler_config", "Tell kube-scheduler of the extender, and put it back."
     ),

@@ -67,7 +67,6 @@ def test_nothing_of_the_machine_that_built_it_is_in_it(image: Archive, root: Pat
 
 def test_the_bill_of_materials_lists_exactly_what_is_in_it(image: Archive, root: Path) -> None:
     text = image.own_file("opt/accelshare/sbom.cdx.json").decode()
-    assert image.run(root, "sbom").stdout == text
     listed = {part["purl"] for part in json.loads(text)["components"]}
     metadata = [file.read_text() for file in root.glob("opt/accelshare/lib/python3.*/site-packages/*.dist-info/METADATA")]
     python = {f"pkg:pypi/{normal(field(content, 'Name'))}@{field(content, 'Version')}" for content in metadata}
