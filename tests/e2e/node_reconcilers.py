@@ -18,8 +18,8 @@ from accelshare.install.certificates.secrets import Names
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler.desired_config import DesiredConfig, Tls
 from accelshare.install.scheduler.host import SchedulerHost
-from accelshare.install.scheduler.manager import restoring
-from accelshare.install.scheduler.manager.node_reconciler import NodeReconciler, Task
+from accelshare.install.scheduler.manager import state_configmap
+from accelshare.install.scheduler.manager.node_reconciler import ManagedNode, NodeReconciler
 from accelshare.install.scheduler.plan import Intent
 from accelshare.install.scheduler.release import parse
 from accelshare.kube import config
@@ -55,7 +55,7 @@ class Cluster:
         return Host(root)
 
     def reconciler(self, name: str, host: Host, *, disk: Disk | None = None, **task: Any) -> NodeReconciler:
-        made = Task(name, Names(self.namespace), Lifetimes(), self.place, STATE, 12345)
+        made = ManagedNode(name, Names(self.namespace), Lifetimes(), self.place, STATE, 12345)
         return NodeReconciler(
             self.client,
             replace(made, **task),
@@ -93,7 +93,7 @@ class Cluster:
     async def restore_all(self, limit_s: float = 60.0) -> list[str]:
         said: list[str] = []
         lease = Lease(self.scheduling_cluster.client, self.namespace, STATE, identity="restore-all")
-        await restoring.restore_all(self.scheduling_cluster.client, self.place, lease, limit_s=limit_s, say=said.append)
+        await state_configmap.restore_all(self.scheduling_cluster.client, self.place, lease, limit_s=limit_s, say=said.append)
         return said
 
 

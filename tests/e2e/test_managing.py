@@ -9,7 +9,7 @@ import pytest
 
 from accelshare.install.errors import InstallError
 from accelshare.install.host_files.disk import Disk
-from accelshare.install.scheduler.host import State
+from accelshare.install.scheduler.host import HostState
 from accelshare.install.scheduler.manager import state_configmap as boards
 from accelshare.install.scheduler.plan import CHECKSUM
 from accelshare.kube.client import Client
@@ -34,7 +34,7 @@ async def test_a_node_is_put_in_and_then_left_alone(cluster: Cluster) -> None:
     """Certificates made, files in place, the configuration names them and the Service's address; then nothing more happens."""
     host, address = cluster.host("cp-1"), await cluster.service()
     reconciler = cluster.reconciler("cp-1", host)
-    await reconciler.look()
+    await reconciler.reconcile()
     assert await cluster.states() == {"cp-1": "applied"}
     entry = extender_of(host)
     assert entry["urlPrefix"] == f"https://{address}:12345/accelshare"
@@ -47,8 +47,8 @@ async def test_a_node_is_put_in_and_then_left_alone(cluster: Cluster) -> None:
 
     before, version = host.files(), await cluster.state_map()
     for _ in range(4):
-        await reconciler.look()
-    await cluster.reconciler("cp-1", host).look()  # and after a restart
+        await reconciler.reconcile()
+    await cluster.reconciler("cp-1", host).reconcile()  # and after a restart
     assert host.files() == before
     assert await cluster.state_map() == version
 
@@ -58,24 +58,24 @@ async def test_nothing_is_wanted_where_there_is_no_config_map(cluster: Cluster) 
     host = cluster.host("cp-1")
     await cluster.service()
     await cluster.scheduling_cluster.delete(f"/api/v1/namespaces/{cluster.namespace}/configmaps/{STATE}")
-    await cluster.reconciler("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).reconcile()
     assert host.places() == LEFT
 
 
 async def test_it_waits_for_the_service(cluster: Cluster) -> None:
     host = cluster.host("cp-1")
     reconciler = cluster.reconciler("cp-1", host)
-    await reconciler.look()
+    await reconciler.reconcile()
     assert "accelshare-extender is not there" in (await cluster.states())["cp-1"]
     assert host.manifest.read_bytes() == KUBEADM
     await cluster.service()
-    await reconciler.look()
+    await reconciler.reconcile()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
 async def test_plain_http_only_if_it_is_said(cluster: Cluster) -> None:
     host, address = cluster.host("cp-1"), await cluster.service()
-    await cluster.reconciler("cp-1", host, plain_http=True).look()
+    await cluster.reconciler("cp-1", host, plain_http=True).reconcile()
     assert extender_of(host)["urlPrefix"] == f"http://{address}:12345/accelshare"
     assert not list(host.directory.glob("client*"))
 
@@ -84,13 +84,13 @@ async def test_a_manifest_that_kubeadm_wrote_anew_is_healed(cluster: Cluster) ->
     host = cluster.host("cp-1")
     await cluster.service()
     reconciler = cluster.reconciler("cp-1", host)
-    await reconciler.look()
+    await reconciler.reconcile()
     host.manifest.write_bytes(UPGRADED)
-    await reconciler.look()
-    assert host.state() is State.INSTALLED
+    await reconciler.reconcile()
+    assert host.state() is HostState.INSTALLED
     assert b"v1.36.9" in host.manifest.read_bytes()
     await cluster.write(wanted="restored")
-    await reconciler.look()
+    await reconciler.reconcile()
     assert host.files() == {"manifests/kube-scheduler.yaml": UPGRADED}
 
 
@@ -99,30 +99,30 @@ async def test_an_upgrade_that_kubeadm_takes_back_needs_nobody(cluster: Cluster)
     host = cluster.host("cp-1")
     await cluster.service()
     reconciler = cluster.reconciler("cp-1", host)
-    await reconciler.look()
+    await reconciler.reconcile()
     ours = host.manifest.read_bytes()
     host.manifest.write_bytes(UPGRADED)
-    await reconciler.look()
+    await reconciler.reconcile()
     host.manifest.write_bytes(ours)
-    await reconciler.look()
-    assert host.state() is State.INSTALLED
+    await reconciler.reconcile()
+    assert host.state() is HostState.INSTALLED
     assert host.manifest.read_bytes() == ours
     assert await cluster.states() == {"cp-1": "applied"}
     await cluster.write(wanted="restored")
-    await reconciler.look()
+    await reconciler.reconcile()
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
 
 
 async def test_another_address_is_put_in(cluster: Cluster) -> None:
     host, first = cluster.host("cp-1"), await cluster.service()
     reconciler = cluster.reconciler("cp-1", host)
-    await reconciler.look()
+    await reconciler.reconcile()
     await cluster.remove_service()
-    await reconciler.look()
+    await reconciler.reconcile()
     assert extender_of(host)["urlPrefix"].startswith(f"https://{first}:")  # what there is stays until there is something better
     second = await cluster.service()
     assert second != first
-    await reconciler.look()
+    await reconciler.reconcile()
     assert extender_of(host)["urlPrefix"] == f"https://{second}:12345/accelshare"
 
 
@@ -131,9 +131,9 @@ async def test_what_somebody_applied_by_hand_is_put_right(cluster: Cluster) -> N
     host, address = cluster.host("cp-1"), await cluster.service()
     reconciler = cluster.reconciler("cp-1", host)
     for _ in range(3):
-        await reconciler.look()
+        await reconciler.reconcile()
     host.apply(desired("http://127.0.0.1:1/other"))
-    await reconciler.look()
+    await reconciler.reconcile()
     assert extender_of(host)["urlPrefix"] == f"https://{address}:12345/accelshare"
 
 
@@ -141,12 +141,12 @@ async def test_somebody_elses_change_is_refused_in_words_and_taken_up_when_it_is
     host = cluster.host("cp-1")
     await cluster.service()
     reconciler = cluster.reconciler("cp-1", host)
-    await reconciler.look()
+    await reconciler.reconcile()
     ours = host.manifest.read_bytes()
     theirs = ours.replace(b"--leader-elect=true", b"--leader-elect=true\n    - --v=4")
     host.manifest.write_bytes(theirs)
     for _ in range(3):
-        await reconciler.look()
+        await reconciler.reconcile()
     state = (await cluster.states())["cp-1"]
     assert state.startswith("failed: ")
     assert f"{host.manifest} was changed by somebody else" in state
@@ -155,7 +155,7 @@ async def test_somebody_elses_change_is_refused_in_words_and_taken_up_when_it_is
     assert host.manifest.read_bytes() == theirs
 
     host.manifest.write_bytes(ours)
-    await reconciler.look()
+    await reconciler.reconcile()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
@@ -165,7 +165,7 @@ async def test_a_scheduler_that_does_not_come_up_is_rolled_back_and_not_tried_ag
     await cluster.service()
     host.kubelet.breaks = lambda content: CHECKSUM.encode() in content
     host.kubelet.words = "panic: no such CA"
-    await cluster.reconciler("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).reconcile()
     state = (await cluster.states())["cp-1"]
     assert state.startswith("failed: kube-scheduler was not healthy")
     assert "panic: no such CA" in state
@@ -173,12 +173,12 @@ async def test_a_scheduler_that_does_not_come_up_is_rolled_back_and_not_tried_ag
 
     host.kubelet.breaks = lambda _content: False
     again = cluster.reconciler("cp-1", host)  # after a restart too
-    await again.look()
+    await again.reconcile()
     assert (await cluster.states())["cp-1"] == state
     assert host.manifest.read_bytes() == KUBEADM
 
     await cluster.write(**{"node.cp-1": None})
-    await again.look()
+    await again.reconcile()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
@@ -188,9 +188,9 @@ async def test_somebody_at_work_by_hand_is_waited_for(cluster: Cluster) -> None:
     reconciler = cluster.reconciler("cp-1", host)
     host.archive.mkdir()
     with Disk().locked(host.archive):
-        await reconciler.look()
-    assert "another accelshare is at work" in (await cluster.states())["cp-1"]
-    await reconciler.look()
+        await reconciler.reconcile()
+    assert "another accelshare process" in (await cluster.states())["cp-1"]
+    await reconciler.reconcile()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
@@ -198,7 +198,7 @@ async def test_a_host_that_cannot_be_written_is_told(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-1")
     host.directory.write_text("a file, where our directory should be")
-    await cluster.reconciler("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).reconcile()
     state = (await cluster.states())["cp-1"]
     assert state.startswith("failed: ")
     assert str(host.directory) in state
@@ -210,10 +210,10 @@ async def test_a_changed_manifest_is_reason_enough_to_try_again(cluster: Cluster
     await cluster.service()
     host.kubelet.breaks = lambda content: CHECKSUM.encode() in content and b"v1.36.4" in content
     reconciler = cluster.reconciler("cp-1", host)
-    await reconciler.look()
+    await reconciler.reconcile()
     assert (await cluster.states())["cp-1"].startswith("failed: ")
     host.manifest.write_bytes(UPGRADED)
-    await reconciler.look()
+    await reconciler.reconcile()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
@@ -235,12 +235,12 @@ async def test_one_node_after_the_other(cluster: Cluster) -> None:
                 most = max(most, len(working - finished()))
 
     def finished() -> set[str]:
-        return {name for name, host in hosts.items() if host.state() is State.INSTALLED}
+        return {name for name, host in hosts.items() if host.state() is HostState.INSTALLED}
 
     async def keep(name: str) -> None:
         reconciler = cluster.reconciler(name, hosts[name], disk=Watching(name))
         for _ in range(200):
-            await reconciler.look()
+            await reconciler.reconcile()
             if (await cluster.states()).get(name) == "applied":
                 return
             await asyncio.sleep(0.02)
@@ -255,16 +255,16 @@ async def test_nobody_acts_without_the_lease(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-2")
     reconciler = cluster.reconciler("cp-2", host)
-    await reconciler.look()  # makes the certificates, so that only the scheduler is left to do below
+    await reconciler.reconcile()  # makes the certificates, so that only the scheduler is left to do below
     await cluster.write(wanted="restored")
-    await reconciler.look()
+    await reconciler.reconcile()
     await cluster.write(wanted="applied")
     async with Lease(cluster.client, cluster.namespace, STATE, identity="cp-1").held() as theirs:
         assert theirs
-        await reconciler.look()
+        await reconciler.reconcile()
         assert await cluster.states() == {"cp-2": "waiting: cp-1 is at work"}
         assert host.manifest.read_bytes() == KUBEADM
-    await reconciler.look()
+    await reconciler.reconcile()
     assert await cluster.states() == {"cp-2": "applied"}
 
 
@@ -273,18 +273,18 @@ async def test_a_failure_stops_the_others_until_it_is_cleared(cluster: Cluster) 
     first, second = cluster.host("cp-1"), cluster.host("cp-2")
     first.kubelet.breaks = lambda content: CHECKSUM.encode() in content
     one, two = cluster.reconciler("cp-1", first), cluster.reconciler("cp-2", second)
-    await one.look()
+    await one.reconcile()
     for _ in range(2):
-        await two.look()
+        await two.reconcile()
     states = await cluster.states()
     assert states["cp-1"].startswith("failed: ")
-    assert states["cp-2"] == "waiting: cp-1 failed or ended in the middle; that comes first"
+    assert states["cp-2"] == "waiting: cp-1 failed or was interrupted; that comes first"
     assert second.manifest.read_bytes() == KUBEADM
 
     first.kubelet.breaks = lambda _content: False
     await cluster.write(**{"node.cp-1": None})
-    await one.look()
-    await two.look()
+    await one.reconcile()
+    await two.reconcile()
     assert await cluster.states() == {"cp-1": "applied", "cp-2": "applied"}
 
 
@@ -292,10 +292,10 @@ async def test_a_node_that_died_in_the_middle_stops_the_others_and_finishes_when
     await cluster.service()
     first, second = cluster.host("cp-1"), cluster.host("cp-2")
     await cluster.write(**{"node.cp-1": "applying"})
-    await cluster.reconciler("cp-2", second).look()
+    await cluster.reconciler("cp-2", second).reconcile()
     assert second.manifest.read_bytes() == KUBEADM
-    await cluster.reconciler("cp-1", first).look()
-    await cluster.reconciler("cp-2", second).look()
+    await cluster.reconciler("cp-1", first).reconcile()
+    await cluster.reconciler("cp-2", second).reconcile()
     assert await cluster.states() == {"cp-1": "applied", "cp-2": "applied"}
 
 
@@ -303,35 +303,35 @@ async def test_renewed_certificates_come_without_a_restart_and_do_not_wait_for_a
     """Even while another node has failed: an expired certificate would stop every pod."""
     await cluster.service()
     host = cluster.host("cp-1")
-    await cluster.reconciler("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).reconcile()
     await cluster.write(**{"node.cp-2": "failed: for the test"})
     manifest, pair = host.manifest.read_bytes(), (host.directory / "client" / "tls.crt").read_text()
     cluster.now += timedelta(days=61)
     renewing = cluster.reconciler("cp-1", host)
-    await renewing.look()
+    await renewing.reconcile()
     assert (host.directory / "client" / "tls.crt").read_text() != pair
     assert host.manifest.read_bytes() == manifest
     assert (await cluster.states())["cp-1"] == "applied"
     assert len(list(host.directory.glob("client-*"))) == 2  # somebody may be in the middle of reading the old pair
-    await renewing.look()
+    await renewing.reconcile()
     assert len(list(host.directory.glob("client-*"))) == 1
 
 
 async def test_a_new_ca_restarts_the_scheduler_in_its_turn(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-1")
-    await cluster.reconciler("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).reconcile()
     manifest, before = host.manifest.read_bytes(), extender_of(host)["tlsConfig"]
     cluster.now += timedelta(days=3650 * 2 / 3 + 1)
     renewing = cluster.reconciler("cp-1", host)
-    await renewing.look()
+    await renewing.reconcile()
     after = extender_of(host)["tlsConfig"]
     assert after["certFile"] == before["certFile"]
     assert after["caFile"] != before["caFile"]
     assert Path(after["caFile"]).read_text().count("BEGIN") == 2
     assert host.manifest.read_bytes() != manifest
     for _ in range(2):
-        await renewing.look()
+        await renewing.reconcile()
     assert not Path(before["caFile"]).exists()
 
 
@@ -341,14 +341,14 @@ async def test_restore_all(cluster: Cluster) -> None:
     hosts = {name: cluster.host(name) for name in ("cp-1", "cp-2")}
     caretakers = [cluster.reconciler(name, host) for name, host in hosts.items()]
     for reconciler in caretakers:
-        await reconciler.look()
+        await reconciler.reconcile()
 
     over = asyncio.Event()
 
     async def rounds() -> None:
         while not over.is_set():
             for reconciler in caretakers:
-                await reconciler.look()
+                await reconciler.reconcile()
             await asyncio.sleep(0.02)
 
     running = asyncio.create_task(rounds())
@@ -367,7 +367,7 @@ async def test_restore_all(cluster: Cluster) -> None:
 
     await cluster.write(wanted="applied")
     for reconciler in caretakers:
-        await reconciler.look()
+        await reconciler.reconcile()
     assert await cluster.states() == {"cp-1": "applied", "cp-2": "applied"}
 
 
@@ -375,13 +375,13 @@ async def test_restore_all_fails_in_words(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-1")
     reconciler = cluster.reconciler("cp-1", host)
-    await reconciler.look()
+    await reconciler.reconcile()
     ours = host.manifest.read_bytes()
     host.manifest.write_bytes(ours + b"# mine\n")
 
     asking = asyncio.create_task(cluster.restore_all())
     while not asking.done():
-        await reconciler.look()
+        await reconciler.reconcile()
         await asyncio.sleep(0.02)
     with pytest.raises(InstallError, match="not restored on cp-1; `accelshare scheduler-config restore` on that machine"):
         await asking
@@ -389,7 +389,7 @@ async def test_restore_all_fails_in_words(cluster: Cluster) -> None:
     assert host.manifest.read_bytes() == ours + b"# mine\n"
 
     host.manifest.write_bytes(ours)
-    await reconciler.look()
+    await reconciler.reconcile()
     assert await cluster.states() == {"cp-1": "restored"}
     assert host.places() == LEFT
 
@@ -418,7 +418,7 @@ async def test_a_wish_that_changed_in_the_last_moment_is_not_carried_out(
         return found
 
     monkeypatch.setattr(boards, "read", read_and_then_somebody_writes)
-    await cluster.reconciler("cp-1", host).look()
+    await cluster.reconciler("cp-1", host).reconcile()
     assert reads == 2
     assert host.manifest.read_bytes() == KUBEADM
     assert "applying" not in (await cluster.states()).values()

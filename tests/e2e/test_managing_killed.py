@@ -16,8 +16,8 @@ from accelshare.install.certificates.renewal import Lifetimes
 from accelshare.install.certificates.secrets import Names
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import static_pod
-from accelshare.install.scheduler.host import State
-from accelshare.install.scheduler.manager.node_reconciler import NodeReconciler, Task
+from accelshare.install.scheduler.host import HostState
+from accelshare.install.scheduler.manager.node_reconciler import ManagedNode, NodeReconciler
 from accelshare.install.scheduler.plan import CHECKSUM
 from accelshare.kube import config
 from accelshare.kube.client import Client
@@ -88,7 +88,7 @@ class Steps:
         async def once() -> None:
             async with Client(config.load(self.kubeconfig), user_agent="accelshare-tests") as client:
                 place = Place("ConfigMap", self.namespace, STATE)
-                task = Task("cp-1", Names(self.namespace), Lifetimes(), place, STATE, 12345)
+                task = ManagedNode("cp-1", Names(self.namespace), Lifetimes(), place, STATE, 12345)
                 await NodeReconciler(
                     client,
                     task,
@@ -96,7 +96,7 @@ class Steps:
                     make_intent=intent,
                     scheduler=lambda _scheduler_host: host.kubelet,
                     patience=host.kubelet.patience,
-                ).look()
+                ).reconcile()
 
         asyncio.run(once())
 
@@ -113,7 +113,7 @@ def test_killed_at_every_step(steps: Steps) -> None:
         applying = killed_at(step, lambda disk, host=host: steps.look(host, disk))  # type: ignore[misc]
         whole(host)
         steps.look(host)
-        assert (host.state(), steps.state()) == (State.INSTALLED, "applied"), step
+        assert (host.state(), steps.state()) == (HostState.INSTALLED, "applied"), step
         steps.want("restored")
         restoring_ = killed_at(step, lambda disk, host=host: steps.look(host, disk))  # type: ignore[misc]
         whole(host)

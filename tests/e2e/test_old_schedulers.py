@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from accelshare.install.errors import Rejected
+from accelshare.install.host_files.changes import PlannedFile
 from accelshare.install.scheduler import static_pod
-from accelshare.install.scheduler.checking import checker
 from accelshare.install.scheduler.health import HttpsScheduler
-from accelshare.install.scheduler.plan import Existing, Plan, PlannedFile
+from accelshare.install.scheduler.plan import Existing, SchedulerPlan
 from accelshare.install.scheduler.release import Kind, configurations, parse
+from accelshare.install.scheduler.validation import checker
 from cluster.build import Binaries
 from cluster.https import free_port
 from cluster.old_scheduler import built
@@ -153,7 +154,7 @@ async def test_a_healthy_old_scheduler_that_schedules_nothing_is_not_called_appl
         words = [f"--url={scheduling_cluster.extender_url}/accelshare", "--wait-s=20", f"--log-directory={node.root / 'logs'}"]
         applied = node.run("apply", *words)
         assert applied.returncode == 1
-        assert "schedules nothing" in applied.stderr
+        assert "does not schedule" in applied.stderr
         assert node.manifest.read_bytes() == node.original
     finally:
         node.kubelet.end()
@@ -177,4 +178,4 @@ def test_any_policy_is_a_trap_on_122_and_ours_is_checked_all_the_same(
     check(made)
     broken = PlannedFile(made.configuration.path, made.configuration.content.replace(b"GeneralPredicates", b"NoSuchPredicate"))
     with pytest.raises(Rejected, match="NoSuchPredicate"):
-        check(Plan(broken, made.trigger, made.words))
+        check(SchedulerPlan(broken, made.trigger, made.words))

@@ -209,14 +209,14 @@ async def test_a_scheduler_that_does_not_start_is_rolled_back(scheduling_cluster
     url = "--url=https://127.0.0.1:1/accelshare"
     checked = node.run("apply", url, f"--ca-file={node.root}/nowhere.crt")
     assert checked.returncode == 1
-    assert f"{node.root}/nowhere.crt is not there" in checked.stderr
+    assert f"{node.root}/nowhere.crt does not exist" in checked.stderr
     assert node.ours() == set()
 
     node.kubelet.hides = authority.file
     applied = node.run("apply", url, f"--ca-file={authority.file}", "--wait-s=8", f"--log-directory={node.root / 'logs'}")
     assert applied.returncode == 1
     assert str(authority.file) in applied.stderr
-    assert "the former files are back, and kube-scheduler is healthy" in applied.stderr
+    assert "the former files are restored, and kube-scheduler is healthy" in applied.stderr
     assert node.manifest.read_bytes() == node.original
     assert node.ours() == set()
     assert node.health.look().healthy

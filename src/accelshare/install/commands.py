@@ -37,14 +37,19 @@ def errors_as_messages(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_client(
-    kubeconfig: Path | None, context: str | None, ask: "Callable[[Client], Awaitable[T]]", *, user_agent: str = "accelshare"
+    kubeconfig: Path | None,
+    context: str | None,
+    ask: "Callable[[Client], Awaitable[T]]",
+    *,
+    user_agent: str = "accelshare",
+    timeout_s: float = 15.0,
 ) -> T:
     """Run one coroutine with a client of the cluster. Raises KubeError."""
     from accelshare.kube import config
     from accelshare.kube.client import Client
 
     async def run() -> T:
-        async with Client(config.load(kubeconfig, context=context), user_agent=user_agent) as client:
+        async with Client(config.load(kubeconfig, context=context), user_agent=user_agent, timeout_s=timeout_s) as client:
             return await ask(client)
 
     return asyncio.run(run())

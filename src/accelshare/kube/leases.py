@@ -28,19 +28,35 @@ class _Metadata(msgspec.Struct, rename={"version": "resourceVersion"}):
     version: str = ""
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class LeaseSpec(msgspec.Struct, rename="camel"):
+    """The fields of a Lease that matter here."""
+
     holder_identity: str | None = None
     renew_time: str | None = None
     lease_duration_seconds: int | None = None
     lease_transitions: int | None = None
 
 
-class _Lease(msgspec.Struct):
+class LeaseObject(msgspec.Struct):
+    """A Lease as the API server has it."""
+
     metadata: _Metadata
-    spec: _Spec
+    spec: LeaseSpec
 
 
-_leases = Decoder(_Lease)
+_leases = Decoder(LeaseObject)
+
+
+async def read_lease(client: Client, namespace: str, name: str) -> LeaseObject | None:
+    """The Lease as it is now; None if there is none."""
+    try:
+        body = await client.request("GET", paths.lease(namespace, name))
+    except NotFound:
+        return None
+    try:
+        return _leases.decode(body)
+    except ValueError as error:
+        raise BadAnswer(f"Lease {namespace}/{name}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +93,7 @@ class Lease:
     async def take(self) -> bool:
         """Hold it from now on, or hold it on. False while somebody else does."""
         try:
-            found = await self._read()
+            found = await read_lease(self._client, self._namespace, self._name)
             if found is None:
                 await self._create()
             elif not self._free(found.spec):
@@ -92,7 +108,7 @@ class Lease:
     async def give_back(self) -> None:
         """Let the next one have it at once. It is not an error if that fails: it runs out by itself."""
         with contextlib.suppress(KubeError):
-            found = await self._read()
+            found = await read_lease(self._client, self._namespace, self._name)
             if found is not None and found.spec.holder_identity == self._identity:
                 await self._patch(found.metadata.version, {"holderIdentity": "", "leaseDurationSeconds": 1})
 
@@ -120,7 +136,7 @@ class Lease:
             with contextlib.suppress(KubeError):  # the next try comes before it has run out
                 await self.take()
 
-    def _free(self, spec: _Spec) -> bool:
+    def _free(self, spec: LeaseSpec) -> bool:
         self.holder, renewed = spec.holder_identity or "", spec.renew_time or ""
         if self.holder in ("", self._identity):
             return True
@@ -128,16 +144,6 @@ class Lease:
         if self._seen is None or (self._seen.holder, self._seen.renewed) != (self.holder, renewed):
             self._seen = _Sight(self.holder, renewed, now)
         return now - self._seen.since >= (spec.lease_duration_seconds or self._duration_s)
-
-    async def _read(self) -> _Lease | None:
-        try:
-            body = await self._client.request("GET", paths.lease(self._namespace, self._name))
-        except NotFound:
-            return None
-        try:
-            return _leases.decode(body)
-        except ValueError as error:
-            raise BadAnswer(f"Lease {self._namespace}/{self._name}: {error}") from error
 
     async def _create(self) -> None:
         content = {
@@ -148,7 +154,7 @@ class Lease:
         }
         await self._client.request("POST", paths.lease(self._namespace), body=msgspec.json.encode(content))
 
-    async def _write(self, found: _Lease) -> None:
+    async def _write(self, found: LeaseObject) -> None:
         spec: dict[str, object] = self._ours()
         if found.spec.holder_identity != self._identity:
             spec |= {"acquireTime": _stamp(), "leaseTransitions": (found.spec.lease_transitions or 0) + 1}

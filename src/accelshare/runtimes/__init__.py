@@ -1,6 +1,6 @@
-"""What container runtimes can do and are told to do: read from their versions and from their files.
+"""What container runtimes can do, read from their versions and configuration files.
 
-Belongs here: which versions have what (`versions.py`), how containerd and CRI-O put their files together (`containerd.py`,
-`crio.py`), and whether a runtime will make a container without us (`insistence.py`). Never: changing a file
-(`runtime_config/`), speaking with a runtime (`agent/nri/protocol/`).
+Belongs here: which version has which feature (`versions.py`), how containerd and CRI-O combine their files (`containerd.py`,
+`crio.py`), whether the runtime's validator is enabled (`validator_status.py`). Never: changing files (`install/runtime`), calling
+a runtime (`agent/nri/protocol`).
 """

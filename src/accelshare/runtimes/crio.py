@@ -1,14 +1,12 @@
-"""How CRI-O puts its configuration together, as far as plugins go. Read in its source, not tried on a running one.
+"""How CRI-O combines its configuration files, as far as NRI is concerned. Read in its source, not tried on a running CRI-O.
 
-Belongs here: its main file, its directory of further files, and the section of the plugin interface. Never: other sections.
+Belongs here: its main file, its drop-in directory, and the NRI section. Never: other sections.
 """
 
 from pathlib import Path
 from typing import Any, Final
 
-from accelshare.runtimes.containerd import parse
-from accelshare.runtimes.plugin_settings import Layer, Said
-from accelshare.runtimes.tree import Tree
+from accelshare.runtimes.config_files import Layer, NriSettings, Tree, parse, table
 
 CONFIG: Final = Path("/etc/crio/crio.conf")
 VALIDATOR: Final = "default_validator"
@@ -17,6 +15,7 @@ _SOCKET: Final = "/var/run/nri/nri.sock"
 
 
 def directory(config: Path) -> Path:
+    """The drop-in directory of a main file."""
     return config.with_name(f"{config.name}.d")
 
 
@@ -26,20 +25,21 @@ def layers(config: Path, tree: Tree) -> tuple[Layer, ...]:
     return tuple(Layer(path, parse(path, raw)) for path in paths if not path.is_dir() and (raw := tree.read(path)) is not None)
 
 
-def said(read: tuple[Layer, ...]) -> Said:
-    joined: dict[str, Any] = {}
+def nri_settings(read: tuple[Layer, ...]) -> NriSettings:
+    """What the files say about NRI."""
+    merged: dict[str, Any] = {}
     validator, validator_in = False, None
     for layer in read:
-        section = layer.content.get("crio", {}).get("nri", {})
-        joined |= section
-        enable = section.get(VALIDATOR, {}).get(ENABLE_VALIDATOR)
+        section = table(layer.content, "crio", "nri")
+        merged |= section
+        enable = table(section, VALIDATOR).get(ENABLE_VALIDATOR)
         if enable is not None:
             validator, validator_in = enable is True, layer.path
-    return Said(
-        nri=joined.get("enable_nri", True) is True,
-        connections=not joined.get("nri_disable_connections", False),
+    return NriSettings(
+        nri=merged.get("enable_nri", True) is True,
+        connections=not merged.get("nri_disable_connections", False),
         validator=validator,
         validator_in=validator_in,
-        socket=Path(joined.get("nri_listen") or _SOCKET),
+        socket=Path(merged.get("nri_listen") or _SOCKET),
         files=tuple(layer.path for layer in read),
     )

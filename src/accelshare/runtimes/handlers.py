@@ -1,4 +1,4 @@
-"""The runtime handlers that a container runtime is configured with: RuntimeClasses name them, and each runs a program.
+"""The runtime handlers of a container runtime's configuration: RuntimeClasses name them, and each runs a program.
 
 Belongs here: reading them from containerd's and CRI-O's files. Never: which of them a vendor's cards need.
 """
@@ -6,31 +6,30 @@ Belongs here: reading them from containerd's and CRI-O's files. Never: which of 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from accelshare.runtimes import containerd, crio
-from accelshare.runtimes.plugin_settings import Layer, UnreadableError
-from accelshare.runtimes.tree import Tree
+from accelshare.runtimes.config_files import Layer, Tree, UnreadableError, table
 from accelshare.runtimes.validator_status import Files
 
-# The section of containers in containerd's configuration: version 3, and 2.
+# containerd's CRI section in configuration version 3, and in version 2.
 _SECTIONS: Final = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The default handler, and for each handler the name of the program that it runs, as far as the files say."""
+    """The default handler, and for each handler the name of the program that it runs, as far as the files name them."""
 
     default: str = ""
     programs: Mapping[str, str] = field(default_factory=dict)
 
     def obeying(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The handlers that have one of these names, or run a program of that name."""
+        """The handlers with one of these names, or whose program has one of these names."""
         return tuple(sorted(handler for handler, program in self.programs.items() if handler in names or program in names))
 
 
 def handlers(files: Files, tree: Tree | None = None) -> Handlers:
-    """What the files of this node say; nothing if they cannot be read."""
+    """The handlers in this node's files; none if the files cannot be read."""
     tree = tree or Tree()
     try:
         read = containerd.layers(files.containerd_config, tree).layers
@@ -43,10 +42,10 @@ def _of_containerd(layers: Sequence[Layer]) -> Handlers:
     default, programs = "runc", dict[str, str]()
     for layer in layers:
         for name in _SECTIONS:
-            section = _table(layer.content, "plugins", name, "containerd")
+            section = table(layer.content, "plugins", name, "containerd")
             default = str(section.get("default_runtime_name") or default)
-            for handler in _table(section, "runtimes"):
-                program = _table(section, "runtimes", handler, "options").get("BinaryName") or programs.get(handler, "")
+            for handler in table(section, "runtimes"):
+                program = table(section, "runtimes", handler, "options").get("BinaryName") or programs.get(handler, "")
                 programs[handler] = PurePosixPath(str(program)).name
     return Handlers(default, programs)
 
@@ -54,16 +53,9 @@ def _of_containerd(layers: Sequence[Layer]) -> Handlers:
 def _of_crio(layers: Sequence[Layer]) -> Handlers:
     default, programs = "", dict[str, str]()
     for layer in layers:
-        section = _table(layer.content, "crio", "runtime")
+        section = table(layer.content, "crio", "runtime")
         default = str(section.get("default_runtime") or default)
-        for handler in _table(section, "runtimes"):
-            program = _table(section, "runtimes", handler).get("runtime_path") or programs.get(handler, "")
+        for handler in table(section, "runtimes"):
+            program = table(section, "runtimes", handler).get("runtime_path") or programs.get(handler, "")
             programs[handler] = PurePosixPath(str(program)).name
     return Handlers(default, programs)
-
-
-def _table(content: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    for key in keys:
-        inner = content.get(key)
-        content = inner if isinstance(inner, Mapping) else {}
-    return content

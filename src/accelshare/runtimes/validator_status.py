@@ -1,9 +1,9 @@
-"""Will this runtime refuse a container rather than make it without us?
+"""Whether the container runtime's validator is enabled, so that it refuses a container while the agent is not connected.
 
-Belongs here: the judgement, from version, files and the moment of the runtime's start. Never: changing any of it.
+NRI continues without a plugin that is not connected, unless the runtime's default validator is enabled: then a container whose
+pod requires the plugin is refused. This needs a version that has it, and a configuration that existed when the runtime started.
 
-NRI goes on without a plugin that is away, unless the runtime's own validator is switched on: then a pod that requires us is
-refused while we are not there. It takes a version that has it and a configuration that was there when the runtime started.
+Belongs here: the verdict from version, files and start time. Never: changing any of them.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,12 @@ from enum import Enum
 from pathlib import Path
 
 from accelshare.runtimes import containerd, crio
-from accelshare.runtimes.plugin_settings import Said, UnreadableError
-from accelshare.runtimes.tree import Tree
+from accelshare.runtimes.config_files import NriSettings, Tree, UnreadableError
 from accelshare.runtimes.versions import VALIDATOR_SINCE, release
 
 
 class Standing(Enum):
-    """How it stands with a runtime's validator."""
+    """The state of a runtime's validator."""
 
     INSISTS = "insisting"
     NOT_RESTARTED = "written, but not restarted since"
@@ -28,7 +27,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the runtime insists on us, and why it is thought so."""
+    """Whether the runtime requires the agent, and the reason."""
 
     standing: Standing
     why: str
@@ -40,65 +39,66 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where the runtimes keep their configuration."""
+    """Paths of the runtimes' main configuration files."""
 
     containerd_config: Path = containerd.CONFIG
     crio_config: Path = crio.CONFIG
 
-    def said(self, name: str, tree: Tree) -> Said:
-        """What the named runtime's files say, all of them together."""
+    def nri_settings(self, name: str, tree: Tree) -> NriSettings:
+        """The NRI settings of the named runtime's files, combined."""
         if name.lower() == "containerd":
-            return containerd.said(containerd.layers(self.containerd_config, tree))
-        return crio.said(crio.layers(self.crio_config, tree))
+            return containerd.nri_settings(containerd.layers(self.containerd_config, tree))
+        return crio.nri_settings(crio.layers(self.crio_config, tree))
 
 
 def judge(name: str, version: str | None, *, files: Files, socket: Path | None = None, tree: Tree | None = None) -> Verdict:
-    """What this runtime will do when we are away. No socket: the one that its files name. No version: believed to be new."""
+    """The verdict on this runtime. Without a socket: the one that its files name. Without a version: taken as new enough."""
     tree = tree or Tree()
     if (too_old := judge_version(name, version)) is not None:
         return too_old
     try:
-        said = files.said(name, tree)
+        settings = files.nri_settings(name, tree)
     except (OSError, UnreadableError) as error:
         return Verdict(Standing.UNKNOWN, f"the configuration of {name} cannot be read: {error}")
-    if not said.files:
+    if not settings.files:
         where = files.containerd_config if name.lower() == "containerd" else files.crio_config
-        return Verdict(Standing.OFF, f"no configuration of {name} was found ({where}), so that the validator is off")
-    if not said.insists:
-        return Verdict(Standing.OFF, _why_off(said))
-    socket = socket or said.socket
+        return Verdict(Standing.OFF, f"no configuration of {name} exists ({where}), so its validator is off")
+    if not settings.enforced:
+        return Verdict(Standing.OFF, _why_off(settings))
+    socket = socket or settings.socket
     try:
         started = socket.stat().st_ctime
     except FileNotFoundError:
         return Verdict(
-            Standing.NOT_RESTARTED, f"{_where(said)}, and there is no {socket}: {name} is not running, or was not restarted"
+            Standing.NOT_RESTARTED,
+            f"{_where(settings)}, but {socket} does not exist: {name} does not run, or was not restarted",
         )
-    changed = [path for path in said.files if tree.changed_s(path) > started]
+    changed = [path for path in settings.files if tree.changed_s(path) > started]
     if changed:
         return Verdict(
-            Standing.NOT_RESTARTED, f"{_where(said)}, and {changed[-1]} has changed since {name} was started: restart {name}"
+            Standing.NOT_RESTARTED, f"{_where(settings)}, but {changed[-1]} changed after {name} was started: restart {name}"
         )
-    return Verdict(Standing.INSISTS, _where(said))
+    return Verdict(Standing.INSISTS, _where(settings))
 
 
 def judge_version(name: str, version: str | None) -> Verdict | None:
-    """A verdict if the version alone decides."""
+    """A verdict if the version alone decides it."""
     since = VALIDATOR_SINCE.get(name.lower())
     if since is None:
-        return Verdict(Standing.UNKNOWN, f"runtime {name} is not known to have a validator")
+        return Verdict(Standing.UNKNOWN, f"runtime {name} has no known validator")
     if version is not None and release(version) < since:
         first = ".".join(map(str, since[:2]))
-        return Verdict(Standing.TOO_OLD, f"{name} {version} has no validator; it comes with {first}")
+        return Verdict(Standing.TOO_OLD, f"{name} {version} has no validator; {first} is the first version with one")
     return None
 
 
-def _where(said: Said) -> str:
-    return f"the validator is on in {said.validator_in}"
+def _where(settings: NriSettings) -> str:
+    return f"the validator is on in {settings.validator_in}"
 
 
-def _why_off(said: Said) -> str:
-    if said.switched_off_in is not None:
-        return f"plugins are switched off by disabled_plugins in {said.switched_off_in}"
-    if not said.nri or not said.connections:
-        return f"plugins are switched off in {said.files[-1] if len(said.files) == 1 else ' or '.join(map(str, said.files))}"
-    return f"the validator is off{f' in {said.validator_in}' if said.validator_in else ''}"
+def _why_off(settings: NriSettings) -> str:
+    if settings.disabled_in is not None:
+        return f"NRI is disabled by disabled_plugins in {settings.disabled_in}"
+    if not settings.nri or not settings.connections:
+        return f"NRI is disabled in {settings.files[-1] if len(settings.files) == 1 else ' or '.join(map(str, settings.files))}"
+    return f"the validator is off{f' in {settings.validator_in}' if settings.validator_in else ''}"

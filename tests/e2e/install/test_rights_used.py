@@ -296,17 +296,17 @@ async def manager_works(scheduling_cluster: SchedulingCluster, directory: Path) 
         cluster = Cluster(scheduling_cluster, client, NAMESPACE, directory)
         host = cluster.host("cp-1")
         await scheduling_cluster.delete(f"/api/v1/namespaces/{NAMESPACE}/secrets/accelshare-scheduler-tls")
-        await cluster.reconciler("cp-1", host, names=names).look()
+        await cluster.reconciler("cp-1", host, names=names).reconcile()
         cluster.now += timedelta(days=80)
-        await cluster.reconciler("cp-1", host, names=names).look()
+        await cluster.reconciler("cp-1", host, names=names).reconcile()
         await repeat_events(scheduling_cluster, STATE)
         await cluster.write(wanted="restored")
-        await cluster.reconciler("cp-1", host, names=names).look()
+        await cluster.reconciler("cp-1", host, names=names).reconcile()
         await cluster.write(wanted="applied")
-        await cluster.reconciler("cp-1", host, names=names).look()
+        await cluster.reconciler("cp-1", host, names=names).reconcile()
         await events_counted(scheduling_cluster, STATE)
         await cluster.write(wanted="restored")  # no manager is left that the uninstall could ask
-        await cluster.reconciler("cp-1", host, names=names).look()
+        await cluster.reconciler("cp-1", host, names=names).reconcile()
 
 
 async def policies_have_no_mistake(scheduling_cluster: SchedulingCluster) -> None:

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.runtimes.containerd import layers, said, section
-from accelshare.runtimes.plugin_settings import Said, UnreadableError
-from accelshare.runtimes.tree import Tree
+from accelshare.runtimes.config_files import NriSettings, Tree, UnreadableError
+from accelshare.runtimes.containerd import layers, nri_settings, section
 
 ON = '[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = true\n'
 OFF = ON.replace("true", "false")
@@ -19,8 +18,8 @@ def write(root: Path, files: dict[str, str]) -> Path:
     return root / "config.toml"
 
 
-def read(root: Path, files: dict[str, str]) -> Said:
-    return said(layers(write(root, files), Tree()))
+def read(root: Path, files: dict[str, str]) -> NriSettings:
+    return nri_settings(layers(write(root, files), Tree()))
 
 
 def names(root: Path, found: tuple[Path, ...]) -> list[str]:
@@ -29,14 +28,14 @@ def names(root: Path, found: tuple[Path, ...]) -> list[str]:
 
 def test_the_main_file_alone(tmp_path: Path) -> None:
     found = read(tmp_path, {"config.toml": ON, "conf.d/a.toml": OFF})
-    assert found.insists
+    assert found.enforced
     assert found.files == (tmp_path / "config.toml",)
     assert found.socket == Path("/var/run/nri/nri.sock")
 
 
 def test_no_file_says_nothing(tmp_path: Path) -> None:
-    found = said(layers(tmp_path / "config.toml", Tree()))
-    assert (found.insists, found.files) == (False, ())
+    found = nri_settings(layers(tmp_path / "config.toml", Tree()))
+    assert (found.enforced, found.files) == (False, ())
 
 
 def test_imports_are_read_by_pattern_and_name_and_theirs_last(tmp_path: Path) -> None:
@@ -62,7 +61,7 @@ def test_reading_ends_at_an_import_that_is_not_there(tmp_path: Path) -> None:
     config = write(tmp_path, {"config.toml": 'imports = ["conf.d/*.toml", "gone.toml", "on.toml"]\n', "on.toml": ON})
     read_ = layers(config, Tree())
     assert read_.stopped_at == tmp_path / "gone.toml"
-    assert not said(read_).validator
+    assert not nri_settings(read_).validator
 
 
 def test_sections_are_joined_key_by_key(tmp_path: Path) -> None:
@@ -76,20 +75,20 @@ def test_sections_are_joined_key_by_key(tmp_path: Path) -> None:
     )
     read_ = layers(config, Tree())
     assert section(read_.layers) == {"socket_path": "/s", "disable": False, "default_validator": {"enable": True}}
-    assert said(read_).insists
-    assert said(read_).socket == Path("/s")
+    assert nri_settings(read_).enforced
+    assert nri_settings(read_).socket == Path("/s")
 
 
 @pytest.mark.parametrize("key", ["disable", "disable_connections"])
 def test_a_validator_without_plugins_does_not_insist(tmp_path: Path, key: str) -> None:
     found = read(tmp_path, {"config.toml": f'[plugins."io.containerd.nri.v1.nri"]\n{key} = true\n' + ON})
     assert found.validator
-    assert not found.insists
+    assert not found.enforced
 
 
 def test_a_disabled_plugin_interface_is_off_for_good(tmp_path: Path) -> None:
     found = read(tmp_path, {"config.toml": 'disabled_plugins = ["io.containerd.nri.v1.nri"]\n' + ON})
-    assert (found.nri, found.switched_off_in) == (False, tmp_path / "config.toml")
+    assert (found.nri, found.disabled_in) == (False, tmp_path / "config.toml")
 
 
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
@@ -102,6 +101,6 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
 def test_planned_files_are_read_as_if_they_were_there(tmp_path: Path) -> None:
     config = write(tmp_path, {"config.toml": 'imports = ["conf.d/*.toml"]\n', "conf.d/a.toml": OFF})
     planned = Tree({tmp_path / "conf.d" / "b.toml": ON.encode()})
-    assert said(layers(config, planned)).insists
+    assert nri_settings(layers(config, planned)).enforced
     hidden = Tree({tmp_path / "conf.d" / "a.toml": None})
     assert layers(config, hidden).paths == (config,)

@@ -65,7 +65,7 @@ def test_a_file_that_has_changed_since_the_start(host: Host) -> None:
     verdict = host.judge()
     assert verdict.standing is Standing.NOT_RESTARTED
     assert not verdict.insists
-    assert f"{other} has changed since containerd was started: restart containerd" in verdict.why
+    assert f"{other} changed after containerd was started: restart containerd" in verdict.why
 
 
 def test_an_old_file_that_was_moved_here_since_the_start(host: Host) -> None:
@@ -87,7 +87,7 @@ def test_a_runtime_that_has_no_socket(host: Host) -> None:
     host.write("config.toml", ON)
     verdict = host.judge()
     assert verdict.standing is Standing.NOT_RESTARTED
-    assert f"there is no {host.socket}" in verdict.why
+    assert str(host.socket) in verdict.why
 
 
 def test_the_socket_is_where_the_files_say(host: Host) -> None:
@@ -101,8 +101,8 @@ def test_the_socket_is_where_the_files_say(host: Host) -> None:
     [
         ("", "the validator is off"),
         (ON.replace("true", "false"), "the validator is off in "),
-        ('[plugins."io.containerd.nri.v1.nri"]\ndisable = true\n' + ON, "plugins are switched off in "),
-        ('disabled_plugins = ["io.containerd.nri.v1.nri"]\n' + ON, "plugins are switched off by disabled_plugins in "),
+        ('[plugins."io.containerd.nri.v1.nri"]\ndisable = true\n' + ON, "NRI is disabled in "),
+        ('disabled_plugins = ["io.containerd.nri.v1.nri"]\n' + ON, "NRI is disabled by disabled_plugins in "),
     ],
 )
 def test_a_validator_that_is_off(host: Host, text: str, words: str) -> None:
@@ -133,7 +133,8 @@ def test_a_version_without_validator(host: Host, name: str, version: str, since:
     host.write("crio.conf", CRIO_ON)
     host.start()
     verdict = host.judge(name, version)
-    assert verdict == Verdict(Standing.TOO_OLD, f"{name} {version} has no validator; it comes with {since}")
+    assert verdict.standing is Standing.TOO_OLD
+    assert all(fact in verdict.why for fact in (name, version, since))
 
 
 def test_an_unknown_version_is_believed_to_be_new(host: Host) -> None:

@@ -1,5 +1,5 @@
-"""Careful changes of files on a host: each replaced whole or not at all, noted before it is made, taken back to the byte.
+"""Changes of files on a host that can be interrupted at any moment and undone to the byte.
 
-Belongs here: replacing one file (`disk.py`), what was there and what is under way (`journal.py`), the place where both are kept
-(`archive.py`), the difference as people read it (`difference.py`). Never: what a file means, which one is changed and why.
+Belongs here: atomic writes (`disk.py`), the record of what was changed and its backups (`archive.py`), and the steps that every
+change takes: plan, refuse, record, write, roll back, restore (`changes.py`). Never: what a file means, or why it is changed.
 """

@@ -1,17 +1,16 @@
-"""`accelshare runtime-config`: the flags.
+"""`accelshare runtime-config`: its options and output.
 
 Belongs here: from argv to values, and printing. Never: rules.
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from accelshare.install.commands import errors_as_messages
-from accelshare.options import PATH, output_option
+from accelshare.options import PATH, output_option, together
 from accelshare.terminal import echo, echo_document, echo_line
 
 if TYPE_CHECKING:
@@ -22,73 +21,65 @@ _UNFINISHED: Final = 6
 _PROGRAMS: Final = {"containerd": "containerd", "cri-o": "crio"}
 
 
-def _place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    options = [
-        click.option("--runtime", type=click.Choice(["containerd", "cri-o"]), default="containerd", show_default=True),
-        click.option("--config", type=PATH, help="The runtime's main file. Default: its own usual one."),
-        click.option("--drop-in-directory", type=PATH, help="Where our file goes. Default: where the runtime looks already."),
-        click.option("--backup-directory", "archive", type=PATH, default=ARCHIVE, show_default=True, help="Record and backups."),
-        click.option("--containerd-binary", help="Asked for its version and to check what was written. Default: found on PATH."),
-        click.option("--runtime-version", help="Of the runtime. Default: its program is asked."),
-        click.option("--nri-socket", type=PATH, help="The runtime's socket for plugins. Default: as its files say."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+_host_options = together(
+    click.option(
+        "--runtime", type=click.Choice(["containerd", "cri-o"]), default="containerd", show_default=True, help="The runtime."
+    ),
+    click.option("--config", type=PATH, help="The runtime's main file. Default: the usual one."),
+    click.option("--drop-in-directory", type=PATH, help="Directory of the drop-in. Default: one that the runtime reads."),
+    click.option("--backup-directory", "archive", type=PATH, default=ARCHIVE, show_default=True, help="Record and backups."),
+    click.option("--containerd-binary", help="Gives the version and checks the result. Default: from PATH."),
+    click.option("--runtime-version", help="The runtime's version. Default: from its program."),
+    click.option("--nri-socket", type=PATH, help="The runtime's NRI socket. Default: the one in its files."),
+)
 
 
-def _change_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    options = [
-        click.option("--force", is_flag=True, help="Overrule changes of others; what is lost is printed."),
-        click.option("--restart", is_flag=True, help="Restart the runtime, and wait for it. Default: print how."),
-        click.option("--restart-command", help="How. Default: systemctl restart containerd, or crio."),
-        click.option("--wait-s", type=click.FloatRange(0), default=60.0, show_default=True, help="After a restart."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+_change_options = together(
+    click.option("--force", is_flag=True, help="Overwrite changes of others, and print what is lost."),
+    click.option("--restart", is_flag=True, help="Restart the runtime and wait for it. Default: print the command."),
+    click.option("--restart-command", help="Default: systemctl restart containerd, or crio."),
+    click.option("--wait-s", type=click.FloatRange(0), default=60.0, show_default=True, help="Limit after a restart."),
+)
 
 
 @click.group("runtime-config", no_args_is_help=True)
 def runtime_config() -> None:
-    """Tell the container runtime to refuse containers rather than make them without their cards, and put it back."""
+    """Make the container runtime refuse containers while the agent is not connected, and restore its files."""
 
 
 @runtime_config.command(short_help="Show what apply would change.")
-@_place_options
+@_host_options
 @errors_as_messages
 def plan(**options: Any) -> None:
     """Print the difference that `apply` would make, as `diff -u` does; nothing is printed if there is none."""
-    runtime_host = _runtime_host(options)
-    proposal = runtime_host.propose()
-    echo_document(runtime_host.difference(proposal))
+    host = _host_from(options)
+    proposal = host.propose()
+    echo_document(host.difference(proposal))
     for notice in proposal.notices:
         _say(f"note: {notice}")
 
 
-@runtime_config.command(short_help="Switch the validator on; show and remember what was changed.")
+@runtime_config.command(short_help="Enable the validator; print and record the change.")
 @_change_options
-@_place_options
+@_host_options
 @errors_as_messages
 def apply(force: bool, restart: bool, restart_command: str | None, wait_s: float, **options: Any) -> None:
-    """Write a file of our own that switches the runtime's validator on. Twice is once; after a crash in the middle it finishes.
+    """Write a drop-in that enables the runtime's validator. Safe to repeat; finishes an interrupted apply.
 
-    The runtime is not restarted, unless --restart says so; running containers stay as they are when it is.
+    The runtime is restarted only with --restart; a restart does not affect running containers.
     """
     from accelshare.install.errors import InstallError
     from accelshare.install.runtime import apply as applying
-    from accelshare.install.runtime.restarting import restart as restart_by
-    from accelshare.install.runtime.restarting import wait_until_it_insists
     from accelshare.runtimes.validator_status import Standing
 
-    runtime_host = _runtime_host(options)
-    echo_document(runtime_host.difference(runtime_host.propose()))
-    _say(applying.apply(runtime_host, force=force, say=_say))
-    verdict = runtime_host.verdict()
-    command = restart_command or f"systemctl restart {_PROGRAMS[runtime_host.runtime]}"
+    host = _host_from(options)
+    echo_document(host.difference(host.propose()))
+    _say(applying.apply(host, force=force, say=_say))
+    verdict = host.verdict()
+    command = restart_command or f"systemctl restart {_PROGRAMS[host.runtime]}"
     if verdict.standing is Standing.NOT_RESTARTED and restart:
-        restart_by(command)
-        verdict = wait_until_it_insists(runtime_host, wait_s)
+        applying.restart(command)
+        verdict = applying.wait_until_enabled(host, wait_s)
         if not verdict.insists:
             raise InstallError(f"the files are written and `{command}` was run, but {verdict.why}")
     _say(f"{verdict.standing.value}: {verdict.why}")
@@ -96,57 +87,56 @@ def apply(force: bool, restart: bool, restart_command: str | None, wait_s: float
         _say(f"it takes effect after: {command}")
 
 
-@runtime_config.command(short_help="Put everything back as it was.")
+@runtime_config.command(short_help="Restore the original files.")
 @_change_options
-@_place_options
+@_host_options
 @errors_as_messages
 def restore(force: bool, restart: bool, restart_command: str | None, wait_s: float, **options: Any) -> None:
-    """Bring back the original files to the byte and remove ours; after a crash in the middle it finishes."""
+    """Restore the original files to the byte and remove the drop-in; finishes an interrupted restore."""
     from accelshare.install.runtime import apply as applying
-    from accelshare.install.runtime.restarting import restart as restart_by
 
-    runtime_host = _runtime_host(options)
-    outcome = applying.restore(runtime_host, force=force, say=_say)
+    host = _host_from(options)
+    outcome = applying.restore(host, force=force, say=_say)
     _say(outcome)
-    command = restart_command or f"systemctl restart {_PROGRAMS[runtime_host.runtime]}"
+    command = restart_command or f"systemctl restart {_PROGRAMS[host.runtime]}"
     if outcome == "restored" and restart:
-        restart_by(command)
+        applying.restart(command)
     elif outcome == "restored":
         _say(f"it takes effect after: {command}")
 
 
-@runtime_config.command(short_help="Say how things stand.")
+@runtime_config.command(short_help="Show the status.")
 @output_option
-@_place_options
+@_host_options
 @errors_as_messages
 def status(output: str, **options: Any) -> None:
-    """Say how things stand.
+    """Show whether the validator is enabled.
 
     Exit codes: 0 insisting, 3 off, 4 written but not restarted since, 5 too old, 6 unfinished, 7 unknown.
     """
     from accelshare.install.runtime.host import EXIT_CODES
 
-    runtime_host = _runtime_host(options)
-    verdict, says = runtime_host.verdict(), runtime_host.says()
-    if runtime_host.version is None:
-        says.append(f"the version of {runtime_host.runtime} is not known, and was taken to be new enough")
+    host = _host_from(options)
+    verdict, remarks = host.verdict(), host.remarks()
+    if host.version is None:
+        remarks.append(f"the version of {host.runtime} is not known; it is assumed to be new enough")
     if output == "json":
-        told = {
-            "runtime": runtime_host.runtime,
-            "version": runtime_host.version,
+        content = {
+            "runtime": host.runtime,
+            "version": host.version,
             "state": verdict.standing.value,
             "why": verdict.why,
-            "says": says,
+            "says": remarks,
         }
-        echo(json.dumps(told, indent=2))
+        echo(json.dumps(content, indent=2))
     else:
         echo_line(verdict.standing.value)
-        for line in (verdict.why, *says):
+        for line in (verdict.why, *remarks):
             echo_line(f"  {line}")
-    raise click.exceptions.Exit(_UNFINISHED if runtime_host.unfinished else EXIT_CODES[verdict.standing])
+    raise click.exceptions.Exit(_UNFINISHED if host.unfinished else EXIT_CODES[verdict.standing])
 
 
-def _runtime_host(options: dict[str, Any]) -> "RuntimeHost":
+def _host_from(options: dict[str, Any]) -> "RuntimeHost":
     from accelshare.install.errors import NotUnderstood
     from accelshare.install.runtime.host import RuntimeHost
     from accelshare.install.runtime.program import find
@@ -156,7 +146,7 @@ def _runtime_host(options: dict[str, Any]) -> "RuntimeHost":
     wanted = options["containerd_binary"] if runtime == "containerd" else None
     program = find(wanted or _PROGRAMS[runtime])
     if wanted is not None and program is None:
-        raise NotUnderstood(f"--containerd-binary {wanted} is no program that can be run")
+        raise NotUnderstood(f"--containerd-binary {wanted} is not an executable program")
     version = options["runtime_version"] or (program.version() if program is not None else None)
     config = options["config"] or (containerd.CONFIG if runtime == "containerd" else crio.CONFIG)
     directory = options["drop_in_directory"]

@@ -1,6 +1,6 @@
-"""The runtime's own program: its version, and how it reads its files itself.
+"""The runtime's own program: its version, and how it reads its files.
 
-Belongs here: running it with questions that change nothing. Never: starting a runtime.
+Belongs here: running it with arguments that change nothing. Never: starting a runtime.
 """
 
 import re
@@ -18,53 +18,53 @@ _LIMIT_S: Final = 60.0
 
 
 def find(name: str) -> "Program | None":
-    """The program of this name or path, if it is at hand."""
+    """The program of this name or path; None if it is not installed."""
     path = shutil.which(name)
     return Program(Path(path)) if path is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A runtime's program. It need not be the one that runs: a package may have been updated since."""
+    """A runtime's program. It need not be the running one: the package may have been updated since."""
 
     path: Path
 
     def version(self) -> str:
-        said = self._ask("--version")
-        found = re.search(r"\bv?(\d+\.\d+\.\d+\S*)", said)
-        if found is None:
-            raise NotUnderstood(f"{self.path} --version says {said.strip()!r}, which names no version; give --runtime-version")
-        return found[1]
+        output = self._run("--version")
+        match = re.search(r"\bv?(\d+\.\d+\.\d+\S*)", output)
+        if match is None:
+            raise NotUnderstood(f"{self.path} --version prints {output.strip()!r}, which is no version; give --runtime-version")
+        return match[1]
 
     def dump(self, config: Path) -> dict[str, Any]:
-        """containerd's whole configuration, as it would run with these files."""
+        """containerd's whole configuration with these files."""
         try:
-            return tomllib.loads(self._ask("--config", str(config), "config", "dump"))
+            return tomllib.loads(self._run("--config", str(config), "config", "dump"))
         except tomllib.TOMLDecodeError as error:
             raise NotUnderstood(f"{self.path} config dump cannot be read: {error}") from error
 
-    def _ask(self, *words: str) -> str:
+    def _run(self, *words: str) -> str:
         try:
             done = subprocess.run([self.path, *words], capture_output=True, text=True, timeout=_LIMIT_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise NotUnderstood(f"{self.path} could not be asked: {error}") from error
+            raise NotUnderstood(f"{self.path} could not be run: {error}") from error
         if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+            last = (done.stderr.strip().splitlines() or ["no output"])[-1]
             raise NotUnderstood(f"{self.path} cannot read its configuration: {last}")
         return done.stdout
 
 
-def require_only_the_wished(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Raises if containerd reads the new files in another way than they were meant."""
+def require_planned_change_only(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Raise Rejected if containerd does not find the validator enabled, or finds another setting changed."""
     section = after.get("plugins", {}).get(NRI, {})
     if not section.get(VALIDATOR, {}).get("enable") or section.get("disable") or section.get("disable_connections"):
-        raise Rejected("containerd itself does not find the validator switched on in the new files")
-    different = sorted(_different(_without_ours(before), _without_ours(after)))
+        raise Rejected("containerd does not find the validator enabled in the new files")
+    different = sorted(_different(_without_planned(before), _without_planned(after)))
     if different:
-        raise Rejected(f"in the new files containerd also reads {', '.join(different)} in another way than before")
+        raise Rejected(f"with the new files containerd also changes {', '.join(different)}")
 
 
-def _without_ours(dump: dict[str, Any]) -> dict[str, Any]:
+def _without_planned(dump: dict[str, Any]) -> dict[str, Any]:
     plugins = dict(dump.get("plugins", {}))
     nri = {key: value for key, value in plugins.get(NRI, {}).items() if key not in ("disable", "disable_connections")}
     nri[VALIDATOR] = {key: value for key, value in nri.get(VALIDATOR, {}).items() if key != "enable"}

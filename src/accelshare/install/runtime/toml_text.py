@@ -1,7 +1,7 @@
-"""TOML as text: one more import in a file of somebody else's, and small tables of our own.
+"""TOML as text: add one import to a file of the operator's, and write small tables.
 
-Belongs here: bytes before and after. Every change is read back, and is a change only if nothing but the wished is different.
-Never: what is to be said.
+Belongs here: bytes before and after. Every edit is parsed again and refused if anything but the import changed.
+Never: which settings to write.
 """
 
 import json
@@ -14,28 +14,28 @@ from accelshare.install.errors import NotUnderstood
 
 _IMPORTS: Final = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[", re.MULTILINE)
 _VERSION: Final = re.compile(r"^[ \t]*version[ \t]*=[ \t]*\d+[ \t]*(#[^\n]*)?$", re.MULTILINE)
-# What can stand in a list of strings; a comment ends with its line.
+# Tokens of a list of strings; a comment ends with its line.
 _IN_A_LIST: Final = re.compile(
     r"(?P<string>\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*')|(?P<comment>#[^\n]*)|(?P<sign>[,\]])|(?P<blank>\s+)"
 )
 
 
 def with_import(name: str, raw: bytes, pattern: str) -> bytes:
-    """The file with one more import, after those it has; every other byte as it was."""
+    """The file with one more import, after those it has; every other byte is unchanged."""
     before = raw.decode()
     content = tomllib.loads(before)
     wanted = {**content, "imports": [*content.get("imports", []), pattern]}
     end = "\r\n" if "\r\n" in before else "\n"
     text = _longer_list(before, pattern, end) if "imports" in content else _new_line(before, pattern, end)
-    if text is None or not _says(text, wanted):
+    if text is None or not _means(text, wanted):
         raise NotUnderstood(
-            f"{name} is written in a way that is not understood; add {_quoted(pattern)} to its list of imports, and apply again"
+            f"{name} has a layout that cannot be edited safely; add {_quoted(pattern)} to its list of imports, and apply again"
         )
     return text.encode()
 
 
 def table(name: tuple[str, ...], content: Mapping[str, Any]) -> list[str]:
-    """The lines of a table and of those in it."""
+    """The lines of a table and of its sub-tables."""
     inner = {key: value for key, value in content.items() if isinstance(value, Mapping)}
     plain = [f"{_key(key)} = {_value(value)}" for key, value in content.items() if key not in inner]
     lines = [f"[{'.'.join(map(_key, name))}]", *plain] if plain or not inner else []
@@ -45,14 +45,14 @@ def table(name: tuple[str, ...], content: Mapping[str, Any]) -> list[str]:
 
 
 def _new_line(text: str, pattern: str, end: str) -> str:
-    """After the version, which people write first; else on top, where no table has begun."""
+    """After the version, which usually comes first; else on top, before any table."""
     line = f"imports = [{_quoted(pattern)}]{end}"
     found = _VERSION.search(text)
     if found is None or not text[found.end() :].startswith(("\n", "\r\n")):
         return line + text
     at = text.index("\n", found.end()) + 1
     after_version = text[:at] + line + text[at:]
-    return after_version if _says(after_version, {**tomllib.loads(text), "imports": [pattern]}) else line + text
+    return after_version if _means(after_version, {**tomllib.loads(text), "imports": [pattern]}) else line + text
 
 
 def _longer_list(text: str, pattern: str, end: str) -> str | None:
@@ -76,13 +76,13 @@ def _with_element(text: str, pattern: str, end: str, *, close: int, last: int, c
     if text[line_start:close].strip() or line_start <= last:
         space = " " if text[last - 1] != "[" else ""
         return f"{kept}{space}{_quoted(pattern)}{text[last:]}"
-    # The bracket has a line of its own, and so has what is new.
+    # The bracket has its own line, and so has the new element.
     before = re.search(r"[ \t]*(?=[\"'])", text[text.rfind("\n", 0, last) + 1 : last])
     indent = before[0] if before else "  "
     return f"{kept}{text[last:line_start]}{indent}{_quoted(pattern)},{end}{text[line_start:]}"
 
 
-def _says(text: str, wanted: Mapping[str, Any]) -> bool:
+def _means(text: str, wanted: Mapping[str, Any]) -> bool:
     try:
         return tomllib.loads(text) == wanted
     except tomllib.TOMLDecodeError:
@@ -107,4 +107,4 @@ def _value(value: Any) -> str:
             return _quoted(value)
         case list():
             return f"[{', '.join(map(_value, value))}]"
-    raise NotUnderstood(f"{value!r} cannot be carried over into a file of ours")
+    raise NotUnderstood(f"{value!r} cannot be copied into the drop-in")

@@ -1,9 +1,8 @@
-"""kube-scheduler's own configuration: planned as a diff, put in carefully, taken out again to the byte.
+"""kube-scheduler's configuration: shown as a diff, applied with a health check, restored to the byte.
 
-Belongs here: what kube-scheduler must be told so that it asks the extender, for every version (`release.py`, `entry.py`,
-`content.py`); how a static pod or a systemd unit starts it (`static_pod.py`, `systemd.py`); the pure plan (`plan.py`); its
-careful execution with backup, journal, wait and roll-back (`apply.py`); manifests for clusters whose scheduler cannot be edited.
-`managing/` does the same on every control-plane node by itself, and is the only part that writes to the API server;
-`leadership.py` reads kube-scheduler's Lease there.
-Never: scheduling, a file that is not kube-scheduler's or our own. What is not understood is refused in words and left alone.
+Belongs here: what each version reads (`release.py`, `content.py`), how kube-scheduler is started (`static_pod.py`, `systemd.py`),
+the pure plan (`plan.py`), checks before writing (`validation.py`), apply, rollback and restore (`apply.py`), manifests for
+clusters whose kube-scheduler cannot be changed (`rendering.py`). `manager/` does the same on every control-plane node, and is the
+only part that writes to the API server.
+Never: scheduling, a file that is neither kube-scheduler's nor accelshare's. What is not understood is refused and left unchanged.
 """

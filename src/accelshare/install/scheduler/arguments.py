@@ -1,7 +1,7 @@
-"""kube-scheduler's command line as a list of words: looked up and changed flag by flag.
+"""kube-scheduler's command line as a list of words: read and set flags.
 
-Belongs here: how flags are spelled, and which of them a configuration file makes kube-scheduler ignore. Never: where the words
-come from.
+Belongs here: the syntax of flags, and which flags kube-scheduler ignores beside a configuration file. Never: where the command
+line comes from.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequen
 from typing import Any, Final
 
 from accelshare.install.errors import NotUnderstood
-from accelshare.install.scheduler.release import FLAGS_OVERRIDE_LEADER_ELECTION, OLDEST_READ, PLAIN_PORT, PLAIN_PORT_ENDS, Release
+from accelshare.install.scheduler.release import FLAGS_OVERRIDE_LEADER_ELECTION, OLDEST, PLAIN_PORT, PLAIN_PORT_ENDS, Release
 
 _BOOLEANS: Final = frozenset(
     {"leader-elect", "profiling", "contention-profiling", "use-legacy-policy-config", "logtostderr", "alsologtostderr"}
@@ -17,30 +17,30 @@ _BOOLEANS: Final = frozenset(
 
 
 def flags(words: Sequence[str]) -> dict[str, str]:
-    """Every flag with its value, in the order in which they count; the last one wins, as kube-scheduler reads them."""
-    found: dict[str, str] = {}
+    """Every flag with its value, in order; the last occurrence wins, as in kube-scheduler."""
+    values: dict[str, str] = {}
     for name, value, _, _ in _occurrences(words):
-        found.pop(name, None)
-        found[name] = value
-    return found
+        values.pop(name, None)
+        values[name] = value
+    return values
 
 
-def asked_at(given: Mapping[str, str]) -> str:
-    """HOST:PORT where a kube-scheduler with these flags can be asked on its own host."""
+def health_address(given: Mapping[str, str]) -> str:
+    """HOST:PORT of the health endpoint of a kube-scheduler with these flags, on its own host."""
     host = given.get("bind-address", "127.0.0.1")
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (where it listens is not where we ask)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (the address to connect to is another one)
     return f"{f'[{host}]' if ':' in host else host}:{given.get('secure-port', '10259')}"
 
 
 def put(words: MutableSequence[str], name: str, value: str) -> None:
-    """Give the flag this value, where it stands or at the end."""
-    found = [(first, last) for known, _, first, last in _occurrences(words) if known == name]
-    if len(found) > 1:
-        raise NotUnderstood(f"--{name} is given {len(found)} times; it must be there once at most")
-    if not found:
+    """Set the flag, in place or at the end."""
+    places = [(first, last) for known, _, first, last in _occurrences(words) if known == name]
+    if len(places) > 1:
+        raise NotUnderstood(f"--{name} is set {len(places)} times; it may be set once")
+    if not places:
         words.append(f"--{name}={value}")
         return
-    ((first, last),) = found
+    ((first, last),) = places
     if first == last:
         words[first] = f"--{name}={value}"
     else:
@@ -52,13 +52,13 @@ def _occurrences(words: Sequence[str]) -> Iterator[tuple[str, str, int, int]]:
     index = 0
     while index < len(words):
         word = str(words[index])
-        if short := re.match(r"-v(=|$|\d)", word):  # klog's, the only flag with a short name
+        if short := re.match(r"-v(=|$|\d)", word):  # klog's, the only flag with a short form
             word = f"--v{'=' if short[1].isdigit() else ''}{word[2:]}"
         if not word.startswith("--"):
             index += 1
             continue
         name, equals, value = word[2:].partition("=")
-        name = name.replace("_", "-")  # kube-scheduler takes both
+        name = name.replace("_", "-")  # kube-scheduler accepts both
         following = str(words[index + 1]) if index + 1 < len(words) else "--"
         if equals:
             yield name, value, index, index
@@ -71,7 +71,7 @@ def _occurrences(words: Sequence[str]) -> Iterator[tuple[str, str, int, int]]:
 
 
 def _boolean(text: str) -> bool:
-    # What Go's strconv.ParseBool takes.
+    # As Go's strconv.ParseBool.
     if text in ("1", "t", "T", "true", "TRUE", "True"):
         return True
     if text in ("0", "f", "F", "false", "FALSE", "False"):
@@ -84,7 +84,7 @@ def _number(text: str) -> float | int:
     return int(number) if number.is_integer() else number
 
 
-# Flag → where its value goes in a KubeSchedulerConfiguration, because kube-scheduler ignores the flag beside --config.
+# Flag → its key in a KubeSchedulerConfiguration, because kube-scheduler ignores the flag beside --config.
 _MOVED: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "kubeconfig": ("clientConnection.kubeconfig", str),
     "kube-api-content-type": ("clientConnection.contentType", str),
@@ -92,7 +92,7 @@ _MOVED: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "kube-api-burst": ("clientConnection.burst", int),
     "profiling": ("enableProfiling", _boolean),
     "contention-profiling": ("enableContentionProfiling", _boolean),
-    # Old names, gone in 1.25; --leader-elect-resource-* still count beside a file from 1.22 on, these never do.
+    # Old names, removed in 1.25. From 1.22 on --leader-elect-resource-* are still read beside a file; these never are.
     "lock-object-namespace": ("leaderElection.resourceNamespace", str),
     "lock-object-name": ("leaderElection.resourceName", str),
 }
@@ -106,26 +106,25 @@ _MOVED_BEFORE_122: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "leader-elect-resource-name": ("leaderElection.resourceName", str),
 }
 _LAST_PORT: Final = 65535
-# Flags of old that choose an algorithm: harmless at their default, and not to be translated by guessing otherwise.
+# Old flags that choose an algorithm: ignored at their default; other values cannot be translated without guessing.
 _ONLY_AT_DEFAULT: Final[Mapping[str, str]] = {"algorithm-provider": "DefaultProvider", "hard-pod-affinity-symmetric-weight": "1"}
 
 
 def refuse_untranslatable(given: Mapping[str, str]) -> None:
+    """Raise for flags that would lose their effect."""
     for name, default in _ONLY_AT_DEFAULT.items():
         if given.get(name, default) != default:
-            raise NotUnderstood(
-                f"--{name}={given[name]} would lose its effect; write what it does into a configuration file of your own first"
-            )
+            raise NotUnderstood(f"--{name}={given[name]} would lose its effect; move it into your own configuration file first")
 
 
 def moved_into_file(given: Mapping[str, str], release: Release) -> dict[str, Any]:
-    """What a new configuration file must say because kube-scheduler will not look at these flags any more."""
+    """The settings that a new configuration file needs because kube-scheduler ignores these flags beside it."""
     refuse_untranslatable(given)
     content: dict[str, Any] = {}
     rows = dict(_MOVED) | (dict(_MOVED_BEFORE_122) if release.minor < FLAGS_OVERRIDE_LEADER_ELECTION else {})
     order = list(given)
     for name, (path, read) in rows.items():
-        others = [other for other, (theirs, _) in rows.items() if theirs == path and other in given]
+        others = [other for other, (other_path, _) in rows.items() if other_path == path and other in given]
         if name not in given or name != max(others, key=order.index):
             continue
         section, _, key = path.rpartition(".")
@@ -140,16 +139,16 @@ def moved_into_file(given: Mapping[str, str], release: Release) -> dict[str, Any
 
 
 def plain_port(given: Mapping[str, str], release: Release) -> dict[str, str]:
-    """Where a new file lets kube-scheduler serve without authentication: at the given address, else on this host only.
+    """The address of the plain HTTP port in a new file: as the flags say, else on this host only.
 
-    Before 1.23 the port cannot be switched off beside --config: without a word of ours it is 0.0.0.0:10251.
+    Before 1.23 the port cannot be disabled beside --config; its default is 0.0.0.0:10251.
     """
-    if not OLDEST_READ <= release.minor < PLAIN_PORT_ENDS:
+    if not OLDEST <= release.minor < PLAIN_PORT_ENDS:
         return {}
     port, host = given.get("port", ""), given.get("address", "127.0.0.1")
     if port and not (port.isascii() and port.isdigit() and int(port) <= _LAST_PORT):
-        raise NotUnderstood(f"--port={port} is no port; it must be a number from 0 to {_LAST_PORT}")
-    if port and int(port) == 0:  # switched off so far: nobody but this host shall reach it
+        raise NotUnderstood(f"--port={port} is not a port; it must be a number from 0 to {_LAST_PORT}")
+    if port and int(port) == 0:  # disabled so far: keep it local
         port, host = "", "127.0.0.1"
     address = f"{f'[{host}]' if ':' in host else host}:{port or PLAIN_PORT}"
     return {"healthzBindAddress": address, "metricsBindAddress": address}

@@ -1,4 +1,4 @@
-"""`accelshare scheduler-config`: the flags.
+"""`accelshare scheduler-config`: its options and output.
 
 Belongs here: from argv to values, and printing. Never: rules.
 """
@@ -18,8 +18,9 @@ from accelshare.install.scheduler.options import (
     force_option,
     host_from,
     intent_from,
-    place_options,
+    path_options,
     release_from,
+    scheduler_from,
     target_options,
     wait_options,
 )
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
     from accelshare.install.scheduler.release import Release
 
 KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
-# For scripts: what `status` ends with. 1 and 2 are errors, as everywhere.
+# Exit codes of `status`; 1 and 2 are errors.
 EXIT_CODES: Final = {"installed": 0, "not installed": 3, "drifted": 4, "overwritten": 5, "unfinished": 6}
 
 
 @click.group("scheduler-config", no_args_is_help=True)
 def scheduler_config() -> None:
-    """Tell kube-scheduler of the extender, see what would change, and put everything back."""
+    """Make kube-scheduler call the extender, show what would change, and restore the original configuration."""
 
 
 scheduler_config.add_command(manage)
@@ -49,14 +50,14 @@ scheduler_config.add_command(manage)
     type=click.Choice(["file", "openshift", "second-scheduler"]),
     default="file",
     show_default=True,
-    help="The configuration file, an old OpenShift's policy, or manifests of a scheduler of our own.",
+    help="A configuration file, a policy for an old OpenShift, or manifests of a second scheduler.",
 )
-@click.option("--existing", type=FILE, help="A configuration or policy of yours, to be kept with ours in it.")
-@click.option("--scheduler-kubeconfig", default=KUBECONFIG, show_default=True, help="kube-scheduler's; empty: in-cluster.")
+@click.option("--existing", type=FILE, help="Your configuration or policy, to which the extender is added.")
+@click.option("--scheduler-kubeconfig", default=KUBECONFIG, show_default=True, help="kube-scheduler's own; empty: in-cluster.")
 @click.option("--name", default="accelshare-scheduler", show_default=True, help="Of the second scheduler.")
 @click.option("--namespace", default="kube-system", show_default=True, help="Of the second scheduler.")
-@click.option("--image", help="Of the second scheduler. Default: Kubernetes' own of this version.")
-@click.option("--tls-secret", help="Secret with ca.crt, tls.crt and tls.key for the second scheduler; needed with https.")
+@click.option("--image", help="Of the second scheduler. Default: Kubernetes' image of this version.")
+@click.option("--tls-secret", help="Secret with ca.crt, tls.crt and tls.key for the second scheduler; required with https.")
 @address_options
 @desired_options
 @errors_as_messages
@@ -70,13 +71,12 @@ def render(
     tls_secret: str | None,
     **options: Any,
 ) -> None:
-    """Print the configuration that a kube-scheduler of this version reads; nothing is written.
+    """Print the configuration for kube-scheduler of this version; nothing is written.
 
-    Proposals and remarks go to standard error.
+    Notices go to standard error.
     """
     from accelshare.install.scheduler import content, rendering
     from accelshare.install.scheduler.plan import Existing
-    from accelshare.install.scheduler.release import remarks
 
     release = release_from(options, None)
     if form == "second-scheduler" and tls_secret is not None:
@@ -85,7 +85,6 @@ def render(
     kept = Existing(str(existing), existing.read_bytes()) if existing is not None else None
     policy = _renders_a_policy(form, options["kind"], release, kept)
     desired = desired_from(options, policy, limits=not policy)
-    _tell(remarks(release))
     if form == "openshift":
         echo_document(rendering.openshift(desired, release, kept, options["replace"]))
     elif form == "second-scheduler":
@@ -101,50 +100,50 @@ def render(
             replace=options["replace"],
         )
         echo_document(text)
-        _tell((*content.proposals(text, "the configuration"), *content.plain_port(text, "the configuration", release)))
+        _print_notices((*content.proposals(text, "the configuration"), *content.plain_port(text, "the configuration", release)))
 
 
 @scheduler_config.command(short_help="Show what apply would change.")
 @address_options
 @desired_options
 @target_options
-@place_options
+@path_options
 @errors_as_messages
 def plan(**options: Any) -> None:
     """Print the difference that `apply` would make, as `diff -u` does; nothing is printed if there is none.
 
-    Proposals and remarks go to standard error.
+    Notices go to standard error.
     """
-    scheduler_host = host_from(options)
-    proposal = scheduler_host.propose(intent_from(scheduler_host, options))
-    echo_document(scheduler_host.difference(proposal))
-    _tell(proposal.plan.notices)
+    host = host_from(options)
+    proposal = host.propose(intent_from(host, options))
+    echo_document(host.difference(proposal))
+    _print_notices(proposal.plan.notices)
 
 
-@scheduler_config.command(short_help="Put it in, wait, and roll back if kube-scheduler is not healthy.")
-@click.option("--kube-scheduler", "program", type=FILE, help="A kube-scheduler program that checks the configuration first.")
+@scheduler_config.command(short_help="Apply, wait for health, and roll back if kube-scheduler fails.")
+@click.option("--kube-scheduler", "program", type=FILE, help="kube-scheduler program that checks the configuration first.")
 @force_option
 @wait_options
 @address_options
 @desired_options
 @target_options
-@place_options
+@path_options
 @errors_as_messages
 def apply(program: Path | None, force: bool, wait_s: float, health_url: str | None, log_directory: Path, **options: Any) -> None:
-    """Make kube-scheduler ask the extender. Twice is once; after a crash in the middle it finishes."""
+    """Make kube-scheduler call the extender. Safe to repeat; finishes an interrupted apply."""
     from accelshare.install.scheduler import apply as applying
     from accelshare.install.scheduler import leadership
-    from accelshare.install.scheduler.checking import checker
     from accelshare.install.scheduler.health import HttpsScheduler, Patience
+    from accelshare.install.scheduler.validation import checker
 
-    scheduler_host = host_from(options)
-    intent = intent_from(scheduler_host, options)
-    proposal = scheduler_host.propose(intent)
-    echo_document(scheduler_host.difference(proposal))
-    _tell(proposal.plan.notices)
-    url = health_url or scheduler_host.target.health_url(scheduler_host.base(proposal.record), scheduler_host.disk)
+    host = host_from(options)
+    intent = intent_from(host, options)
+    proposal = host.propose(intent)
+    echo_document(host.difference(proposal))
+    _print_notices(proposal.plan.notices)
+    url = health_url or host.target.health_url(host.base(proposal.record), host.disk)
     outcome = applying.apply(
-        scheduler_host,
+        host,
         intent,
         HttpsScheduler(url, log_directory),
         patience=Patience(wait_s),
@@ -156,42 +155,38 @@ def apply(program: Path | None, force: bool, wait_s: float, health_url: str | No
     _say(outcome)
 
 
-@scheduler_config.command(short_help="Put everything back as it was.")
+@scheduler_config.command(short_help="Restore the original configuration.")
 @force_option
 @wait_options
 @target_options
-@place_options
+@path_options
 @errors_as_messages
 def restore(force: bool, wait_s: float, health_url: str | None, log_directory: Path, **options: Any) -> None:
-    """Bring back the original files to the byte and remove ours; after a crash in the middle it finishes."""
-    from accelshare.install.errors import NotUnderstood
+    """Restore the original files to the byte and remove accelshare's; finishes an interrupted restore."""
     from accelshare.install.scheduler import apply as applying
-    from accelshare.install.scheduler.health import HttpsScheduler, Patience
+    from accelshare.install.scheduler.health import Patience
 
-    scheduler_host = host_from(options)
-    try:
-        url = health_url or scheduler_host.target.health_url(scheduler_host.base(scheduler_host.record()), scheduler_host.disk)
-    except NotUnderstood:
-        url = "https://127.0.0.1:10259/healthz"  # the files are put back even if nobody can read them
-    _say(applying.restore(scheduler_host, HttpsScheduler(url, log_directory), patience=Patience(wait_s), force=force, say=_say))
+    host = host_from(options)
+    scheduler = scheduler_from(host, health_url, log_directory)
+    _say(applying.restore(host, scheduler, patience=Patience(wait_s), force=force, say=_say))
 
 
-@scheduler_config.command(short_help="Say how things stand.")
+@scheduler_config.command("status", short_help="Show the status.")
 @output_option
 @target_options
-@place_options
+@path_options
 @errors_as_messages
-def status(output: str, **options: Any) -> None:
-    """Say how things stand. Exit codes: 0 installed, 3 not installed, 4 drifted, 5 overwritten, 6 unfinished."""
-    standing = host_from(options).status()
+def show_status(output: str, **options: Any) -> None:
+    """Show the status. Exit codes: 0 installed, 3 not installed, 4 drifted, 5 overwritten, 6 unfinished."""
+    status = host_from(options).status()
     if output == "json":
-        told = {"state": standing.state.value, "says": list(standing.says), "files": list(standing.files)}
-        echo(json.dumps(told, indent=2))
+        content = {"state": status.state.value, "says": list(status.remarks), "files": list(status.files)}
+        echo(json.dumps(content, indent=2))
     else:
-        echo_line(standing.state.value)
-        for line in standing.says:
+        echo_line(status.state.value)
+        for line in status.remarks:
             echo_line(f"  {line}")
-    raise click.exceptions.Exit(EXIT_CODES[standing.state.value])
+    raise click.exceptions.Exit(EXIT_CODES[status.state.value])
 
 
 def _renders_a_policy(
@@ -211,6 +206,6 @@ def _say(line: str) -> None:
     echo_line(line, err=True)
 
 
-def _tell(notices: tuple[str, ...]) -> None:
+def _print_notices(notices: tuple[str, ...]) -> None:
     for notice in notices:
         _say(f"note: {notice}")

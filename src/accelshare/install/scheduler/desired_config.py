@@ -1,6 +1,6 @@
-"""What kube-scheduler shall be told: where the extender is, what it manages, and which settings the operator takes over.
+"""The desired configuration: where the extender is, which resources it manages, and settings that the operator chose.
 
-Belongs here: the values and their rules, without any spelling. Never: versions, files.
+Belongs here: the values and their rules. Never: how a version spells them, files.
 """
 
 import ipaddress
@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 from accelshare.install.errors import Clash
 from accelshare.vendors.profile import Profile
 
-# Proposed, never forced: the operator's own value stays, and where there is none kube-scheduler's default does.
+# Proposed only: the operator's value stays, else kube-scheduler's default.
 PROPOSED_PERCENTAGE: Final = 100
 PROPOSED_QPS: Final = 200
 PROPOSED_BURST: Final = 400
@@ -21,7 +21,7 @@ PROPOSED_BURST: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files as kube-scheduler sees them: who may be the extender, and who we are."""
+    """Files as kube-scheduler sees them: the CA of the extender, and kube-scheduler's client certificate."""
 
     ca_file: str
     cert_file: str | None = None
@@ -35,7 +35,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings beside the extender; None leaves what is there."""
+    """Settings beside the extender; None leaves the present value."""
 
     percentage: int | None = None
     qps: int | None = None
@@ -63,13 +63,13 @@ class DesiredConfig:
 
 
 def managed(profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """Every resource that a pod may ask these vendors' cards with: slices and whole cards."""
+    """Every resource by which a pod can request these vendors' cards: slices and whole cards."""
     names = [name for profile in profiles for name in profile.resources.asked]
     return tuple(dict.fromkeys(names))
 
 
-def is_name_of_service(host: str) -> bool:
-    """A name that only the cluster's own DNS knows, which nothing in the host's network asks."""
+def is_service_name(host: str) -> bool:
+    """Whether only the cluster's DNS resolves this name; the host's network does not use that DNS."""
     return not is_address(host) and host != "localhost" and (".svc" in f"{host}." or "." not in host)
 
 
@@ -90,28 +90,28 @@ def _problems(desired: DesiredConfig) -> Iterable[str]:
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         yield f"the extender's URL is {desired.url!r}; it must look like https://10.96.0.10:12345/accelshare"
     elif parts.scheme == "https" and desired.tls is None:
-        # kube-scheduler with enableHTTPS and no CA skips the check of the certificate: encrypted, to whoever answers.
-        yield "the extender's URL is https, but no CA file is given; without one kube-scheduler would trust anybody who answers"
+        # kube-scheduler with enableHTTPS and no CA does not verify the certificate.
+        yield "the extender's URL is https, but no CA file is given; without one kube-scheduler would accept any certificate"
     elif parts.scheme == "http" and desired.tls is not None:
-        yield "the extender's URL is http, so that certificates would never be used; make it https, or leave them out"
+        yield "the extender's URL is http, so certificates would not be used; make it https, or leave them out"
     if not desired.resources:
         yield "no managed resource: kube-scheduler would send every pod to the extender; name a vendor that has resources"
     if desired.weight < 1:
-        yield f"weight is {desired.weight}; kube-scheduler wants it to be positive"
+        yield f"weight is {desired.weight}; it must be positive"
     if desired.timeout_ms < 1:
         yield f"the timeout is {desired.timeout_ms} ms; it must be positive"
     if desired.tls is not None:
         if (desired.tls.cert_file is None) != (desired.tls.key_file is None):
-            yield "a client certificate and its key go together: give both or neither"
+            yield "a client certificate needs its key: give both or neither"
         for file in desired.tls.files:
             if not PurePosixPath(file).is_absolute():
-                yield f"the file {file!r} must be named by its whole path, because kube-scheduler reads it"
+                yield f"the file {file!r} must be an absolute path, because kube-scheduler reads it"
 
 
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # refuses what is no number
+        _ = parts.port  # raises if it is not a number
     except ValueError:
         return None
     return parts

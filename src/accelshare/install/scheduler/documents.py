@@ -1,6 +1,6 @@
-"""YAML and JSON files that are changed here and there and keep all the rest: comments, order, quotes, indentation.
+"""YAML and JSON files that keep their comments, order, quotes and indentation when a part is edited.
 
-Belongs here: reading and writing text. Never: what the content means.
+Belongs here: reading and writing text, and the shape of what is read. Never: what the content means.
 """
 
 import io
@@ -21,25 +21,25 @@ from accelshare.install.errors import NotUnderstood
 
 @dataclass(slots=True)
 class Document:
-    """One file: change `data` in place, then ask for the text."""
+    """One file: change `data` in place, then take `content()`."""
 
     data: Any
     _original: str
-    _meaning: Any  # of the original
+    _original_data: Any
     _form: "_Form"
 
     def content(self) -> bytes:
-        """The file with its changes. A file whose data did not change keeps its bytes, whatever its formatting."""
-        if self._meaning == plain(self.data):
+        """The edited file. A file whose data did not change keeps its bytes, whatever its formatting."""
+        if self._original_data == plain(self.data):
             return self._original.encode()
         text = self._form.write(self.data)
         if plain(self._form.read(text)) != plain(self.data):
-            raise NotUnderstood("this file cannot be written back without a change of meaning; change it by hand")
+            raise NotUnderstood("this file cannot be edited without changing its meaning; edit it by hand")
         return (text.replace("\n", "\r\n") if "\r\n" in self._original else text).encode()
 
 
 def read(content: bytes, name: str) -> Document:
-    """The mapping in this file; refused in words if it is none."""
+    """The mapping in this file. Raises NotUnderstood if there is none."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -50,8 +50,24 @@ def read(content: bytes, name: str) -> Document:
     except (YAMLError, ValueError) as error:
         raise NotUnderstood(f"{name} cannot be read: {_one_line(error)}") from error
     if not isinstance(data, dict):
-        raise NotUnderstood(f"{name} holds no mapping; it must be one Kubernetes object")
+        raise NotUnderstood(f"{name} is not a mapping; it must be one Kubernetes object")
     return Document(data, text, plain(data), form)
+
+
+def mapping(parent: Mapping[str, Any], key: str, name: str) -> Any:
+    """The mapping at this key, empty if there is none. Raises NotUnderstood if something else is there."""
+    value = parent.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise NotUnderstood(f"{name}: {key} is {plain(value)!r}; it must be a mapping")
+    return {} if value is None else value
+
+
+def mappings(parent: Mapping[str, Any], key: str, name: str) -> Any:
+    """The list of mappings at this key, empty if there is none. Raises NotUnderstood if something else is there."""
+    value = parent.get(key)
+    if value is not None and not (isinstance(value, list) and all(isinstance(item, dict) for item in value)):
+        raise NotUnderstood(f"{name}: {key} is {plain(value)!r}; it must be a list of mappings")
+    return [] if value is None else value
 
 
 def yaml_text(content: Mapping[str, Any], *, comment: str = "") -> str:
@@ -71,19 +87,19 @@ def json_text(content: Mapping[str, Any]) -> str:
 
 
 def rich(value: Any) -> Any:
-    """The value as the round-trip writer keeps it: in its own order, in block style."""
+    """The value for the round-trip writer: in its own order, in block style."""
     if isinstance(value, Mapping):
-        made = CommentedMap()
+        commented = CommentedMap()
         for key, item in value.items():
-            made[key] = rich(item)
-        return made
+            commented[key] = rich(item)
+        return commented
     if isinstance(value, Sequence) and not isinstance(value, str):
         return CommentedSeq([rich(item) for item in value])
     return LiteralScalarString(value) if isinstance(value, str) and "\n" in value else value
 
 
 def plain(value: Any) -> Any:
-    """The value without comments and styles, to compare and to look at."""
+    """The value without comments and styles."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -94,7 +110,7 @@ def plain(value: Any) -> Any:
 
 
 class _Yaml:
-    """A writer with the manners of the file it was made for."""
+    """Reads and writes YAML in the style of one file."""
 
     def __init__(self, text: str) -> None:
         self._text = text.replace("\r\n", "\n")
@@ -104,17 +120,17 @@ class _Yaml:
         self._yaml.explicit_start = re.match(r"(?:\s*#.*\n|\s*\n)*---\s", self._text) is not None
         offset = _sequence_offset(self._text)
         self._yaml.indent(mapping=_mapping_indent(self._text), sequence=offset + 2, offset=offset)
-        word = next(iter(re.findall(r":[ ]+(null|~)[ ]*$", self._text, re.MULTILINE)), "null" if not text else "")
-        # A class of its own, because representers are kept by class.
+        null = next(iter(re.findall(r":[ ]+(null|~)[ ]*$", self._text, re.MULTILINE)), "null" if not text else "")
+        # A new class, because representers are registered by class.
         self._yaml.Representer = type("_Representer", (RoundTripRepresenter,), {})
         self._yaml.Representer.add_representer(
-            type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", word)
+            type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", null)
         )
 
     def read(self, text: str) -> Any:
         documents = [document for document in self._yaml.load_all(text.replace("\r\n", "\n")) if document is not None]
         if len(documents) != 1:
-            raise ValueError(f"it has {len(documents)} documents; it must have one")
+            raise ValueError(f"the file has {len(documents)} documents; it must have one")
         return documents[0]
 
     def write(self, data: Any) -> str:
@@ -125,11 +141,11 @@ class _Yaml:
 
 
 class _Json:
-    """JSON has no comments; its indentation is kept."""
+    """Reads and writes JSON with the indentation of one file."""
 
     def __init__(self, text: str) -> None:
-        found = re.search(r"\{\r?\n([ \t]+)", text)
-        self._indent = found[1] if found else ("  " if "\n" in text.strip() else None)
+        match = re.search(r"\{\r?\n([ \t]+)", text)
+        self._indent = match[1] if match else ("  " if "\n" in text.strip() else None)
         self._end = "\n" if text.endswith("\n") else ""
 
     def read(self, text: str) -> Any:
@@ -154,12 +170,12 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} appears twice")
     return content
 
 
 def _sequence_offset(text: str) -> int:
-    """How far a list's dash stands right of its key; kubeadm writes 0."""
+    """The indentation of a list's dash below its key; kubeadm writes 0."""
     found = re.search(r"^( *)(?:- )?[\w./\"'-]+:[ ]*(?:#.*)?\n(?:\s*#.*\n)*( *)- ", text, re.MULTILINE)
     return max(0, len(found[2]) - len(found[1])) if found and "- " not in found[0].split(":")[0] else 0
 

@@ -1,6 +1,6 @@
-"""Whether kube-scheduler answers, whether it is the new one, and what its log says if it is not.
+"""Whether a new kube-scheduler is healthy and leads, and the end of its log if it is not.
 
-Belongs here: asking one scheduler on this host. Never: what to do about the answer.
+Belongs here: querying one kube-scheduler on this host, and waiting. Never: rolling back (`apply.py`).
 """
 
 import contextlib
@@ -22,26 +22,26 @@ _LOG_LINES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the scheduler. The certificate is the one it serves with, which it usually makes anew at each start."""
+    """One health check. The certificate is the serving one, which kube-scheduler usually creates at each start."""
 
     healthy: bool
-    says: str
+    message: str
     certificate: str | None = None
-    gone: bool = False  # nobody listens, which is more than no answer in time
+    gone: bool = False  # nothing listens on the port, which is more than a timeout
 
 
 class Scheduler(Protocol):
-    """Something that can be looked at."""
+    """A kube-scheduler whose health can be checked."""
 
     def look(self) -> Look:
-        """How it is now; never raises."""
+        """The present health; never raises."""
 
-    def last_words(self) -> str:
-        """What its log said last, or nothing."""
+    def last_log_lines(self) -> str:
+        """The end of its log, or an empty text."""
 
 
 class HttpsScheduler:
-    """kube-scheduler's health, asked over its own port."""
+    """kube-scheduler's health, over its own HTTPS port."""
 
     def __init__(self, url: str, logs: Path | None = None) -> None:
         self._url = url
@@ -50,7 +50,7 @@ class HttpsScheduler:
     def look(self) -> Look:
         address = urlsplit(self._url)
         context = ssl.create_default_context()
-        # It signs a certificate for itself. Nothing is sent, and an answer is believed only as far as health goes.
+        # The certificate is self-signed. No secret is sent, and the answer is used for health only.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         connection = http.client.HTTPSConnection(
             address.hostname or "", address.port or 443, timeout=_ASK_LIMIT_S, context=context
@@ -67,11 +67,11 @@ class HttpsScheduler:
         seen = hashlib.sha256(certificate).hexdigest()
         return Look(answer.status == 200, f"{self._url}: {answer.status} {words}", seen)
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         if self._logs is None:
             return ""
-        # One that crashes again and again may just have begun a new log, with little or nothing in it: so the last two.
-        # kubelet removes logs at any moment, and whoever asks has a scheduler to put back: what is gone has no words.
+        # The last two logs, because a crash loop may just have begun a new, empty one.
+        # kubelet removes logs at any moment; a log that cannot be read is skipped.
         written: list[tuple[float, Path]] = []
         with contextlib.suppress(OSError):
             for file in self._logs.glob("kube-system_kube-scheduler-*/*/*.log"):
@@ -101,32 +101,32 @@ def wait_for_new(
     patience: Patience,
     *,
     restarted: bool = False,
-    renewed: Callable[[], str] | None = None,
+    renew_time: Callable[[], str] | None = None,
 ) -> str | None:
-    """None once a scheduler other than the one before is healthy and stays so; else why not, in words.
+    """None once a new kube-scheduler is and stays healthy; else the reason why not.
 
-    kubelet takes its time, and until then the old one answers. The new one is known by its own certificate, or by the moment in
-    which nobody listened. `restarted`: somebody has already seen to that.
+    Until kubelet has replaced it, the former kube-scheduler answers. The new one is known by another certificate, or by a moment
+    in which nothing listened. `restarted`: it has already been replaced.
 
-    `renewed`: when the leader's Lease was last renewed, or nothing if that is not known now. It must change while the new one
-    is healthy: kube-scheduler is healthy before it can schedule, and the former one is gone and renews nothing.
+    `renew_time`: the time of the Lease's last renewal, empty if that cannot be read now. It must change while the new
+    kube-scheduler is healthy, because kube-scheduler is healthy before it can schedule.
     """
     deadline = patience.clock() + patience.limit_s
     new, former, since = restarted or before.gone, before.certificate, None
-    stamp, leads = "", renewed is None
+    stamp, leads = "", renew_time is None
     while True:
         look = scheduler.look()
         now = patience.clock()
-        former = former or look.certificate  # whoever was too busy to show its own before, and never went
+        former = former or look.certificate  # the former one did not answer before, and has not ended
         new = new or look.gone or (look.certificate is not None and look.certificate != former)
         since = None if not (new and look.healthy) else since if since is not None else now
-        if since is not None and renewed is not None and not leads and (seen := renewed()):
+        if since is not None and renew_time is not None and not leads and (seen := renew_time()):
             leads, stamp = bool(stamp) and seen != stamp, stamp or seen
         if since is not None and leads and now - since >= patience.steady_s:
             return None
         if now >= deadline and since is not None and not leads:
-            return f"schedules nothing: {look.says}, but its leader's Lease was not renewed within {patience.limit_s:g} s"
+            return f"does not schedule: {look.message}, but the leader's Lease was not renewed within {patience.limit_s:g} s"
         if now >= deadline:
-            what = look.says if new else f"the former kube-scheduler still answers ({look.says}): kubelet has not replaced it"
+            what = look.message if new else f"kubelet has not replaced the former one ({look.message})"
             return f"was not healthy within {patience.limit_s:g} s: {what}"
         patience.sleep(_EVERY_S)

@@ -1,29 +1,27 @@
-"""The Lease by which one of several kube-schedulers leads: the sign that pods are scheduled.
+"""kube-scheduler's leader election Lease, which shows that a kube-scheduler schedules pods.
 
-kube-scheduler takes it only after it has reached the API server and all its caches are full, whereas /healthz says ok before.
+kube-scheduler acquires it only after its caches are synced, whereas /healthz is ok before.
 
-Belongs here: which Lease it is, by flags and configuration, and reading it with kube-scheduler's own kubeconfig. Never: what
-follows from it.
+Belongs here: which Lease it is, by flags and configuration, and reading it with kube-scheduler's own kubeconfig. Never: waiting
+for it (`health.py`).
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from accelshare.install.errors import NoLease
 from accelshare.install.scheduler import documents
 from accelshare.install.scheduler.arguments import flags
-from accelshare.install.scheduler.plan import Plan
-from accelshare.install.scheduler.release import FLAGS_OVERRIDE_LEADER_ELECTION, OLDEST_READ, Release
+from accelshare.install.scheduler.plan import SchedulerPlan
+from accelshare.install.scheduler.release import FLAGS_OVERRIDE_LEADER_ELECTION, Release
+from accelshare.kube.leases import LeaseSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the Lease is, and the kubeconfig that may read it."""
+    """Namespace and name of the Lease, and the kubeconfig that may read it."""
 
     kubeconfig: str
     namespace: str
@@ -33,75 +31,53 @@ class Place:
         return f"Lease {self.namespace}/{self.name}"
 
 
-class Lease(
-    msgspec.Struct, frozen=True, rename={"holder": "holderIdentity", "renewed": "renewTime", "duration_s": "leaseDurationSeconds"}
-):
-    """Who leads, when that was last renewed, in the API server's words, and how long the others wait if it is not."""
-
-    holder: str | None = None
-    renewed: str | None = None
-    duration_s: int | None = None
+ReadLease = Callable[[Place], LeaseSpec]
 
 
-class _Object(msgspec.Struct, frozen=True):
-    spec: Lease
-
-
-_decoder = msgspec.json.Decoder(_Object)
-
-
-ReadLease = Callable[[Place], Lease]
-
-
-def place(plan: Plan, release: Release) -> Place:
-    """The Lease of the kube-scheduler that this plan starts. Raises NoLease where there is none, or it is not known."""
+def place(plan: SchedulerPlan, release: Release) -> Place:
+    """The Lease of the kube-scheduler that this plan starts. Raises NoLease if there is none, or if it is not known."""
     given = flags(plan.words)
     data: dict[str, Any] = {}
     if given.get("config") == plan.configuration.path:
         data = documents.plain(documents.read(plan.configuration.content, plan.configuration.path).data)
     elif given.get("config"):
         raise NoLease(f"leader election is configured in {given['config']}, beside the Policy")
-    election = data.get("leaderElection") or {}
+    election = documents.mapping(data, "leaderElection", plan.configuration.path)
+    connection = documents.mapping(data, "clientConnection", plan.configuration.path)
     counting = given if not data or release.minor >= FLAGS_OVERRIDE_LEADER_ELECTION else {}
 
-    def said(key: str, default: str, *names: str) -> str:
+    def setting(key: str, default: str, *names: str) -> str:
         by_flag = [counting[name] for name in names if name in counting]
         in_file = election.get(key)
-        # kube-scheduler takes its default for a key that is there without a value.
+        # kube-scheduler uses its default for a key without a value.
         return str(by_flag[-1] if by_flag else default if in_file in (None, "") else in_file)
 
-    if said("leaderElect", "true", "leader-elect").lower() in ("false", "f", "0"):
-        raise NoLease("leader election is switched off")
-    lock = said("resourceLock", "leases", "leader-elect-resource-lock")
-    if release.minor < OLDEST_READ:
-        raise NoLease(f"what kube-scheduler {release} leads by is not known here")
-    if not lock.endswith("leases"):  # endpointsleases, the default up to 1.19, keeps a Lease as well
-        raise NoLease(f"leader election goes by {lock}, not by a Lease")
+    if setting("leaderElect", "true", "leader-elect").lower() in ("false", "f", "0"):
+        raise NoLease("leader election is disabled")
+    lock = setting("resourceLock", "leases", "leader-elect-resource-lock")
+    if not lock.endswith("leases"):  # endpointsleases, the default up to 1.19, has a Lease too
+        raise NoLease(f"leader election uses {lock}, not a Lease")
     old = () if data else ("lock-object-name", "lock-object-namespace")
-    name = said("resourceName", "kube-scheduler", *old[:1], "leader-elect-resource-name")
-    namespace = said("resourceNamespace", "kube-system", *old[1:], "leader-elect-resource-namespace")
-    kubeconfig = (data.get("clientConnection") or {}).get("kubeconfig") if data else given.get("kubeconfig")
+    name = setting("resourceName", "kube-scheduler", *old[:1], "leader-elect-resource-name")
+    namespace = setting("resourceNamespace", "kube-system", *old[1:], "leader-elect-resource-namespace")
+    kubeconfig = connection.get("kubeconfig") if data else given.get("kubeconfig")
     if not kubeconfig:
-        raise NoLease("kube-scheduler has no kubeconfig to read its Lease with")
+        raise NoLease("kube-scheduler has no kubeconfig, which is needed to read its Lease")
     return Place(str(kubeconfig), namespace, name)
 
 
-def read(place: Place) -> Lease:
-    """The Lease as it is now, empty where there is none yet. Raises NoLease if it cannot be read."""
-    from accelshare.kube import config
-    from accelshare.kube.client import Client
-    from accelshare.kube.errors import KubeError, NotFound
-
-    async def ask() -> bytes:
-        path = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases/{place.name}"
-        async with Client(config.load(Path(place.kubeconfig)), user_agent="accelshare", timeout_s=3.0) as client:
-            return bytes(await client.request("GET", path))
+def read(place: Place) -> LeaseSpec:
+    """The present Lease, empty if there is none yet. Raises NoLease if it cannot be read."""
+    from accelshare.install.commands import with_client
+    from accelshare.kube.errors import KubeError
+    from accelshare.kube.leases import read_lease
 
     if not Path(place.kubeconfig).exists():
-        raise NoLease(f"{place.kubeconfig}, with which kube-scheduler reaches the API server, is not there")
+        raise NoLease(f"kube-scheduler's kubeconfig {place.kubeconfig} does not exist")
     try:
-        return _decoder.decode(asyncio.run(ask())).spec
-    except NotFound:
-        return Lease()  # nobody has ever led
-    except (KubeError, OSError, msgspec.MsgspecError) as error:
+        lease = with_client(
+            Path(place.kubeconfig), None, lambda client: read_lease(client, place.namespace, place.name), timeout_s=3.0
+        )
+    except (KubeError, OSError) as error:
         raise NoLease(f"{place} cannot be read: {error}") from error
+    return lease.spec if lease is not None else LeaseSpec()  # without a Lease nobody has ever led

@@ -1,4 +1,4 @@
-"""The flags that several commands share, and how they become values.
+"""Options that several `scheduler-config` commands share, and how they become values.
 
 Belongs here: from argv to values. Never: rules, printing.
 """
@@ -15,6 +15,7 @@ from accelshare.options import PATH, kubeconfig_options, profiles_option, togeth
 
 if TYPE_CHECKING:
     from accelshare.install.scheduler.desired_config import DesiredConfig
+    from accelshare.install.scheduler.health import HttpsScheduler
     from accelshare.install.scheduler.host import SchedulerHost
     from accelshare.install.scheduler.plan import Intent
     from accelshare.install.scheduler.release import Release
@@ -22,61 +23,75 @@ if TYPE_CHECKING:
 MANIFEST: Final = Path("/etc/kubernetes/manifests/kube-scheduler.yaml")
 UNIT: Final = Path("/etc/systemd/system/kube-scheduler.service")
 DIRECTORY: Final = Path("/etc/kubernetes/accelshare")
-# Beside kubeadm's own files, so that a pod needs one mount only and can take the directory away again.
+# Beside kubeadm's files, so that a pod needs one mount only and can remove the directory.
 ARCHIVE: Final = Path("/etc/kubernetes/accelshare-backup")
 
-# Where the extender is: render, plan, apply.
+# The extender's address: render, plan, apply.
 address_options = together(
     click.option("--url", required=True, help="The extender's URL with its prefix: https://ADDRESS:PORT/accelshare."),
-    click.option("--ca-file", help="The CA of the extender's certificate, as kube-scheduler sees it; needed with https."),
-    click.option("--cert-file", help="kube-scheduler's client certificate, as it sees it."),
-    click.option("--key-file", help="The certificate's key."),
-    click.option("--server-name", help="The name in the extender's certificate, if it is not the URL's host."),
+    click.option("--ca-file", help="CA of the extender's certificate, at kube-scheduler's path; required with https."),
+    click.option("--cert-file", help="kube-scheduler's client certificate, at kube-scheduler's path."),
+    click.option("--key-file", help="The key of that certificate."),
+    click.option("--server-name", help="Name in the extender's certificate, if it is not the URL's host."),
 )
 
-# What else kube-scheduler shall be told: render, plan, apply, manage.
+# The rest of the desired configuration: render, plan, apply, manage.
 desired_options = together(
     click.option("--vendor", "vendors", multiple=True, help="Manage this profile's resources; repeatable. Default: all."),
     profiles_option,
-    click.option("--weight", type=click.IntRange(1), default=1, show_default=True, help="How much our scores count."),
-    click.option("--timeout-ms", type=click.IntRange(1), default=5000, show_default=True, help="For one call."),
-    click.option("--percentage-of-nodes-to-score", "percentage", type=click.IntRange(0, 100), help="Set it; 100 is proposed."),
-    click.option("--client-qps", "qps", type=click.IntRange(1), help="Set kube-scheduler's request limit; 200 is proposed."),
+    click.option("--weight", type=click.IntRange(1), default=1, show_default=True, help="Weight of the extender's scores."),
+    click.option("--timeout-ms", type=click.IntRange(1), default=5000, show_default=True, help="Timeout of one call."),
+    click.option("--percentage-of-nodes-to-score", "percentage", type=click.IntRange(0, 100), help="100 is proposed."),
+    click.option("--client-qps", "qps", type=click.IntRange(1), help="Set kube-scheduler's QPS limit; 200 is proposed."),
     click.option("--client-burst", "burst", type=click.IntRange(1), help="Set its burst; 400 is proposed."),
-    click.option("--accept-proposals", is_flag=True, help="Take all proposed values that the configuration can say."),
-    click.option("--kind", type=click.Choice(["policy", "configuration"]), help="Default: a policy below 1.22."),
-    click.option("--replace", multiple=True, metavar="URL", help="Put ours in the place of this extender; repeatable."),
-    click.option("--kubernetes-version", "version", help="Default: the manifest's image, then the API server."),
+    click.option("--accept-proposals", is_flag=True, help="Use every proposed value that the configuration can express."),
+    click.option("--kind", type=click.Choice(["policy", "configuration"]), help="Default: policy below 1.22."),
+    click.option("--replace", multiple=True, metavar="URL", help="Replace this extender by accelshare's; repeatable."),
+    click.option("--kubernetes-version", "version", help="Default: from the manifest's image, then from the API server."),
     kubeconfig_options,
 )
 
-# How kube-scheduler is started, where it is not known: plan, apply, restore, status.
+# How kube-scheduler is started: plan, apply, restore, status.
 target_options = together(
-    click.option("--target", type=click.Choice(["static-pod", "systemd"]), default="static-pod", show_default=True),
+    click.option(
+        "--target",
+        type=click.Choice(["static-pod", "systemd"]),
+        default="static-pod",
+        show_default=True,
+        help="How it is started.",
+    ),
     click.option("--unit", type=PATH, default=UNIT, show_default=True, help="The systemd unit."),
-    click.option("--systemctl", default="systemctl", show_default=True, help="How to restart a unit."),
+    click.option("--systemctl", default="systemctl", show_default=True, help="Program that restarts the unit."),
 )
 
-# Where things lie on the host: plan, apply, restore, status, manage.
-place_options = together(
+# Paths on the host: plan, apply, restore, status, manage.
+path_options = together(
     click.option("--manifest", type=PATH, default=MANIFEST, show_default=True, help="The static pod's manifest."),
-    click.option("--directory", type=PATH, default=DIRECTORY, show_default=True, help="Where our file goes."),
+    click.option("--directory", type=PATH, default=DIRECTORY, show_default=True, help="Directory of accelshare's file."),
     click.option("--backup-directory", "archive", type=PATH, default=ARCHIVE, show_default=True, help="Record and backups."),
 )
 
-force_option = click.option("--force", is_flag=True, help="Overrule changes of others; what is lost is printed.")
+force_option = click.option("--force", is_flag=True, help="Overwrite changes of others, and print what is lost.")
 
-# How to wait for kube-scheduler: apply, restore, manage.
+# Waiting for kube-scheduler: apply, restore, manage.
 wait_options = together(
-    click.option("--wait-s", type=click.FloatRange(0), default=120.0, show_default=True, help="For its health; 0: do not wait."),
-    click.option("--health-url", help="Where to ask for its health. Default: from the manifest or the unit."),
-    click.option("--log-directory", type=PATH, default=Path("/var/log/pods"), show_default=True, help="Pods' logs, to say why."),
+    click.option("--wait-s", type=click.FloatRange(0), default=120.0, show_default=True, help="Limit; 0: do not wait."),
+    click.option("--health-url", help="Its health endpoint. Default: from the manifest or the unit."),
+    click.option(
+        "--log-directory",
+        type=PATH,
+        default=Path("/var/log/pods"),
+        show_default=True,
+        help="Logs of pods.",
+    ),
 )
 
 
 def host_from(options: dict[str, Any]) -> "SchedulerHost":
     from accelshare.install.scheduler.host import SchedulerHost
-    from accelshare.install.scheduler.targets import StaticPod, Systemd, Target
+    from accelshare.install.scheduler.plan import Target
+    from accelshare.install.scheduler.static_pod import StaticPod
+    from accelshare.install.scheduler.systemd import Systemd
 
     directory, archive = options["directory"].absolute(), options["archive"].absolute()
     target: Target
@@ -84,25 +99,36 @@ def host_from(options: dict[str, Any]) -> "SchedulerHost":
         manifest = options["manifest"].resolve()
         for place in (directory, archive):
             if place == manifest.parent or manifest.parent in place.parents:
-                raise NotUnderstood(f"{place} is in kubelet's manifests directory, where every file would be taken for a pod")
+                raise NotUnderstood(f"{place} is in kubelet's manifests directory, where kubelet reads every file as a pod")
         target = StaticPod(str(manifest))
     else:
         target = Systemd(str(options["unit"].absolute()), options["systemctl"])
     return SchedulerHost(target, directory, archive)
 
 
-def intent_from(scheduler_host: "SchedulerHost", options: dict[str, Any]) -> "Intent":
+def intent_from(host: "SchedulerHost", options: dict[str, Any]) -> "Intent":
     from accelshare.install.scheduler.plan import Intent, choose
 
-    release = release_from(options, scheduler_host)
-    given = scheduler_host.target.given(scheduler_host.base(scheduler_host.record()), scheduler_host.disk)
+    release = release_from(options, host)
+    given = host.target.flags(host.base(host.record()), host.disk)
     policy = choose(given, release, options["kind"]).kind == "policy"
     desired = desired_from(options, policy, limits=not (policy and given.get("config")))
-    return Intent(desired, release, str(scheduler_host.directory), options["kind"], options["replace"])
+    return Intent(desired, release, str(host.directory), options["kind"], options["replace"])
+
+
+def scheduler_from(host: "SchedulerHost", health_url: str | None, log_directory: Path) -> "HttpsScheduler":
+    """kube-scheduler's health endpoint; the default one if the files cannot be understood, so that they can be restored."""
+    from accelshare.install.scheduler.health import HttpsScheduler
+
+    try:
+        url = health_url or host.target.health_url(host.base(host.record()), host.disk)
+    except NotUnderstood:
+        url = "https://127.0.0.1:10259/healthz"
+    return HttpsScheduler(url, log_directory)
 
 
 def desired_from(options: dict[str, Any], policy: bool, *, limits: bool = True) -> "DesiredConfig":
-    """`limits`: proposed client limits can be said, in a configuration file or by flags that count."""
+    """`limits`: client limits can be expressed, in a configuration file or by flags that kube-scheduler reads."""
     from accelshare.install.scheduler.desired_config import (
         PROPOSED_BURST,
         PROPOSED_PERCENTAGE,
@@ -127,17 +153,17 @@ def desired_from(options: dict[str, Any], policy: bool, *, limits: bool = True) 
     if options["ca_file"]:
         tls = Tls(options["ca_file"], options["cert_file"], options["key_file"], options["server_name"])
     elif options["cert_file"] or options["key_file"] or options["server_name"]:
-        raise Clash("--cert-file, --key-file and --server-name need --ca-file: who shows a certificate must know to whom")
+        raise Clash("--cert-file, --key-file and --server-name need --ca-file")
     return DesiredConfig(options["url"], managed(profiles), tls, options["weight"], options["timeout_ms"], settings)
 
 
-def release_from(options: dict[str, Any], scheduler_host: "SchedulerHost | None") -> "Release":
+def release_from(options: dict[str, Any], host: "SchedulerHost | None") -> "Release":
     from accelshare.install.scheduler.release import parse
 
     if options["version"]:
         return parse(options["version"])
-    found = scheduler_host.target.release(scheduler_host.base(scheduler_host.record())) if scheduler_host is not None else None
-    return found if found is not None else parse(_ask_version(options["kubeconfig"], options["context"]))
+    running = host.target.release(host.base(host.record())) if host is not None else None
+    return running if running is not None else parse(_ask_version(options["kubeconfig"], options["context"]))
 
 
 def _ask_version(kubeconfig: Path | None, context: str | None) -> str:

@@ -1,20 +1,21 @@
-"""From what is there and what is wished to the files that shall be there: pure, and the same answer for the same question.
+"""Plan kube-scheduler's files from the present ones and the desired configuration: pure functions.
 
-Belongs here: which file kube-scheduler reads its extenders from, what our file says, and the difference in words that people
-read. Never: the disk, the clock, a process.
+Belongs here: which file kube-scheduler reads its extenders from, what accelshare's file says, and what a `Target` (a way of
+starting kube-scheduler) must offer. Never: writing, the clock, a process.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from accelshare.install.errors import Clash, NotUnderstood
-from accelshare.install.host_files.difference import unified
+from accelshare.install.host_files.changes import PlannedFile
+from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import content
-from accelshare.install.scheduler.arguments import moved_into_file, refuse_untranslatable
-from accelshare.install.scheduler.desired_config import DesiredConfig, is_loopback, is_name_of_service
+from accelshare.install.scheduler.arguments import moved_into_file, put, refuse_untranslatable
+from accelshare.install.scheduler.desired_config import DesiredConfig, is_loopback, is_service_name
 from accelshare.install.scheduler.release import (
     POLICY,
     POLICY_ENDS,
@@ -25,46 +26,36 @@ from accelshare.install.scheduler.release import (
     configurations,
     dialect,
     policy_trap,
-    remarks,
 )
 
 CONFIGURATION_FILE: Final = "scheduler-config.yaml"
 POLICY_FILE: Final = "scheduler-policy.json"
-# As Helm's users know it: another content, another checksum, another pod.
+# Another content has another checksum, and so kubelet starts another pod, as with Helm's checksum annotations.
 CHECKSUM: Final = "checksum/accelshare-scheduler-config"
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """All that is wished, beside what is there."""
+    """The desired configuration, for one version of Kubernetes."""
 
     desired: DesiredConfig
     release: Release
-    directory: str  # where our file lies, on the host and for kube-scheduler alike
+    directory: str  # of accelshare's file; the same on the host and for kube-scheduler
     kind: Kind | None = None
     replace: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """The operator's own configuration file, where it lies on the host."""
+    """The operator's own configuration file on the host."""
 
     path: str
     content: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedFile:
-    """A file as it shall be. `like`: a file whose owner and mode it takes, if that is there."""
-
-    path: str
-    content: bytes
-    like: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The files that shall be there, in the order of writing: our configuration, then what makes kube-scheduler read it."""
+class SchedulerPlan:
+    """The files in the order of writing: accelshare's configuration, then the trigger that makes kube-scheduler read it."""
 
     configuration: PlannedFile
     trigger: PlannedFile
@@ -78,7 +69,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMode:
-    """Which kind of configuration is in force, or shall be, and the operator's file with it, as kube-scheduler names it."""
+    """The kind of configuration to write, and the operator's file of that kind, as kube-scheduler names it."""
 
     kind: Kind
     file: str | None
@@ -88,15 +79,53 @@ class PlannedMode:
         return "policy-config-file" if self.kind == "policy" else "config"
 
 
+@dataclass(frozen=True, slots=True)
+class TargetPlan:
+    """A plan, and the operator's files that it was made from beside the trigger."""
+
+    plan: SchedulerPlan
+    sources: tuple[str, ...]
+
+
+class Target(Protocol):
+    """One way of starting kube-scheduler. `base` is the trigger without accelshare."""
+
+    @property
+    def trigger(self) -> str:
+        """The file whose change makes kube-scheduler restart."""
+
+    @property
+    def restarts_itself(self) -> bool:
+        """Whether kubelet watches the trigger; else `restart` has to be called."""
+
+    def is_ours(self, trigger: bytes) -> bool:
+        """Whether accelshare wrote this content of the trigger."""
+
+    def flags(self, base: bytes | None, disk: Disk) -> dict[str, str]:
+        """kube-scheduler's flags without accelshare."""
+
+    def release(self, base: bytes | None) -> Release | None:
+        """The running version, if the trigger names it."""
+
+    def make(self, base: bytes | None, intent: Intent, disk: Disk) -> TargetPlan:
+        """The plan for this host."""
+
+    def health_url(self, base: bytes | None, disk: Disk) -> str:
+        """The URL of kube-scheduler's health endpoint."""
+
+    def restart(self) -> None:
+        """Restart kube-scheduler, where kubelet does not."""
+
+
 def choose(given: Mapping[str, str], release: Release, wanted: Kind | None) -> PlannedMode:
-    """Where extenders are read from, given kube-scheduler's flags. Refuses what would be guessed."""
-    config, policy = given.get("config") or None, given.get("policy-config-file") or None  # an empty one names no file
+    """Where kube-scheduler with these flags reads its extenders from. Refuses what would be a guess."""
+    config, policy = given.get("config") or None, given.get("policy-config-file") or None  # an empty value names no file
     legacy = [name for name in given if name.startswith("policy-config") or name == "use-legacy-policy-config"]
     if release.minor >= POLICY_ENDS:
         if legacy:
-            raise NotUnderstood(f"kube-scheduler {release} has no flag --{legacy[0]}; the command line is of an older version")
+            raise NotUnderstood(f"kube-scheduler {release} has no flag --{legacy[0]}; the command line is for an older version")
         if wanted == "policy":
-            dialect(release, wanted)  # refuses it in words
+            dialect(release, wanted)  # raises
         return PlannedMode("configuration", config)
     if config and release.minor <= 18:
         policy = None  # 1.18 ignores the policy flags beside --config
@@ -104,20 +133,20 @@ def choose(given: Mapping[str, str], release: Release, wanted: Kind | None) -> P
         place = given.get("policy-configmap-namespace", "kube-system")
         raise NotUnderstood(
             f"the policy is in the ConfigMap {place}/{given['policy-configmap']}; "
-            "put the extender in there, with the entry that `accelshare scheduler-config render` prints"
+            "add the extender there: `accelshare scheduler-config render` prints the entry"
         )
-    # With both, a policy's extenders take the place of the configuration's.
-    found: Kind | None = "policy" if policy else "configuration" if config else None
-    if found is not None and wanted is not None and found != wanted:
-        raise Clash(f"kube-scheduler already reads a {found}, whose extenders count; a {wanted} beside it would not do")
-    kind = found or dialect(release, wanted).kind
+    # With both, the extenders of the policy replace those of the configuration.
+    present: Kind | None = "policy" if policy else "configuration" if config else None
+    if present is not None and wanted is not None and present != wanted:
+        raise Clash(f"kube-scheduler already reads its extenders from a {present}; a {wanted} beside it would have no effect")
+    kind = present or dialect(release, wanted).kind
     return PlannedMode(kind, policy if kind == "policy" else config)
 
 
 def configuration_file(
     choice: PlannedMode, existing: Existing | None, given: Mapping[str, str], intent: Intent
 ) -> tuple[PlannedFile, tuple[str, ...]]:
-    """Our file, and what there is to say about it. The operator's own stays untouched: ours is it, with the extender."""
+    """accelshare's file and notices about it. It is a copy of the operator's file, if there is one, with the extender added."""
     notices: tuple[str, ...] = ()
     if choice.kind == "policy":
         notices = _notices_of_a_policy(given, intent)
@@ -132,9 +161,7 @@ def configuration_file(
         )
     else:
         if intent.replace:
-            raise Clash(
-                f"there is no extender {', '.join(intent.replace)} to be replaced: kube-scheduler has no file with extenders"
-            )
+            raise Clash(f"--replace {', '.join(intent.replace)}: kube-scheduler has no file with extenders")
         moved: dict[str, Any] = {}
         if choice.kind == "configuration":
             moved = moved_into_file(given, intent.release)
@@ -144,7 +171,6 @@ def configuration_file(
     like = existing.path if existing is not None else None
     notices = (
         *notices,
-        *remarks(intent.release),
         *content.proposals(text, path),
         *content.plain_port(text, path, intent.release),
     )
@@ -152,22 +178,22 @@ def configuration_file(
 
 
 def _notices_of_a_policy(given: Mapping[str, str], intent: Intent) -> tuple[str, ...]:
-    """Raises where kube-scheduler 1.22 would end at its start; says so where it would after another flag."""
+    """Raise where kube-scheduler 1.22 would exit at its start; warn where another flag would make it exit."""
     if intent.release.minor != POLICY_TRAP:
         return ()
     beside = "unless --config beside it names a KubeSchedulerConfiguration v1beta1"
     verbosity = given.get("v", "0")
     if not given.get("config") and verbosity.isdigit() and int(verbosity) >= 2:
-        raise NotUnderstood(f"{policy_trap(intent.release)}, {beside}, and --v={verbosity} is set; lower it, or leave the Policy")
+        raise NotUnderstood(f"{policy_trap(intent.release)}, {beside}, and --v={verbosity} is set; lower it, or use no Policy")
     return (f"{policy_trap(intent.release)}, {beside}",)
 
 
 def notices_of_address(intent: Intent) -> tuple[str, ...]:
-    """kube-scheduler runs in the host's network: what that means for the address."""
+    """Notices about the extender's address, which must be reachable from the host's network."""
     desired = intent.desired
-    if is_name_of_service(desired.host):
+    if is_service_name(desired.host):
         raise NotUnderstood(
-            f"{desired.url}: kube-scheduler runs in the host's network, where names of Services are not resolved; give an address"
+            f"{desired.url}: the host's network, in which kube-scheduler runs, does not resolve names of Services; give an IP"
         )
     if desired.tls is None and not is_loopback(desired.host):
         return (f"{desired.url} is plain HTTP: whoever reaches it can bind pods; use https with certificates",)
@@ -178,6 +204,29 @@ def checksum(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def difference(plan: Plan, read: Callable[[str], bytes | None]) -> str:
-    """The plan as a unified diff against what is there; empty if nothing would change."""
-    return "".join(unified(file.path, read(file.path), file.content) for file in plan.files)
+def require_content(choice: PlannedMode, existing: Existing | None, name: str) -> None:
+    """Raise if kube-scheduler reads a file of the operator's whose content is not known."""
+    if choice.file is not None and existing is None:
+        raise NotUnderstood(f"{name}: --{choice.flag}={choice.file} is set, but the file's content is not known")
+
+
+def set_flags(words: MutableSequence[str], choice: PlannedMode, planned: PlannedFile, intent: Intent) -> None:
+    """Make the command line name accelshare's file. A Policy has no client limits, so these go into flags."""
+    put(words, choice.flag, planned.path)
+    if choice.kind == "policy":
+        settings = intent.desired.settings
+        for name, value in (("kube-api-qps", settings.qps), ("kube-api-burst", settings.burst)):
+            if value is not None:
+                put(words, name, str(value))
+
+
+def read_existing(path: str | None, disk: Disk) -> Existing | None:
+    """The operator's file that kube-scheduler reads; None if it reads none."""
+    return None if path is None else Existing(path, read_required(path, disk))
+
+
+def read_required(path: str, disk: Disk) -> bytes:
+    content = disk.read(path)
+    if content is None:
+        raise NotUnderstood(f"{path} does not exist, although kube-scheduler is configured to read it")
+    return content

@@ -1,6 +1,6 @@
-"""Whole files for a person to apply: the configuration alone, an old OpenShift's policy, or a scheduler of our own.
+"""Files to apply by hand: a configuration, a policy for an old OpenShift, or manifests of a second scheduler.
 
-Belongs here: content for clusters whose kube-scheduler we do not touch. Never: files, the cluster.
+Belongs here: content for clusters whose kube-scheduler accelshare does not change. Never: files, the cluster.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ from accelshare.install.scheduler.release import (
 
 _OPENSHIFT_NAMESPACE: Final = "openshift-config"
 _OPENSHIFT_POLICY: Final = "scheduler-policy"
-# Its operator starts kube-scheduler with --v=2 and with a configuration file, whose version decides.
+# Its operator starts kube-scheduler with --v=2 and a configuration file, whose version decides.
 _OPENSHIFT_TRAP: Final = """\
-Look first: {trap}, unless
+Check first: {trap}, unless
 the configuration beside it is v1beta1, and OpenShift starts it with --v=2. This must print v1beta1:
 oc -n openshift-kube-scheduler get configmap config -o yaml | grep -o 'kubescheduler.config.k8s.io/v1[a-z0-9]*'
 If it prints v1beta2, do not apply this; use a second scheduler: --form second-scheduler."""
@@ -36,7 +36,7 @@ _TLS_DIRECTORY: Final = "/etc/accelshare/tls"
 _CONFIG_DIRECTORY: Final = "/etc/accelshare/config"
 _PORT: Final = 10259
 
-# The keys that Secrets of kind kubernetes.io/tls have, with the CA beside them.
+# The keys of a Secret of type kubernetes.io/tls, and the CA beside them.
 SECRET_TLS: Final = Tls(f"{_TLS_DIRECTORY}/ca.crt", f"{_TLS_DIRECTORY}/tls.crt", f"{_TLS_DIRECTORY}/tls.key")
 
 
@@ -49,7 +49,7 @@ def configuration(
     existing: Existing | None = None,
     replace: tuple[str, ...] = (),
 ) -> bytes:
-    """The file that --config or --policy-config-file names; an existing one is kept, with the extender in it."""
+    """The file for --config or --policy-config-file: a new one, or the existing one with the extender added."""
     if existing is not None:
         policy = documents.read(existing.content, existing.path).data.get("kind") == "Policy"
         if policy:
@@ -71,7 +71,7 @@ def openshift(desired: DesiredConfig, release: Release, existing: Existing | Non
     """The policy's ConfigMap, and the Scheduler object that names it, for OpenShift up to 4.9 (Kubernetes 1.22)."""
     if release.minor >= POLICY_ENDS:
         raise NotUnderstood(
-            f"OpenShift with Kubernetes {release} has no policy any more (gone in 4.10), and its scheduler takes no extender; "
+            f"OpenShift with Kubernetes {release} has no policy any more (removed in 4.10), and its scheduler has no extenders; "
             "use a second scheduler: --form second-scheduler"
         )
     content.refuse_client_limits(desired)
@@ -92,7 +92,7 @@ def openshift(desired: DesiredConfig, release: Release, existing: Existing | Non
         "spec": {"policy": {"name": _OPENSHIFT_POLICY}},
     }
     comment = (
-        "Apply the first document with `oc apply -f`, then name it in the Scheduler, which the second one shows:\n"
+        "Apply the first document with `oc apply -f`, then name it in the Scheduler object, as in the second document:\n"
         f"""oc patch scheduler cluster --type=merge -p '{{"spec":{{"policy":{{"name":"{_OPENSHIFT_POLICY}"}}}}}}'\n"""
         """To undo: oc patch scheduler cluster --type=merge -p '{"spec":{"policy":{"name":""}}}', and delete the ConfigMap."""
     )
@@ -103,7 +103,7 @@ def openshift(desired: DesiredConfig, release: Release, existing: Existing | Non
 
 @dataclass(frozen=True, slots=True)
 class SecondScheduler:
-    """A kube-scheduler of our own, for pods that choose it by `schedulerName`."""
+    """A second kube-scheduler, for pods that choose it by `schedulerName`."""
 
     name: str
     namespace: str
@@ -113,14 +113,14 @@ class SecondScheduler:
 
 
 def image_of(release: Release) -> str:
-    """Kubernetes' own image of this version."""
+    """Kubernetes' image of this version."""
     if not release.complete:
-        raise NotUnderstood(f"{release} does not name an image; give the whole version such as v1.36.4, or --image")
+        raise NotUnderstood(f"{release} does not name a patch version; give one such as v1.36.4, or --image")
     return f"registry.k8s.io/kube-scheduler:{release.text.split('+')[0].split('-')[0]}"
 
 
 def second_scheduler(desired: DesiredConfig, release: Release, second: SecondScheduler) -> str:
-    """Manifests: account, rights, configuration and Deployment."""
+    """The manifests: ServiceAccount, RBAC, ConfigMap and Deployment."""
     election = {
         "leaderElect": True,
         "resourceLock": "leases",
@@ -152,7 +152,7 @@ def second_scheduler(desired: DesiredConfig, release: Release, second: SecondSch
             "roleRef": {"apiGroup": group, "kind": "Role", "name": "extension-apiserver-authentication-reader"},
             "subjects": [account],
         },
-        {  # system:kube-scheduler may use the lease of the name kube-scheduler only
+        {  # system:kube-scheduler grants the Lease named kube-scheduler only
             "apiVersion": f"{group}/v1",
             "kind": "Role",
             "metadata": metadata,
@@ -171,7 +171,7 @@ def second_scheduler(desired: DesiredConfig, release: Release, second: SecondSch
     return documents.yaml_texts(manifests, comment=f"Pods choose this scheduler with `schedulerName: {second.name}`.")
 
 
-def _deployment(second: SecondScheduler, metadata: dict[str, str], summed: str) -> dict[str, Any]:
+def _deployment(second: SecondScheduler, metadata: dict[str, str], config_checksum: str) -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": second.name}
     mounts: list[dict[str, Any]] = [{"name": "config", "mountPath": _CONFIG_DIRECTORY, "readOnly": True}]
     volumes: list[dict[str, Any]] = [{"name": "config", "configMap": {"name": second.name}}]
@@ -186,7 +186,7 @@ def _deployment(second: SecondScheduler, metadata: dict[str, str], summed: str) 
         "livenessProbe": {**probe, "initialDelaySeconds": 15},
         "readinessProbe": probe,
         "resources": {"requests": {"cpu": "100m"}},
-        # What Pod Security calls restricted, and OpenShift's default SCC too: no rights beyond the ServiceAccount's.
+        # Allowed by the Pod Security level `restricted` and by OpenShift's default SCC.
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
@@ -204,7 +204,7 @@ def _deployment(second: SecondScheduler, metadata: dict[str, str], summed: str) 
             "replicas": second.replicas,
             "selector": {"matchLabels": labels},
             "template": {
-                "metadata": {"labels": labels, "annotations": {CHECKSUM: summed}},
+                "metadata": {"labels": labels, "annotations": {CHECKSUM: config_checksum}},
                 "spec": {
                     "serviceAccountName": second.name,
                     "priorityClassName": "system-cluster-critical",

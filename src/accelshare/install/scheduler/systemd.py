@@ -1,32 +1,108 @@
-"""kube-scheduler as a systemd unit of a binary installation: a drop-in beside the unit, which itself stays as it is.
+"""kube-scheduler as a systemd unit of a binary installation: a drop-in beside the unit, which itself stays unchanged.
 
-Belongs here: reading a unit's text and writing a drop-in's. Never: files, systemctl.
+Belongs here: reading a unit and its drop-ins, the text of accelshare's drop-in, restarting the unit. Never: what the
+configuration says.
 """
 
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-from accelshare.install.errors import NotUnderstood
-from accelshare.install.scheduler.arguments import flags, put
+from accelshare.install.errors import InstallError, NotUnderstood
+from accelshare.install.host_files.changes import PlannedFile
+from accelshare.install.host_files.disk import Disk
+from accelshare.install.scheduler.arguments import flags, health_address
 from accelshare.install.scheduler.plan import (
     CHECKSUM,
     Existing,
     Intent,
-    Plan,
-    PlannedFile,
-    PlannedMode,
+    SchedulerPlan,
+    TargetPlan,
     checksum,
     choose,
     configuration_file,
     notices_of_address,
+    read_existing,
+    read_required,
+    require_content,
+    set_flags,
 )
+from accelshare.install.scheduler.release import Release
 
 DROP_IN: Final = "50-accelshare.conf"
 _PROGRAM: Final = "kube-scheduler"
+_SYSTEMCTL_LIMIT_S: Final = 90.0
+# Where systemd also looks for drop-ins, wherever the unit is; the last directory counts.
+_UNIT_DIRECTORIES: Final = ("/usr/lib/systemd/system", "/run/systemd/system", "/etc/systemd/system")
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+@dataclass(frozen=True, slots=True)
+class Systemd:
+    """The target: a unit of a binary installation, with a drop-in."""
+
+    unit: str
+    systemctl: str = "systemctl"
+
+    @property
+    def trigger(self) -> str:
+        return drop_in_path(self.unit)
+
+    @property
+    def restarts_itself(self) -> bool:
+        return False
+
+    def is_ours(self, trigger: bytes) -> bool:
+        return is_ours(trigger)
+
+    def flags(self, base: bytes | None, disk: Disk) -> dict[str, str]:
+        unit, variables, _ = self._unit(disk)
+        return given_flags(unit, self.unit, variables)
+
+    def release(self, base: bytes | None) -> Release | None:
+        return None
+
+    def make(self, base: bytes | None, intent: Intent, disk: Disk) -> TargetPlan:
+        if base is not None and not is_ours(base):
+            raise NotUnderstood(f"{self.trigger} exists and was not written by accelshare; remove it first")
+        unit, variables, files = self._unit(disk)
+        path = existing_path(unit, self.unit, variables, intent)
+        made = plan(unit, self.unit, variables, read_existing(path, disk), intent)
+        return TargetPlan(made, (self.unit, *files, *(() if path is None else (path,))))
+
+    def health_url(self, base: bytes | None, disk: Disk) -> str:
+        return f"https://{health_address(self.flags(base, disk))}/healthz"
+
+    def restart(self) -> None:
+        for words in (["daemon-reload"], ["restart", Path(self.unit).name]):
+            try:
+                done = subprocess.run(
+                    [self.systemctl, *words], capture_output=True, text=True, timeout=_SYSTEMCTL_LIMIT_S, check=False
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise InstallError(f"{self.systemctl} {' '.join(words)}: {error}") from error
+            if done.returncode != 0:
+                raise InstallError(f"{self.systemctl} {' '.join(words)}: {done.stderr.strip() or done.returncode}")
+
+    def _unit(self, disk: Disk) -> tuple[bytes, dict[str, str], tuple[str, ...]]:
+        """The unit with the drop-ins of others, as systemd combines them; its variables; the files beside it."""
+        drop_ins = {path: read_required(path, disk) for path in self._drop_ins()}
+        refuse_to_be_overruled(drop_ins)
+        unit = b"\n".join([read_required(self.unit, disk), *drop_ins.values()])
+        files = environment_files(unit, self.unit)
+        contents = {file: content for file in files if (content := disk.read(file)) is not None}
+        return unit, environment(unit, self.unit, contents), (*drop_ins, *contents)
+
+    def _drop_ins(self) -> list[str]:
+        """Drop-ins of others, sorted by name; of one name the last file counts."""
+        name = Path(self.unit).name
+        places = [Path(self.unit), *(Path(directory) / name for directory in _UNIT_DIRECTORIES)]
+        drop_ins = {file.name: str(file) for place in places for file in Path(f"{place}.d").glob("*.conf")}
+        return [drop_ins[name] for name in sorted(drop_ins) if name != DROP_IN]
 
 
 def is_ours(drop_in: bytes) -> bool:
@@ -38,12 +114,12 @@ def drop_in_path(unit: str) -> str:
 
 
 def refuse_to_be_overruled(drop_ins: Mapping[str, bytes]) -> None:
-    """Raises if somebody's drop-in says after ours what is to be started: then ours would have no effect."""
+    """Raise if a drop-in that is read after accelshare's sets ExecStart: accelshare's would have no effect."""
     for path, content in drop_ins.items():
         if PurePosixPath(path).name > DROP_IN and any(key == "ExecStart" for key, _ in _service(content, path)):
             raise NotUnderstood(
-                f"{path} is read after {DROP_IN} and has ExecStart too, so that ours would have no effect; "
-                "give it a name that comes before, such as 10-own.conf"
+                f"{path} is read after {DROP_IN} and also sets ExecStart, so accelshare's would have no effect; "
+                "rename it so that it is read before, such as 10-own.conf"
             )
 
 
@@ -61,14 +137,14 @@ def environment(unit: bytes, name: str, files: Mapping[str, bytes]) -> dict[str,
         elif key == "EnvironmentFile":
             text = files.get(value.lstrip("-"), b"").decode("utf-8", errors="replace").replace("\\\n", " ")
             for line in text.splitlines():
-                variable, equals, said = line.strip().partition("=")
+                variable, equals, content = line.strip().partition("=")
                 if equals and not line.lstrip().startswith(("#", ";")):
-                    variables[variable.strip()] = " ".join(_unquoted(said))
+                    variables[variable.strip()] = " ".join(_unquoted(content))
     return variables
 
 
 def existing_path(unit: bytes, name: str, variables: Mapping[str, str], intent: Intent) -> str | None:
-    """Where the operator's own configuration file lies, if there is one to be kept."""
+    """The operator's own configuration file, if there is one."""
     return choose(flags(_expanded(_start(unit, name), variables)), intent.release, intent.kind).file
 
 
@@ -76,18 +152,18 @@ def given_flags(unit: bytes, name: str, variables: Mapping[str, str]) -> dict[st
     return flags(_expanded(_start(unit, name), variables))
 
 
-def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existing | None, intent: Intent) -> Plan:
-    """A drop-in that starts the unit's own command with our file. Variables stay variables: only what we add is new."""
+def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existing | None, intent: Intent) -> SchedulerPlan:
+    """A drop-in with the unit's own command and accelshare's file. Variables stay variables."""
     words = _start(unit, name)
     given = flags(_expanded(words, variables))
     choice = choose(given, intent.release, intent.kind)
-    if choice.file is not None and existing is None:
-        raise NotUnderstood(f"{name}: --{choice.flag}={choice.file} is named, but its content is not known")
+    require_content(choice, existing, name)
     planned, notices = configuration_file(choice, existing, given, intent)
-    _name_file(words, choice, planned, intent)
+    # A flag inside a variable is overridden by the one after it: the last one counts.
+    set_flags(words, choice, planned, intent)
     text = "\n".join(
         [
-            "# Made by `accelshare scheduler-config`; the unit itself is unchanged, and without this file it starts as before.",
+            "# Written by `accelshare scheduler-config`. The unit itself is unchanged; without this file it starts as before.",
             f"# {CHECKSUM}: {checksum(planned.content)}",
             "[Service]",
             "ExecStart=",
@@ -95,7 +171,7 @@ def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existin
             "",
         ]
     )
-    return Plan(
+    return SchedulerPlan(
         planned,
         PlannedFile(drop_in_path(name), text.encode(), name),
         tuple(_expanded(words, variables)),
@@ -103,46 +179,36 @@ def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existin
     )
 
 
-def _name_file(words: list[str], choice: PlannedMode, planned: PlannedFile, intent: Intent) -> None:
-    # A flag inside a variable is overruled by ours behind it: the last one counts.
-    put(words, choice.flag, planned.path)
-    if choice.kind == "policy":
-        settings = intent.desired.settings
-        for name, value in (("kube-api-qps", settings.qps), ("kube-api-burst", settings.burst)):
-            if value is not None:
-                put(words, name, str(value))
-
-
 def _start(unit: bytes, name: str) -> list[str]:
-    """The words of ExecStart, or a refusal that says what is there instead."""
+    """The words of ExecStart. Raises NotUnderstood with what is there instead."""
     starts: list[str] = []
     for key, value in _service(unit, name):
         if key == "ExecStart":
-            starts = [*starts, value] if value else []  # an empty one forgets those before
+            starts = [*starts, value] if value else []  # an empty one clears those before
     if len(starts) != 1:
         raise NotUnderstood(f"{name} has {len(starts)} ExecStart lines; it must have one")
     words = starts[0].split()
     program = PurePosixPath(words[0].lstrip("@-:+!")).name
     if program != _PROGRAM:
-        raise NotUnderstood(f"{name} starts {program!r}, not kube-scheduler itself; put the settings in by hand")
+        raise NotUnderstood(f"{name} starts {program!r}, not kube-scheduler itself; add the settings by hand")
     if re.search(r"[\"';|&]", starts[0]):
-        raise NotUnderstood(f"{name}: ExecStart has quotes or several commands; put the settings in by hand")
+        raise NotUnderstood(f"{name}: ExecStart has quotes or several commands; add the settings by hand")
     return words
 
 
 def _expanded(words: list[str], variables: Mapping[str, str]) -> list[str]:
-    """The words that kube-scheduler gets."""
-    seen: list[str] = []
+    """The words that kube-scheduler receives."""
+    expanded: list[str] = []
     for word in words:
         missing = [a or b for a, b in _VARIABLE.findall(word) if (a or b) not in variables]
         if missing:
             raise NotUnderstood(f"ExecStart uses ${missing[0]}, which neither the unit nor its environment files set")
-        seen += _VARIABLE.sub(lambda found: variables[found[1] or found[2]], word).split()
-    return seen
+        expanded += _VARIABLE.sub(lambda match: variables[match[1] or match[2]], word).split()
+    return expanded
 
 
 def _unquoted(text: str) -> list[str]:
-    """The words of a value; where a quote is never closed, quotes are taken as they stand."""
+    """The words of a value; with an unclosed quote, quotes are taken literally."""
     try:
         return shlex.split(text)
     except ValueError:

@@ -1,42 +1,55 @@
-"""What would end kube-scheduler at its start, found before anything is written.
+"""Check a configuration before anything is written: our own rules, and the real kube-scheduler if its program is available.
 
-Old kube-schedulers check little with --write-config-to, 1.18 not even whether a Policy can be read, and often no program is at
-hand to be asked. Belongs here: their rules for extenders, and the files that ours names. Never: settings of others' plugins.
+Old versions of kube-scheduler check little with --write-config-to (1.18 does not even parse a Policy), and often no program is
+available. Belongs here: kube-scheduler's rules for extenders, the files that the entry names, running kube-scheduler's own check
+in a temporary directory. Never: settings of plugins of others.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import json
+import re
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from accelshare.install.errors import Rejected
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import documents
+from accelshare.install.scheduler.arguments import flags
 from accelshare.install.scheduler.desired_config import DesiredConfig, Tls
-from accelshare.install.scheduler.plan import Plan
+from accelshare.install.scheduler.plan import SchedulerPlan
+from accelshare.install.scheduler.release import PLAIN_PORT_ENDS, POLICY_TRAP, Release
+
+_LIMIT_S: Final = 60.0
+_KEPT: Final = ("feature-gates", "emulated-version", "master")  # they decide what a configuration may contain
 
 
-def refuse_what_would_not_start(plan: Plan, desired: DesiredConfig, disk: Disk) -> None:
-    """Raises Rejected with all that is wrong."""
+def refuse_what_would_not_start(plan: SchedulerPlan, desired: DesiredConfig, disk: Disk) -> None:
+    """Raise Rejected with every problem that would make kube-scheduler exit at its start."""
     data = documents.plain(documents.read(plan.configuration.content, plan.configuration.path).data)
-    problems = [*_of_form(plan.configuration.content), *_of_extenders(data.get("extenders") or [])]
+    extenders = documents.mappings(data, "extenders", plan.configuration.path)
+    problems = [*_problems_of_form(plan.configuration.content), *_problems_of_extenders(extenders)]
     if desired.tls is not None:
-        problems += _of_files(desired.tls, disk)
+        problems += _problems_of_files(desired.tls, disk)
     if problems:
         raise Rejected("\n".join([f"kube-scheduler would not start with {plan.configuration.path}:", *problems]))
 
 
-def _of_form(content: bytes) -> Iterator[str]:
+def _problems_of_form(content: bytes) -> Iterator[str]:
     if not content.lstrip().startswith(b"{"):
         return
     try:
         msgspec.json.decode(content)
     except msgspec.DecodeError as error:  # perhaps good YAML
-        yield f"it begins with a brace, so that kube-scheduler takes it for JSON, and it is no JSON: {error}"
+        yield f"it begins with a brace, so kube-scheduler reads it as JSON, but it is not JSON: {error}"
 
 
-def _of_extenders(extenders: list[Mapping[str, Any]]) -> Iterator[str]:
-    """The rules of Kubernetes' validation.go, which 1.18 applies at its start only."""
+def _problems_of_extenders(extenders: list[Mapping[str, Any]]) -> Iterator[str]:
+    """The rules of Kubernetes' validation.go, which 1.18 applies only at its start."""
     binding: list[str] = []
     managed: dict[str, str] = {}
     for index, extender in enumerate(extenders):
@@ -52,28 +65,28 @@ def _of_extenders(extenders: list[Mapping[str, Any]]) -> Iterator[str]:
         for resource in extender.get("managedResources") or []:
             title = str(resource.get("name") if isinstance(resource, Mapping) else resource)
             if title in managed:
-                yield f"the resource {title} is managed by {managed[title]} and {name}; it must be one of them"
+                yield f"the resource {title} is managed by {managed[title]} and {name}; only one extender may manage it"
             managed[title] = name
     if len(binding) > 1:
         yield f"the extenders {', '.join(binding)} all have bindVerb; at most one may bind"
 
 
-def _of_files(tls: Tls, disk: Disk) -> Iterator[str]:
-    """kube-scheduler sees these files under the same names as this host."""
-    # A large library that planning does not need.
+def _problems_of_files(tls: Tls, disk: Disk) -> Iterator[str]:
+    """The files have the same paths for kube-scheduler as on this host."""
+    # Imported here because it is large, and planning does not need it.
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
 
     contents = {file: disk.read(file) for file in tls.files}
     missing = [file for file, content in contents.items() if content is None]
-    yield from (f"{file} is not there, but the extender's entry names it" for file in missing)
+    yield from (f"{file} does not exist, but the extender's entry names it" for file in missing)
     if missing:
         return
     try:
         x509.load_pem_x509_certificates(contents[tls.ca_file] or b"")
     except ValueError:
-        yield f"{tls.ca_file} is no PEM certificate; it must be the CA of the extender's certificate"
+        yield f"{tls.ca_file} is not a PEM certificate; it must be the CA of the extender's certificate"
     if tls.cert_file is None or tls.key_file is None:
         return
     try:
@@ -84,3 +97,72 @@ def _of_files(tls: Tls, disk: Disk) -> Iterator[str]:
         return
     if certificate.public_key() != key.public_key():
         yield f"{tls.key_file} is not the key of the certificate {tls.cert_file}"
+
+
+def checker(program: Path, release: Release) -> Callable[[SchedulerPlan], None]:
+    """A check by this kube-scheduler program of this release; it raises Rejected with the program's error."""
+
+    def check(plan: SchedulerPlan) -> None:
+        with tempfile.TemporaryDirectory(prefix="accelshare-check-") as directory:
+            file, out = Path(directory) / Path(plan.configuration.path).name, Path(directory) / "defaulted.yaml"
+            given = flags(plan.words)
+            policy = given.get("policy-config-file") == plan.configuration.path
+            file.write_bytes(plan.configuration.content if policy else _with_free_ports(plan, release))
+            words = [str(program), f"--{'policy-config-file' if policy else 'config'}={file}", f"--write-config-to={out}"]
+            # The configured ports are in use by the running kube-scheduler.
+            words += ["--secure-port=0", *(f"--{name}={given[name]}" for name in _KEPT if name in given)]
+            if policy:
+                words += _policy_flags(given, release, Path(directory) / "beside.yaml")
+            try:
+                done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT_S, check=False, cwd=directory)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise Rejected(f"{program} could not check the configuration: {error}") from error
+            if done.returncode != 0 or not out.exists():
+                message = _error_message(done.stderr.strip() or done.stdout.strip()).replace(str(file), "it")
+                raise Rejected(f"{program} refuses the configuration: {message}")
+
+    return check
+
+
+def _with_free_ports(plan: SchedulerPlan, release: Release) -> bytes:
+    """The configuration with a free plain port: before 1.23 kube-scheduler listens there even to write its configuration."""
+    if release.minor >= PLAIN_PORT_ENDS:
+        return plan.configuration.content
+    document = documents.read(plan.configuration.content, plan.configuration.path)
+    for key in ("healthzBindAddress", "metricsBindAddress"):
+        document.data[key] = _free_address()
+    return document.content()
+
+
+def _policy_flags(given: Mapping[str, str], release: Release, file: Path) -> list[str]:
+    """The flags with which a Policy is checked."""
+    if release.minor != POLICY_TRAP:
+        return ["--port=0", *(f"--{name}={given[name]}" for name in ("kubeconfig",) if name in given)]
+    # 1.22 can write a configuration from a Policy only as v1beta1.
+    address = _free_address()
+    content: dict[str, Any] = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
+        "kind": "KubeSchedulerConfiguration",
+        "healthzBindAddress": address,
+        "metricsBindAddress": address,
+    }
+    if "kubeconfig" in given:
+        content["clientConnection"] = {"kubeconfig": given["kubeconfig"]}
+    file.write_text(documents.yaml_text(content))
+    return [f"--config={file}"]
+
+
+def _free_address() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def _error_message(output: str) -> str:
+    """The error in kube-scheduler's last log line, without the logger's prefix."""
+    last = (output.splitlines() or ["no output"])[-1]
+    match = re.search(r'err=("(?:[^"\\]|\\.)*")', last)
+    try:
+        return str(json.loads(match[1])) if match else last
+    except ValueError:
+        return last

@@ -10,8 +10,8 @@ from accelshare.install.errors import NotUnderstood
 from accelshare.install.runtime import apply as applying
 from accelshare.install.runtime.host import RuntimeHost
 from accelshare.install.runtime.program import Program
-from accelshare.runtimes.containerd import NRI, layers, said
-from accelshare.runtimes.tree import Tree
+from accelshare.runtimes.config_files import Tree
+from accelshare.runtimes.containerd import NRI, layers, nri_settings
 from cluster.build import binaries, missing
 from cluster.versions import CONTAINERD_VERSION
 
@@ -103,8 +103,8 @@ def test_every_layout_is_switched_on_and_back(tmp_path: Path, program: Program, 
     after = section(program.dump(runtime_host.config))
     wished = {**before, "disable": False, "default_validator": {**before["default_validator"], "enable": True}}
     assert after == wished
-    ours = said(layers(runtime_host.config, Tree()))
-    assert (ours.insists, str(ours.socket)) == (True, after["socket_path"])
+    ours = nri_settings(layers(runtime_host.config, Tree()))
+    assert (ours.enforced, str(ours.socket)) == (True, after["socket_path"])
     assert applying.apply(runtime_host) == "unchanged"
     assert applying.restore(runtime_host) == "restored"
     assert contents(tmp_path) == files
@@ -113,7 +113,7 @@ def test_every_layout_is_switched_on_and_back(tmp_path: Path, program: Program, 
 @pytest.mark.parametrize("layout", LAYOUTS | HOPELESS)
 def test_our_reading_is_containerds(tmp_path: Path, program: Program, layout: str) -> None:
     runtime_host = site_with(tmp_path, (LAYOUTS | HOPELESS)[layout], program)
-    theirs, ours = section(program.dump(runtime_host.config)), said(layers(runtime_host.config, Tree()))
+    theirs, ours = section(program.dump(runtime_host.config)), nri_settings(layers(runtime_host.config, Tree()))
     assert (ours.nri, ours.connections, ours.validator) == (
         not theirs["disable"],
         not theirs["disable_connections"],

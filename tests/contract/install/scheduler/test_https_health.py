@@ -48,7 +48,7 @@ def test_healthy_sick_gone_and_another_one(tmp_path: Path) -> None:
     with serving(tmp_path / "one", port):
         well, sick = HttpsScheduler(f"{url}/healthz").look(), HttpsScheduler(f"{url}/readyz").look()
         assert (well.healthy, well.gone) == (True, False)
-        assert (sick.healthy, sick.says) == (False, f"{url}/readyz: 500 informers not synced")
+        assert (sick.healthy, sick.message) == (False, f"{url}/readyz: 500 informers not synced")
         assert sick.certificate == well.certificate
     gone = HttpsScheduler(f"{url}/healthz").look()
     assert (gone.healthy, gone.gone, gone.certificate) == (False, True, None)
@@ -62,10 +62,10 @@ def test_the_end_of_the_log_says_why(tmp_path: Path) -> None:
     log.parent.mkdir(parents=True)
     log.write_text("".join(f"line {number}\n" for number in range(100)))
     log.with_name("1.log").touch()  # it has just been started again
-    words = HttpsScheduler("https://127.0.0.1:1/", tmp_path).last_words()
+    words = HttpsScheduler("https://127.0.0.1:1/", tmp_path).last_log_lines()
     assert words.splitlines()[0] == f"the end of {log}:"
     assert words.splitlines()[-1] == "line 99"
-    assert HttpsScheduler("https://127.0.0.1:1/", tmp_path / "none").last_words() == ""
+    assert HttpsScheduler("https://127.0.0.1:1/", tmp_path / "none").last_log_lines() == ""
 
 
 def test_a_log_that_goes_while_it_is_read_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,4 +82,4 @@ def test_a_log_that_goes_while_it_is_read_is_not_told(tmp_path: Path, monkeypatc
         return read(path, encoding=encoding, errors=errors)
 
     monkeypatch.setattr(Path, "read_text", going)
-    assert HttpsScheduler("https://127.0.0.1", tmp_path).last_words() == f"the end of {place}/1.log:\nthe words of 1.log"
+    assert HttpsScheduler("https://127.0.0.1", tmp_path).last_log_lines() == f"the end of {place}/1.log:\nthe words of 1.log"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from accelshare.install.scheduler import static_pod
-from accelshare.install.scheduler.host import State
+from accelshare.install.scheduler.host import HostState
 from tests.unit.install.host_files.ending import killed_at
 from tests.unit.install.scheduler.builders import KUBEADM, Host
 
@@ -35,7 +35,7 @@ def test_killed_at_every_step(tmp_path: Path, first: str, then: str) -> None:
             return
         if then == "apply":
             host.apply()
-            assert host.state() is State.INSTALLED
+            assert host.state() is HostState.INSTALLED
         host.restore()
         assert host.places() == {"manifests", "manifests/kube-scheduler.yaml"}
         assert host.manifest.read_bytes() == KUBEADM

@@ -8,10 +8,11 @@ import pytest
 import yaml
 
 from accelshare.install.errors import Rejected
+from accelshare.install.host_files.changes import PlannedFile
 from accelshare.install.scheduler import rendering, static_pod
-from accelshare.install.scheduler.checking import checker
-from accelshare.install.scheduler.plan import Existing, Plan, PlannedFile
+from accelshare.install.scheduler.plan import Existing, SchedulerPlan
 from accelshare.install.scheduler.release import parse
+from accelshare.install.scheduler.validation import checker
 from cluster.build import binaries
 from cluster.certificates import Authority
 from cluster.kubeconfig import ClientCertificate, write_kubeconfig
@@ -61,9 +62,9 @@ def defaulted(program: Path, content: bytes, directory: Path) -> dict[str, Any]:
     return found
 
 
-def plan_of(content: bytes) -> Plan:
+def plan_of(content: bytes) -> SchedulerPlan:
     path = "/etc/kubernetes/accelshare/scheduler-config.yaml"
-    return Plan(PlannedFile(path, content), PlannedFile("x", b""), ("kube-scheduler", f"--config={path}"))
+    return SchedulerPlan(PlannedFile(path, content), PlannedFile("x", b""), ("kube-scheduler", f"--config={path}"))
 
 
 def test_the_golden_file_is_read_as_it_was_meant(program: Path, pki: dict[str, Path], tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_the_check_says_yes(program: Path, pki: dict[str, Path]) -> None:
     check = checker(program, parse(KUBERNETES_VERSION))
     check(plan_of(here(GOLDEN, pki)))
     plan = static_pod.plan(KUBEADM, "manifest", None, intent())
-    check(Plan(PlannedFile(plan.configuration.path, here(plan.configuration.content, pki)), plan.trigger, plan.words))
+    check(SchedulerPlan(PlannedFile(plan.configuration.path, here(plan.configuration.content, pki)), plan.trigger, plan.words))
 
 
 @pytest.mark.parametrize(

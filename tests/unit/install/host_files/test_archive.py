@@ -1,26 +1,19 @@
-"""The journal and the backups: what is kept comes back to the byte, and nothing is left in the end."""
+"""The archive restores backed-up files to the byte, and removes itself completely."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from accelshare.install.host_files.archive import Archive
-from accelshare.install.host_files.disk import Disk, Found
-from accelshare.install.host_files.journal import Before, Journal, Touched
+from accelshare.install.errors import InstallError
+from accelshare.install.host_files.archive import Archive, SavedFile, TrackedFile
+from accelshare.install.host_files.archive import Record as BaseRecord
+from accelshare.install.host_files.disk import Disk, HostFile
 from tests.unit.install.host_files.ending import ended_at_each_step
 
 
-class Tracked(Touched, frozen=True):
-    note: str = ""
-
-
-class Record(Journal[Tracked], frozen=True):
+class Record(BaseRecord, frozen=True):
     about: str
-
-
-class RefusedError(Exception):
-    """What the room of this test raises."""
 
 
 @pytest.fixture
@@ -38,10 +31,10 @@ def file(tmp_path: Path) -> Path:
 
 
 def archive_of(root: Path, disk: Disk | None = None) -> Archive[Record]:
-    return Archive(root / "archive", disk or Disk(), Record, RefusedError)
+    return Archive(root / "archive", disk or Disk(), Record)
 
 
-def record_of(*files: Tracked, made: tuple[Path, ...] = ()) -> Record:
+def record_of(*files: TrackedFile, made: tuple[Path, ...] = ()) -> Record:
     return Record("this test", state="applying", files=list(files), made=[str(place) for place in made], accelshare="1.2.3")
 
 
@@ -49,9 +42,9 @@ def backups(archive: Archive[Record]) -> list[Path]:
     return list(archive.directory.glob("*.backup"))
 
 
-def test_a_record_comes_back_with_what_the_room_added(archive: Archive[Record]) -> None:
+def test_a_record_is_loaded_with_its_own_fields(archive: Archive[Record]) -> None:
     assert archive.load() is None
-    record = record_of(Tracked("/etc/a", Before("1234", 0o640, 1, 2), note="ours"))
+    record = record_of(TrackedFile("/etc/a", SavedFile("1234", 0o640, 1, 2), ["5678"]))
     archive.save(record)
     assert archive.load() == record
     assert record.file(Path("/etc/a")) == record.files[0]
@@ -63,71 +56,67 @@ def test_a_record_comes_back_with_what_the_room_added(archive: Archive[Record]) 
     [
         (b"{", "cannot be read"),
         (b'{"about": "x", "state": "applied", "files": [{"path": 1}]}', "files\\[0\\].path"),
-        (b'{"about": "x", "state": "applied", "files": [], "format": 2, "accelshare": "9.0"}', r"another accelshare \(9.0\)"),
+        (b'{"about": "x", "state": "applied", "files": [], "format": 2, "accelshare": "9.0"}', "accelshare 9.0"),
     ],
 )
-def test_a_record_that_is_not_understood_is_refused_in_the_rooms_own_words(
-    archive: Archive[Record], raw: bytes, why: str
-) -> None:
+def test_an_unreadable_record_is_refused(archive: Archive[Record], raw: bytes, why: str) -> None:
     (archive.directory / "record.json").write_bytes(raw)
-    with pytest.raises(RefusedError, match=why):
+    with pytest.raises(InstallError, match=why):
         archive.load()
 
 
-def test_what_is_kept_comes_back_to_the_byte_and_only_once(archive: Archive[Record], file: Path) -> None:
+def test_a_backed_up_file_is_restored_to_the_byte(archive: Archive[Record], file: Path) -> None:
     disk = Disk()
     found = disk.find(file)
-    before = archive.keep(found)
-    assert archive.keep(found) == before
+    before = archive.back_up(found)
+    assert archive.back_up(found) == before
     assert len(backups(archive)) == 1
     disk.put(file, b"ours", mode=0o600)
-    assert not archive.is_back(str(file), before)
-    assert archive.put_back(str(file), before)
+    assert not archive.is_restored(str(file), before)
+    assert archive.restore(str(file), before)
     assert disk.find(file) == found
-    assert not archive.put_back(str(file), before)
+    assert not archive.restore(str(file), before)
 
 
-def test_what_was_not_there_goes_again(archive: Archive[Record], tmp_path: Path) -> None:
+def test_a_file_that_did_not_exist_is_removed(archive: Archive[Record], tmp_path: Path) -> None:
     new = tmp_path / "new"
-    before = archive.keep(Disk().find(new))
+    before = archive.back_up(Disk().find(new))
     assert (backups(archive), archive.content(before)) == ([], None)
     new.write_bytes(b"ours")
-    assert archive.put_back(str(new), before)
+    assert archive.restore(str(new), before)
     assert not new.exists()
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda place: place.write_bytes(b"damaged")], ids=["missing", "damaged"])
-def test_a_backup_that_is_not_whole_is_never_put_back(
-    archive: Archive[Record], file: Path, damage: Callable[[Path], object]
-) -> None:
-    before = archive.keep(Disk().find(file))
+def test_a_damaged_backup_is_never_restored(archive: Archive[Record], file: Path, damage: Callable[[Path], object]) -> None:
+    before = archive.back_up(Disk().find(file))
     file.write_bytes(b"ours")
     damage(backups(archive)[0])
-    with pytest.raises(RefusedError, match="missing or damaged"):
-        archive.put_back(str(file), before)
+    with pytest.raises(InstallError, match="missing or damaged"):
+        archive.restore(str(file), before)
     assert file.read_bytes() == b"ours"
 
 
-def test_a_backup_that_a_crash_damaged_is_written_anew(archive: Archive[Record], file: Path) -> None:
-    before = archive.keep(Disk().find(file))
+def test_a_damaged_backup_is_written_again(archive: Archive[Record], file: Path) -> None:
+    before = archive.back_up(Disk().find(file))
     backups(archive)[0].write_bytes(b"damaged")
-    archive.keep(Disk().find(file))
+    archive.back_up(Disk().find(file))
     assert archive.content(before) == b"the operator's"
 
 
-def test_only_backups_that_nobody_needs_are_forgotten(archive: Archive[Record]) -> None:
-    first, second = (archive.keep(Found(content, 0o600, 0, 0)) for content in (b"1", b"2"))
-    archive.forget_all_but({second.sha256, None})
+def test_only_unneeded_backups_are_removed(archive: Archive[Record]) -> None:
+    first, second = (archive.back_up(HostFile(content, 0o600, 0, 0)) for content in (b"1", b"2"))
+    archive.remove_unneeded({second.sha256, None})
     assert archive.content(second) == b"2"
     assert len(backups(archive)) == 1
-    with pytest.raises(RefusedError):
+    with pytest.raises(InstallError):
         archive.content(first)
 
 
-def test_ended_at_any_step_of_leaving_the_next_one_leaves_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_removal_can_be_repeated(tmp_path: Path) -> None:
     """The record goes last, so that there is always one to finish with."""
     directory, file = tmp_path / "made", tmp_path / "made" / "file"
-    record = record_of(Tracked(str(file), Before()), made=(directory,))
+    record = record_of(TrackedFile(str(file), SavedFile()), made=(directory,))
 
     def installed() -> None:
         directory.mkdir(exist_ok=True)
@@ -135,41 +124,41 @@ def test_ended_at_any_step_of_leaving_the_next_one_leaves_nothing(tmp_path: Path
         archive = archive_of(tmp_path)
         archive.directory.mkdir(exist_ok=True)
         (archive.directory / ".1234.backup.accelshare").write_bytes(b"half")
-        archive.keep(Found(b"1", 0o600, 0, 0))
+        archive.back_up(HostFile(b"1", 0o600, 0, 0))
         archive.save(record)
 
-    for _ in ended_at_each_step(installed, lambda _, disk: archive_of(tmp_path, disk).leave_nothing(record), least=5):
+    for _ in ended_at_each_step(installed, lambda _, disk: archive_of(tmp_path, disk).remove_all(record), least=5):
         archive = archive_of(tmp_path)
         assert not backups(archive) or archive.load() == record
-        archive.leave_nothing(record)
+        archive.remove_all(record)
         assert list(tmp_path.iterdir()) == []
 
 
-def test_one_of_us_at_a_time(archive: Archive[Record]) -> None:
+def test_the_lock_is_exclusive(archive: Archive[Record]) -> None:
     with (
-        archive.alone(RefusedError),
-        pytest.raises(RefusedError, match="another accelshare is at work"),
-        archive.alone(RefusedError),
+        archive.locked(),
+        pytest.raises(InstallError, match="another accelshare process"),
+        archive.locked(),
     ):
-        pytest.fail("two at work")
+        pytest.fail("two hold the lock")
 
 
-def test_the_disks_own_errors_leave_in_words(archive: Archive[Record]) -> None:
-    with pytest.raises(RefusedError, match="/etc/a: No space left on device"), archive.alone(RefusedError):
+def test_errors_of_the_disk_are_translated(archive: Archive[Record]) -> None:
+    with pytest.raises(InstallError, match="/etc/a: No space left on device"), archive.locked():
         raise OSError(28, "whatever", "/etc/a")
 
 
-def test_a_directory_that_was_made_for_nothing_is_removed_again(tmp_path: Path) -> None:
+def test_an_empty_archive_directory_is_removed(tmp_path: Path) -> None:
     archive = archive_of(tmp_path)
-    with archive.alone(RefusedError, make=True):
+    with archive.locked(create=True):
         assert archive.directory.stat().st_mode & 0o777 == 0o700
     assert not archive.directory.exists()
-    with archive.alone(RefusedError, make=True):
+    with archive.locked(create=True):
         archive.save(record_of())
     assert archive.load() == record_of()
 
 
-def test_what_ended_in_the_middle_is_told() -> None:
-    assert "an apply ended in the middle" in (Record("this test", state="applying", files=[]).unfinished or "")
-    assert "a restore ended in the middle" in (Record("this test", state="restoring", files=[]).unfinished or "")
+def test_an_interrupted_change_is_named() -> None:
+    assert "an apply" in (Record("this test", state="applying", files=[]).unfinished or "")
+    assert "a restore" in (Record("this test", state="restoring", files=[]).unfinished or "")
     assert Record("this test", state="applied", files=[]).unfinished is None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.install.host_files.disk import Disk, Found
+from accelshare.install.host_files.disk import Disk, HostFile
 from tests.unit.install.host_files.ending import ended_at_each_step
 
 ME = (os.geteuid(), os.getegid())
@@ -33,7 +33,7 @@ def test_ended_at_any_step_the_file_is_the_old_one_or_the_new_one(file: Path) ->
     for _ in ended_at_each_step(old, put, least=3):
         assert file.read_bytes() in {b"old content", b"new content"}
         assert [name for name in names(file) if not name.startswith(".")] == ["file"]  # whatever is left over is hidden
-        Disk().sweep(file)
+        Disk().remove_temporary(file)
         assert names(file) == ["file"]
     assert file.read_bytes() == b"new content"
 
@@ -51,7 +51,7 @@ def test_a_disk_that_refuses_leaves_the_old_file_and_nothing_beside_it(file: Pat
 def test_what_was_found_is_put_back_with_its_mode(file: Path) -> None:
     disk = Disk()
     found = disk.find(file)
-    assert found == Found(b"old content", 0o640, *ME)
+    assert found == HostFile(b"old content", 0o640, *ME)
     disk.put(file, b"new content", mode=0o600)
     disk.put_back(file, found)
     assert disk.find(file) == found
@@ -72,8 +72,8 @@ def test_a_new_file_is_guarded_as_the_one_it_is_made_from(file: Path) -> None:
     alike, open_to_all = file.with_name("alike"), file.with_name("open")
     disk.put_like(alike, b"new content", disk.find(file))
     disk.put_like(open_to_all, b"new content", None)
-    assert disk.find(alike) == Found(b"new content", 0o640, *ME)
-    assert disk.find(open_to_all) == Found(b"new content", 0o644, *ME)
+    assert disk.find(alike) == HostFile(b"new content", 0o640, *ME)
+    assert disk.find(open_to_all) == HostFile(b"new content", 0o644, *ME)
 
 
 def test_a_link_planted_where_we_write_is_not_followed(file: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from accelshare.install.host_files.disk import Disk
+from accelshare.runtimes.config_files import Tree
 from accelshare.runtimes.containerd import layers
-from accelshare.runtimes.tree import Tree
 from accelshare.runtimes.validator_status import Standing
 from tests.unit.install.host_files.ending import ended_at_each_step
 from tests.unit.install.runtime.builders import MAIN, Host
@@ -95,7 +95,7 @@ def test_apply_after_a_crashed_restore(tmp_path: Path, main: str | None) -> None
 
 
 def test_what_ended_in_the_middle_is_told(tmp_path: Path) -> None:
-    said = {host.runtime_host().says()[0] for host in crashes(tmp_path, MAIN, nothing, lambda host, disk: host.apply(disk))}
-    assert any("an apply ended in the middle" in line for line in said)
-    said = {host.runtime_host().says()[0] for host in crashes(tmp_path, MAIN, applied, lambda host, disk: host.restore(disk))}
-    assert any("a restore ended in the middle" in line for line in said)
+    said = {host.runtime_host().remarks()[0] for host in crashes(tmp_path, MAIN, nothing, lambda host, disk: host.apply(disk))}
+    assert any("an apply was interrupted" in line for line in said)
+    said = {host.runtime_host().remarks()[0] for host in crashes(tmp_path, MAIN, applied, lambda host, disk: host.restore(disk))}
+    assert any("a restore was interrupted" in line for line in said)

@@ -11,10 +11,10 @@ from accelshare.install.host_files.disk import Disk, sha256
 from accelshare.install.scheduler import apply as applying
 from accelshare.install.scheduler.desired_config import DesiredConfig, Settings, Tls
 from accelshare.install.scheduler.health import Look, Patience
-from accelshare.install.scheduler.host import SchedulerHost, State
+from accelshare.install.scheduler.host import HostState, SchedulerHost
 from accelshare.install.scheduler.plan import Intent
 from accelshare.install.scheduler.release import Kind, parse
-from accelshare.install.scheduler.targets import StaticPod
+from accelshare.install.scheduler.static_pod import StaticPod
 
 HERE = Path(__file__).parent
 # As `kubeadm init phase control-plane scheduler` of 1.36.4 writes it, to the byte.
@@ -82,7 +82,7 @@ class Kubelet:
             return Look(False, "connection refused", gone=True)
         return Look(True, "ok", certificate=sha256(self.running))
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         return self.words
 
     @property
@@ -131,7 +131,7 @@ class Host:
         scheduler_host = self.scheduler_host()
         return scheduler_host.difference(scheduler_host.propose(self.intent(wished, **more)))
 
-    def state(self) -> State:
+    def state(self) -> HostState:
         return self.scheduler_host().status().state
 
     @property

@@ -13,9 +13,10 @@ from accelshare.install.errors import ChangedByOthers, InstallError, NoLease, No
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import apply as applying
 from accelshare.install.scheduler.desired_config import Tls
-from accelshare.install.scheduler.host import State
-from accelshare.install.scheduler.leadership import Lease, Place, ReadLease
-from accelshare.install.scheduler.plan import CHECKSUM, Plan
+from accelshare.install.scheduler.host import HostState
+from accelshare.install.scheduler.leadership import Place, ReadLease
+from accelshare.install.scheduler.plan import CHECKSUM, SchedulerPlan
+from accelshare.kube.leases import LeaseSpec
 from cluster.certificates import Authority
 from tests.unit.install.scheduler.builders import KUBEADM, Host, desired, mounting, with_words
 
@@ -32,7 +33,7 @@ def is_new(content: bytes) -> bool:
 def test_applied_and_restored_to_the_byte(host: Host) -> None:
     before = host.places()
     assert host.apply() == "applied"
-    assert host.state() is State.INSTALLED
+    assert host.state() is HostState.INSTALLED
     assert yaml.safe_load(host.config.read_bytes())["extenders"]
     assert host.restore() == "restored"
     assert host.manifest.read_bytes() == KUBEADM
@@ -80,7 +81,7 @@ def test_the_record_has_the_hashes_of_what_was_and_of_what_we_wrote(host: Host) 
     record = json.loads((host.archive / "record.json").read_bytes())
     scheduler_host = host.scheduler_host()
     trigger = next(file for file in record["files"] if file["path"] == str(host.manifest))
-    assert trigger["written"] == scheduler_host.sha256(str(host.manifest))
+    assert trigger["written"] == [scheduler_host.sha256(str(host.manifest))]
     assert (host.archive / f"{trigger['original']['sha256']}.backup").read_bytes() == KUBEADM
 
 
@@ -148,7 +149,7 @@ def test_an_unhealthy_scheduler_is_rolled_back_with_the_reason(host: Host) -> No
         host.apply()
     assert "was not healthy within 30 s: connection refused" in str(rolled.value)
     assert "unknown field" in str(rolled.value)
-    assert "the former files are back, and kube-scheduler is healthy" in str(rolled.value)
+    assert "the former files are restored, and kube-scheduler is healthy" in str(rolled.value)
     assert host.manifest.read_bytes() == KUBEADM
     assert host.places() == before
 
@@ -162,7 +163,7 @@ def test_a_failed_second_apply_goes_back_to_the_first(host: Host) -> None:
     assert {name: content for name, content in host.files().items() if "archive" not in name} == {
         name: content for name, content in files.items() if "archive" not in name
     }
-    assert host.state() is State.INSTALLED
+    assert host.state() is HostState.INSTALLED
     host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
 
@@ -177,7 +178,7 @@ def test_a_manifest_that_kubeadm_wrote_in_the_meantime_is_not_rolled_back(host: 
         return True
 
     host.kubelet.breaks = breaks
-    with pytest.raises(RolledBack, match=f"{host.manifest} was written anew in the meantime; it stays as it is"):
+    with pytest.raises(RolledBack, match=f"{host.manifest} was replaced in the meantime"):
         host.apply()
     assert host.files() == {"manifests/kube-scheduler.yaml": upgraded}
 
@@ -193,9 +194,9 @@ def test_the_same_after_an_apply_that_went_well(host: Host) -> None:
         return content != first
 
     host.kubelet.breaks = breaks
-    with pytest.raises(RolledBack, match="it stays as it is"):
+    with pytest.raises(RolledBack, match="it stays unchanged"):
         host.apply(desired(weight=2))
-    assert (host.manifest.read_bytes(), host.state()) == (upgraded, State.OVERWRITTEN)
+    assert (host.manifest.read_bytes(), host.state()) == (upgraded, HostState.OVERWRITTEN)
     host.kubelet.breaks = lambda _content: False
     host.apply(version="v1.36.5")
     host.restore()
@@ -206,7 +207,7 @@ def test_a_kubelet_that_does_not_react_is_noticed(host: Host) -> None:
     """The old scheduler goes on answering; that is no success."""
     host.kubelet.look()
     host.kubelet.asleep = True
-    with pytest.raises(RolledBack, match="the former kube-scheduler still answers"):
+    with pytest.raises(RolledBack, match="has not replaced the former one"):
         host.apply()
     assert host.manifest.read_bytes() == KUBEADM
 
@@ -241,7 +242,7 @@ def test_a_full_disk_before_anything_was_changed_leaves_nothing(host: Host) -> N
 def test_the_real_scheduler_has_its_word_before_anything_is_written(host: Host) -> None:
     from accelshare.install.scheduler import apply as applying
 
-    def check(plan: Plan) -> None:
+    def check(plan: SchedulerPlan) -> None:
         raise Rejected(f"no: {plan.words[-1]}")
 
     places = host.places()
@@ -255,7 +256,7 @@ def test_two_at_once_are_refused(host: Host) -> None:
     scheduler_host = host.scheduler_host()
     with (
         scheduler_host.disk.locked(host.archive),
-        pytest.raises(InstallError, match="another accelshare is at work"),
+        pytest.raises(InstallError, match="another accelshare process"),
     ):
         host.apply(desired(weight=2))
 
@@ -267,10 +268,10 @@ def test_kubeadm_upgrade_is_noticed_and_healed(host: Host) -> None:
     host.apply()
     upgraded = KUBEADM.replace(b"v1.36.4", b"v1.36.9")
     host.manifest.write_bytes(upgraded)
-    assert host.state() is State.OVERWRITTEN
+    assert host.state() is HostState.OVERWRITTEN
     assert host.plan() != ""
     assert host.apply() == "applied"
-    assert host.state() is State.INSTALLED
+    assert host.state() is HostState.INSTALLED
     assert b"v1.36.9" in host.manifest.read_bytes()
     host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": upgraded}
@@ -283,7 +284,7 @@ def test_an_upgrade_across_the_end_of_policies_changes_the_kind(tmp_path: Path) 
     host.manifest.write_bytes(with_words(version="v1.23.1"))
     host.apply(version="v1.23.1")
     assert [file.name for file in host.directory.iterdir()] == ["scheduler-config.yaml"]
-    assert host.state() is State.INSTALLED
+    assert host.state() is HostState.INSTALLED
     host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": with_words(version="v1.23.1")}
 
@@ -296,10 +297,10 @@ def test_an_upgrade_that_kubeadm_takes_back_is_noticed_and_taken_over(host: Host
         host.manifest.write_bytes(KUBEADM.replace(b"v1.36.4", b"v1.36.9"))
         assert host.apply() == "applied"
         host.manifest.write_bytes(ours)
-        assert host.state() is State.DRIFTED
-        assert "as kubeadm leaves it if its upgrade fails" in " ".join(host.scheduler_host().status().says)
+        assert host.state() is HostState.DRIFTED
+        assert "as kubeadm leaves it if its upgrade fails" in " ".join(host.scheduler_host().status().remarks)
         assert host.apply() == "unchanged"
-        assert host.state() is State.INSTALLED
+        assert host.state() is HostState.INSTALLED
     assert host.manifest.read_bytes() == ours
     host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
@@ -325,7 +326,7 @@ def test_an_upgrade_taken_back_after_its_scheduler_did_not_come_up(host: Host) -
         host.apply()
     host.manifest.write_bytes(ours)
     assert host.apply() == "unchanged"
-    assert host.state() is State.INSTALLED
+    assert host.state() is HostState.INSTALLED
     host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
 
@@ -351,14 +352,14 @@ def test_restoring_after_an_upgrade_does_not_bring_the_old_version_back(host: Ho
     host.manifest.write_bytes(upgraded)
     host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": upgraded}
-    assert any("it stays as it is" in line for line in host.kubelet.said)
+    assert any("it stays unchanged" in line for line in host.kubelet.said)
 
 
 def test_a_changed_manifest_is_neither_overwritten_nor_restored_over(host: Host) -> None:
     host.apply()
     edited = host.manifest.read_bytes().replace(b"--leader-elect=true", b"--leader-elect=true\n    - --v=4")
     host.manifest.write_bytes(edited)
-    assert host.state() is State.DRIFTED
+    assert host.state() is HostState.DRIFTED
     files = host.files()
     for change in (host.apply, host.restore):
         with pytest.raises(ChangedByOthers, match=r"changed by somebody else(?s:.*)-    - --v=4"):
@@ -377,20 +378,20 @@ def test_force_overrules_and_says_what_is_lost(host: Host) -> None:
 def test_a_changed_configuration_is_not_overwritten(host: Host) -> None:
     host.apply()
     host.config.write_bytes(host.config.read_bytes() + b"parallelism: 4\n")
-    assert host.state() is State.DRIFTED
+    assert host.state() is HostState.DRIFTED
     with pytest.raises(ChangedByOthers):
         host.apply()
     assert host.apply(force=True) == "applied"
-    assert host.state() is State.INSTALLED
+    assert host.state() is HostState.INSTALLED
 
 
 def test_a_missing_configuration_is_written_again(host: Host) -> None:
     host.apply()
     host.config.unlink()
-    assert host.state() is State.DRIFTED
+    assert host.state() is HostState.DRIFTED
     host.kubelet.breaks = lambda _content: False
     assert host.apply(desired(weight=2)) == "applied"
-    assert host.state() is State.INSTALLED
+    assert host.state() is HostState.INSTALLED
 
 
 def test_a_file_that_was_not_ours_is_not_overwritten(host: Host) -> None:
@@ -410,11 +411,11 @@ def test_a_change_of_the_operators_own_file_is_taken_over(tmp_path: Path) -> Non
     host.apply()
     own.write_text(own.read_text().replace("parallelism: 8", "parallelism: 12"))
     standing = host.scheduler_host().status()
-    assert standing.state is State.DRIFTED
-    assert "from which our file was made, has changed" in standing.says[0]
+    assert standing.state is HostState.DRIFTED
+    assert "has changed" in standing.remarks[0]
     assert host.apply() == "applied"
     assert yaml.safe_load(host.config.read_bytes())["parallelism"] == 12
-    assert host.state() is State.INSTALLED
+    assert host.state() is HostState.INSTALLED
 
 
 def test_a_comment_in_the_operators_own_file_is_taken_over_too(tmp_path: Path) -> None:
@@ -424,15 +425,15 @@ def test_a_comment_in_the_operators_own_file_is_taken_over_too(tmp_path: Path) -
     host.apply()
     own.write_text("# new\n" + own.read_text())
     host.apply()
-    assert host.state() is State.INSTALLED
+    assert host.state() is HostState.INSTALLED
     assert host.config.read_text().startswith("# new\n")
 
 
 def test_a_manifest_that_is_gone_stays_gone(host: Host) -> None:
     host.apply()
     host.manifest.unlink()
-    assert host.state() is State.OVERWRITTEN
-    with pytest.raises(NotUnderstood, match="is not there"):
+    assert host.state() is HostState.OVERWRITTEN
+    with pytest.raises(NotUnderstood, match="does not exist"):
         host.apply()
     host.restore()
     assert host.files() == {}
@@ -443,7 +444,7 @@ def test_without_a_record_nothing_is_guessed(host: Host) -> None:
     for file in host.archive.iterdir():
         file.unlink()
     host.archive.rmdir()
-    assert host.state() is State.DRIFTED
+    assert host.state() is HostState.DRIFTED
     assert host.apply() == "unchanged"
     with pytest.raises(NotUnderstood, match="by hand"):
         host.restore()
@@ -451,7 +452,7 @@ def test_without_a_record_nothing_is_guessed(host: Host) -> None:
 
 def test_restoring_nothing_is_fine(host: Host) -> None:
     assert host.restore() == "nothing to restore"
-    assert host.state() is State.NOT_INSTALLED
+    assert host.state() is HostState.NOT_INSTALLED
 
 
 def test_a_record_of_another_manifest_is_not_used(host: Host, tmp_path: Path) -> None:
@@ -491,7 +492,7 @@ def test_the_owner_is_kept(host: Host) -> None:
 def test_restore_says_when_the_old_scheduler_does_not_come_back(host: Host) -> None:
     host.apply()
     host.kubelet.breaks = lambda content: not is_new(content)
-    with pytest.raises(InstallError, match=re.escape("the original files are back, but kube-scheduler was not healthy")):
+    with pytest.raises(InstallError, match=re.escape("the original files are restored, but kube-scheduler was not healthy")):
         host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
 
@@ -519,10 +520,10 @@ def test_certificates_that_are_there_are_taken(host: Host, tmp_path: Path) -> No
 
 def test_certificates_that_would_end_kube_scheduler_are_refused(host: Host, tmp_path: Path) -> None:
     good, other = tls_files(tmp_path / "pki"), tls_files(tmp_path / "other")
-    assert "/nowhere.crt is not there" in refused_for(host, replace(good, ca_file="/nowhere.crt"))
+    assert "/nowhere.crt does not exist" in refused_for(host, replace(good, ca_file="/nowhere.crt"))
     assert "is not the key of the certificate" in refused_for(host, replace(good, key_file=other.key_file))
     Path(good.ca_file).write_text("no certificate")
-    assert f"{good.ca_file} is no PEM certificate" in refused_for(host, good)
+    assert f"{good.ca_file} is not a PEM certificate" in refused_for(host, good)
 
 
 @pytest.mark.parametrize(
@@ -558,7 +559,7 @@ def test_broken_json_is_refused_although_118_would_say_yes_to_it(tmp_path: Path,
     own.write_text(text)
     host = Host(tmp_path, mounting(with_words(f"--policy-config-file={own}", version="v1.18.19"), str(own)))
     before = host.files()
-    with pytest.raises((Rejected, NotUnderstood), match=r"no JSON|cannot be read"):
+    with pytest.raises((Rejected, NotUnderstood), match=r"not JSON|cannot be read"):
         host.apply(version="v1.18.19")
     assert host.files() == before
 
@@ -577,9 +578,9 @@ def applied_with(host: Host, read: ReadLease) -> str:
 def test_applied_means_that_somebody_schedules(host: Host) -> None:
     places: list[Place] = []
 
-    def read(place: Place) -> Lease:
+    def read(place: Place) -> LeaseSpec:
         places.append(place)
-        return Lease("me", str(host.kubelet.now))  # renewed as time goes by
+        return LeaseSpec("me", str(host.kubelet.now))  # renewed as time goes by
 
     assert applied_with(host, read) == "applied"
     assert set(places) == {Place("/etc/kubernetes/scheduler.conf", "kube-system", "kube-scheduler")}
@@ -587,8 +588,8 @@ def test_applied_means_that_somebody_schedules(host: Host) -> None:
 
 def test_a_healthy_scheduler_that_schedules_nothing_is_rolled_back(host: Host) -> None:
     before = host.files()
-    with pytest.raises(RolledBack, match="schedules nothing"):
-        applied_with(host, lambda _place: Lease("the former one", "10:00"))
+    with pytest.raises(RolledBack, match="does not schedule"):
+        applied_with(host, lambda _place: LeaseSpec("the former one", "10:00"))
     assert host.files() == before
 
 
@@ -596,9 +597,9 @@ def test_a_lease_that_lasts_longer_than_the_patience_is_waited_for(host: Host) -
     """A leader that was killed still holds it: the new one leads when it has run out (137 s is OpenShift's)."""
     start, lasts_s = host.kubelet.now, int(host.kubelet.patience.limit_s) + 17
 
-    def read(_place: Place) -> Lease:
+    def read(_place: Place) -> LeaseSpec:
         waited_s = host.kubelet.now - start
-        return Lease("me", str(waited_s) if waited_s > lasts_s else "10:00", lasts_s)
+        return LeaseSpec("me", str(waited_s) if waited_s > lasts_s else "10:00", lasts_s)
 
     assert applied_with(host, read) == "applied"
 
@@ -606,17 +607,17 @@ def test_a_lease_that_lasts_longer_than_the_patience_is_waited_for(host: Host) -
 def test_an_api_server_that_is_away_afterwards_is_waited_for(host: Host) -> None:
     asked = iter(range(100))
 
-    def read(_place: Place) -> Lease:
+    def read(_place: Place) -> LeaseSpec:
         number = next(asked)
         if 0 < number < 5:
             raise NoLease("connection refused")
-        return Lease("me", str(number))
+        return LeaseSpec("me", str(number))
 
     assert applied_with(host, read) == "applied"
 
 
 def test_a_lease_that_cannot_be_read_is_said_and_health_alone_counts(host: Host) -> None:
-    def read(_place: Place) -> Lease:
+    def read(_place: Place) -> LeaseSpec:
         raise NoLease("scheduler.conf is not there")
 
     assert applied_with(host, read) == "applied"

@@ -8,14 +8,14 @@ import pytest
 
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import static_pod
-from accelshare.install.scheduler.manager.client_files import ClientFiles, Material
+from accelshare.install.scheduler.manager.client_files import ClientCertificate, ClientFiles
 from tests.unit.install.host_files.ending import ended_at_each_step
 from tests.unit.install.scheduler.builders import KUBEADM
 
 ROOT = (os.geteuid(), os.getegid())
-OLD = Material("ca 1", "certificate 1", "key 1")
-NEW = Material("ca 1", "certificate 2", "key 2")
-NEW_CA = Material("ca 2", "certificate 2", "key 2")
+OLD = ClientCertificate("ca 1", "certificate 1", "key 1")
+NEW = ClientCertificate("ca 1", "certificate 2", "key 2")
+NEW_CA = ClientCertificate("ca 2", "certificate 2", "key 2")
 
 
 def read_pair(directory: Path) -> tuple[str, str]:
@@ -29,11 +29,11 @@ def everything(directory: Path) -> set[str]:
 def test_they_are_named_as_they_lie(tmp_path: Path) -> None:
     files = ClientFiles(tmp_path / "ours", Disk())
     files.put(OLD, ROOT)
-    tls = files.named(OLD, "extender")
+    tls = files.paths(OLD, "extender")
     assert tls.server_name == "extender"
     assert [Path(file).read_text() for file in tls.files] == ["ca 1", "certificate 1", "key 1"]
-    assert files.are(OLD)
-    assert not files.are(NEW)
+    assert files.contain(OLD)
+    assert not files.contain(NEW)
 
 
 def test_nobody_else_can_read_them(tmp_path: Path) -> None:
@@ -47,8 +47,8 @@ def test_nobody_else_can_read_them(tmp_path: Path) -> None:
 def test_a_renewed_pair_keeps_its_path_and_a_renewed_ca_does_not(tmp_path: Path) -> None:
     """Another path is another configuration: that is what restarts kube-scheduler, which reads a CA at its start only."""
     files = ClientFiles(tmp_path, Disk())
-    assert files.named(OLD, "x") == files.named(NEW, "x")
-    assert files.named(NEW, "x") != files.named(NEW_CA, "x")
+    assert files.paths(OLD, "x") == files.paths(NEW, "x")
+    assert files.paths(NEW, "x") != files.paths(NEW_CA, "x")
 
 
 def test_what_is_not_used_any_more_is_forgotten_and_no_more(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_what_is_not_used_any_more_is_forgotten_and_no_more(tmp_path: Path) -> N
     files.put(OLD, ROOT)
     files.put(NEW_CA, ROOT)
     assert (tmp_path / OLD.ca_name).exists()  # the configuration in force still names it
-    files.forget_unused(NEW_CA)
-    assert files.are(NEW_CA)
+    files.remove_unused(NEW_CA)
+    assert files.contain(NEW_CA)
     pair = NEW_CA.pair_name
     assert everything(tmp_path) == {
         "scheduler-config.yaml", "client", NEW_CA.ca_name, pair, f"{pair}/tls.crt", f"{pair}/tls.key",
@@ -85,12 +85,12 @@ def test_killed_at_every_step_there_is_the_old_pair_or_the_new_one(tmp_path: Pat
 
     def renew(files: ClientFiles) -> None:
         files.put(NEW_CA, ROOT)
-        files.forget_unused(NEW_CA)
+        files.remove_unused(NEW_CA)
 
     for files in killed_at_each_step(directory, renew, least=20):
         assert read_pair(directory) in {("certificate 1", "key 1"), ("certificate 2", "key 2")}
         renew(files)
-        assert files.are(NEW_CA)
+        assert files.contain(NEW_CA)
         assert len(everything(directory)) == 5
         files.remove()
         assert not directory.exists()

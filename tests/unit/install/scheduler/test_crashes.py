@@ -11,7 +11,7 @@ import yaml
 from accelshare.install.errors import RolledBack
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import static_pod
-from accelshare.install.scheduler.host import State
+from accelshare.install.scheduler.host import HostState
 from accelshare.install.scheduler.plan import CHECKSUM
 from tests.unit.install.host_files.ending import ended_at_each_step
 from tests.unit.install.scheduler.builders import KUBEADM, Host, desired
@@ -67,7 +67,7 @@ def applied(host: Host) -> None:
 def test_apply_finishes_a_crashed_apply(tmp_path: Path) -> None:
     for host in crashes(tmp_path, nothing, lambda host, disk: host.apply(disk=disk)):
         host.apply()
-        assert host.state() is State.INSTALLED
+        assert host.state() is HostState.INSTALLED
         assert host.plan() == ""
         assert host.restore() == "restored"
         assert host.files() == ORIGINAL
@@ -77,7 +77,7 @@ def test_apply_finishes_a_crashed_apply(tmp_path: Path) -> None:
 def test_restore_undoes_a_crashed_apply(tmp_path: Path) -> None:
     for host in crashes(tmp_path, nothing, lambda host, disk: host.apply(disk=disk)):
         host.restore()
-        assert host.state() is State.NOT_INSTALLED
+        assert host.state() is HostState.NOT_INSTALLED
         assert host.files() == ORIGINAL
         assert host.places() == {"manifests", "manifests/kube-scheduler.yaml"}
 
@@ -85,7 +85,7 @@ def test_restore_undoes_a_crashed_apply(tmp_path: Path) -> None:
 def test_a_crashed_apply_finished_with_another_wish(tmp_path: Path) -> None:
     for host in crashes(tmp_path, nothing, lambda host, disk: host.apply(disk=disk)):
         host.apply(SECOND)
-        assert host.state() is State.INSTALLED
+        assert host.state() is HostState.INSTALLED
         assert host.plan(SECOND) == ""
         host.restore()
         assert host.places() == {"manifests", "manifests/kube-scheduler.yaml"}
@@ -94,7 +94,7 @@ def test_a_crashed_apply_finished_with_another_wish(tmp_path: Path) -> None:
 def test_a_crashed_apply_that_is_then_unhealthy_rolls_back_to_the_original(tmp_path: Path) -> None:
     """Not to what the crash left."""
     for host in crashes(tmp_path, nothing, lambda host, disk: host.apply(disk=disk)):
-        if host.state() is State.INSTALLED:  # the very last steps only clear up
+        if host.state() is HostState.INSTALLED:  # the very last steps only clear up
             continue
         host.kubelet.breaks = lambda content: CHECKSUM.encode() in content
         with pytest.raises(RolledBack):
@@ -113,7 +113,7 @@ def test_restore_finishes_a_crashed_restore(tmp_path: Path) -> None:
 def test_apply_after_a_crashed_restore(tmp_path: Path) -> None:
     for host in crashes(tmp_path, applied, lambda host, disk: host.restore(disk=disk)):
         host.apply()
-        assert host.state() is State.INSTALLED
+        assert host.state() is HostState.INSTALLED
         host.restore()
         assert host.places() == {"manifests", "manifests/kube-scheduler.yaml"}
 
@@ -121,7 +121,7 @@ def test_apply_after_a_crashed_restore(tmp_path: Path) -> None:
 def test_an_unhealthy_apply_after_a_crashed_restore_goes_back_to_the_original(tmp_path: Path) -> None:
     for host in crashes(tmp_path, applied, lambda host, disk: host.restore(disk=disk)):
         host.kubelet.breaks = lambda content: CHECKSUM.encode() in content
-        if host.state() is State.INSTALLED:
+        if host.state() is HostState.INSTALLED:
             continue  # it had not begun yet
         with pytest.raises(RolledBack):
             host.apply()
@@ -132,7 +132,7 @@ def test_an_unhealthy_apply_after_a_crashed_restore_goes_back_to_the_original(tm
 def test_a_crashed_second_apply(tmp_path: Path) -> None:
     for host in crashes(tmp_path, applied, lambda host, disk: host.apply(SECOND, disk=disk)):
         host.apply(SECOND)
-        assert host.state() is State.INSTALLED
+        assert host.state() is HostState.INSTALLED
         assert host.plan(SECOND) == ""
         host.restore()
         assert host.files() == ORIGINAL
@@ -140,13 +140,13 @@ def test_a_crashed_second_apply(tmp_path: Path) -> None:
 
 def test_a_crashed_second_apply_that_is_then_unhealthy_rolls_back_to_the_first(tmp_path: Path) -> None:
     for host in crashes(tmp_path, applied, lambda host, disk: host.apply(SECOND, disk=disk)):
-        if host.plan(SECOND) == "" and host.state() is State.INSTALLED:
+        if host.plan(SECOND) == "" and host.state() is HostState.INSTALLED:
             continue
         host.kubelet.breaks = lambda content, host=host: "second" in host.config.read_text() and CHECKSUM.encode() in content  # type: ignore[misc]
         with pytest.raises(RolledBack):
             host.apply(SECOND)
         host.kubelet.breaks = lambda _content: False
-        assert host.state() is State.INSTALLED
+        assert host.state() is HostState.INSTALLED
         assert host.plan() == ""
         host.restore()
         assert host.places() == {"manifests", "manifests/kube-scheduler.yaml"}
@@ -172,7 +172,7 @@ def test_a_crashed_roll_back(tmp_path: Path) -> None:
 
 def test_status_says_so_in_the_middle(tmp_path: Path) -> None:
     seen = {host.state() for host in crashes(tmp_path, nothing, lambda host, disk: host.apply(disk=disk))}
-    assert seen == {State.NOT_INSTALLED, State.UNFINISHED, State.INSTALLED}
+    assert seen == {HostState.NOT_INSTALLED, HostState.UNFINISHED, HostState.INSTALLED}
 
 
 def test_kubeadm_upgrade_in_the_middle_of_a_crash(tmp_path: Path) -> None:
@@ -180,6 +180,6 @@ def test_kubeadm_upgrade_in_the_middle_of_a_crash(tmp_path: Path) -> None:
     for host in crashes(tmp_path, nothing, lambda host, disk: host.apply(disk=disk)):
         host.manifest.write_bytes(upgraded)
         host.apply()
-        assert host.state() is State.INSTALLED
+        assert host.state() is HostState.INSTALLED
         host.restore()
         assert host.files() == {"manifests/kube-scheduler.yaml": upgraded}

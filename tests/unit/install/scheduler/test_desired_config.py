@@ -3,7 +3,7 @@
 import pytest
 
 from accelshare.install.errors import Clash
-from accelshare.install.scheduler.desired_config import DesiredConfig, Tls, is_loopback, is_name_of_service, managed
+from accelshare.install.scheduler.desired_config import DesiredConfig, Tls, is_loopback, is_service_name, managed
 from accelshare.vendors import catalog
 from tests.unit.install.scheduler.builders import RESOURCES, TLS, URL
 
@@ -15,10 +15,10 @@ from tests.unit.install.scheduler.builders import RESOURCES, TLS, URL
         ("ftp://127.0.0.1/", None, "must look like"),
         ("http://127.0.0.1:port/", None, "must look like"),
         ("http://127.0.0.1/a?b=c", None, "must look like"),
-        ("https://127.0.0.1/a", None, "would trust anybody"),
-        ("http://127.0.0.1/a", TLS, "never be used"),
-        ("https://127.0.0.1/a", Tls("/ca", "/cert"), "go together"),
-        ("https://127.0.0.1/a", Tls("ca.crt"), "whole path"),
+        ("https://127.0.0.1/a", None, "no CA file"),
+        ("http://127.0.0.1/a", TLS, "is http"),
+        ("https://127.0.0.1/a", Tls("/ca", "/cert"), "needs its key"),
+        ("https://127.0.0.1/a", Tls("ca.crt"), "absolute path"),
     ],
 )
 def test_what_kube_scheduler_would_refuse_or_do_wrong_is_refused_here(url: str, tls: Tls | None, words: str) -> None:
@@ -45,7 +45,7 @@ def test_memory_and_whole_cards_of_every_profile_are_managed() -> None:
     ("host", "is_one"), [("accelshare", True), ("a.b.svc", True), ("a.example.com", False), ("10.0.0.1", False)]
 )
 def test_names_that_only_the_cluster_knows(host: str, is_one: bool) -> None:
-    assert is_name_of_service(host) is is_one
+    assert is_service_name(host) is is_one
 
 
 def test_loopback() -> None:

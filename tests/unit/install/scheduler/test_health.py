@@ -24,14 +24,14 @@ class Scripted:
         self.now += 1.0
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         return ""
 
 
-def waited(*looks: Look, before: Look = OLD, restarted: bool = False, renewed: Callable[[], str] | None = None) -> str | None:
+def waited(*looks: Look, before: Look = OLD, restarted: bool = False, renew_time: Callable[[], str] | None = None) -> str | None:
     scheduler = Scripted(looks)
     patience = Patience(20.0, 2.0, clock=lambda: scheduler.now, sleep=lambda _seconds: None)
-    return wait_for_new(scheduler, before, patience, restarted=restarted, renewed=renewed)
+    return wait_for_new(scheduler, before, patience, restarted=restarted, renew_time=renew_time)
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_a_new_and_healthy_one(looks: Sequence[Look]) -> None:
 @pytest.mark.parametrize(
     ("looks", "words"),
     [
-        ((OLD,), "the former kube-scheduler still answers"),
-        ((OLD, SLOW, OLD), "the former kube-scheduler still answers"),  # busy is not gone
+        ((OLD,), "has not replaced the former one"),
+        ((OLD, SLOW, OLD), "has not replaced the former one"),  # busy is not gone
         ((OLD, GONE), "connection refused"),
         ((NEW, SICK), "500"),
         ((NEW, GONE, *([NEW, GONE] * 20)), "was not healthy within 20 s"),  # one that crashes again and again
@@ -71,7 +71,7 @@ def test_whoever_was_down_before_is_new_when_it_answers() -> None:
 @pytest.mark.parametrize("before", [Look(False, "500", "old"), SLOW])
 def test_whoever_was_only_sick_or_busy_before_may_just_be_well_again(before: Look) -> None:
     """Then nothing is proved: kubelet has yet to replace it, and what comes after may be worse."""
-    assert "the former kube-scheduler still answers" in (waited(OLD, before=before) or "")
+    assert "has not replaced the former one" in (waited(OLD, before=before) or "")
     assert waited(OLD, GONE, NEW, before=before) is None
     assert waited(OLD, NEW, before=before) is None
 
@@ -91,9 +91,9 @@ def stamps(*said: str) -> Callable[[], str]:
 
 def test_a_healthy_one_that_nobody_renews_the_lease_of_schedules_nothing() -> None:
     """Its caches never fill, say because it lacks a right: /healthz is ok all the same, and no pod is ever scheduled."""
-    said = waited(GONE, NEW, renewed=stamps("10:00"))
+    said = waited(GONE, NEW, renew_time=stamps("10:00"))
     assert said is not None
-    assert "schedules nothing" in said
+    assert "does not schedule" in said
     assert "Lease was not renewed within 20 s" in said
 
 
@@ -106,15 +106,15 @@ def test_a_healthy_one_that_nobody_renews_the_lease_of_schedules_nothing() -> No
     ],
 )
 def test_a_renewal_while_the_new_one_is_healthy_is_enough(said: Sequence[str]) -> None:
-    assert waited(GONE, NEW, renewed=stamps(*said)) is None
+    assert waited(GONE, NEW, renew_time=stamps(*said)) is None
 
 
 def test_a_lease_that_is_never_seen_is_no_sign() -> None:
-    assert waited(GONE, NEW, renewed=stamps("")) is not None
+    assert waited(GONE, NEW, renew_time=stamps("")) is not None
 
 
 def test_renewals_by_the_former_one_do_not_count() -> None:
     """It is asked for only once the new one is there."""
     asked = iter(["10:00", "10:02"])
-    assert waited(OLD, OLD, OLD, renewed=lambda: next(asked)) is not None
+    assert waited(OLD, OLD, OLD, renew_time=lambda: next(asked)) is not None
     assert list(asked) == ["10:00", "10:02"]

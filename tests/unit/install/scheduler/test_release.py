@@ -1,15 +1,16 @@
 """Which configuration each version reads."""
 
+import re
+
 import pytest
 
 from accelshare.install.errors import NotUnderstood
-from accelshare.install.scheduler.release import POLICY, configurations, dialect, parse, remarks
+from accelshare.install.scheduler.release import POLICY, configurations, dialect, parse
 
 
 @pytest.mark.parametrize(
     ("version", "accepted"),
     [
-        ("1.17", []),
         ("1.18", ["v1alpha2"]),
         ("1.19", ["v1beta1"]),
         ("1.21", ["v1beta1"]),
@@ -34,7 +35,7 @@ def test_versions_are_read_as_people_and_clusters_write_them(text: str) -> None:
     assert parse(text).minor in (20, 27, 36)
 
 
-@pytest.mark.parametrize("text", ["", "36", "2.1", "latest", "1.x", "1.10"])
+@pytest.mark.parametrize("text", ["", "36", "2.1", "latest", "1.x"])
 def test_what_is_no_version_is_refused_in_words(text: str) -> None:
     with pytest.raises(NotUnderstood):
         parse(text)
@@ -45,8 +46,6 @@ def test_a_policy_is_the_default_below_122_and_is_gone_from_123_on() -> None:
     assert dialect(parse("1.23")).kind == "configuration"
     with pytest.raises(NotUnderstood, match="has no Policy"):
         dialect(parse("1.23"), "policy")
-    with pytest.raises(NotUnderstood, match="has no extenders"):
-        dialect(parse("1.17"), "configuration")
 
 
 def test_122_gets_no_new_policy_because_any_policy_ends_it_at_v2() -> None:
@@ -62,8 +61,12 @@ def test_spellings_that_strict_decoding_tells_apart() -> None:
     assert (new.https_key, new.timeout_in_nanoseconds) == ("enableHTTPS", False)
 
 
-def test_versions_outside_the_tables_are_taken_with_a_word() -> None:
-    assert remarks(parse("1.36")) == ()
-    assert "not checked" in remarks(parse("1.14"))[0]
-    assert "v1 is taken" in remarks(parse("1.41"))[0]
-    assert dialect(parse("1.41")).api_version == "kubescheduler.config.k8s.io/v1"
+@pytest.mark.parametrize("version", ["1.10", "1.17", "v1.17.17", "1.37", "v1.41.0-vendor.1"])
+def test_versions_whose_sources_were_not_read_are_refused(version: str) -> None:
+    with pytest.raises(NotUnderstood, match=rf"{re.escape(version)} .*1\.18 to 1\.36"):
+        parse(version)
+
+
+@pytest.mark.parametrize("minor", range(18, 37))
+def test_every_supported_version_has_a_configuration(minor: int) -> None:
+    assert dialect(parse(f"1.{minor}"), "configuration") in configurations(parse(f"1.{minor}"))

@@ -1,6 +1,7 @@
 """kubeadm's manifest with our file in it: what changes, what stays, what is refused."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 import yaml
 
 from accelshare.install.errors import Clash, NotUnderstood
-from accelshare.install.scheduler import static_pod
+from accelshare.install.host_files.changes import unified_diff
+from accelshare.install.scheduler import leadership, static_pod
 from accelshare.install.scheduler.desired_config import Tls
-from accelshare.install.scheduler.plan import CHECKSUM, Existing, Intent, Plan, checksum, difference
+from accelshare.install.scheduler.plan import CHECKSUM, Existing, Intent, SchedulerPlan, checksum
 from tests.unit.install.scheduler.builders import KUBEADM, TLS, URL, desired, intent, mounting, with_words, words_of
 
 NAME = "/etc/kubernetes/manifests/kube-scheduler.yaml"
@@ -39,12 +41,12 @@ extenders:
 """
 
 
-def made(manifest: bytes = KUBEADM, own: bytes | None = None, asked: Intent | None = None, path: str = OWN) -> Plan:
+def made(manifest: bytes = KUBEADM, own: bytes | None = None, asked: Intent | None = None, path: str = OWN) -> SchedulerPlan:
     existing = Existing(path, own) if own is not None else None
     return static_pod.plan(manifest, NAME, existing, asked or intent())
 
 
-def pod(plan: Plan) -> dict[str, Any]:
+def pod(plan: SchedulerPlan) -> dict[str, Any]:
     content: dict[str, Any] = yaml.safe_load(plan.trigger.content)
     return content
 
@@ -76,11 +78,15 @@ def test_a_plan_of_what_was_planned_is_empty() -> None:
     again = made(first.trigger.content, first.configuration.content, path=CONFIG)
     assert (again.trigger.content, again.configuration.content) == (first.trigger.content, first.configuration.content)
     there = {first.trigger.path: first.trigger.content, first.configuration.path: first.configuration.content}
-    assert difference(again, there.get) == ""
+    assert diff(again, there) == ""
+
+
+def diff(plan: SchedulerPlan, present: Mapping[str, bytes]) -> str:
+    return "".join(unified_diff(file.path, present.get(file.path), file.content) for file in plan.files)
 
 
 def test_the_difference_is_a_unified_diff() -> None:
-    text = difference(made(), {NAME: KUBEADM}.get)
+    text = diff(made(), {NAME: KUBEADM})
     assert text.startswith(f"--- /dev/null\n+++ {CONFIG}\n@@ ")
     assert f"--- {NAME}\n+++ {NAME}\n@@ " in text
     assert "+    - --config=/etc/kubernetes/accelshare/scheduler-config.yaml\n" in text
@@ -180,7 +186,7 @@ def test_a_second_apply_with_another_weight_changes_our_entry_only() -> None:
 
 def test_an_extender_of_the_same_resources_must_be_replaced_by_name() -> None:
     own = OWN_CONTENT.replace(b"other.example/fpga", b"acme.example/zpu")
-    with pytest.raises(Clash, match=r"manages acme.example/zpu too.*--replace http://10.0.0.9:8888/other"):
+    with pytest.raises(Clash, match=r"manages acme.example/zpu.*--replace http://10.0.0.9:8888/other"):
         made(own_manifest(), own)
     plan = made(own_manifest(), own, intent(replace=("http://10.0.0.9:8888/other/",)))
     assert [entry["urlPrefix"] for entry in yaml.safe_load(plan.configuration.content)["extenders"]] == [URL]
@@ -188,14 +194,14 @@ def test_an_extender_of_the_same_resources_must_be_replaced_by_name() -> None:
 
 def test_two_extenders_that_bind_are_a_clash() -> None:
     own = OWN_CONTENT.replace(b"    filterVerb: filter\n", b"    filterVerb: filter\n    bindVerb: bind\n")
-    with pytest.raises(Clash, match="binds pods too"):
+    with pytest.raises(Clash, match="binds pods"):
         made(own_manifest(), own)
 
 
 def test_replacing_what_is_not_there_is_a_mistake() -> None:
-    with pytest.raises(Clash, match=r"no extender http://x/y to be replaced; there are http://10.0.0.9:8888/other"):
+    with pytest.raises(Clash, match=r"http://x/y.*http://10.0.0.9:8888/other"):
         made(own_manifest(), OWN_CONTENT, intent(replace=("http://x/y",)))
-    with pytest.raises(Clash, match="no extender http://x/y"):
+    with pytest.raises(Clash, match="http://x/y"):
         made(asked=intent(replace=("http://x/y",)))
 
 
@@ -254,8 +260,8 @@ def test_a_plain_port_that_stays_open_is_said_aloud() -> None:
         return "\n".join(made(with_words(*words, version="v1.20.4"), asked=asked).notices)
 
     assert "127.0.0.1:10251" in notices("--port=0")
-    assert "everybody" not in notices("--port=0")
-    assert "everybody" in notices("--port=10251", "--address=0.0.0.0")
+    assert "without authentication" not in notices("--port=0")
+    assert "without authentication" in notices("--port=10251", "--address=0.0.0.0")
 
 
 def test_an_operators_file_that_leaves_the_plain_port_open_is_said_aloud() -> None:
@@ -263,9 +269,9 @@ def test_an_operators_file_that_leaves_the_plain_port_open_is_said_aloud() -> No
     manifest = mounting(with_words(f"--config={OWN}", "--port=0", version="v1.20.4"), OWN)
     plan = made(manifest, own, intent(version="v1.20.4"))
     assert "BindAddress" not in plan.configuration.content.decode()
-    assert any("healthzBindAddress" in notice and "everybody" in notice for notice in plan.notices)
+    assert any("healthzBindAddress" in notice and "without authentication" in notice for notice in plan.notices)
     closed = own + b"healthzBindAddress: 127.0.0.1:10251\nmetricsBindAddress: 127.0.0.1:10251\n"
-    assert not any("everybody" in notice for notice in made(manifest, closed, intent(version="v1.20.4")).notices)
+    assert not any("without authentication" in notice for notice in made(manifest, closed, intent(version="v1.20.4")).notices)
 
 
 def test_below_122_a_policy_is_made() -> None:
@@ -314,7 +320,7 @@ def test_policy_flags_on_a_new_version_are_a_mistake() -> None:
 
 
 def test_the_other_kind_beside_what_is_there_would_not_count() -> None:
-    with pytest.raises(Clash, match="already reads a policy"):
+    with pytest.raises(Clash, match="already reads its extenders from a policy"):
         made(policy_manifest(), POLICY_CONTENT, intent(version="v1.20.4", kind="configuration"))
 
 
@@ -350,7 +356,7 @@ def test_a_directory_that_is_another_in_the_container_is_refused() -> None:
 
 @pytest.mark.parametrize("host", ["accelshare", "accelshare.kube-system.svc", "accelshare.kube-system.svc.cluster.local"])
 def test_names_of_services_are_not_resolved_in_the_hosts_network(host: str) -> None:
-    with pytest.raises(NotUnderstood, match="give an address"):
+    with pytest.raises(NotUnderstood, match="accelshare"):
         made(asked=intent(desired(f"http://{host}:12345/accelshare")))
 
 
@@ -372,22 +378,55 @@ def test_a_proxy_in_between_is_said_aloud() -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "fact"),
+    [
+        (b"leaderElection: x\n", "leaderElection is 'x'; it must be a mapping"),
+        (b"clientConnection: [1]\n", "clientConnection is [1]; it must be a mapping"),
+        (b"extenders: x\n", "extenders is 'x'; it must be a list of mappings"),
+        (b"extenders: [1]\n", "extenders is [1]; it must be a list of mappings"),
+        (b"extenders: [{urlPrefix: u, managedResources: x}]\n", "managedResources is 'x'; it must be a list of mappings"),
+        (b"extenders: [{urlPrefix: u, managedResources: [x]}]\n", "managedResources is ['x']; it must be a list of mappings"),
+    ],
+)
+def test_a_broken_configuration_of_the_operators_is_refused(more: bytes, fact: str) -> None:
+    own = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + more
+    with pytest.raises(NotUnderstood, match=re.escape(fact)):
+        leadership.place(made(mounting(with_words(f"--config={OWN}"), OWN), own), intent().release)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fact"),
+    [
+        (b"metadata:\n", b"metadata: x\nother:\n", "metadata is 'x'"),
+        (b"    volumeMounts:\n", b"    volumeMounts: x\n    other:\n", "volumeMounts is 'x'"),
+        (b"  volumes:\n", b"  volumes: [x]\n  other:\n", "volumes is ['x']"),
+        (b"    imagePullPolicy", b"    env: x\n    imagePullPolicy", "env is 'x'"),
+        (b"    imagePullPolicy", b"    args: 5\n    imagePullPolicy", "args is 5"),
+    ],
+)
+def test_a_broken_manifest_is_refused(old: bytes, new: bytes, fact: str) -> None:
+    assert old in KUBEADM
+    with pytest.raises(NotUnderstood, match=re.escape(fact)):
+        made(KUBEADM.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"a: [", "cannot be read"),
         (b"\xff\xfe", "not UTF-8"),
-        (b"- a\n", "holds no mapping"),
+        (b"- a\n", "is not a mapping"),
         (b"kind: Pod\nkind: Pod\n", "cannot be read"),
         (KUBEADM + b"---\n" + KUBEADM, "2 documents"),
-        (KUBEADM.replace(b"kind: Pod", b"kind: Deployment"), "is no Pod"),
+        (KUBEADM.replace(b"kind: Pod", b"kind: Deployment"), "is not a Pod"),
         (
             KUBEADM.replace(b"    - kube-scheduler\n", b"    - /bin/sh\n    - -c\n    - exec kube-scheduler\n"),
             "'kube-scheduler' by 'sh'",
         ),
         (KUBEADM.replace(b"    - kube-scheduler\n", b"    - kube-controller-manager\n"), "kube-controller-manager"),
         (with_words("--config=$(CONFIG)"), "depends on the environment"),
-        (with_words("--bind-address=::"), "is no text; put it in quotes"),
-        (with_words("--config=/a", "--config=/b"), "is given 2 times"),
+        (with_words("--bind-address=::"), "is not a string"),
+        (with_words("--config=/a", "--config=/b"), "is set 2 times"),
     ],
 )
 def test_what_is_not_understood_is_refused_in_words(content: bytes, words: str) -> None:
@@ -397,7 +436,7 @@ def test_what_is_not_understood_is_refused_in_words(content: bytes, words: str) 
 
 def test_our_own_file_named_by_somebody_else_is_refused() -> None:
     manifest = mounting(with_words(f"--config={CONFIG}"), "/etc/kubernetes/accelshare")
-    with pytest.raises(NotUnderstood, match="but we did not write it"):
+    with pytest.raises(NotUnderstood, match="accelshare did not write it"):
         made(manifest, OWN_CONTENT, path=CONFIG)
 
 
@@ -419,7 +458,7 @@ def test_arguments_may_stand_under_args() -> None:
 def test_flags_in_two_lists_are_refused() -> None:
     """kube-scheduler reads command and args one after the other: a --config of the operator's in the first would be overruled."""
     manifest = own_manifest().replace(b"    image: ", b"    args:\n    - --v=2\n    image: ", 1)
-    with pytest.raises(NotUnderstood, match="flags are in command and in args; put them all into one of the two"):
+    with pytest.raises(NotUnderstood, match="flags are in command and in args"):
         made(manifest, OWN_CONTENT)
 
 

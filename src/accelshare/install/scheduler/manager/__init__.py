@@ -1,6 +1,6 @@
-"""kube-scheduler's configuration on every control-plane node, kept as wished without a person.
+"""The scheduler manager: keeps kube-scheduler's configuration applied on every control-plane node.
 
-Belongs here: one caretaker a node (`caretaker.py`), which looks again and again; what it needs to know from the cluster and tells
-it (`board.py`); kube-scheduler's client certificate on the host (`client_files.py`); taking all of it out again (`restoring.py`).
-Never: a rule about the configuration itself: whatever is done here, `accelshare scheduler-config` does the same by hand.
+Belongs here: one reconciler for each node (`node_reconciler.py`), the ConfigMap with the wanted and present state of all nodes
+(`state_configmap.py`), kube-scheduler's client certificate on the host (`client_files.py`).
+Never: a rule about the configuration itself: `accelshare scheduler-config apply` does the same by hand.
 """

@@ -1,4 +1,4 @@
-"""`accelshare scheduler-config manage`: the flags.
+"""`accelshare scheduler-config manage`: its options.
 
 Belongs here: from argv to values, and printing. Never: rules.
 """
@@ -10,62 +10,70 @@ import click
 
 from accelshare.install.certificates.command import issuing_options, lifetimes_from, names_from, secret_options
 from accelshare.install.commands import errors_as_messages
-from accelshare.install.scheduler.options import desired_options, host_from, intent_from, place_options, wait_options
+from accelshare.install.scheduler.options import (
+    desired_options,
+    host_from,
+    intent_from,
+    path_options,
+    scheduler_from,
+    wait_options,
+)
 from accelshare.options import log_options
 from accelshare.terminal import echo_line
 
 if TYPE_CHECKING:
     from accelshare.install.scheduler.desired_config import Tls
-    from accelshare.install.scheduler.health import HttpsScheduler
     from accelshare.install.scheduler.host import SchedulerHost
     from accelshare.install.scheduler.plan import Intent
 
 SERVER_NAME = "accelshare-extender"
 
 
-@click.command(short_help="Keep it put in on this control-plane node, for ever.")
-@click.option("--restore-all", is_flag=True, help="Ask every node's manager to put all back, wait for them, and end.")
-@click.option("--deadline-s", type=click.FloatRange(1), default=600.0, show_default=True, help="For --restore-all.")
-@click.option("--node-name", envvar="NODE_NAME", help="The control-plane node it runs on. Default: $NODE_NAME.")
-@click.option("--namespace", default="kube-system", show_default=True, help="Where all of the following are.")
+@click.command(short_help="Keep the configuration applied on this control-plane node.")
+@click.option("--restore-all", is_flag=True, help="Make the manager of every node restore it, wait, and end.")
+@click.option("--deadline-s", type=click.FloatRange(1), default=600.0, show_default=True, help="Limit of --restore-all.")
+@click.option("--node-name", envvar="NODE_NAME", help="This control-plane node. Default: $NODE_NAME.")
+@click.option("--namespace", default="kube-system", show_default=True, help="Namespace of the following objects.")
 @click.option(
-    "--state-configmap", default="accelshare-scheduler-config", show_default=True, help="What is wanted, and how it stands."
+    "--state-configmap",
+    default="accelshare-scheduler-config",
+    show_default=True,
+    help="Wanted and present state.",
 )
-@click.option("--lease", default="accelshare-scheduler-config", show_default=True, help="One node at a time.")
-@click.option("--port", type=click.IntRange(1, 65535), default=12345, show_default=True, help="Of the Service.")
-@click.option("--plain-http", is_flag=True, help="No TLS and no certificates: whoever reaches the extender can bind pods.")
-@click.option("--server-name", help=f"The name in the extender's certificate. Default: {SERVER_NAME}.")
-@click.option("--every-s", type=click.FloatRange(0.05), default=5.0, show_default=True, help="How often to look.")
+@click.option("--lease", default="accelshare-scheduler-config", show_default=True, help="Held by the node that is changed.")
+@click.option("--port", type=click.IntRange(1, 65535), default=12345, show_default=True, help="Port of the extender's Service.")
+@click.option("--plain-http", is_flag=True, help="No TLS: anybody who reaches the extender can bind pods.")
+@click.option("--server-name", help=f"Name in the extender's certificate. Default: {SERVER_NAME}.")
+@click.option("--every-s", type=click.FloatRange(0.05), default=5.0, show_default=True, help="Pause between two rounds.")
 @secret_options
 @issuing_options
 @desired_options
-@place_options
+@path_options
 @wait_options
 @log_options
 @errors_as_messages
 def manage(restore_all: bool, **options: Any) -> None:
-    """Keep kube-scheduler of this control-plane node asking the extender, until SIGTERM: certificates made and renewed, the
-    configuration put in, one node after the other, and put in again when kubeadm has written the manifest anew."""
+    """Keep kube-scheduler of this control-plane node configured until SIGTERM: create and renew certificates, apply the
+    configuration on one node after the other, and apply it again when kubeadm has replaced the manifest."""
     from accelshare import logs
 
     logs.set_up(level=options["log_level"], form=options["log_format"], file=None, file_mib=1, files=1)
     if not restore_all and not options["node_name"]:
-        raise click.UsageError("--node-name is not given and NODE_NAME is not set; it must be this node's name in the cluster")
-    asyncio.run(_restore_all(options) if restore_all else _keep(options))
+        raise click.UsageError("--node-name is not given and NODE_NAME is not set; give this node's name in the cluster")
+    asyncio.run(_restore_all(options) if restore_all else _manage(options))
 
 
-async def _keep(options: dict[str, Any]) -> None:
+async def _manage(options: dict[str, Any]) -> None:
     from dataclasses import replace
 
     from accelshare.install.scheduler import leadership
     from accelshare.install.scheduler.health import Patience
-    from accelshare.install.scheduler.manager import rounds
-    from accelshare.install.scheduler.manager.node_reconciler import NodeReconciler, Task
+    from accelshare.install.scheduler.manager.node_reconciler import ManagedNode, NodeReconciler
     from accelshare.kube import config
     from accelshare.kube.client import Client
     from accelshare.kube.named_data import Place
 
-    task = Task(
+    task = ManagedNode(
         node=options["node_name"],
         names=replace(names_from(options), server_name=options["server_name"] or SERVER_NAME),
         lifetimes=lifetimes_from(options),
@@ -75,10 +83,10 @@ async def _keep(options: dict[str, Any]) -> None:
         plain_http=options["plain_http"],
     )
 
-    def intent(scheduler_host: "SchedulerHost", url: str, tls: "Tls | None") -> "Intent":
-        told = (tls.ca_file, tls.cert_file, tls.key_file, tls.server_name) if tls is not None else (None,) * 4
-        files = dict(zip(("ca_file", "cert_file", "key_file", "server_name"), told, strict=True))
-        return intent_from(scheduler_host, {**options, "url": url, **files})
+    def intent(host: "SchedulerHost", url: str, tls: "Tls | None") -> "Intent":
+        paths = (tls.ca_file, tls.cert_file, tls.key_file, tls.server_name) if tls is not None else (None,) * 4
+        files = dict(zip(("ca_file", "cert_file", "key_file", "server_name"), paths, strict=True))
+        return intent_from(host, {**options, "url": url, **files})
 
     cluster = config.load(options["kubeconfig"], context=options["context"])
     async with Client(cluster, user_agent="accelshare-scheduler-manager") as client:
@@ -87,15 +95,15 @@ async def _keep(options: dict[str, Any]) -> None:
             task,
             host_from(options),
             make_intent=intent,
-            scheduler=lambda scheduler_host: _scheduler(scheduler_host, options),
+            scheduler=lambda host: scheduler_from(host, options["health_url"], options["log_directory"]),
             patience=Patience(options["wait_s"]),
             read_lease=leadership.read,
         )
-        await rounds.run(reconciler, node=task.node, every_s=options["every_s"])
+        await reconciler.run(options["every_s"])
 
 
 async def _restore_all(options: dict[str, Any]) -> None:
-    from accelshare.install.scheduler.manager import restoring
+    from accelshare.install.scheduler.manager.state_configmap import restore_all
     from accelshare.kube import config
     from accelshare.kube.client import Client
     from accelshare.kube.leases import Lease
@@ -105,17 +113,4 @@ async def _restore_all(options: dict[str, Any]) -> None:
     async with Client(cluster, user_agent="accelshare-scheduler-manager") as client:
         place = Place("ConfigMap", options["namespace"], options["state_configmap"])
         lease = Lease(client, options["namespace"], options["lease"], identity="restore-all")
-        await restoring.restore_all(client, place, lease, limit_s=options["deadline_s"], say=echo_line)
-
-
-def _scheduler(scheduler_host: "SchedulerHost", options: dict[str, Any]) -> "HttpsScheduler":
-    from accelshare.install.errors import NotUnderstood
-    from accelshare.install.scheduler.health import HttpsScheduler
-
-    try:
-        url = options["health_url"] or scheduler_host.target.health_url(
-            scheduler_host.base(scheduler_host.record()), scheduler_host.disk
-        )
-    except NotUnderstood:
-        url = "https://127.0.0.1:10259/healthz"  # the files are put back even if nobody can read them
-    return HttpsScheduler(url, options["log_directory"])
+        await restore_all(client, place, lease, limit_s=options["deadline_s"], say=echo_line)

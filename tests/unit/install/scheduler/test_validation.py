@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from accelshare.install.scheduler import static_pod
-from accelshare.install.scheduler.checking import checker
 from accelshare.install.scheduler.plan import Existing
 from accelshare.install.scheduler.release import Kind, parse
+from accelshare.install.scheduler.validation import checker
 from tests.unit.install.scheduler.builders import intent, with_words
 from tests.unit.install.scheduler.test_static_pod import POLICY_CONTENT, policy_manifest
 
