@@ -31,7 +31,7 @@ XPUSHARE = (
 )
 
 
-class Allocator:
+class InspectedCluster:
     """A person's desk: a kubeconfig, commands on the PATH, and a cluster to fill."""
 
     def __init__(self, api: FakeApiServer, directory: Path) -> None:
@@ -97,56 +97,56 @@ class Allocator:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Allocator]:
+async def inspected(tmp_path: Path) -> AsyncIterator[InspectedCluster]:
     async with FakeApiServer() as api:
-        yield Allocator(api, tmp_path)
+        yield InspectedCluster(api, tmp_path)
 
 
 # The tables.
 
 
-async def test_the_guides_table_from_the_guides_command(desk: Allocator) -> None:
-    desk.xpu_pods()
-    assert await desk.run(desk.plugin("xpushare")) == (0, XPUSHARE, "")
-    assert await desk.run(desk.plugin("xpushare"), "minikube") == (0, XPUSHARE, "")
+async def test_the_guides_table_from_the_guides_command(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    assert await inspected.run(inspected.plugin("xpushare")) == (0, XPUSHARE, "")
+    assert await inspected.run(inspected.plugin("xpushare"), "minikube") == (0, XPUSHARE, "")
 
 
-async def test_the_command_of_one_vendor_shows_no_other(desk: Allocator) -> None:
-    desk.xpu_pods()
+async def test_the_command_of_one_vendor_shows_no_other(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
     for vendor in ("nvidia", "enflame", "stream"):
-        desk.example_node(vendor)
-    assert (await desk.run(desk.plugin("xpushare")))[1] == XPUSHARE
+        inspected.example_node(vendor)
+    assert (await inspected.run(inspected.plugin("xpushare")))[1] == XPUSHARE
     for word, noun in (("gpushare", "GPU"), ("gcushare", "GCU")):
-        code, out, err = await desk.run(desk.plugin(word))
+        code, out, err = await inspected.run(inspected.plugin(word))
         assert (code, err) == (0, "")
         assert re.findall(r"(\w+)0\(Allocated/Total\)", out) == [noun]
-    code, out, _ = await desk.run(desk.plugin("gpushare"), "--all-vendors")
+    code, out, _ = await inspected.run(inspected.plugin("gpushare"), "--all-vendors")
     assert code == 0
     assert re.findall(r"(\w+)0\(Allocated/Total\)", out) == ["GCU", "XPU", "GPU", "NPU"]
     assert f"Kunlun XPU (xpushare)\n{XPUSHARE}\n" in out
 
 
-async def test_accelshare_inspect_shows_the_vendors_that_the_cluster_has(desk: Allocator) -> None:
-    desk.xpu_pods()
-    assert await desk.accelshare("inspect") == (0, XPUSHARE, "")
-    desk.example_node("stream")
-    code, out, _ = await desk.accelshare("inspect", "--vendor", "stream")
+async def test_accelshare_inspect_shows_the_vendors_that_the_cluster_has(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    assert await inspected.accelshare("inspect") == (0, XPUSHARE, "")
+    inspected.example_node("stream")
+    code, out, _ = await inspected.accelshare("inspect", "--vendor", "stream")
     assert (code, out.splitlines()[-1]) == (0, "0/2 (0%)  ")
 
 
-async def test_the_details(desk: Allocator) -> None:
-    desk.xpu_pods()
-    code, out, err = await desk.run(desk.plugin("xpushare"), "-d")
+async def test_the_details(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    code, out, err = await inspected.run(inspected.plugin("xpushare"), "-d")
     assert (code, err) == (0, "")
     assert out.startswith("\nNAME:       minikube\nIPADDRESS:  192.168.49.2\n\nNAME         NAMESPACE   XPU0(Allocated)")
     assert "\nxpu-pod-0    default     4500             0                0                0                \n" in out
     assert out.endswith("\n\n\nAllocated/Total XPU Memory In Cluster:  9000/32256 (27%)  \n")
 
 
-async def test_the_forms_for_programs_say_the_same(desk: Allocator) -> None:
-    desk.xpu_pods()
-    _, as_json, _ = await desk.accelshare("inspect", "-o", "json")
-    _, as_yaml, _ = await desk.accelshare("inspect", "-o", "yaml")
+async def test_the_forms_for_programs_say_the_same(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    _, as_json, _ = await inspected.accelshare("inspect", "-o", "json")
+    _, as_yaml, _ = await inspected.accelshare("inspect", "-o", "yaml")
     (node,) = json.loads(as_json)["nodes"]
     assert [(card["used"], card["free"], card["unit"], card["model"]) for card in node["cards"]] == [
         (4500, 3564, "MiB", "K200"),
@@ -155,70 +155,70 @@ async def test_the_forms_for_programs_say_the_same(desk: Allocator) -> None:
         (0, 8064, "MiB", "K200"),
     ]
     assert yaml.safe_load(as_yaml) == json.loads(as_json)
-    _, wide, _ = await desk.accelshare("inspect", "-o", "wide")
+    _, wide, _ = await inspected.accelshare("inspect", "-o", "wide")
     assert wide.splitlines()[1].split()[:8] == [
         "minikube", "192.168.49.2", "XPU0", "K200", "000000000007a136-0", "4500", "3564", "8064",
     ]  # fmt: skip
 
 
-async def test_a_namespace_counts_its_own_pods_only(desk: Allocator) -> None:
-    desk.xpu_pods()
-    desk.pod("other", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/3", namespace="ml")
-    code, out, err = await desk.accelshare("inspect", "-n", "ml")
+async def test_a_namespace_counts_its_own_pods_only(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.pod("other", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/3", namespace="ml")
+    code, out, err = await inspected.accelshare("inspect", "-n", "ml")
     assert (code, out.splitlines()[1].split()[2:]) == (0, ["0/8064", "0/8064", "0/8064", "1000/8064", "1000/32256"])
     assert err == "only pods of namespace ml are counted\n"
 
 
-async def test_long_lists_are_read_a_page_at_a_time(desk: Allocator) -> None:
-    desk.example_node("kunlun")
+async def test_long_lists_are_read_a_page_at_a_time(inspected: InspectedCluster) -> None:
+    inspected.example_node("kunlun")
     for number in range(501):
-        desk.pod(f"p{number}", {"baidu.com/xpu-mem": 2}, on="minikube kunlun/0")
-    code, out, _ = await desk.accelshare("inspect")
+        inspected.pod(f"p{number}", {"baidu.com/xpu-mem": 2}, on="minikube kunlun/0")
+    code, out, _ = await inspected.accelshare("inspect")
     assert (code, out.splitlines()[-1]) == (0, "1002/32256 (3%)  ")
 
 
-async def test_pods_that_have_ended_hold_nothing(desk: Allocator) -> None:
-    desk.xpu_pods()
-    desk.api.store.patch("pods", "xpu-pod-0", {"status": {"phase": "Succeeded"}}, subresource="status")
-    code, out, _ = await desk.accelshare("inspect")
+async def test_pods_that_have_ended_hold_nothing(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.api.store.patch("pods", "xpu-pod-0", {"status": {"phase": "Succeeded"}}, subresource="status")
+    code, out, _ = await inspected.accelshare("inspect")
     assert (code, out.splitlines()[-1]) == (0, "4500/32256 (13%)  ")
-    _, out, _ = await desk.accelshare("explain", "xpu-pod-0")
+    _, out, _ = await inspected.accelshare("explain", "xpu-pod-0")
     assert out.startswith("default/xpu-pod-0 has ended: Succeeded.")
 
 
-async def test_a_cluster_without_cards_says_so_beside_an_empty_table(desk: Allocator) -> None:
-    code, out, err = await desk.run(desk.plugin("gpushare"))
+async def test_a_cluster_without_cards_says_so_beside_an_empty_table(inspected: InspectedCluster) -> None:
+    code, out, err = await inspected.run(inspected.plugin("gpushare"))
     assert (code, out.splitlines()[-1]) == (0, "0/0 (0%)  ")
     assert err == "this cluster shows no aliyun.com/gpu-mem\n"
-    code, out, err = await desk.accelshare("inspect")
+    code, out, err = await inspected.accelshare("inspect")
     assert (code, out) == (0, "")
     assert err.startswith("this cluster has no cards of any vendor: ")
 
 
-async def test_troubles_of_nodes_are_told_beside_the_table(desk: Allocator) -> None:
-    desk.api.store.create("nodes", {"metadata": {"name": "n1", "annotations": {"accelshare.io/inventory": "{"}}})
-    _, _, err = await desk.accelshare("inspect")
+async def test_troubles_of_nodes_are_told_beside_the_table(inspected: InspectedCluster) -> None:
+    inspected.api.store.create("nodes", {"metadata": {"name": "n1", "annotations": {"accelshare.io/inventory": "{"}}})
+    _, _, err = await inspected.accelshare("inspect")
     assert "n1: annotation accelshare.io/inventory cannot be read" in err
 
 
-async def test_a_pod_and_a_node_that_nobody_can_read_are_told_and_spoil_nothing_else(desk: Allocator) -> None:
+async def test_a_pod_and_a_node_that_nobody_can_read_are_told_and_spoil_nothing_else(inspected: InspectedCluster) -> None:
     """Their texts are nested deeper than a recursive reader can follow."""
-    desk.xpu_pods()
+    inspected.xpu_pods()
     deep = "[" * 30_000 + "]" * 30_000
     inventory = {"accelshare.io/inventory": f'{{"kunlun": {{"more": {deep}}}}}'}
-    desk.api.store.create("nodes", {"metadata": {"name": "n1", "annotations": inventory}})
+    inspected.api.store.create("nodes", {"metadata": {"name": "n1", "annotations": inventory}})
     spec = {
         "nodeName": "n1",
         "containers": [{"name": "main", "image": "none", "resources": {"limits": {"baidu.com/xpu-mem": 1}}}],
     }
     record = {"accelshare.io/assignment": f'{{"kunlun": [{{"more": {deep}}}]}}'}
-    desk.api.store.create("pods", {"metadata": {"name": "deep", "annotations": record}, "spec": spec}, namespace="default")
-    code, out, err = await desk.accelshare("inspect")
+    inspected.api.store.create("pods", {"metadata": {"name": "deep", "annotations": record}, "spec": spec}, namespace="default")
+    code, out, err = await inspected.accelshare("inspect")
     assert (code, "4500/8064" in out) == (0, True), err
     assert "n1: annotation accelshare.io/inventory cannot be read" in err
     assert "Traceback" not in err
     for words in (("explain", "xpu-pod-0"), ("explain", "deep"), ("preflight",)):
-        code, out, err = await desk.accelshare(*words)
+        code, out, err = await inspected.accelshare(*words)
         assert "Traceback" not in err
         assert out, err
 
@@ -226,15 +226,15 @@ async def test_a_pod_and_a_node_that_nobody_can_read_are_told_and_spoil_nothing_
 # Watching.
 
 
-async def test_watching_in_a_pipe_prints_blocks_that_follow_the_cluster(desk: Allocator) -> None:
-    desk.xpu_pods()
-    words = [desk.plugin("xpushare"), "--watch", "--every", "0.2"]
+async def test_watching_in_a_pipe_prints_blocks_that_follow_the_cluster(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    words = [inspected.plugin("xpushare"), "--watch", "--every", "0.2"]
     process = await asyncio.create_subprocess_exec(
-        *map(str, words), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=desk.environ()
+        *map(str, words), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=inspected.environ()
     )
     assert process.stdout is not None
     first = await _until(process.stdout, b"9000/32256 (27%)")
-    desk.pod("xpu-pod-2", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/2")
+    inspected.pod("xpu-pod-2", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/2")
     second = await _until(process.stdout, b"10000/32256 (31%)")
     process.send_signal(signal.SIGINT)
     _, err = await asyncio.wait_for(process.communicate(), 120)
@@ -243,18 +243,18 @@ async def test_watching_in_a_pipe_prints_blocks_that_follow_the_cluster(desk: Al
     assert re.match(rb"# \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\nNAME ", first)
 
 
-async def test_watching_on_a_terminal_redraws_in_place_and_survives_an_outage(desk: Allocator) -> None:
-    desk.xpu_pods()
+async def test_watching_on_a_terminal_redraws_in_place_and_survives_an_outage(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
     master, slave = pty.openpty()
-    words = [str(desk.plugin("xpushare")), "--watch", "--every", "0.2"]
-    process = subprocess.Popen(words, stdout=slave, stderr=slave, env=desk.environ(COLUMNS="200", LINES="50"))
+    words = [str(inspected.plugin("xpushare")), "--watch", "--every", "0.2"]
+    process = subprocess.Popen(words, stdout=slave, stderr=slave, env=inspected.environ(COLUMNS="200", LINES="50"))
     os.close(slave)
     first = await asyncio.to_thread(_read_until, master, b"9000/32256 (27%)")
     assert first.startswith(b"\x1b[?1049h\x1b[?25l\x1b[H")
-    desk.api.faults.answer(500, path="/api/v1/nodes", times=1)
+    inspected.api.faults.answer(500, path="/api/v1/nodes", times=1)
     outage = await asyncio.to_thread(_read_until, master, b"500 ")
     assert b"9000/32256 (27%)" in outage + await asyncio.to_thread(_read_until, master, b"27%")
-    desk.pod("xpu-pod-2", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/2")
+    inspected.pod("xpu-pod-2", {"baidu.com/xpu-mem": 1000}, on="minikube kunlun/2")
     await asyncio.to_thread(_read_until, master, b"10000/32256 (31%)")
     process.send_signal(signal.SIGINT)
     assert await asyncio.to_thread(process.wait, 120) == 0
@@ -282,52 +282,58 @@ def _read_until(descriptor: int, wanted: bytes) -> bytes:
 # Troubles.
 
 
-async def test_an_unknown_node_is_told_the_nearest_name(desk: Allocator) -> None:
-    desk.xpu_pods()
-    assert await desk.accelshare("inspect", "minikub") == (1, "", "Error: there is no node 'minikub'; did you mean minikube?\n")
-    assert (await desk.accelshare("inspect", "Not/A-Name"))[2] == "Error: there is no node 'Not/A-Name'; there are minikube\n"
+async def test_an_unknown_node_is_told_the_nearest_name(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    assert await inspected.accelshare("inspect", "minikub") == (
+        1,
+        "",
+        "Error: there is no node 'minikub'; did you mean minikube?\n",
+    )
+    assert (await inspected.accelshare("inspect", "Not/A-Name"))[
+        2
+    ] == "Error: there is no node 'Not/A-Name'; there are minikube\n"
 
 
-async def test_no_permission_names_verb_and_resource(desk: Allocator) -> None:
-    desk.api.faults.answer(403, path="/api/v1/pods")
-    code, out, err = await desk.accelshare("inspect")
+async def test_no_permission_names_verb_and_resource(inspected: InspectedCluster) -> None:
+    inspected.api.faults.answer(403, path="/api/v1/pods")
+    code, out, err = await inspected.accelshare("inspect")
     assert (code, out) == (1, "")
-    assert err.startswith("Error: no permission: you may not list pods in the whole cluster; with -n NAMESPACE")
+    assert err.startswith("Error: no permission: you may not list pods in the whole cluster; ")
 
 
-async def test_no_cluster_is_told_in_words(desk: Allocator) -> None:
-    code, _, err = await desk.accelshare("inspect", KUBECONFIG="")
+async def test_no_cluster_is_told_in_words(inspected: InspectedCluster) -> None:
+    code, _, err = await inspected.accelshare("inspect", KUBECONFIG="")
     assert code == 1
     assert err.startswith("Error: no way to a cluster: no kubeconfig was given, KUBECONFIG is not set")
-    content = yaml.safe_load(desk.kubeconfig.read_text())
+    content = yaml.safe_load(inspected.kubeconfig.read_text())
     content["clusters"][0]["cluster"]["server"] = "http://127.0.0.1:1"
-    desk.kubeconfig.write_text(yaml.safe_dump(content))
-    code, _, err = await desk.accelshare("inspect")
+    inspected.kubeconfig.write_text(yaml.safe_dump(content))
+    code, _, err = await inspected.accelshare("inspect")
     assert code == 1
     assert err.startswith("Error: the API server cannot be reached: GET http://127.0.0.1:1/api/v1/nodes: Connection refused;")
-    code, _, err = await desk.accelshare("inspect", "--context", "nowhere")
+    code, _, err = await inspected.accelshare("inspect", "--context", "nowhere")
     assert "there is no context 'nowhere'; it has: memory" in err
-    code, _, err = await desk.accelshare("inspect", "--kubeconfig", "/nowhere")
+    code, _, err = await inspected.accelshare("inspect", "--kubeconfig", "/nowhere")
     assert code == 2
 
 
-async def test_a_word_that_no_profile_has(desk: Allocator) -> None:
-    code, _, err = await desk.run(desk.plugin("zpushare"))
+async def test_a_word_that_no_profile_has(inspected: InspectedCluster) -> None:
+    code, _, err = await inspected.run(inspected.plugin("zpushare"))
     assert (code, err) == (1, "Error: no profile has the inspect command 'zpushare'; there are gcushare, gpushare, xpushare\n")
 
 
-async def test_a_wrong_profile_directory_is_no_traceback(desk: Allocator) -> None:
-    code, _, err = await desk.run(desk.plugin("gpushare"), "--profiles", "/nowhere")
+async def test_a_wrong_profile_directory_is_no_traceback(inspected: InspectedCluster) -> None:
+    code, _, err = await inspected.run(inspected.plugin("gpushare"), "--profiles", "/nowhere")
     assert (code, err) == (2, "Error: /nowhere: is no directory; it must be one with profile files (*.toml)\n")
 
 
 # explain.
 
 
-async def test_explain_of_a_waiting_pod(desk: Allocator) -> None:
-    desk.xpu_pods()
-    desk.pod("big", {"baidu.com/xpu-mem": 9000})
-    code, out, err = await desk.accelshare("explain", "big")
+async def test_explain_of_a_waiting_pod(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.pod("big", {"baidu.com/xpu-mem": 9000})
+    code, out, err = await inspected.accelshare("explain", "big")
     assert (code, err) == (0, "")
     assert out.startswith(
         "default/big waits. It asks for 9000 MiB of one XPU (baidu.com/xpu-mem: 9000).\n"
@@ -336,22 +342,22 @@ async def test_explain_of_a_waiting_pod(desk: Allocator) -> None:
     assert "  would help: 23256 MiB are free here in parts (8064+8064+3564+3564): take it from 2 cards with the label" in out
 
 
-async def test_explain_of_a_running_pod_in_another_namespace(desk: Allocator) -> None:
-    desk.xpu_pods()
-    desk.pod("mine", {"baidu.com/xpu-mem": 2000}, on="minikube kunlun/1", namespace="ml")
-    code, out, _ = await desk.accelshare("explain", "mine", "-n", "ml")
+async def test_explain_of_a_running_pod_in_another_namespace(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.pod("mine", {"baidu.com/xpu-mem": 2000}, on="minikube kunlun/1", namespace="ml")
+    code, out, _ = await inspected.accelshare("explain", "mine", "-n", "ml")
     assert code == 0
-    assert "It has 2000 MiB of XPU1 (id 000000000007a136-1), beside default/xpu-pod-1 4500.\n" in out
-    code, _, err = await desk.accelshare("explain", "mine")
+    assert "It has 2000 MiB of XPU1 (id 000000000007a136-1), together with default/xpu-pod-1 4500.\n" in out
+    code, _, err = await inspected.accelshare("explain", "mine")
     assert (code, err) == (1, "Error: there is no pod 'mine' in namespace default; there is one in ml (-n)\n")
-    code, _, err = await desk.accelshare("explain", "xpu-pod-9")
+    code, _, err = await inspected.accelshare("explain", "xpu-pod-9")
     assert (code, err) == (1, "Error: there is no pod 'xpu-pod-9' in namespace default; did you mean xpu-pod-1?\n")
 
 
-async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_carries(desk: Allocator) -> None:
-    desk.xpu_pods()
-    desk.pod("odd", {"baidu.com/xpu-mem": 4001}, labels={"baidu.com/xpu-count": "2"}, nodeSelector={"disk": "ssd"})
-    _, out, _ = await desk.accelshare("explain", "odd")
+async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_carries(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.pod("odd", {"baidu.com/xpu-mem": 4001}, labels={"baidu.com/xpu-count": "2"}, nodeSelector={"disk": "ssd"})
+    _, out, _ = await inspected.accelshare("explain", "odd")
     assert (
         "Wrong: label baidu.com/xpu-count is 2, and baidu.com/xpu-mem: 4001 does not divide by 2 equally; 4000 and 4002 do\n"
         in out
@@ -359,17 +365,17 @@ async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_car
     assert "Wrong: nodeSelector disk=ssd: no node carries this label\n" in out
 
 
-async def test_colours_are_for_terminals_and_not_for_who_wants_none(desk: Allocator) -> None:
-    desk.xpu_pods()
-    desk.pod("big", {"baidu.com/xpu-mem": 9000})
-    assert "\x1b[1mdefault/big waits." in await asyncio.to_thread(_on_a_terminal, desk, {})
-    assert "\x1b" not in await asyncio.to_thread(_on_a_terminal, desk, {"NO_COLOR": "1"})
+async def test_colours_are_for_terminals_and_not_for_who_wants_none(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.pod("big", {"baidu.com/xpu-mem": 9000})
+    assert "\x1b[1mdefault/big waits." in await asyncio.to_thread(_on_a_terminal, inspected, {})
+    assert "\x1b" not in await asyncio.to_thread(_on_a_terminal, inspected, {"NO_COLOR": "1"})
 
 
-def _on_a_terminal(desk: Allocator, environ: dict[str, str]) -> str:
+def _on_a_terminal(inspected: InspectedCluster, environ: dict[str, str]) -> str:
     master, slave = pty.openpty()
     words = [sys.executable, "-m", "accelshare", "explain", "big"]
-    with subprocess.Popen(words, stdout=slave, stderr=slave, env=desk.environ(**environ)) as process:
+    with subprocess.Popen(words, stdout=slave, stderr=slave, env=inspected.environ(**environ)) as process:
         os.close(slave)
         seen = b""
         while True:
@@ -390,7 +396,7 @@ def _on_a_terminal(desk: Allocator, environ: dict[str, str]) -> str:
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e\x9b31m\u2028\u200b\rminikube: fine\nERROR: fake line\x7f"
 
 
-def hostile_cluster(desk: Allocator) -> None:
+def hostile_cluster(inspected: InspectedCluster) -> None:
     cards = [
         {"index": 0, "size": 8064, "id": "card-0", "model": f"K200{HOSTILE}", "enforced_by": HOSTILE},
         {"index": 2, "size": 8064, "id": "卡-1", "model": "昆仑芯", "healthy": False, "problem": f"reset{HOSTILE}"},
@@ -404,20 +410,20 @@ def hostile_cluster(desk: Allocator) -> None:
             "nodeInfo": {"containerRuntimeVersion": f"containerd://{HOSTILE}", "kubeletVersion": HOSTILE},
         },
     }
-    desk.api.store.create("nodes", content)
+    inspected.api.store.create("nodes", content)
     record = json.dumps({"kunlun": [{"index": 1, "id": f"gone{HOSTILE}"}]})
     limits = {"resources": {"limits": {"baidu.com/xpu-mem": 100}}}
     containers = [{"name": "main", "image": "none", **limits}]
     lost = {"metadata": {"name": "lost", "annotations": {"accelshare.io/assignment": record}}}
-    desk.api.store.create("pods", {**lost, "spec": {"nodeName": "n1", "containers": containers}})
+    inspected.api.store.create("pods", {**lost, "spec": {"nodeName": "n1", "containers": containers}})
     odd = {"metadata": {"name": "odd", "annotations": {"accelshare.io/assignment": HOSTILE}}}
-    desk.api.store.create("pods", {**odd, "spec": {"nodeName": "n1", "containers": containers}})
+    inspected.api.store.create("pods", {**odd, "spec": {"nodeName": "n1", "containers": containers}})
     waits = {"metadata": {"name": "waits"}, "spec": {"nodeSelector": {"disk": HOSTILE}, "containers": containers}}
-    desk.api.store.create("pods", waits)
+    inspected.api.store.create("pods", waits)
     said = [{"type": "PodScheduled", "status": "False", "message": HOSTILE}]
-    desk.api.store.patch("pods", "waits", {"status": {"conditions": said}}, subresource="status")
-    desk.pod("free", {"baidu.com/xpu-mem": 9000})
-    desk.api.store.patch("pods", "lost", {"status": {"reason": "x"}}, subresource="status")
+    inspected.api.store.patch("pods", "waits", {"status": {"conditions": said}}, subresource="status")
+    inspected.pod("free", {"baidu.com/xpu-mem": 9000})
+    inspected.api.store.patch("pods", "lost", {"status": {"reason": "x"}}, subresource="status")
 
 
 @pytest.mark.parametrize(
@@ -438,9 +444,9 @@ def hostile_cluster(desk: Allocator) -> None:
     ],
     ids=" ".join,
 )
-async def test_hostile_values_are_shown_and_not_obeyed(desk: Allocator, words: tuple[str, ...]) -> None:
-    hostile_cluster(desk)
-    code, out, err = await desk.accelshare(*words)
+async def test_hostile_values_are_shown_and_not_obeyed(inspected: InspectedCluster, words: tuple[str, ...]) -> None:
+    hostile_cluster(inspected)
+    code, out, err = await inspected.accelshare(*words)
     assert "Traceback" not in err
     assert code == 0, err
     for line in (out + err).split("\n"):
@@ -454,9 +460,9 @@ async def test_hostile_values_are_shown_and_not_obeyed(desk: Allocator, words: t
         assert [card["problem"] for card in node["cards"]] == ["", "", f"reset{HOSTILE}"]
 
 
-async def test_wide_characters_keep_the_columns(desk: Allocator) -> None:
-    hostile_cluster(desk)
-    _, out, _ = await desk.accelshare("inspect", "-o", "wide", "--vendor", "kunlun")
+async def test_wide_characters_keep_the_columns(inspected: InspectedCluster) -> None:
+    hostile_cluster(inspected)
+    _, out, _ = await inspected.accelshare("inspect", "-o", "wide", "--vendor", "kunlun")
     head, _, _, third, *_ = out.split("\n")
     shown = "".join(f"{sign}\0" if unicodedata.east_asian_width(sign) == "W" else sign for sign in third)
     assert shown[head.index("ID ")] == "卡"
@@ -465,10 +471,10 @@ async def test_wide_characters_keep_the_columns(desk: Allocator) -> None:
 # Start-up and completion.
 
 
-async def test_nothing_that_is_slow_to_load_is_loaded(desk: Allocator) -> None:
+async def test_nothing_that_is_slow_to_load_is_loaded(inspected: InspectedCluster) -> None:
     """The first byte is near: no event loop, no web server, no client of one, and only the face that is shown."""
-    desk.xpu_pods()
-    script = desk.directory / "kubectl-inspect-xpushare"
+    inspected.xpu_pods()
+    script = inspected.directory / "kubectl-inspect-xpushare"
     script.write_text(
         "import sys\nfrom accelshare.inspect_cli.plugin import main\n"
         "try: main()\n"
@@ -477,33 +483,33 @@ async def test_nothing_that_is_slow_to_load_is_loaded(desk: Allocator) -> None:
         "         'accelshare.report.explain', 'accelshare.report.inspect_json', 'accelshare.vendors.drivers.registry'}\n"
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr)\n"
     )
-    assert await desk.run(sys.executable, script) == (0, XPUSHARE, "[]\n")
+    assert await inspected.run(sys.executable, script) == (0, XPUSHARE, "[]\n")
 
 
 @pytest.mark.parametrize(
     ("shell", "word"), [("bash", "complete -o nosort -F"), ("zsh", "#compdef accelshare"), ("fish", "complete ")]
 )
-async def test_a_completion_script_for_each_shell(desk: Allocator, shell: str, word: str) -> None:
-    code, out, err = await desk.accelshare("completion", shell)
+async def test_a_completion_script_for_each_shell(inspected: InspectedCluster, shell: str, word: str) -> None:
+    code, out, err = await inspected.accelshare("completion", shell)
     assert (code, err) == (0, "")
     assert word in out
     assert "_ACCELSHARE_COMPLETE" in out
 
 
-async def test_bash_completes_commands_nodes_and_pods(desk: Allocator) -> None:
-    desk.xpu_pods()
+async def test_bash_completes_commands_nodes_and_pods(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
 
     async def completed(*words: str) -> list[str]:
         environ = {"_ACCELSHARE_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
         code = "from accelshare.cli import main; main()"
-        _, out, _ = await desk.run(sys.executable, "-c", code, environ=desk.environ(**environ))
+        _, out, _ = await inspected.run(sys.executable, "-c", code, environ=inspected.environ(**environ))
         return [line.partition(",")[2] for line in out.split()]
 
     assert await completed("accelshare", "ins") == ["inspect"]
     assert await completed("accelshare", "inspect", "mi") == ["minikube"]
     assert await completed("accelshare", "inspect", "--vendor", "nv") == ["nvidia"]
     assert await completed("accelshare", "explain", "xpu") == ["xpu-pod-0", "xpu-pod-1"]
-    desk.kubeconfig.write_text("")
+    inspected.kubeconfig.write_text("")
     assert await completed("accelshare", "inspect", "mi") == []
 
 
@@ -542,38 +548,39 @@ async def test_inspect_sh_prints_what_the_gcushare_guide_shows(fake_cluster: Fak
     assert "the extender cannot be reached at http://127.0.0.1:1/x" in err
 
 
-async def test_kubectl_completes_a_plugin_by_the_program_beside_it(desk: Allocator) -> None:
+async def test_kubectl_completes_a_plugin_by_the_program_beside_it(inspected: InspectedCluster) -> None:
     """kubectl hands over the words so far and reads proposals, then a number: 4 is that no files are meant, 0 that they are."""
-    desk.xpu_pods()
-    desk.example_node("nvidia")
-    program = desk.completion("xpushare")
-    assert await desk.run(program, "mini") == (0, "minikube\n:4\n", "")
-    assert await desk.run(program, "-d", "--output", "w") == (0, "wide\n:4\n", "")
-    code, out, _ = await desk.run(program, "--all")
-    assert (code, out) == (0, "--all-vendors\tEvery vendor whose cards this cluster has.\n:4\n")
-    code, out, _ = await desk.run(program, "--kubeconfig", "")
+    inspected.xpu_pods()
+    inspected.example_node("nvidia")
+    program = inspected.completion("xpushare")
+    assert await inspected.run(program, "mini") == (0, "minikube\n:4\n", "")
+    assert await inspected.run(program, "-d", "--output", "w") == (0, "wide\n:4\n", "")
+    code, out, _ = await inspected.run(program, "--all")
+    proposal, directive = out.splitlines()
+    assert (code, proposal.partition("\t")[0], directive) == (0, "--all-vendors", ":4")
+    code, out, _ = await inspected.run(program, "--kubeconfig", "")
     assert (code, out) == (0, ":0\n")
-    assert (await desk.run(program))[1].splitlines()[-1] == ":4"
+    assert (await inspected.run(program))[1].splitlines()[-1] == ":4"
 
 
-async def test_without_a_cluster_nothing_is_proposed_and_nothing_said(desk: Allocator) -> None:
-    environ = desk.environ(KUBECONFIG=str(desk.directory / "none"))
-    assert await desk.run(desk.completion("gpushare"), "x", environ=environ) == (0, ":4\n", "")
+async def test_without_a_cluster_nothing_is_proposed_and_nothing_said(inspected: InspectedCluster) -> None:
+    environ = inspected.environ(KUBECONFIG=str(inspected.directory / "none"))
+    assert await inspected.run(inspected.completion("gpushare"), "x", environ=environ) == (0, ":4\n", "")
 
 
-async def test_explain_also_tells_what_keeps_a_pod_away_besides_cards(desk: Allocator) -> None:
+async def test_explain_also_tells_what_keeps_a_pod_away_besides_cards(inspected: InspectedCluster) -> None:
     """The card is free: the node is tainted, its CPU is asked for by a pod without cards, and it may have no more pods."""
     node = yaml.safe_load((ROOT / "examples/nodes/kunlun.yaml").read_text())
     node["spec"] = {"taints": [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]}
     node["status"]["allocatable"] = {**node["status"].get("allocatable", {}), "cpu": "4", "memory": "8Gi", "pods": "1"}
-    desk.api.store.create("nodes", node)
-    desk.pod("web", {"cpu": 3}, on="minikube")
-    desk.pod("me", {"baidu.com/xpu-mem": 4500, "cpu": 2})
-    code, out, err = await desk.accelshare("explain", "me")
+    inspected.api.store.create("nodes", node)
+    inspected.pod("web", {"cpu": 3}, on="minikube")
+    inspected.pod("me", {"baidu.com/xpu-mem": 4500, "cpu": 2})
+    code, out, err = await inspected.accelshare("explain", "me")
     assert (code, err) == (0, "")
     assert "Node minikube has the cards, but kube-scheduler keeps the pod away: " in out
     assert [line.strip() for line in out.splitlines() if "keeps it away" in line] == [
         "keeps it away: the pod does not tolerate its taint dedicated=ml:NoSchedule",
-        "keeps it away: not enough cpu: 2 asked, 1 of 4 not asked for by other pods",
-        "keeps it away: it has all the 1 pods that it may have",
+        "keeps it away: not enough cpu: 2 requested, 1 of 4 not requested by other pods",
+        "keeps it away: it already has 1 pods, its maximum",
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from accelshare.testing.api_server import FakeApiServer
 from tests.contract import test_docs as docs
-from tests.contract.test_inspect import Allocator
+from tests.contract.test_inspect import InspectedCluster
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/how-to/inspect.md"
@@ -18,9 +18,9 @@ SHOWN = re.compile(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Allocator]:
+async def inspected(tmp_path: Path) -> AsyncIterator[InspectedCluster]:
     async with FakeApiServer() as api:
-        yield Allocator(api, tmp_path)
+        yield InspectedCluster(api, tmp_path)
 
 
 def calls() -> list[tuple[str, str]]:
@@ -33,26 +33,26 @@ def runs(words: str) -> bool:
     return words.startswith(("kubectl inspect ", "accelshare ")) and not re.search(r"--watch|>|\| ", words)
 
 
-def the_scene(desk: Allocator) -> None:
+def the_scene(inspected: InspectedCluster) -> None:
     """The xpushare guide's Deployment, two pods that fill the other cards, and pods that wait."""
-    desk.example_node("kunlun")
+    inspected.example_node("kunlun")
     for name, index in (("xpu-pod-6bf885cf6d-2vzgz", 0), ("xpu-pod-6bf885cf6d-m6vf6", 1)):
-        desk.pod(name, {"baidu.com/xpu-mem": 4500}, on=f"minikube kunlun/{index}")
-    desk.pod("train-0", {"baidu.com/xpu-mem": 8064}, on="minikube kunlun/2")
-    desk.pod("train-1", {"baidu.com/xpu-mem": 2000}, on="minikube kunlun/3")
-    desk.pod("waits", {"baidu.com/xpu-mem": 7000})
-    desk.pod("odd", {"baidu.com/xpu-mem": 4000}, labels={"baidu.com/xpu-count": "3"})
+        inspected.pod(name, {"baidu.com/xpu-mem": 4500}, on=f"minikube kunlun/{index}")
+    inspected.pod("train-0", {"baidu.com/xpu-mem": 8064}, on="minikube kunlun/2")
+    inspected.pod("train-1", {"baidu.com/xpu-mem": 2000}, on="minikube kunlun/3")
+    inspected.pod("waits", {"baidu.com/xpu-mem": 7000})
+    inspected.pod("odd", {"baidu.com/xpu-mem": 4000}, labels={"baidu.com/xpu-count": "3"})
 
 
-async def test_every_command_of_the_page_prints_what_the_page_shows(desk: Allocator) -> None:
-    the_scene(desk)
+async def test_every_command_of_the_page_prints_what_the_page_shows(inspected: InspectedCluster) -> None:
+    the_scene(inspected)
     assert len(calls()) >= 6
     for words, text in calls():
         program, *arguments = shlex.split(words)
         if program == "kubectl":
-            _, out, err = await desk.run(desk.plugin(arguments[1]), *arguments[2:])
+            _, out, err = await inspected.run(inspected.plugin(arguments[1]), *arguments[2:])
         else:
-            _, out, err = await desk.accelshare(*arguments)
+            _, out, err = await inspected.accelshare(*arguments)
         if text:
             assert shown(err + out) == shown(text), words
         else:

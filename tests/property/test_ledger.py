@@ -133,8 +133,8 @@ class AnyOrder(RuleBasedStateMachine):
                 held[slice_.id] = held.get(slice_.id, 0) + (size if slice_.whole else slice_.units)
         # Nor does it land where somebody was whose end we have not heard of: then facts alone would oversell the card.
         known = self.ledger.node(node)
-        for book in known.all_cards() if known is not None else ():
-            held[book.card.id] = max(held.get(book.card.id, 0), book.used)
+        for node_ledger in known.all_cards() if known is not None else ():
+            held[node_ledger.card.id] = max(held.get(node_ledger.card.id, 0), node_ledger.used)
         free = [card for card in self.sizes[node] if card.kind == "gpu" and card.size - held.get(card.id, 0) >= units]
         if not free:
             return

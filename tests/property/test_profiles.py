@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from accelshare.vendors.command import as_json, as_table, as_toml
-from accelshare.vendors.layers import Source, survey
+from accelshare.vendors.layers import ProfileFile, survey
 from accelshare.vendors.validation import keys as profile_keys
 from accelshare.vendors.validation import parse, sections, to_data
 from tests.unit.vendors.builders import COMPLETE, SMALLEST
@@ -80,7 +80,7 @@ def test_any_tree_is_a_profile_or_a_list_of_problems(base: dict[str, Any], chang
     data: dict[str, Any] = dict(base)
     for key, value in changes:
         data = graft(data, key, built(value))
-    found = survey([[Source("acme.toml", COMPLETE)], [Source("own.toml", data)]])
+    found = survey([[ProfileFile("acme.toml", COMPLETE)], [ProfileFile("own.toml", data)]])
     for problem in found.problems:
         assert str(problem).isprintable()
         assert len(str(problem)) < 2000

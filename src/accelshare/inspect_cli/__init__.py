@@ -1,6 +1,6 @@
-"""Print a report of the cluster for people: `accelshare inspect`, `accelshare explain`, the kubectl plugins, completion.
+"""Commands that show the cluster: `accelshare inspect`, `accelshare explain`, the kubectl plugins, shell completion.
 
-Belongs here: arguments, reading the API server once, printing, the screen that redraws itself. Never: writing to the cluster, an
-extender to ask, sums (ledger/) or the looks of a table (report/). A person waits for the first byte: what is slow to load is
-loaded when it is needed, and nothing here loads an event loop.
+Belongs here: arguments, reading the API server, printing. Never: writing to the cluster, calling the extender, sums (ledger/) or
+the layout of tables (report/). A person waits for the first byte: modules that are slow to load are imported where they are
+needed, and nothing here imports an event loop.
 """

@@ -1,6 +1,6 @@
-"""The cluster as it is now: two lists from the API server, one ledger.
+"""Reads the cluster as it is now: nodes and pods from the API server into one ledger.
 
-Belongs here: which questions are asked, and making the book of the answers. Never: a write; errors in words (troubles.py).
+Belongs here: the requests, and the ledger made of the answers. Never: a write; error messages (error_messages.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from accelshare.kube.errors import NotFound
 from accelshare.kube.sync_client import SyncClient
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.placing import DEFAULT, Policy
-from accelshare.report.units import Told
+from accelshare.report.units import Inventories
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import inventory
 from accelshare.wire.decoding import Decoder, UnreadableError
@@ -25,24 +25,24 @@ from accelshare.wire.objects import Metadata, node_decoder
 from accelshare.wire.pods import PodReader
 
 if TYPE_CHECKING:
-    from accelshare.inspect_cli.explain_objects import Beside
+    from accelshare.inspect_cli.explain_objects import ConstraintReader
 
-# Pods that have ended hold nothing: the API server need not send them.
+# Pods that have ended hold nothing, so the API server does not send them.
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
-class Door(NamedTuple):
-    """An open way to a cluster, and the namespace its context is in."""
+class ClusterConnection(NamedTuple):
+    """A client for a cluster, and the namespace of its context."""
 
     client: SyncClient
     namespace: str
 
 
-class Book(NamedTuple):
-    """The ledger, what nodes say of their cards, the nodes' labels, and in words what could not be read."""
+class ClusterSnapshot(NamedTuple):
+    """The ledger, the nodes' inventories and labels, and messages about what could not be read."""
 
     ledger: Ledger
-    told: Told
+    inventories: Inventories
     labels: Mapping[str, Mapping[str, str]]
     problems: tuple[str, ...]
 
@@ -55,11 +55,11 @@ decode_named = Decoder(_Named).decode
 
 
 @contextmanager
-def connect(kubeconfig: Path | None, context: str | None, *, timeout_s: float = 30.0) -> Iterator[Door]:
-    """The cluster that kubectl would ask."""
+def connect(kubeconfig: Path | None, context: str | None, *, timeout_s: float = 30.0) -> Iterator[ClusterConnection]:
+    """A connection to the cluster that kubectl would use."""
     cluster = config.load(kubeconfig, context=context)
     with SyncClient(cluster, user_agent=f"accelshare-inspect/{__version__}", timeout_s=timeout_s) as client:
-        yield Door(client, cluster.namespace)
+        yield ClusterConnection(client, cluster.namespace)
 
 
 def names(client: SyncClient, path: str) -> list[str]:
@@ -68,7 +68,7 @@ def names(client: SyncClient, path: str) -> list[str]:
 
 
 class Reader:
-    """Reads the same part of a cluster as often as it is asked to."""
+    """Reads one part of a cluster, as often as it is called."""
 
     def __init__(
         self,
@@ -78,27 +78,27 @@ class Reader:
         node: str = "",
         namespace: str = "",
         policy: Policy = DEFAULT,
-        beside: "Beside | None" = None,
+        constraints: "ConstraintReader | None" = None,
     ) -> None:
-        """`node`: only this one and its pods. `namespace`: only its pods, for who may see no others. `beside` hears them all."""
+        """`node`: read only this node and its pods. `namespace`: read only its pods. `constraints` gets every object too."""
         self._client = client
         self._node = node
         self._pods_path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
         self._policy = policy
-        self._beside = beside
+        self._constraints = constraints
         self._read_node = NodeReader(catalog).fact
         self._read_pod = PodReader(catalog).decode
 
-    def read(self) -> Book:
+    def read(self) -> ClusterSnapshot:
         ledger = Ledger(self._policy)
-        told: dict[str, dict[str, inventory.KindEntry]] = {}
+        inventories: dict[str, dict[str, inventory.KindEntry]] = {}
         labels: dict[str, Mapping[str, str]] = {}
         problems: list[str] = []
         for raw in self._nodes():
             try:
                 node = node_decoder.decode(raw)
-                if self._beside is not None:
-                    self._beside.node(raw)
+                if self._constraints is not None:
+                    self._constraints.node(raw)
             except UnreadableError as error:
                 problems.append(f"a node cannot be read: {error}")
                 continue
@@ -106,18 +106,18 @@ class Reader:
             labels[node.metadata.name] = node.metadata.labels or {}
             text = (node.metadata.annotations or {}).get(inventory.KEY)
             if text is not None:
-                told[node.metadata.name] = _entries(text)
+                inventories[node.metadata.name] = _entries(text)
         for raw in self._pods():
             try:
                 fact = self._read_pod(raw)
-                if self._beside is not None:
-                    self._beside.pod(raw)
+                if self._constraints is not None:
+                    self._constraints.pod(raw)
             except UnreadableError as error:
                 problems.append(f"a pod cannot be read: {error}")
                 continue
             if fact is not None:
                 ledger.apply(fact)
-        return Book(ledger, told, labels, tuple(problems))
+        return ClusterSnapshot(ledger, inventories, labels, tuple(problems))
 
     def _nodes(self) -> Iterator[msgspec.Raw | bytes]:
         if self._node:
@@ -134,7 +134,7 @@ def _node_path(name: str) -> str:
     try:
         return paths.node(name)
     except ValueError as error:
-        # What cannot be a name is the name of nothing.
+        # There is no object of an impossible name.
         raise NotFound(404, "NotFound", str(error)) from error
 
 
@@ -142,4 +142,4 @@ def _entries(text: str) -> dict[str, inventory.KindEntry]:
     try:
         return inventory.entries_of(text)
     except UnreadableError:
-        return {}  # the node's problems say so already
+        return {}  # the node's problems report it already

@@ -1,6 +1,6 @@
-"""`accelshare inspect`, and the same command under the name of a kubectl plugin.
+"""`accelshare inspect`, also under the name of a kubectl plugin: every card and the pods on it.
 
-Belongs here: arguments, which vendors are shown, which face they are shown with. Never: the faces themselves (report/).
+Belongs here: arguments, which vendors are shown, and in which form. Never: the forms themselves (report/).
 """
 
 from collections.abc import Sequence
@@ -14,27 +14,34 @@ from accelshare.inspect_cli.options import cluster_options
 from accelshare.terminal import echo, visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
-    from accelshare.inspect_cli.cluster_reader import Book
+    from accelshare.inspect_cli.cluster_reader import ClusterSnapshot
     from accelshare.vendors.catalog import Catalog
     from accelshare.vendors.profile import Profile
 
 
-def _vendors(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
+def _vendors(_context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
     from accelshare.vendors.catalog import load
 
-    return [profile.name for profile in load() if profile.name.startswith(begun)]
+    return [profile.name for profile in load() if profile.name.startswith(prefix)]
 
 
-@click.command(short_help="Show every card and who is on it.")
+@click.command(short_help="Show every card and the pods on it.")
 @click.argument("node", required=False, shell_complete=nodes)
 @click.option("-d", "--details", is_flag=True, help="Show each pod, node by node.")
-@click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml"]), help="One line a card, or for programs.")
 @click.option(
-    "--vendor", "vendors", multiple=True, metavar="NAME", shell_complete=_vendors, help="Only this profile; repeatable."
+    "-o",
+    "--output",
+    type=click.Choice(["wide", "json", "yaml"]),
+    help="wide: one line for each card; json and yaml: for programs.",
 )
-@click.option("--all-vendors", is_flag=True, help="Every vendor whose cards this cluster has.")
-@click.option("-w", "--watch", is_flag=True, help="Show it again and again, in place on a terminal.")
-@click.option("--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS", help="How often.")
+@click.option(
+    "--vendor", "vendors", multiple=True, metavar="NAME", shell_complete=_vendors, help="Show only this profile; repeatable."
+)
+@click.option("--all-vendors", is_flag=True, help="Show every vendor whose cards this cluster has.")
+@click.option("-w", "--watch", is_flag=True, help="Show it repeatedly, in place on a terminal.")
+@click.option(
+    "--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS", help="Interval of --watch."
+)
 @cluster_options("Count only the pods of this namespace.")
 @click.pass_context
 def inspect(
@@ -54,43 +61,43 @@ def inspect(
 
     It reads nodes and pods from the API server and needs no extender.
     """
-    from accelshare.inspect_cli.plugin import no_collecting
+    from accelshare.inspect_cli.plugin import without_garbage_collection
 
-    with no_collecting():
+    with without_garbage_collection():
         from accelshare.inspect_cli.cluster_reader import Reader, connect
-        from accelshare.inspect_cli.error_messages import told_to_people
+        from accelshare.inspect_cli.error_messages import errors_for_people
         from accelshare.vendors.catalog import load
 
         directories: tuple[Path, ...] = where["directories"]
         catalog = load(directories)
-    chosen = [] if all_vendors else asked(catalog, vendors, plugin=context.obj)
-    with told_to_people(), connect(where["kubeconfig"], where["context"]) as door:
-        reader = Reader(door.client, catalog, node=node or "", namespace=namespace or "")
-        page = _Page(reader, door.client, catalog, chosen, node=node, details=details, output=output)
+    chosen = [] if all_vendors else chosen_profiles(catalog, vendors, plugin=context.obj)
+    with errors_for_people(), connect(where["kubeconfig"], where["context"]) as cluster:
+        reader = Reader(cluster.client, catalog, node=node or "", namespace=namespace or "")
+        page = _Page(reader, cluster.client, catalog, chosen, node=node, details=details, output=output)
         if watch:
             _watch(page, every)
         else:
-            book = page.read()
-            echo(page.text(book), nl=False)
-            for note in page.notes(book, namespace):
+            snapshot = page.read()
+            echo(page.text(snapshot), nl=False)
+            for note in page.notes(snapshot, namespace):
                 echo(visible(note), err=True)
 
 
-def asked(catalog: "Catalog", vendors: Sequence[str], *, plugin: str | None) -> "list[Profile]":
-    """The profiles to show whether or not the cluster has such cards; none: those that it has."""
+def chosen_profiles(catalog: "Catalog", vendors: Sequence[str], *, plugin: str | None) -> "list[Profile]":
+    """The profiles to show whether or not the cluster has their cards; empty: those whose cards it has."""
     if vendors:
         return [catalog[name] for name in vendors]
     if plugin is None:
         return []
-    found = [profile for profile in catalog if profile.inspect.command == plugin]
-    if not found:
+    match = [profile for profile in catalog if profile.inspect.command == plugin]
+    if not match:
         known = ", ".join(sorted(profile.inspect.command for profile in catalog if profile.inspect.command))
         raise click.ClickException(f"no profile has the inspect command {plugin!r}; there are {known}")
-    return found
+    return match
 
 
 class _Page:
-    """What is printed, once or again and again."""
+    """What is printed, once or repeatedly."""
 
     def __init__(
         self,
@@ -111,11 +118,11 @@ class _Page:
         self._details = details
         self._output = output
 
-    def read(self) -> "Book":
+    def read(self) -> "ClusterSnapshot":
         from accelshare.kube.errors import NotFound
 
         try:
-            book: Book = self._reader.read()
+            snapshot: ClusterSnapshot = self._reader.read()
         except NotFound:
             if self._node is None:
                 raise
@@ -123,36 +130,38 @@ class _Page:
             from accelshare.inspect_cli.error_messages import unknown
 
             unknown("node", self._node, names(self._client, "/api/v1/nodes"))
-        return book
+        return snapshot
 
-    def text(self, book: "Book") -> str:
+    def text(self, snapshot: "ClusterSnapshot") -> str:
         from accelshare.report.view import rows
 
-        shown = rows(book.ledger, [self._node] if self._node is not None else None)
+        shown = rows(snapshot.ledger, [self._node] if self._node is not None else None)
         profiles = self._chosen or [profile for profile in self._catalog if any(row.has(profile.name) for row in shown)]
         if self._output == "wide":
             from accelshare.report.tables import wide
 
-            return wide(shown, profiles, book.told)
+            return wide(shown, profiles, snapshot.inventories)
         if self._output is not None:
             from accelshare.report.inspect_json import document
 
             with_any = [row for row in shown if any(row.has(profile.name) for profile in profiles)]
-            return _written(document(with_any, profiles, book.told), self._output)
+            return _written(document(with_any, profiles, snapshot.inventories), self._output)
         from accelshare.report import tables
 
         table = tables.details if self._details else tables.summary
-        # A table of its own is the original's to the letter; several are told apart by a title.
+        # A single table is exactly the original's; several have titles.
         titled = len(profiles) > 1
-        return "\n".join((f"{profile.title}\n" if titled else "") + table(shown, profile, book.told) for profile in profiles)
+        return "\n".join(
+            (f"{profile.title}\n" if titled else "") + table(shown, profile, snapshot.inventories) for profile in profiles
+        )
 
-    def notes(self, book: "Book", namespace: str | None) -> list[str]:
-        """What a reader of the tables should know, on standard error."""
+    def notes(self, snapshot: "ClusterSnapshot", namespace: str | None) -> list[str]:
+        """Notes for the reader of the tables, for standard error."""
         from accelshare.report.tables import has_anything
         from accelshare.report.view import rows
 
-        shown = rows(book.ledger, [self._node] if self._node is not None else None)
-        notes = list(book.problems)
+        shown = rows(snapshot.ledger, [self._node] if self._node is not None else None)
+        notes = list(snapshot.problems)
         where = f"node {self._node}" if self._node is not None else "this cluster"
         for profile in self._chosen:
             if self._output is None and not any(has_anything(row, profile) for row in shown):
@@ -177,7 +186,7 @@ def _written(value: object, form: str) -> str:
     import yaml
 
     text: str = yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
-    # YAML escapes only some of what a terminal obeys or hides; the ASCII form of the same data escapes it all.
+    # YAML escapes only some control characters; the ASCII form of the same data escapes all.
     return text if visible_lines(text) == text else yaml.safe_dump(value, sort_keys=False)
 
 
@@ -193,7 +202,7 @@ def _watch(page: _Page, every_s: float) -> None:
     before = ""
 
     def again() -> str:
-        """The page as it is now. Once it has been shown, a cluster that is away for a while is said above the last one."""
+        """The page as it is now. After the first one, an error of the cluster is shown above the last page."""
         nonlocal before
         try:
             before = page.text(page.read())

@@ -1,6 +1,6 @@
-"""`accelshare completion`: the script that teaches a shell our words.
+"""Shell completion: `accelshare completion`, and the names of nodes, pods and namespaces from the cluster.
 
-Belongs here: printing click's own script. Never: a script of ours.
+Belongs here: click's own script, and proposals for arguments. A proposal never raises: a shell that completes shows no error.
 """
 
 from collections.abc import Callable
@@ -10,26 +10,26 @@ import click
 from accelshare.terminal import echo
 
 
-def nodes(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    return _names(context, begun, lambda _namespace: "/api/v1/nodes")
+def nodes(context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
+    return _names(context, prefix, lambda _namespace: "/api/v1/nodes")
 
 
-def namespaces(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    return _names(context, begun, lambda _namespace: "/api/v1/namespaces")
+def namespaces(context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
+    return _names(context, prefix, lambda _namespace: "/api/v1/namespaces")
 
 
-def pods(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
-    return _names(context, begun, lambda namespace: f"/api/v1/namespaces/{context.params.get('namespace') or namespace}/pods")
+def pods(context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
+    return _names(context, prefix, lambda namespace: f"/api/v1/namespaces/{context.params.get('namespace') or namespace}/pods")
 
 
-def _names(context: click.Context, begun: str, path: Callable[[str], str]) -> list[str]:
+def _names(context: click.Context, prefix: str, path: Callable[[str], str]) -> list[str]:
     from accelshare.inspect_cli.cluster_reader import connect, names
     from accelshare.terminal import is_visible
 
     try:
-        with connect(context.params.get("kubeconfig"), context.params.get("context"), timeout_s=2.0) as door:
-            there = names(door.client, path(door.namespace))
-            return [name for name in there if name.startswith(begun) and is_visible(name)]
+        with connect(context.params.get("kubeconfig"), context.params.get("context"), timeout_s=2.0) as cluster:
+            there = names(cluster.client, path(cluster.namespace))
+            return [name for name in there if name.startswith(prefix) and is_visible(name)]
     except Exception:
         return []
 
@@ -44,7 +44,7 @@ def completion(context: click.Context, shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None, "click knows these three shells"
+    match = get_completion_class(shell)
+    assert match is not None, "click knows these three shells"
     root = context.find_root()
-    echo(found(root.command, {}, "accelshare", "_ACCELSHARE_COMPLETE").source())
+    echo(match(root.command, {}, "accelshare", "_ACCELSHARE_COMPLETE").source())

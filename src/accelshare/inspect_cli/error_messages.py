@@ -1,6 +1,6 @@
-"""What went wrong, for the person who typed the command: what to do about it, and the nearest name.
+"""Error messages of `inspect` and `explain`: what went wrong, what to do about it, and the nearest name.
 
-Belongs here: words for errors. Never: catching what is a fault of ours.
+Belongs here: messages for errors of the cluster and for unknown names. Never: catching errors of our own code.
 """
 
 import re
@@ -17,8 +17,8 @@ _RESOURCE = re.compile(r"/api/v1/(?:namespaces/(?P<namespace>[^/?]+)/)?(?P<resou
 
 
 @contextmanager
-def told_to_people() -> Iterator[None]:
-    """Every failure between us and the cluster as one error message; exit code 1."""
+def errors_for_people() -> Iterator[None]:
+    """Turn every failure to read the cluster into one error message; exit code 1."""
     try:
         yield
     except KubeError as error:
@@ -32,31 +32,31 @@ def words(error: KubeError) -> str:
         case Forbidden():
             return _forbidden(error)
         case Unauthorized():
-            return f"the API server does not know you: {visible(error.message)}; log in again, or give another --context"
+            return f"the API server rejects your credentials: {visible(error.message)}; log in again, or use another --context"
         case Unreachable():
             return f"the API server cannot be reached: {error}; is the cluster running, and is this the right --context?"
     return str(error)
 
 
 def _forbidden(error: Forbidden) -> str:
-    found = _RESOURCE.search(error.request)
-    if found is None:
+    match = _RESOURCE.search(error.request)
+    if match is None:
         return f"no permission: {visible(error.message)}"
-    verb = "get" if found["one"] else "list"
-    where = f"in namespace {found['namespace']}" if found["namespace"] else "in the whole cluster"
+    verb = "get" if match["one"] else "list"
+    where = f"in namespace {match['namespace']}" if match["namespace"] else "in the whole cluster"
     who = re.search(r'User "([^"]*)"', error.message)
     user = f"user {visible(who[1])}" if who else "you"
     role = "kubectl create clusterrole accelshare-inspect --verb=get,list --resource=nodes,pods"
-    everywhere = found["resource"] == "pods" and not found["namespace"]
-    other = "; with -n NAMESPACE only that namespace's pods are read" if everywhere else ""
+    everywhere = match["resource"] == "pods" and not match["namespace"]
+    other = "; if you can list pods in only one namespace, use -n NAMESPACE" if everywhere else ""
     return (
-        f"no permission: {user} may not {verb} {found['resource']} {where}{other}.\n"
+        f"no permission: {user} may not {verb} {match['resource']} {where}{other}.\n"
         f"Needed are get and list on nodes and pods: {role}, and a binding to it."
     )
 
 
 def unknown(what: str, name: str, known: Iterable[str], more: str = "") -> NoReturn:
-    """There is no such thing; the nearest that there is, if any is near."""
+    """Raise the error for an unknown name, with the nearest known one."""
     from difflib import get_close_matches
 
     names = list(known)

@@ -1,6 +1,6 @@
-"""`accelshare explain POD`.
+"""`accelshare explain POD`: why a pod waits, or which cards it has and why.
 
-Belongs here: arguments, and reading the one pod it is about. Never: the reasons (report/explain.py).
+Belongs here: arguments, reading the pod, colours. Never: the reasons (report/explain.py).
 """
 
 import os
@@ -17,42 +17,44 @@ LOOKS = {"good": "\x1b[32m", "bad": "\x1b[31m", "title": "\x1b[1m"}
 AS_BEFORE = "\x1b[0m"
 
 
-@click.command(short_help="Say why a pod waits, or why it is where it is.")
+@click.command(short_help="Explain why a pod waits, or why it has its cards.")
 @click.argument("pod", shell_complete=pods)
 @click.option(
     "--policy", type=click.Choice(sorted(POLICIES)), default="binpack", show_default=True, help="The extender's policy."
 )
-@click.option("--all-nodes", is_flag=True, help="Tell every node; otherwise the twenty nearest to serving it.")
+@click.option("--all-nodes", is_flag=True, help="Show every node; otherwise the twenty that are nearest to serving it.")
 @cluster_options("The pod's namespace. Default: the context's.")
 def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **where: Any) -> None:
-    """Say why POD waits, node by node: which cards, what is free, what is missing, what would make room.
+    """Explain why POD waits, node by node: its cards, what is free, what is missing, what would help.
 
-    Of a pod that has its cards: where it sits, and why there. It reads nodes and pods from the API server and needs no extender.
+    If POD has its cards: which ones, and why these. It reads nodes and pods from the API server and needs no extender.
     """
     from accelshare.inspect_cli.cluster_reader import Reader, connect
-    from accelshare.inspect_cli.error_messages import told_to_people
-    from accelshare.inspect_cli.explain_objects import Beside, find
-    from accelshare.report.cluster_state import World
+    from accelshare.inspect_cli.error_messages import errors_for_people
+    from accelshare.inspect_cli.explain_objects import ConstraintReader, find
+    from accelshare.report.cluster_state import ClusterState
     from accelshare.report.explain import explain as explained
     from accelshare.report.explain import plain, text_of
     from accelshare.terminal import echo_painted
     from accelshare.vendors.catalog import load
 
     catalog = load(where["directories"])
-    with told_to_people(), connect(where["kubeconfig"], where["context"]) as door:
-        seen, asking = find(door.client, catalog, namespace or door.namespace, pod)
-        beside = Beside()
-        book = Reader(door.client, catalog, policy=POLICIES[policy], beside=beside).read()
+    with errors_for_people(), connect(where["kubeconfig"], where["context"]) as cluster:
+        seen, details = find(cluster.client, catalog, namespace or cluster.namespace, pod)
+        constraints = ConstraintReader()
+        snapshot = Reader(cluster.client, catalog, policy=POLICIES[policy], constraints=constraints).read()
     if seen is not None:
-        book.ledger.apply(seen)
-    world = World(book.ledger, catalog, book.told, book.labels, beside.surroundings())
+        snapshot.ledger.apply(seen)
+    state = ClusterState(snapshot.ledger, catalog, snapshot.inventories, snapshot.labels, constraints.by_node())
     painted = coloured(sys.stdout.isatty(), os.environ)
-    said = text_of(explained(world, seen, asking), paint=paint if painted else plain, most_nodes=sys.maxsize if all_nodes else 20)
-    echo_painted(said)
+    text = text_of(
+        explained(state, seen, details), paint=paint if painted else plain, most_nodes=sys.maxsize if all_nodes else 20
+    )
+    echo_painted(text)
 
 
 def coloured(terminal: bool, environ: "os._Environ[str] | dict[str, str]") -> bool:
-    """Colours only on a terminal that has them, and not where the reader does not want any (https://no-color.org)."""
+    """Use colours only on a terminal that has them, and not with NO_COLOR (https://no-color.org)."""
     return terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 

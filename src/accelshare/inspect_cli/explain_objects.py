@@ -1,6 +1,6 @@
-"""One pod with everything that its owner, the scheduler and kubelet said of it.
+"""Reads the parts of pods and nodes that only `explain` needs: selectors, tolerations, taints, CPU and memory.
 
-Belongs here: the parts of a pod that only an explanation needs. What the ledger needs is read in wire/pods.py.
+Belongs here: reading objects for an explanation. What the ledger needs is read in wire/. Never: what follows from it (report/).
 """
 
 from typing import Any, NoReturn
@@ -13,11 +13,11 @@ from accelshare.kube import paths
 from accelshare.kube.errors import BadAnswer, KubeError, NotFound
 from accelshare.kube.sync_client import SyncClient
 from accelshare.ledger.facts import PodSeen
-from accelshare.report.cluster_state import Asking, Surroundings, Taint, Toleration
+from accelshare.report.cluster_state import NodeConstraints, PodDetails, Taint, Toleration
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.objects import Condition, Metadata, NodeStatus, Pod, PodSpec, PodStatus, pod_decoder
-from accelshare.wire.objects import Pod as BookedPod
+from accelshare.wire.objects import Pod as WirePod
 from accelshare.wire.pods import PodReader, needs_of
 from accelshare.wire.quantity import thousandths, whole_number
 
@@ -50,7 +50,7 @@ class _Condition(Condition):
 class _Status(PodStatus):
     reason: str = ""
     message: str = ""
-    conditions: list[_Condition] | None = None  # type: ignore[assignment]  # the same, with what they say
+    conditions: list[_Condition] | None = None  # type: ignore[assignment]  # the same, with their messages
 
 
 class _Pod(msgspec.Struct, rename="camel"):
@@ -62,8 +62,8 @@ class _Pod(msgspec.Struct, rename="camel"):
 _decode = Decoder(_Pod).decode
 
 
-def find(client: SyncClient, catalog: Catalog, namespace: str, name: str) -> tuple[PodSeen | None, Asking]:
-    """The pod as the book reads it (None: it asks for no card), and as its owner wrote it."""
+def find(client: SyncClient, catalog: Catalog, namespace: str, name: str) -> tuple[PodSeen | None, PodDetails]:
+    """The pod as the ledger knows it (None: it requests no card), and as its owner wrote it."""
     try:
         raw = client.get(paths.pod(namespace, name))
     except (NotFound, ValueError):
@@ -74,12 +74,12 @@ def find(client: SyncClient, catalog: Catalog, namespace: str, name: str) -> tup
         raise BadAnswer(f"pod {namespace}/{name} cannot be read: {error}") from error
 
 
-def read(raw: bytes, catalog: Catalog) -> tuple[PodSeen | None, Asking]:
+def read(raw: bytes, catalog: Catalog) -> tuple[PodSeen | None, PodDetails]:
     pod = _decode(raw)
     status = pod.status or _Status()
-    said = [each.message for each in status.conditions or () if each.type == "PodScheduled" and each.status == "False"]
+    messages = [each.message for each in status.conditions or () if each.type == "PodScheduled" and each.status == "False"]
     failed = ": ".join(part for part in (status.reason, status.message) if part)
-    asking = Asking(
+    details = PodDetails(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         labels=pod.metadata.labels or {},
@@ -90,9 +90,9 @@ def read(raw: bytes, catalog: Catalog) -> tuple[PodSeen | None, Asking]:
         has_affinity=bool(pod.spec.affinity and pod.spec.affinity.node_affinity and pod.spec.affinity.node_affinity.required),
         phase=status.phase or "",
         reason=failed,
-        scheduler_says=said[0] if said else "",
+        scheduler_message=messages[0] if messages else "",
     )
-    return PodReader(catalog).fact(BookedPod(pod.metadata, pod.spec, status)), asking
+    return PodReader(catalog).fact(WirePod(pod.metadata, pod.spec, status)), details
 
 
 def _resources(spec: PodSpec) -> dict[str, str]:
@@ -113,7 +113,7 @@ def _not_there(client: SyncClient, namespace: str, name: str) -> NoReturn:
         others = [
             pod.namespace for pod in (decode_named(raw).metadata for raw in client.items("/api/v1/pods")) if pod.name == name
         ]
-    except KubeError:  # who may not look everywhere is told of this namespace only
+    except KubeError:  # without permission for all namespaces only this one is searched
         others = []
     if others:
         unknown("pod", name, (), f" in namespace {namespace}; there is one in {', '.join(sorted(others))} (-n)")
@@ -140,8 +140,8 @@ class _Node(msgspec.Struct):
 _decode_node = Decoder(_Node).decode
 
 
-class Beside:
-    """Hears every node and every pod of a list, and adds up. What cannot be read was said already."""
+class ConstraintReader:
+    """Collects what every node has and what its pods request. Objects that cannot be read are reported elsewhere."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, _Node] = {}
@@ -162,14 +162,14 @@ class Beside:
         for resource, amount in needs_of(pod):
             taken[resource] = taken.get(resource, 0) + amount
 
-    def surroundings(self) -> dict[str, Surroundings]:
+    def by_node(self) -> dict[str, NodeConstraints]:
         return {name: self._of(name, node) for name, node in self._nodes.items()}
 
-    def _of(self, name: str, node: _Node) -> Surroundings:
+    def _of(self, name: str, node: _Node) -> NodeConstraints:
         amounts = (node.status.allocatable if node.status else None) or {}
         allocatable = {resource: thousandths(amounts[resource]) for resource in ("cpu", "memory") if resource in amounts}
         most_pods = whole_number(amounts.get("pods"))
-        return Surroundings(
+        return NodeConstraints(
             cordoned=bool(node.spec.unschedulable),
             taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints or ()),
             allocatable=allocatable | ({"pods": most_pods} if most_pods is not None else {}),

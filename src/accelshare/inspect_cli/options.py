@@ -1,6 +1,6 @@
-"""The flags that every command of this room has: which cluster, which profiles.
+"""The options that `inspect` and `explain` share: which cluster, namespace and profiles.
 
-Belongs here: click options. Never: what is done with them.
+Belongs here: click options. Never: what they are used for.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from accelshare.options import Command, kubeconfig_options, profiles_option
 
 
 def _namespace(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """What cannot be a namespace cannot be asked for either."""
+    """Refuse a value that cannot be the name of a namespace."""
     try:
         if value:
             paths.pods(value)

@@ -1,6 +1,6 @@
-"""The program that kubectl finds as `kubectl-inspect-WORD`: the word in its own name says which vendor's cards it shows.
+"""The program `kubectl-inspect-WORD`, a kubectl plugin: WORD in its own name selects the vendor whose cards it shows.
 
-Belongs here: that name. Never: a list of words; they are data of the profiles, so that a new vendor needs a link and no code.
+Belongs here: reading that name. Never: a list of words; profiles have them, so a new vendor needs a link and no code.
 """
 
 import gc
@@ -15,7 +15,7 @@ PREFIX: Final = "kubectl-inspect-"
 
 def main() -> None:
     """The entry point of every `kubectl-inspect-…`."""
-    with no_collecting():
+    with without_garbage_collection():
         from accelshare.inspect_cli.command import inspect
         from accelshare.terminal import echo
         from accelshare.vendors.problems import VendorError
@@ -30,9 +30,9 @@ def main() -> None:
 
 
 @contextmanager
-def no_collecting() -> Iterator[None]:
-    """Leave garbage where it is. Loading modules makes a great many objects that stay, and looking at them all again and again
-    is a fifteenth of the time until the first byte.
+def without_garbage_collection() -> Iterator[None]:
+    """Pause garbage collection. Loading modules makes many objects that stay; scanning them again and again takes a fifteenth of
+    the time until the first byte.
     """
     before = gc.isenabled()
     gc.disable()

@@ -1,6 +1,6 @@
-"""A page that is shown again and again: in place on a terminal, as blocks in a pipe.
+"""Shows a page repeatedly for `--watch`: in place on a terminal, as blocks in a pipe.
 
-Belongs here: escape sequences, and when to draw. Never: what is on the page.
+Belongs here: escape sequences, and when to draw. Never: the content of the page.
 """
 
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Final, TextIO
 
 from accelshare.terminal import clipped, encodable
 
-# Alternate screen and cursor, so that what was on the terminal before is there again afterwards.
+# Alternate screen and hidden cursor, so that the terminal's former content comes back afterwards.
 ENTER: Final = "\x1b[?1049h\x1b[?25l"
 LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 HOME: Final = "\x1b[H"
@@ -25,7 +25,7 @@ def watch(
     now: Callable[[], str],
     size: Callable[[], tuple[int, int]],
 ) -> None:
-    """Show the page until somebody presses Ctrl-C. `size` is columns and lines of the terminal, asked anew for each drawing."""
+    """Show the page until Ctrl-C. `size` returns columns and lines of the terminal and is called for each drawing."""
     if out.isatty():
         _live(page, out, every_s=every_s, sleep=sleep, now=now, size=size)
     else:
@@ -41,7 +41,7 @@ def _live(
     now: Callable[[], str],
     size: Callable[[], tuple[int, int]],
 ) -> None:
-    first = page()  # what fails at once fails before the screen is taken
+    first = page()  # an immediate failure must not switch the screen
     out.write(ENTER)
     try:
         text = first
@@ -71,7 +71,7 @@ def _blocks(
 
 
 def drawn(text: str, columns: int, lines: int) -> str:
-    """The text over what was drawn before: cut to the screen, each line's old rest and the lines below wiped."""
+    """The text drawn over the former one: cut to the screen, with the rest of each line and the lines below erased."""
     shown = text.rstrip("\n").split("\n")
     if len(shown) > lines:
         left = len(shown) - lines + 1

@@ -1,6 +1,6 @@
-"""The promises of the book, each checked from the outside.
+"""Checks the invariants of the ledger from the outside.
 
-Belongs here: naming what is broken, for tests and for people. Never: mending it.
+Belongs here: reporting what is violated, for tests and for people. Never: repairing it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 def audit(ledger: "Ledger", rankings: Iterable[tuple[Request, Ranking]]) -> list[str]:
     return [
         *(problem for node in ledger.nodes() for problem in oversold(node)),
-        *_pods_are_booked_once(ledger),
-        *_books_follow_from_pods(ledger),
+        *_pods_count_once(ledger),
+        *_sums_follow_from_pods(ledger),
         *(problem for request, ranking in rankings for problem in _ranking_is_right(ledger, request, ranking)),
     ]
 
 
 def oversold(node: NodeLedger) -> Iterator[str]:
-    """A card that holds more than it has, or that is held whole and not alone. Facts can say so; offers never cause it."""
-    for book in node.all_cards():
-        where = f"{node.name}/{book.card.kind}/{book.card.index}"
-        if book.used < 0 or any(units < 0 for units in book.holders.values()):
-            yield f"{where}: a negative amount is held ({book.used})"
-        if not book.present:
+    """Cards with more held than they have, or held whole and shared at once. Facts can add up to this; offers never do."""
+    for card in node.all_cards():
+        where = f"{node.name}/{card.card.kind}/{card.card.index}"
+        if card.used < 0 or any(units < 0 for units in card.holders.values()):
+            yield f"{where}: a negative amount is held ({card.used})"
+        if not card.present:
             continue
-        if book.used > book.card.size:
-            yield f"{where}: {book.used} held of {book.card.size} by {_names(book)}"
-        elif book.wholes and len(book.holders) > 1:
-            yield f"{where}: held whole and shared at once by {_names(book)}"
+        if card.used > card.card.size:
+            yield f"{where}: {card.used} held of {card.card.size} by {_names(card)}"
+        elif card.wholes and len(card.holders) > 1:
+            yield f"{where}: held whole and shared at once by {_names(card)}"
 
 
-def _pods_are_booked_once(ledger: "Ledger") -> Iterator[str]:
+def _pods_count_once(ledger: "Ledger") -> Iterator[str]:
     homes: dict[str, list[str]] = {}
     for node in ledger.nodes():
         for uid in node.pods:
@@ -47,21 +47,21 @@ def _pods_are_booked_once(ledger: "Ledger") -> Iterator[str]:
         expected = [pod.place[0]] if pod.place else []
         found = homes.pop(pod.seen.uid, [])
         if found != expected:
-            yield f"pod {pod.seen.namespace}/{pod.seen.name} is booked on {found}, it belongs on {expected}"
+            yield f"pod {pod.seen.namespace}/{pod.seen.name} is counted on {found}, it belongs on {expected}"
     for uid, nodes in homes.items():
-        yield f"pod {uid} has ended and is still booked on {nodes}"
+        yield f"pod {uid} has ended and is still counted on {nodes}"
 
 
-def _books_follow_from_pods(ledger: "Ledger") -> Iterator[str]:
+def _sums_follow_from_pods(ledger: "Ledger") -> Iterator[str]:
     for node in ledger.nodes():
         again = NodeLedger(node.name)
-        again.lay_out(node.fact)
+        again.reset(node.fact)
         for uid in node.pods:
             pod = ledger.pod(uid)
             if pod is not None and pod.place is not None:
-                again.book(uid, pod.seen.request, pod.place[1])
+                again.add_pod(uid, pod.seen.request, pod.place[1])
         if again.unplaced != node.unplaced or _sums(again) != _sums(node):
-            yield f"node {node.name}: the running book {_sums(node)} is not what its pods add up to {_sums(again)}"
+            yield f"node {node.name}: the running sums {_sums(node)} are not what its pods add up to {_sums(again)}"
 
 
 def _ranking_is_right(ledger: "Ledger", request: Request, ranking: Ranking) -> Iterator[str]:
@@ -78,8 +78,8 @@ def _ranking_is_right(ledger: "Ledger", request: Request, ranking: Ranking) -> I
 
 
 def _sums(node: NodeLedger) -> dict[tuple[str, int, str], tuple[dict[str, int], frozenset[str]]]:
-    return {(book.card.kind, book.card.index, book.card.id): (book.holders, book.wholes) for book in node.all_cards()}
+    return {(card.card.kind, card.card.index, card.card.id): (card.holders, card.wholes) for card in node.all_cards()}
 
 
-def _names(book: CardLedger) -> str:
-    return ", ".join(book.holders)
+def _names(card: CardLedger) -> str:
+    return ", ".join(card.holders)

@@ -1,6 +1,7 @@
-"""What the world tells the book. Facts may come twice, late or in any order; their version says which is newer.
+"""The facts that the ledger is made from: nodes, pods and agents as the API server shows them.
 
-Belongs here: the facts. Never: what follows from them (book.py).
+Belongs here: the facts. They may come twice, late or in any order; the version decides which is newer. Never: what follows from
+them (ledger.py).
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import TypeAlias
 from accelshare.ledger.nouns import Card, Request, Slice
 from accelshare.ledger.refusals import Refusal
 
-# How much of every resource a pod takes from its node, the ones we do not book included: enough to compare two sets of pods.
+# How much of every resource a pod takes from its node, also of those that the ledger does not count: to compare sets of pods.
 Needs: TypeAlias = tuple[tuple[str, int], ...]
 
 
@@ -22,12 +23,12 @@ class NodeSeen:
     version: int = 0
     cards: tuple[Card, ...] = ()
     address: str = ""
-    paused: frozenset[str] = frozenset()  # kinds of which the node cannot hand out cards at the moment
-    by_runtime: frozenset[str] = frozenset()  # kinds that the node's container runtime hands out
-    by_device_plugin: frozenset[str] = frozenset()  # kinds that kubelet's device plugins hand out
-    # uid → the cards that a pod of this node has where its own record says, or said, something else
+    paused: frozenset[str] = frozenset()  # kinds that the node cannot deliver at the moment
+    by_runtime: frozenset[str] = frozenset()  # kinds that the node's container runtime delivers
+    by_device_plugin: frozenset[str] = frozenset()  # kinds that kubelet's device plugins deliver
+    # uid → the cards of pods of this node whose own record names, or named, others
     corrected: Mapping[str, tuple[Slice, ...]] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()  # what the node says of itself that could not be read, in words
+    problems: tuple[str, ...] = ()  # messages about parts of the node that could not be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class NodeGone:
 
 @dataclass(frozen=True, slots=True)
 class PodSeen:
-    """A pod that asks for cards. `slices` is what its record says it was given; none yet, or none readable, is empty."""
+    """A pod that requests cards. `slices` are the cards in its record; empty if there is none yet, or none that can be read."""
 
     uid: str
     namespace: str
@@ -54,13 +55,13 @@ class PodSeen:
     created: str = ""
     needs: Needs = ()
     refusal: Refusal | None = None  # why no node can serve it, if the request itself is wrong
-    problems: tuple[str, ...] = ()  # what its record says that could not be read, in words
-    runtime_notes: tuple[tuple[str, str], ...] = ()  # to be written beside its record where a container runtime hands out cards
+    problems: tuple[str, ...] = ()  # messages about parts of its record that could not be read
+    runtime_notes: tuple[tuple[str, str], ...] = ()  # annotations for the Binding on nodes where the container runtime delivers
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSeen:
-    """The pod that hands out a node's cards. While it is not ready, a pod bound there would die of it."""
+    """The agent's pod on a node. While it is not ready, kubelet may reject a pod that is bound there."""
 
     uid: str
     node: str

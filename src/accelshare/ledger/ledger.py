@@ -1,10 +1,10 @@
-"""The ledger: facts in, offers out, and a hold in between while the API server is asked.
+"""The ledger of the cluster: facts in, offers out, and a hold while a Binding is sent to the API server.
 
-Belongs here: applying facts, holding and releasing, asking for offers. Never: how cards are chosen (placing.py), sums of one
-node (node_book.py), what to say about it (report/).
+Belongs here: applying facts, holding and releasing, making offers. Never: how cards are chosen (placing.py), sums of one
+node (node_ledger.py), how it is shown (report/).
 
 The cluster is the database and this is its running sum: a restart is a new list of facts, and the same facts in any order
-give the same book.
+give the same ledger.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,45 +18,45 @@ from accelshare.ledger.placing import DEFAULT, Fit, Policy, fit
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.ledger.shapes import MOST_SHAPES, Ranking, Shapes
 
-ENDED_REMEMBERED: Final = 16_384  # uids of pods that have ended and names of nodes, so that a late fact brings none back
+ENDED_REMEMBERED: Final = 16_384  # uids of ended pods and names of deleted nodes, so that a late fact does not bring them back
 
 
 class CannotHoldError(Exception):
-    """The book refused a hold and is unchanged; the message says why."""
+    """A hold was refused and nothing has changed; the message gives the reason."""
 
 
 class Pod:
-    """A pod as the book knows it, and what we hold for it until that is seen.
+    """A pod in the ledger, and its hold until the Binding is confirmed by the watch.
 
-    `seen` is what is believed of it. What a bound pod asks and has stays as it was at its bind, or when it was first seen bound:
-    afterwards its owner can edit the pod. Only its node can say that it has other cards.
+    `seen` is the fact in force. The request and cards of a bound pod stay as at its bind, or as when it was first seen bound:
+    afterwards its owner can edit the pod. Only its node can report that it has other cards.
     """
 
     __slots__ = ("first", "hold", "latest", "seen")
 
     def __init__(self, seen: PodSeen) -> None:
         self.seen = seen
-        self.latest = seen  # as the API server last told it
+        self.latest = seen  # the last fact from the API server
         self.first = seen if seen.node else None  # the oldest fact that has a node
         self.hold: Assignment | None = None
 
     @property
     def place(self) -> tuple[str, tuple[Slice, ...]] | None:
-        """The node it counts against, and its cards there; no cards means that nobody has said which."""
+        """The node it counts against, and its cards there; no cards: they are not known."""
         if self.seen.node:
             return self.seen.node, self.seen.slices
         return (self.hold.node, self.hold.slices) if self.hold else None
 
     @property
     def rewritten(self) -> bool:
-        """Does its record name other cards than it has? Their order says nothing: whole cards are chosen first."""
+        """Does its record name other cards than it has? The order does not matter: whole cards are chosen first."""
         return bool(self.seen.node) and set(self.latest.slices) != set(self.seen.slices)
 
 
 class Ledger:
     def __init__(self, policy: Policy = DEFAULT, *, shapes: int = MOST_SHAPES) -> None:
         self.policy = policy
-        self._nodes: dict[str, NodeLedger] = {}  # also nodes we only know from pods that are bound to them
+        self._nodes: dict[str, NodeLedger] = {}  # also nodes known only from pods bound to them
         self._known: dict[str, None] = {}  # the nodes that have been seen and are not gone
         self._pods: dict[str, Pod] = {}
         self._agents: dict[str, AgentSeen] = {}
@@ -64,16 +64,16 @@ class Ledger:
         self._ended: dict[str, None] = {}
         self._gone_nodes: dict[str, int] = {}
         self._shapes = Shapes(self._answer, most=shapes)
-        # What was answered last: filter, bind and hold ask one after the other for the same pod.
-        self._asked: tuple[str, Request] | None = None
-        self._answered: Fit | Refusal | None = None
+        # The last answer: filter, bind and hold ask one after the other for the same pod.
+        self._last_question: tuple[str, Request] | None = None
+        self._last_answer: Fit | Refusal | None = None
 
     # Facts.
 
     def apply(self, fact: Fact) -> str:
-        """Take a fact in. An old one, or one seen before, changes nothing.
+        """Apply a fact. An old one, or one seen before, changes nothing.
 
-        Returns the node on which there may now be more room than before, or nothing.
+        Returns the node that may now have more free capacity than before, or nothing.
         """
         match fact:
             case PodSeen():
@@ -95,22 +95,22 @@ class Ledger:
         pod = self._pods.get(fact.uid)
         if pod is None:
             pod = self._pods[fact.uid] = Pod(fact)
-            pod.seen = self._believed(pod)
-            self._book(pod)
+            pod.seen = self._effective(pod)
+            self._add_pod(pod)
             return ""
         before, asked = pod.place, pod.seen.request
         if fact.node and (pod.first is None or fact.version < pod.first.version):
             pod.first = self._bound(pod, fact)
         if self._is_new(fact):
             pod.latest = fact
-        # A fact without a node may be older than our own bind, so it never ends a hold; one with a node is the bind's echo.
+        # A fact without a node may be older than our own bind, so it never ends a hold; one with a node confirms the bind.
         if pod.latest.node:
             pod.hold = None
-        pod.seen = self._believed(pod)
+        pod.seen = self._effective(pod)
         if pod.place == before and pod.seen.request == asked:
             return ""
-        freed = self._strike(fact.uid, before)
-        self._book(pod)
+        freed = self._remove_pod(fact.uid, before)
+        self._add_pod(pod)
         return freed
 
     def _is_new(self, fact: PodSeen) -> bool:
@@ -118,20 +118,20 @@ class Ledger:
         return pod is None or fact.version >= pod.latest.version
 
     def _bound(self, pod: Pod, fact: PodSeen) -> PodSeen:
-        """A pod that is seen bound for the first time. What we bound it with is known better than what stands on it by now."""
+        """A pod that is seen bound for the first time. Its hold is more reliable than its record, which can be edited."""
         if pod.hold is None or pod.hold.node != fact.node or not pod.hold.slices:
             return fact
         return replace(fact, request=pod.seen.request, slices=pod.hold.slices, version=-1)
 
-    def _believed(self, pod: Pod) -> PodSeen:
+    def _effective(self, pod: Pod) -> PodSeen:
         latest = pod.latest
         if pod.first is None or not latest.node:
             return replace(latest, request=pod.seen.request) if pod.hold else latest
         node = self._nodes.get(latest.node)
-        said = node.fact.corrected.get(latest.uid) if node is not None and node.fact is not None else None
+        correction = node.fact.corrected.get(latest.uid) if node is not None and node.fact is not None else None
         request, slices = pod.first.request, pod.first.slices
-        if said is not None:
-            request, slices = _serving(request, said)
+        if correction is not None:
+            request, slices = _serving(request, correction)
         if (request, slices) == (latest.request, latest.slices):
             return latest
         return replace(latest, request=request, slices=slices)
@@ -141,7 +141,7 @@ class Ledger:
         self._ended[uid] = None
         if len(self._ended) > ENDED_REMEMBERED:
             del self._ended[next(iter(self._ended))]
-        return self._strike(uid, pod.place) if pod is not None else ""
+        return self._remove_pod(uid, pod.place) if pod is not None else ""
 
     def _agent_seen(self, fact: AgentSeen) -> str:
         before = self._agents.get(fact.uid)
@@ -169,14 +169,14 @@ class Ledger:
         return name
 
     def set_rejecting(self, name: str, rejecting: bool) -> None:
-        """Whether the node's kubelet rejects pods, because nobody serves its device plugins."""
+        """Set whether the node's kubelet rejects pods because no device plugin serves them."""
         node = self._nodes.get(name)
         if node is not None and node.rejecting != rejecting:
             node.rejecting = rejecting
             self._touch(name)
 
     def _agent_is_away(self, node: str) -> bool:
-        """A node whose agent we have never seen, or that has none any more, is not judged by it: its inventory tells."""
+        """A node without an agent in sight is not judged by it: its inventory decides."""
         return node in self._agents_on and not self.ready_agents(node)
 
     def _new_node(self, name: str) -> NodeLedger:
@@ -200,23 +200,23 @@ class Ledger:
                 return ""
             self._touch(fact.name)
             return fact.name
-        self._lay_out(node, fact)
+        self._reset(node, fact)
         self._known[fact.name] = None
         return fact.name
 
     def _correct(self, node: NodeLedger, before: Mapping[str, tuple[Slice, ...]], now: Mapping[str, tuple[Slice, ...]]) -> bool:
-        """The node tells anew which cards some of its pods have."""
+        """The node reports new cards of some of its pods."""
         moved = False
         for uid in before.keys() | now.keys() if before != now else ():
             pod = self._pods.get(uid)
             if pod is None or pod.latest.node != node.name:
                 continue
             place = pod.place
-            pod.seen = self._believed(pod)
+            pod.seen = self._effective(pod)
             if pod.place != place:
                 moved = True
-                node.strike(uid)
-                self._book(pod)
+                node.remove_pod(uid)
+                self._add_pod(pod)
         return moved
 
     def _node_gone(self, fact: NodeGone) -> str:
@@ -229,35 +229,35 @@ class Ledger:
         self._known.pop(fact.name, None)
         if node is None:
             return ""
-        # Its pods are forgotten when they themselves are gone: the node may come back with them.
-        self._lay_out(node, None)
+        # Its pods stay until they are gone themselves: the node may come back with them.
+        self._reset(node, None)
         if not node.pods:
             del self._nodes[fact.name]
         return ""
 
-    def _lay_out(self, node: NodeLedger, fact: NodeSeen | None) -> None:
+    def _reset(self, node: NodeLedger, fact: NodeSeen | None) -> None:
         uids = list(node.pods)
-        node.lay_out(fact)
+        node.reset(fact)
         for uid in uids:
             pod = self._pods[uid]
-            node.book(uid, pod.seen.request, pod.place[1] if pod.place else ())
+            node.add_pod(uid, pod.seen.request, pod.place[1] if pod.place else ())
         self._touch(node.name)
 
-    def _book(self, pod: Pod) -> None:
+    def _add_pod(self, pod: Pod) -> None:
         if pod.place is None:
             return
         name, slices = pod.place
         node = self._nodes.get(name)
         if node is None:
             node = self._new_node(name)
-        node.book(pod.seen.uid, pod.seen.request, slices)
+        node.add_pod(pod.seen.uid, pod.seen.request, slices)
         self._touch(name)
 
-    def _strike(self, uid: str, place: tuple[str, tuple[Slice, ...]] | None) -> str:
+    def _remove_pod(self, uid: str, place: tuple[str, tuple[Slice, ...]] | None) -> str:
         if place is None:
             return ""
         node = self._nodes[place[0]]
-        node.strike(uid)
+        node.remove_pod(uid)
         if node.fact is None and not node.pods:
             del self._nodes[node.name]
         self._touch(node.name)
@@ -266,20 +266,20 @@ class Ledger:
     # Offers and holds.
 
     def offer(self, node: str, request: Request) -> Assignment | Refusal:
-        """The cards this node would give to the request now, or why it gives none."""
+        """The cards this node would allocate to the request now, or the reason why none."""
         answer = self._answer(node, request)
         if answer is None:
             return Refusal(Reason.UNKNOWN_NODE, request[0].kind if request else "")
         return answer.assignment if isinstance(answer, Fit) else answer
 
     def ranking(self, request: Request) -> Ranking:
-        """What every node says to this request. It is the ledger's own memory: read it, do not keep it."""
+        """Every node's answer to this request. It is the ledger's own cache: read it, do not keep it."""
         return self._shapes.ranking(request, self._known)
 
     def hold(self, uid: str, assignment: Assignment) -> None:
-        """Count the assignment as given from now on, before the API server has heard of it.
+        """Count the assignment as allocated from now on, before the Binding is sent.
 
-        The same hold twice changes nothing. A hold that does not fit is refused, and then nothing has changed.
+        Safe to repeat. A hold that does not fit is refused, and nothing changes.
         """
         pod = self._pods.get(uid)
         if pod is None:
@@ -289,36 +289,36 @@ class Ledger:
         if pod.place is not None:
             raise CannotHoldError(f"pod {pod.seen.namespace}/{pod.seen.name} already holds cards on node {pod.place[0]}")
         if self.offer(assignment.node, pod.seen.request) != assignment:
-            raise CannotHoldError(f"node {assignment.node} no longer gives these cards to {pod.seen.namespace}/{pod.seen.name}")
+            raise CannotHoldError(f"node {assignment.node} no longer offers these cards to {pod.seen.namespace}/{pod.seen.name}")
         pod.hold = assignment
-        self._book(pod)
+        self._add_pod(pod)
 
     def release(self, uid: str) -> str:
-        """Give a hold back, because the bind has definitely not happened. A pod that was seen bound keeps its cards.
+        """Release a hold after a bind that has certainly failed. A pod that was seen bound keeps its cards.
 
-        Returns the node on which there is more room now, or nothing.
+        Returns the node that has more free capacity now, or nothing.
         """
         pod = self._pods.get(uid)
         if pod is None or pod.hold is None or pod.seen.node:
             return ""
         place, pod.hold = pod.place, None
         pod.seen = pod.latest
-        return self._strike(uid, place)
+        return self._remove_pod(uid, place)
 
     def _answer(self, node: str, request: Request) -> Fit | Refusal | None:
-        if self._asked == (node, request):
-            return self._answered
-        book = self._nodes.get(node)
-        if book is None or book.fact is None:
+        if self._last_question == (node, request):
+            return self._last_answer
+        node_ledger = self._nodes.get(node)
+        if node_ledger is None or node_ledger.fact is None:
             return None
-        self._asked, self._answered = (node, request), fit(book, request, self.policy)
-        return self._answered
+        self._last_question, self._last_answer = (node, request), fit(node_ledger, request, self.policy)
+        return self._last_answer
 
     def _touch(self, node: str) -> None:
-        """This node answers differently from now on."""
+        """This node's answers may have changed."""
         self._shapes.touch(node)
-        if self._asked is not None and self._asked[0] == node:
-            self._asked = None
+        if self._last_question is not None and self._last_question[0] == node:
+            self._last_question = None
 
     # Reading.
 
@@ -336,7 +336,7 @@ class Ledger:
         return (self._nodes[name] for name in sorted(self._nodes))
 
     def ready_agents(self, node: str) -> int:
-        """How many agents that could hand out this node's cards are ready; one is what a healthy node has."""
+        """How many ready agents this node has; a healthy node has one."""
         return sum(self._agents[uid].ready for uid in self._agents_on.get(node, ()))
 
     @property
@@ -345,14 +345,14 @@ class Ledger:
         return self._known
 
     def facts(self) -> Iterable[Fact]:
-        """What a new ledger would have to hear to become this one, but for the holds."""
+        """The facts that make a new ledger equal to this one, without its holds."""
         yield from (node.fact for node in self.nodes() if node.fact)
         yield from (pod.seen for pod in self._pods.values())
 
     # Audit.
 
     def check(self) -> list[str]:
-        """Every broken promise of this book, in words. An empty list is a sound book."""
+        """Every violated invariant of this ledger, as text; empty if there is none."""
         from accelshare.ledger.audit import audit
 
         return audit(self, self._shapes.rankings(self._known))

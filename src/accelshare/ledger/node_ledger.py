@@ -1,6 +1,6 @@
-"""The book of one node: its cards, who is on them, and who is on the node without saying where.
+"""The ledger of one node: its cards, the pods on each, and the pods whose card is not known.
 
-Belongs here: sums about one node. Never: other nodes, which pod goes where (placing.py), what the facts were (book.py).
+Belongs here: sums of one node. Never: other nodes, which pod goes where (placing.py), applying facts (ledger.py).
 """
 
 from collections.abc import Collection, Iterable
@@ -10,7 +10,7 @@ from accelshare.ledger.nouns import Ask, Card, Request, Slice
 
 
 class CardLedger:
-    """One card and the pods on it. A card that is not `present` is kept only for the pods that still say they hold it."""
+    """One card and the pods on it. A card that is not `present` is kept only for the pods whose record names it."""
 
     __slots__ = ("card", "holders", "present", "used", "wholes")
 
@@ -21,14 +21,14 @@ class CardLedger:
         self.wholes: frozenset[str] = frozenset()  # nearly always this one shared empty set
         self.used = 0
 
-    def give(self, uid: str, slice_: Slice) -> None:
+    def add_slice(self, uid: str, slice_: Slice) -> None:
         units = self.card.size if slice_.whole else slice_.units
         self.holders[uid] = self.holders.get(uid, 0) + units
         self.used += units
         if slice_.whole:
             self.wholes |= {uid}
 
-    def take_back(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         self.used -= self.holders.pop(uid)
         self.wholes -= {uid}
 
@@ -37,8 +37,8 @@ class CardLedger:
         return not self.holders
 
     @property
-    def room(self) -> int:
-        """How many units a new slice may have. Never negative, also when the facts say more is held than there is."""
+    def free_units(self) -> int:
+        """How many units a new slice may have. Never negative, even if the facts add up to more than the card has."""
         if not self.card.healthy or not self.present or self.wholes:
             return 0
         return max(0, self.card.size - self.used)
@@ -51,16 +51,16 @@ class NodeLedger:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.away = False  # the agent that hands out the cards is not there
+        self.away = False  # the agent that delivers the cards is not ready
         self.rejecting = False  # kubelet has rejected a pod, and the agent has not restarted since
         self.fact: NodeSeen | None = None
         self.cards: dict[str, list[CardLedger]] = {}
         self.missing: dict[tuple[str, str], CardLedger] = {}  # (kind, id) of cards that the node no longer has
-        self.unplaced: dict[str, Request] = {}  # uid → the asks of which nobody has said which card serves them
+        self.unplaced: dict[str, Request] = {}  # uid → the asks whose card is not known
         self.pods: dict[str, None] = {}  # uids that hold something here, in order of arrival
 
-    def lay_out(self, fact: NodeSeen | None) -> None:
-        """Start anew with these cards and nobody on them."""
+    def reset(self, fact: NodeSeen | None) -> None:
+        """Start again with these cards and no pods."""
         self.fact = fact
         self.cards = {}
         self.missing = {}
@@ -69,10 +69,10 @@ class NodeLedger:
         for card in sorted(fact.cards, key=lambda card: card.index) if fact else ():
             self.cards.setdefault(card.kind, []).append(CardLedger(card))
 
-    def book(self, uid: str, request: Request, slices: Iterable[Slice]) -> None:
-        """Enter a pod. A slice whose card nobody knows makes its ask unplaced, unless the node has lost that card."""
+    def add_pod(self, uid: str, request: Request, slices: Iterable[Slice]) -> None:
+        """Add a pod. A slice whose card is not known makes its ask unplaced, unless the node has lost that card."""
         self.pods[uid] = None
-        found: list[tuple[CardLedger, Slice]] = []
+        placed: list[tuple[CardLedger, Slice]] = []
         lost: set[tuple[str, bool]] = set()
         named: set[tuple[str, bool]] = set()  # of one kind a pod may ask for slices and for whole cards
         for slice_ in slices:
@@ -81,28 +81,28 @@ class NodeLedger:
             if card is None:
                 lost.add((slice_.kind, slice_.whole))
             else:
-                found.append((card, slice_))
-        for card, slice_ in found:
+                placed.append((card, slice_))
+        for card, slice_ in placed:
             if (slice_.kind, slice_.whole) not in lost:
-                card.give(uid, slice_)
-        nowhere = tuple(ask for ask in request if (ask.kind, ask.whole) in lost or (ask.kind, ask.whole) not in named)
-        if nowhere:
-            self.unplaced[uid] = nowhere
+                card.add_slice(uid, slice_)
+        unplaced = tuple(ask for ask in request if (ask.kind, ask.whole) in lost or (ask.kind, ask.whole) not in named)
+        if unplaced:
+            self.unplaced[uid] = unplaced
         if lost:
-            self._forget_the_missing()
+            self._drop_empty_missing_cards()
 
-    def strike(self, uid: str) -> None:
-        """Take a pod out, wherever it is."""
+    def remove_pod(self, uid: str) -> None:
+        """Remove a pod from every card."""
         if self.pods.pop(uid, self) is self:
             return
         self.unplaced.pop(uid, None)
         for card in self.all_cards():
             if uid in card.holders:
-                card.take_back(uid)
-        self._forget_the_missing()
+                card.remove_pod(uid)
+        self._drop_empty_missing_cards()
 
-    def _forget_the_missing(self) -> None:
-        """Of cards that the node no longer has, those that nobody holds."""
+    def _drop_empty_missing_cards(self) -> None:
+        """Drop the cards that the node no longer has and no pod holds."""
         for key in [key for key, card in self.missing.items() if card.empty]:
             del self.missing[key]
 
@@ -111,7 +111,7 @@ class NodeLedger:
         other = NodeLedger(self.name)
         other.away = self.away
         other.rejecting = self.rejecting
-        other.lay_out(self.fact)
+        other.reset(self.fact)
         other.pods = {uid: None for uid in self.pods if uid not in uids}
         other.unplaced = {uid: asks for uid, asks in self.unplaced.items() if uid not in uids}
         for kind, cards in self.cards.items():
@@ -122,7 +122,7 @@ class NodeLedger:
         return other
 
     def paused(self, kind: str) -> bool:
-        """Would a pod that is bound here now wait in vain for its card?"""
+        """Is the delivery of this kind of card paused, so that a pod bound here now would not get its card?"""
         return self.away or self.rejecting or (self.fact is not None and kind in self.fact.paused)
 
     def all_cards(self) -> Iterable[CardLedger]:
@@ -131,11 +131,11 @@ class NodeLedger:
         yield from self.missing.values()
 
     def untouched(self) -> int:
-        """How many cards have nobody on them."""
+        """How many cards have no pod."""
         return sum(1 for cards in self.cards.values() for card in cards if not card.holders)
 
-    def could_hide(self, kind: str) -> list[Ask]:
-        """The asks of this kind that sit on some card of this node, nobody has said which."""
+    def unplaced_asks(self, kind: str) -> list[Ask]:
+        """The asks of this kind that are on some card of this node, it is not known which."""
         return [ask for asks in self.unplaced.values() for ask in asks if ask.kind == kind]
 
     def _find(self, slice_: Slice) -> CardLedger | None:
@@ -147,10 +147,10 @@ class NodeLedger:
         for card in cards:
             if card.card.index == slice_.index and (not slice_.id or not card.card.id):
                 return card
-        # A node has lost a card if an index below its highest is not there. One that shows all of them has nobody on a lost card.
+        # A node has lost a card if an index below its highest is missing. A node that has all of them has lost none.
         indexes = {card.card.index for card in cards}
         if not slice_.id or slice_.index in indexes or slice_.index > max(indexes, default=-1):
             return None
-        # Named hardware that the node no longer shows: its pods keep their book, and it takes nothing new.
+        # The node no longer has this hardware: its pods stay counted on it, and it takes no new ones.
         gone = Card(slice_.kind, slice_.index, size=0, healthy=False, id=slice_.id)
         return self.missing.setdefault((slice_.kind, slice_.id), CardLedger(gone, present=False))

@@ -1,4 +1,4 @@
-"""The nouns of the book: cards, what is asked of them, what was given.
+"""The nouns of the ledger: cards, asks, slices, assignments.
 
 Belongs here: plain values. Never: sums, choices, or where a value came from.
 
@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One physical card. Its index is how pods name it, its id is which piece of hardware it is, where that is known."""
+    """One physical card. Pods name it by its index; its id, if known, identifies the hardware."""
 
     kind: str
     index: int
@@ -24,7 +24,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ask:
-    """What a pod wants of one kind: the same share on each of so many distinct cards, or that many cards for itself."""
+    """What a pod requests of one kind: the same share on each of `cards` distinct cards, or that many whole cards."""
 
     kind: str
     cards: int = 1
@@ -36,13 +36,13 @@ class Ask:
         return self.share * self.cards
 
 
-# All that a pod asks, all of it on one node. Equal requests are equal values, so a request is also its own shape.
+# All asks of a pod, to be served by one node. Equal requests are equal values, so a request is also a cache key.
 Request: TypeAlias = tuple[Ask, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of one card, or the whole of it, given to one pod."""
+    """A part of one card, or the whole of it, that one pod has."""
 
     kind: str
     index: int
@@ -52,7 +52,7 @@ class Slice:
 
 
 def spread_as(ask: Ask, named: Sequence[Slice]) -> Ask | None:
-    """The ask, spread over as many cards as these slices; None if they are not what it comes to in all."""
+    """The ask, spread over as many cards as these slices; None if they do not add up to it."""
     if len(named) == ask.cards:
         return ask
     amounts = {slice_.units for slice_ in named}
@@ -65,12 +65,12 @@ def placed_as(request: Request, slices: Sequence[Slice]) -> Request:
     """The request of a pod that has these slices: each ask over as many cards as it was spread by the bind."""
     own = [[slice_ for slice_ in slices if (slice_.kind, slice_.whole) == (ask.kind, ask.whole)] for ask in request]
     placed = tuple(spread_as(ask, named) or ask for ask, named in zip(request, own, strict=True))
-    return request if placed == request else placed  # of many pods with one request there is one value
+    return request if placed == request else placed  # many pods with one request share one value
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where a request goes."""
+    """The node and the cards for a request."""
 
     node: str
     slices: tuple[Slice, ...]

@@ -1,11 +1,11 @@
-"""Which pods would have to leave a node so that a more important one really finds its cards.
+"""Chooses the pods to evict from a node so that a more important pod gets its cards.
 
-Belongs here: choosing victims on one node. Never: who may be evicted at all beyond priority (disruption budgets are the
+Belongs here: choosing victims on one node. Never: which pods may be evicted apart from priority (disruption budgets are the
 scheduler's), and evicting.
 
-The scheduler proposes victims that free enough of the node's total. That may be spread over several cards and help nobody,
-so the proposal is kept where it is enough, and otherwise changed into the least harmful set that empties the right card and
-still gives the node back at least as much of everything as the proposal did.
+The scheduler proposes victims that free enough of the node's total, but perhaps spread over several cards. A proposal that is
+enough is kept. Otherwise it is changed into the least harmful set that frees a card and gives back at least as much of every
+resource as the proposal.
 """
 
 from collections import Counter
@@ -21,64 +21,66 @@ LOWEST_PRIORITY: Final = -(2**31)
 
 
 def victims(ledger: Ledger, node: str, request: Request, *, priority: int, proposed: Sequence[str]) -> list[str] | None:
-    """The uids to evict, or None where no eviction of less important pods makes room, or none is needed.
+    """The uids to evict, or None if evicting less important pods does not help, or is not needed.
 
     Proposal and answer have the most important pod first: the scheduler compares nodes by it.
     """
-    book = ledger.node(node)
-    if book is None or book.fact is None:
+    node_ledger = ledger.node(node)
+    if node_ledger is None or node_ledger.fact is None:
         return None
-    if _serves(ledger, book.without(proposed), request):
+    if _serves(ledger, node_ledger.without(proposed), request):
         return list(proposed)
-    pods = [pod for uid in book.pods if (pod := ledger.pod(uid)) is not None]
+    pods = [pod for uid in node_ledger.pods if (pod := ledger.pod(uid)) is not None]
     evictable = {pod.seen.uid: pod for pod in pods if pod.seen.node and pod.seen.priority < priority}
-    if _serves(ledger, book, request) or not _serves(ledger, book.without(evictable), request):
+    if _serves(ledger, node_ledger, request) or not _serves(ledger, node_ledger.without(evictable), request):
         return None
-    enough = [_least(ledger, book, request, evictable, last) for last in _ways(book, request)]
+    enough = [_least(ledger, node_ledger, request, evictable, last) for last in _orders(node_ledger, request)]
     for chosen in sorted(enough, key=lambda uids: _harm(evictable[uid] for uid in uids)):
         result = _give_back_as_much(chosen, proposed, evictable)
-        # Where more pods leave, a card may have room for a larger pod of unknown card, and then none for this one.
-        if _serves(ledger, book.without(result), request):
+        # If more pods leave, a card may fit a larger pod of unknown card, and then not this one.
+        if _serves(ledger, node_ledger.without(result), request):
             return _by_importance(result, proposed, evictable)
-    return _by_importance(_one_by_one(ledger, book, request, evictable, proposed), proposed, evictable)
+    return _by_importance(_one_by_one(ledger, node_ledger, request, evictable, proposed), proposed, evictable)
 
 
-def _serves(ledger: Ledger, book: NodeLedger, request: Request) -> bool:
-    return isinstance(fit(book, request, ledger.policy), Fit)
+def _serves(ledger: Ledger, node_ledger: NodeLedger, request: Request) -> bool:
+    return isinstance(fit(node_ledger, request, ledger.policy), Fit)
 
 
-def _ways(book: NodeLedger, request: Request) -> Iterator[frozenset[str]]:
-    """Orders worth trying: empty this card rather than another, for each card; and no preference at all."""
+def _orders(node_ledger: NodeLedger, request: Request) -> Iterator[frozenset[str]]:
+    """The orders to try: free this card rather than another, for each card; and no preference."""
     yield frozenset()
     for kind in {ask.kind for ask in request}:
-        for card in book.cards.get(kind, ()):
+        for card in node_ledger.cards.get(kind, ()):
             if card.holders:
                 yield frozenset(card.holders)
 
 
-def _least(ledger: Ledger, book: NodeLedger, request: Request, evictable: dict[str, Pod], last: frozenset[str]) -> list[str]:
-    """Evict all, then take back whoever can be, the most important first and those on the card to be emptied last."""
+def _least(
+    ledger: Ledger, node_ledger: NodeLedger, request: Request, evictable: dict[str, Pod], last: frozenset[str]
+) -> list[str]:
+    """Evict all, then keep every pod that can stay, the most important first and those on the card to be freed last."""
     order = sorted(evictable.values(), key=lambda pod: (-pod.seen.priority, pod.seen.uid))
     there = [pod for pod in order if pod.seen.uid in last]
-    left = book.without({pod.seen.uid for pod in there})
+    left = node_ledger.without({pod.seen.uid for pod in there})
     gone: list[str] = []
     if not _serves(ledger, left, request):
-        left = book.without(evictable)
+        left = node_ledger.without(evictable)
         gone.extend(_must_go(ledger, left, request, [pod for pod in order if pod.seen.uid not in last]))
     gone.extend(_must_go(ledger, left, request, there))
     return sorted(gone)
 
 
 def _must_go(ledger: Ledger, left: NodeLedger, request: Request, pods: Sequence[Pod]) -> Iterator[str]:
-    """Who of these cannot come back; the others are back. All at once and then by halves, because nearly all of them can."""
+    """Which of these cannot stay; the others are added again. All at once and then by halves, because nearly all can stay."""
     if not pods:
         return
     for pod in pods:
-        left.book(pod.seen.uid, pod.seen.request, pod.place[1] if pod.place else ())
+        left.add_pod(pod.seen.uid, pod.seen.request, pod.place[1] if pod.place else ())
     if _serves(ledger, left, request):
         return
     for pod in pods:
-        left.strike(pod.seen.uid)
+        left.remove_pod(pod.seen.uid)
     if len(pods) == 1:
         yield pods[0].seen.uid
         return
@@ -88,18 +90,18 @@ def _must_go(ledger: Ledger, left: NodeLedger, request: Request, pods: Sequence[
 
 
 def _one_by_one(
-    ledger: Ledger, book: NodeLedger, request: Request, evictable: dict[str, Pod], proposed: Collection[str]
+    ledger: Ledger, node_ledger: NodeLedger, request: Request, evictable: dict[str, Pod], proposed: Collection[str]
 ) -> list[str]:
-    """Evict all, then take back each that can be, the most important first: there is always room, and as much given back."""
-    left = book.without(evictable)
+    """Evict all, then keep each pod that can stay, the most important first: this always serves, and gives back as much."""
+    left = node_ledger.without(evictable)
     gone = dict.fromkeys(evictable)
     wanted = _needs(proposed, evictable)
     for pod in sorted(evictable.values(), key=lambda pod: (-pod.seen.priority, pod.seen.uid)):
         uid = pod.seen.uid
         del gone[uid]
-        left.book(uid, pod.seen.request, pod.place[1] if pod.place else ())
+        left.add_pod(uid, pod.seen.request, pod.place[1] if pod.place else ())
         if not wanted <= _needs(gone, evictable) or not _serves(ledger, left, request):
-            left.strike(uid)
+            left.remove_pod(uid)
             gone[uid] = None
     return [*gone, *(uid for uid in proposed if uid not in evictable)]
 
@@ -111,7 +113,7 @@ def _harm(pods: Iterable[Pod]) -> tuple[int, int, int]:
 
 
 def _give_back_as_much(chosen: list[str], proposed: Collection[str], evictable: dict[str, Pod]) -> list[str]:
-    # A proposed pod that asks for no card of ours is not in the book: it frees something else, so it stays a victim.
+    # A proposed pod that requests no card is not in the ledger: it frees something else, so it stays a victim.
     result = [*chosen, *(uid for uid in proposed if uid not in evictable)]
     missing = Counter(_needs(proposed, evictable))
     missing.subtract(_needs(chosen, evictable))
@@ -124,7 +126,7 @@ def _give_back_as_much(chosen: list[str], proposed: Collection[str], evictable: 
 
 
 def _by_importance(uids: Iterable[str], proposed: Sequence[str], evictable: dict[str, Pod]) -> list[str]:
-    """The most important first. A pod that is not in the book is at least as important as those that were proposed after it."""
+    """The most important first. A pod that is not in the ledger is at least as important as those that were proposed after it."""
     importance = {uid: pod.seen.priority for uid, pod in evictable.items()}
     least = LOWEST_PRIORITY
     for uid in reversed(proposed):

@@ -1,7 +1,7 @@
-"""Why a request is not served: a closed list, each reason knowing whether evicting pods could help.
+"""The closed list of refusals: why a request is not served, and whether evicting pods could help.
 
-Belongs here: the reasons themselves. Never: their wording, which is a profile's (vendors/), or numbers, which would keep
-kube-scheduler from counting equal reasons together.
+Belongs here: the reasons. Never: their texts, which profiles have (vendors/), or numbers, which would keep kube-scheduler from
+counting equal reasons together.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from typing import Final
 class Reason(Enum):
     """One constant word per reason: the key of its text in a profile and of its counter in the metrics."""
 
-    # About the node, curable by evicting pods.
+    # About the node; evicting pods could help.
     NO_CARD_HAS_ROOM = "no-card-has-room"
     TOO_FEW_CARDS_HAVE_ROOM = "too-few-cards-have-room"
     NO_CARD_IS_EMPTY = "no-card-is-empty"
     TOO_FEW_CARDS_ARE_EMPTY = "too-few-cards-are-empty"
 
-    # About the node, and no eviction cures it.
+    # About the node; evicting pods does not help.
     LARGER_THAN_ANY_CARD = "larger-than-any-card"
     TOO_FEW_CARDS = "too-few-cards"
     CARDS_UNHEALTHY = "cards-unhealthy"

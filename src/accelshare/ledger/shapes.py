@@ -1,7 +1,7 @@
-"""For each shape of request: which nodes can take it, in the policy's order, and why the others cannot.
+"""Cached rankings: for each request, the nodes that can serve it in the policy's order, and why the others cannot.
 
-Belongs here: remembering answers, so that a question over thousands of nodes looks only at the nodes that changed since the
-same question was last asked. Never: the answers themselves (placing.py). Forgetting any of this changes no answer.
+Belongs here: the cache. A request over thousands of nodes evaluates only the nodes that changed since the same request was last
+asked. Never: the answers themselves (placing.py). Dropping the cache changes no answer.
 """
 
 from bisect import bisect_left, insort
@@ -66,7 +66,7 @@ class Ranking:
         return len(self._ranks)
 
     def best(self, among: Container[str], most: int | None = None, *, last: Collection[str] = ()) -> list[str]:
-        """The fitting nodes among these, the policy's favourite first; those in `last` after all others."""
+        """The fitting nodes among these, the policy's best first; those in `last` after all others."""
         first = (node for _, node in self._order if node not in last and node in among)
         return list(
             islice(chain(first, (node for _, node in self._order if node in last and node in among) if last else ()), most)
@@ -78,21 +78,21 @@ class Ranking:
 
 
 class Shapes:
-    """The rankings of the shapes asked for lately, each brought up to date when it is asked for again."""
+    """The rankings of recent requests, each brought up to date when it is asked for again."""
 
     def __init__(self, answer: Callable[[str, Request], Fit | Refusal | None], *, most: int = MOST_SHAPES) -> None:
         self._answer = answer
         self._most = most
         self._rankings: dict[
             Request, tuple[Ranking, int]
-        ] = {}  # least lately asked first; the number: how much of the log it knows
+        ] = {}  # least recently used first; the number: how much of the log it has applied
         self._log: list[str] = []  # nodes that changed, oldest first
         self._log_start = 0
 
     def touch(self, node: str) -> None:
         """This node's answers may have changed."""
         self._log.append(node)
-        # A shape that has slept through that many changes is asked anew.
+        # A shape that missed that many changes is evaluated again for every node.
         if len(self._log) > 2 * CHANGES_REMEMBERED:
             del self._log[:CHANGES_REMEMBERED]
             self._log_start += CHANGES_REMEMBERED

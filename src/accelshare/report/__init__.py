@@ -1,4 +1,4 @@
-"""One view of the ledger for people: rows, tables, JSON.
+"""Shows the ledger to people and programs: rows, tables, JSON, explanations.
 
-Belongs here: how the book is shown. Never: sums of its own, I/O, a vendor's name (dialects are profile data).
+Belongs here: what is shown, and how. Never: I/O, choosing cards, a vendor's name (dialects are profile data).
 """

@@ -1,6 +1,6 @@
-"""What an explanation is made from: the book, and beside it what only the objects themselves say.
+"""The cluster as an explanation sees it: the ledger, the inventories, and what else keeps pods from nodes.
 
-Belongs here: two values and small questions to them. Never: reading objects, words.
+Belongs here: these values, and kube-scheduler's own constraints: taints, CPU, memory, the number of pods. Never: reading objects.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Final
 from accelshare.ledger.facts import Needs
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import CardLedger
-from accelshare.report.units import NOTHING_TOLD, Told, unit_label, unit_name
+from accelshare.report.units import NO_INVENTORIES, Inventories, unit_label, unit_name
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
 
@@ -48,8 +48,8 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """A node as kube-scheduler sees it; `taken` is the sum of what all its pods ask, whether they have cards or not."""
+class NodeConstraints:
+    """A node as kube-scheduler sees it; `taken` is the sum of the requests of all its pods, with or without cards."""
 
     cordoned: bool = False
     taints: Sequence[Taint] = ()
@@ -58,8 +58,8 @@ class Surroundings:
     pods: int = 0
 
 
-def keeps_away(node: Surroundings, tolerations: Sequence[Toleration], needs: Needs) -> Iterator[str]:
-    """Each thing that alone is enough for kube-scheduler not to put the pod there."""
+def obstacles(node: NodeConstraints, tolerations: Sequence[Toleration], needs: Needs) -> Iterator[str]:
+    """Each reason that is enough for kube-scheduler not to put the pod there."""
 
     def tolerated(taint: Taint) -> bool:
         return any(toleration.accepts(taint) for toleration in tolerations)
@@ -75,10 +75,10 @@ def keeps_away(node: Surroundings, tolerations: Sequence[Toleration], needs: Nee
             free = max(0, node.allocatable[resource] - node.taken.get(resource, 0))
             if asked > free:
                 has = shown(node.allocatable[resource])
-                yield f"not enough {resource}: {shown(asked)} asked, {shown(free)} of {has} not asked for by other pods"
+                yield f"not enough {resource}: {shown(asked)} requested, {shown(free)} of {has} not requested by other pods"
     most = node.allocatable.get("pods")
     if most is not None and node.pods >= most:
-        yield f"it has all the {most} pods that it may have"
+        yield f"it already has {most} pods, its maximum"
 
 
 def _cpu(thousandths: int) -> str:
@@ -90,45 +90,47 @@ def _memory(thousandths: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """A pod as its owner wrote it, and what others have said on it."""
+class PodDetails:
+    """A pod as its owner wrote it, and what the scheduler and kubelet report about it."""
 
     namespace: str
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    resources: Mapping[str, str] = field(default_factory=dict)  # every resource that its containers name, as written
+    resources: Mapping[str, str] = field(default_factory=dict)  # every resource that its containers request, as written
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: Sequence[Toleration] = ()
-    has_affinity: bool = False  # it requires nodes of us in a language that is not looked at here
+    has_affinity: bool = False  # it has a required node affinity, which is not evaluated here
     phase: str = ""
-    reason: str = ""  # of its status: why it failed, in kubelet's words
-    scheduler_says: str = ""
+    reason: str = ""  # of its status: why it failed
+    scheduler_message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterState:
+    """Everything that an explanation is made from."""
+
     ledger: Ledger
     catalog: Catalog
-    told: Told = field(default_factory=lambda: NOTHING_TOLD)
+    inventories: Inventories = field(default_factory=lambda: NO_INVENTORIES)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of every node
-    surroundings: Mapping[str, Surroundings] = field(default_factory=dict)  # of every node
+    constraints: Mapping[str, NodeConstraints] = field(default_factory=dict)  # of every node
 
     def cards(self, kind: str) -> Iterator[tuple[str, CardLedger]]:
-        """Every card of this kind that a node shows, with the node's name; by name and index."""
+        """Every card of this kind with its node's name, by name and index."""
         for node in self.ledger.nodes():
             for card in node.cards.get(kind, ()):
                 yield node.name, card
 
     def unit(self, profile: Profile, node: str) -> str:
-        """What the node counts this vendor's cards in, for people."""
-        return unit_label(profile, node, self._first_size(profile, node), self.told)
+        """The unit of this vendor's cards on this node, as people read it."""
+        return unit_label(profile, node, self._first_size(profile, node), self.inventories)
 
     def unit_mib(self, profile: Profile, node: str) -> float:
-        """How many MiB that is; 0 if nobody knows."""
-        return float(profile.unit.mib.get(unit_name(profile, node, self._first_size(profile, node), self.told), 0))
+        """The size of this unit in MiB; 0 if it is not known."""
+        return float(profile.unit.mib.get(unit_name(profile, node, self._first_size(profile, node), self.inventories), 0))
 
     def _first_size(self, profile: Profile, node: str) -> int:
-        book = self.ledger.node(node)
-        cards = book.cards.get(profile.name, ()) if book else ()
+        node_ledger = self.ledger.node(node)
+        cards = node_ledger.cards.get(profile.name, ()) if node_ledger else ()
         return cards[0].card.size if cards else 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from accelshare.report.units import Told, in_cards, unit_label
+from accelshare.report.units import Inventories, in_cards, unit_label
 from accelshare.report.view import CardRow, NodeRow, PodRow
 from accelshare.vendors.profile import Profile
 
@@ -24,19 +24,19 @@ def neutral(rows: Iterable[NodeRow]) -> dict[str, Any]:
     return {"nodes": [to_builtins(row) for row in rows]}
 
 
-def document(rows: Iterable[NodeRow], profiles: Sequence[Profile], told: Told) -> dict[str, Any]:
+def document(rows: Iterable[NodeRow], profiles: Sequence[Profile], inventories: Inventories) -> dict[str, Any]:
     """The rows of these vendors, and beside each card what only the node's own inventory says: unit, model, who holds pods to
     their share, and what is wrong with a card that is not healthy.
     """
-    return {"nodes": [_document_node(row, profiles, told) for row in rows]}
+    return {"nodes": [_document_node(row, profiles, inventories) for row in rows]}
 
 
-def _document_node(row: NodeRow, profiles: Sequence[Profile], told: Told) -> dict[str, Any]:
+def _document_node(row: NodeRow, profiles: Sequence[Profile], inventories: Inventories) -> dict[str, Any]:
     by_name = {profile.name: profile for profile in profiles}
-    kinds = told.get(row.name, {})
+    kinds = inventories.get(row.name, {})
     node: dict[str, Any] = to_builtins(row)
     node["cards"] = [
-        _document_card(to_builtins(card), by_name[card.kind], row.name, told) for card in row.cards if card.kind in by_name
+        _document_card(to_builtins(card), by_name[card.kind], row.name, inventories) for card in row.cards if card.kind in by_name
     ]
     node["unplaced"] = [to_builtins(pod) for pod in row.unplaced if pod.kind in by_name]
     node["delivery"] = {
@@ -45,9 +45,9 @@ def _document_node(row: NodeRow, profiles: Sequence[Profile], told: Told) -> dic
     return node
 
 
-def _document_card(card: dict[str, Any], profile: Profile, node: str, told: Told) -> dict[str, Any]:
-    entry = told.get(node, {}).get(profile.name)
-    said = next((each for each in entry.cards if each.index == card["index"] and card["present"]), None) if entry else None
+def _document_card(card: dict[str, Any], profile: Profile, node: str, inventories: Inventories) -> dict[str, Any]:
+    entry = inventories.get(node, {}).get(profile.name)
+    lines = next((each for each in entry.cards if each.index == card["index"] and card["present"]), None) if entry else None
     if in_cards(profile):
         held = int(bool(card["pods"]))
         free = int(not held and card["healthy"])
@@ -55,10 +55,10 @@ def _document_card(card: dict[str, Any], profile: Profile, node: str, told: Told
         card = {**card, "size": int(card["present"]), "used": held, "free": free, "pods": pods}
     return {
         **card,
-        "unit": "card" if in_cards(profile) else unit_label(profile, node, card["size"], told),
-        "model": said.model if said else "",
-        "problem": said.problem if said else "",
-        "enforced_by": said.enforced_by if said else "",
+        "unit": "card" if in_cards(profile) else unit_label(profile, node, card["size"], inventories),
+        "model": lines.model if lines else "",
+        "problem": lines.problem if lines else "",
+        "enforced_by": lines.enforced_by if lines else "",
     }
 
 
@@ -78,12 +78,12 @@ def _card(card: CardRow, profile: Profile) -> dict[str, Any]:
 
 
 def _pod(pod: PodRow, profile: Profile) -> dict[str, Any]:
-    said: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace}
+    lines: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace}
     if profile.inspect.pod_uid:
-        said["uid"] = pod.uid
+        lines["uid"] = pod.uid
     if profile.inspect.pod_created:
-        said["createTime"] = pod.created
-    return {**said, profile.inspect.used: pod.units}
+        lines["createTime"] = pod.created
+    return {**lines, profile.inspect.used: pod.units}
 
 
 def _amounts(profile: Profile, total: int, used: int) -> dict[str, int]:

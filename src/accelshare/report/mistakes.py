@@ -1,6 +1,6 @@
-"""What is wrong with a request, in words that name the key, its value and what would be right.
+"""What is wrong with a request: the key, its value and what would be right.
 
-Belongs here: requests that no eviction and no waiting will serve. Never: room that other pods take (room.py).
+Belongs here: requests that neither eviction nor waiting will serve. Never: capacity that other pods use (capacity.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,29 +12,29 @@ from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.node_ledger import CardLedger
 from accelshare.ledger.nouns import Ask
 from accelshare.ledger.refusals import Reason, Refusal
-from accelshare.report.cluster_state import Asking, World
+from accelshare.report.cluster_state import ClusterState, PodDetails
 from accelshare.report.units import amount, cards
 from accelshare.vendors.profile import Profile
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 
-# What people count memory in when they do not count in the cluster's unit, in MiB.
+# Units that people use by mistake instead of the cluster's unit, in MiB.
 OTHER_UNITS: Final[Mapping[str, float]] = {"MiB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, "bytes": 1 / 2**20}
 SMALL_MIB: Final = 100.0  # less than any framework needs for itself
 
 
-def mistakes(world: World, pod: PodSeen, asking: Asking) -> list[str]:
-    """Everything about this request that no node could make right."""
-    found = [_refused(world.catalog[pod.refusal.kind], pod, pod.refusal, asking)] if pod.refusal is not None else []
+def mistakes(state: ClusterState, pod: PodSeen, details: PodDetails) -> list[str]:
+    """Everything in this request that no node can serve."""
+    found = [_refused(state.catalog[pod.refusal.kind], pod, pod.refusal, details)] if pod.refusal is not None else []
     if pod.refusal is None:
         for ask in pod.request:
-            found += _sizes(world, world.catalog[ask.kind], ask)
-    return found + list(selectors(world.labels, asking.node_selector))
+            found += _sizes(state, state.catalog[ask.kind], ask)
+    return found + list(selectors(state.labels, details.node_selector))
 
 
-def nothing_asked(world: World, asking: Asking) -> list[str]:
-    """Why a pod that asks for no card may have been meant to."""
-    names = [name for profile in world.catalog for name in (profile.resources.memory, profile.resources.whole) if name]
-    strange = [name for name in asking.resources if "/" in name]
+def no_request(state: ClusterState, details: PodDetails) -> list[str]:
+    """What a pod that requests no card may have meant to request."""
+    names = [name for profile in state.catalog for name in (profile.resources.memory, profile.resources.whole) if name]
+    strange = [name for name in details.resources if "/" in name]
     near = {name: get_close_matches(name, names, n=1) for name in strange}
     found = [f"{name} is no resource of any profile; did you mean {close[0]}?" for name, close in near.items() if close]
     return found or [f"it names none of {', '.join(names)} in the limits of its containers"]
@@ -59,9 +59,9 @@ def _carries(carried: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(carried.get(key) == value for key, value in wanted.items())
 
 
-def _refused(profile: Profile, pod: PodSeen, refusal: Refusal, asking: Asking) -> str:
+def _refused(profile: Profile, pod: PodSeen, refusal: Refusal, details: PodDetails) -> str:
     memory, whole = profile.resources.memory or "", profile.resources.whole or ""
-    key, text = _count(profile, asking)
+    key, text = _count(profile, details)
     match refusal.reason:
         case Reason.CARD_COUNT_UNREADABLE:
             return f"{key} is {text!r}; it must be a whole number from 1 to {profile.request.max_cards}"
@@ -71,25 +71,25 @@ def _refused(profile: Profile, pod: PodSeen, refusal: Refusal, asking: Asking) -
             right = f"{below} and {below + int(text)} do" if below else f"{int(text)} does"
             return f"{key} is {text}, and {memory}: {units} does not divide by {text} equally; {right}"
         case Reason.TOO_MANY_WHOLE_CARDS:
-            return f"{whole}: {asking.resources.get(whole, '')} is too many; {profile.text(refusal.reason)}"
+            return f"{whole}: {details.resources.get(whole, '')} is too many; {profile.text(refusal.reason)}"
         case Reason.AMOUNT_UNREADABLE:
-            said = [f"{name}: {asking.resources[name]}" for name in (memory, whole) if name in asking.resources]
-            return f"{' and '.join(said)} cannot be read; it must be a whole number of at most {2**31 - 1}"
+            lines = [f"{name}: {details.resources[name]}" for name in (memory, whole) if name in details.resources]
+            return f"{' and '.join(lines)} cannot be read; it must be a whole number of at most {2**31 - 1}"
     return profile.text(refusal.reason)
 
 
-def _count(profile: Profile, asking: Asking) -> tuple[str, str]:
+def _count(profile: Profile, details: PodDetails) -> tuple[str, str]:
     """Where the pod says how many cards it wants, and what it says there."""
     label = profile.request.cards_label
-    if label is not None and label in asking.labels:
-        return f"label {label}", asking.labels[label]
-    return f"annotation {CARD_COUNT_ANNOTATION}", asking.annotations.get(CARD_COUNT_ANNOTATION, "1")
+    if label is not None and label in details.labels:
+        return f"label {label}", details.labels[label]
+    return f"annotation {CARD_COUNT_ANNOTATION}", details.annotations.get(CARD_COUNT_ANNOTATION, "1")
 
 
-def _sizes(world: World, profile: Profile, ask: Ask) -> Iterator[str]:
-    there = list(world.cards(profile.name))
+def _sizes(state: ClusterState, profile: Profile, ask: Ask) -> Iterator[str]:
+    there = list(state.cards(profile.name))
     if not there:
-        yield _nobody_has_any(world, profile)
+        yield _no_node_has_any(state, profile)
         return
     counts: dict[str, int] = {}
     for node, _ in there:
@@ -98,12 +98,12 @@ def _sizes(world: World, profile: Profile, ask: Ask) -> Iterator[str]:
     if ask.cards > counts[most]:
         yield f"it asks for {cards(ask.cards, profile.noun)} on one node; the most that a node has is {counts[most]} ({most})"
     if not ask.whole:
-        yield from _share(world, profile, ask, *max(there, key=lambda each: each[1].card.size))
+        yield from _share(state, profile, ask, *max(there, key=lambda each: each[1].card.size))
 
 
-def _share(world: World, profile: Profile, ask: Ask, node: str, largest: CardLedger) -> Iterator[str]:
+def _share(state: ClusterState, profile: Profile, ask: Ask, node: str, largest: CardLedger) -> Iterator[str]:
     size = largest.card.size
-    memory, unit, mib = profile.resources.memory, world.unit(profile, node), world.unit_mib(profile, node)
+    memory, unit, mib = profile.resources.memory, state.unit(profile, node), state.unit_mib(profile, node)
     if ask.share > size:
         meant = [
             (other, asked)
@@ -131,14 +131,14 @@ def _share(world: World, profile: Profile, ask: Ask, node: str, largest: CardLed
             )
 
 
-def _nobody_has_any(world: World, profile: Profile) -> str:
-    said = f"no node of this cluster shows a {profile.noun}"
+def _no_node_has_any(state: ClusterState, profile: Profile) -> str:
+    lines = f"no node of this cluster shows a {profile.noun}"
     if profile.node_label is None:
-        return said
+        return lines
     key, value = profile.node_label
-    carriers = [node for node, carried in world.labels.items() if carried.get(key) == value]
+    carriers = [node for node, carried in state.labels.items() if carried.get(key) == value]
     if carriers:
-        return f"{said}; {', '.join(sorted(carriers)[:5])} should, having the label {key}={value}: does the agent run there?"
-    near = sorted(node for node, carried in world.labels.items() if key in carried)
+        return f"{lines}; {', '.join(sorted(carriers)[:5])} should, having the label {key}={value}: does the agent run there?"
+    near = sorted(node for node, carried in state.labels.items() if key in carried)
     but = f" ({', '.join(near[:5])} has {key} with another value)" if near else ""
-    return f"{said}, and no node carries the label {key}={value} that its agent is placed by{but}"
+    return f"{lines}, and no node carries the label {key}={value} that its agent is placed by{but}"

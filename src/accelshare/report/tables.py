@@ -1,17 +1,17 @@
-"""The inspect tables, to the letter as the original systems print them.
+"""The tables of `inspect`: summary and details exactly as the original systems print them, and `-o wide`.
 
-Belongs here: rows, columns and lines of dashes. Percentages are cut off rather than rounded. The dashes of the summary are as
+Belongs here: columns, and lines of dashes. Percentages are cut off, not rounded. The dashes of the summary are as
 many as the first node's row has characters, its tabs and its line break counted as one each, and twenty more; those of the
 details as many as all pod rows of the first node, and ten more.
 
-Where one table would mix nodes that count in different units there is one table for each unit. A vendor whose cards are only
-given out whole is counted in cards.
+Nodes with different units are in different tables. A vendor whose cards are only allocated whole is counted in cards.
+`-o wide` has one line for each card of every vendor, because the unit is one of its columns.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from accelshare.report.units import NOTHING_TOLD, Told, in_cards, unit_label
+from accelshare.report.units import NO_INVENTORIES, Inventories, in_cards, unit_label
 from accelshare.report.view import CardRow, NodeRow, PodRow
 from accelshare.terminal import padded, visible, width
 from accelshare.vendors.profile import Profile
@@ -47,27 +47,27 @@ def tabbed(lines: Sequence[Sequence[str]]) -> str:
 _MOST_COLUMNS: Final = 64
 
 
-def summary(rows: Sequence[NodeRow], profile: Profile, told: Told = NOTHING_TOLD) -> str:
+def summary(rows: Sequence[NodeRow], profile: Profile, inventories: Inventories = NO_INVENTORIES) -> str:
     """One line a node, one column a card, and the cluster's sum."""
-    return "\n".join(_summary(part, profile, unit) for unit, part in _by_unit(rows, profile, told).items())
+    return "\n".join(_summary(part, profile, unit) for unit, part in _by_unit(rows, profile, inventories).items())
 
 
-def details(rows: Sequence[NodeRow], profile: Profile, told: Told = NOTHING_TOLD) -> str:
+def details(rows: Sequence[NodeRow], profile: Profile, inventories: Inventories = NO_INVENTORIES) -> str:
     """One block a node with one line a pod, and the cluster's sum."""
-    return "\n".join(_details(part, profile) for part in _by_unit(rows, profile, told).values())
+    return "\n".join(_details(part, profile) for part in _by_unit(rows, profile, inventories).values())
 
 
 def has_anything(row: NodeRow, profile: Profile) -> bool:
-    """Is this node in the table? Cards that have nothing to share are not, unless the vendor's cards are only given out whole."""
+    """Is this node in the table? Cards without memory to share are not, unless the vendor's cards are only allocated whole."""
     return any(_size(card, profile) for card in row.of(profile.name) if card.present) or bool(_waiting(row, profile))
 
 
-def _by_unit(rows: Sequence[NodeRow], profile: Profile, told: Told) -> dict[str, list[NodeRow]]:
+def _by_unit(rows: Sequence[NodeRow], profile: Profile, inventories: Inventories) -> dict[str, list[NodeRow]]:
     parts: dict[str, list[NodeRow]] = {}
     for row in rows:
         if has_anything(row, profile):
             size = next((card.size for card in row.of(profile.name) if card.present), 0)
-            parts.setdefault(unit_label(profile, row.name, size, told), []).append(row)
+            parts.setdefault(unit_label(profile, row.name, size, inventories), []).append(row)
     return parts or {unit_label(profile, "", 0): []}
 
 
@@ -98,7 +98,7 @@ def _details(rows: Sequence[NodeRow], profile: Profile) -> str:
         waiting = _waiting(row, profile)
         head = ["NAME", "NAMESPACE", *(f"{profile.noun}{index}(Allocated)" for index in columns)]
         pods = [[name, namespace, *map(str, shares)] for (namespace, name), shares in _shares(row, profile, columns).items()]
-        # As the original: once set, the length stays; a first node without pods gives ten.
+        # As in the original: the first node sets the length for all; a first node without pods sets ten.
         dashes = dashes or sum(len(cell) + 1 for pod in pods for cell in pod) + len(pods) + 10
         used, total = _sums([row], profile)
         table += [[""], ["NAME:", row.name], ["IPADDRESS:", _address(row)], [""]]
@@ -111,7 +111,7 @@ def _details(rows: Sequence[NodeRow], profile: Profile) -> str:
 
 
 def _shares(row: NodeRow, profile: Profile, columns: Sequence[int]) -> Mapping[tuple[str, str], list[int]]:
-    """For each pod what it has of each card, and last of no known card; by its first card, then by its name."""
+    """What each pod has of each card, and last of an unknown card; by its first card, then by its name."""
     waiting = _waiting(row, profile)
     width = len(columns) + bool(waiting)
     places = {index: place for place, index in enumerate(columns)}
@@ -128,14 +128,14 @@ def _cards(row: NodeRow, profile: Profile) -> dict[int, CardRow]:
 
 
 def _columns(rows: Sequence[NodeRow], profile: Profile) -> Sequence[int]:
-    """The indexes that have a column: from 0 to the highest, as the original has it; of a strange node only those it has."""
+    """The indexes that have a column: 0 to the highest, as in the original; only existing ones if there would be too many."""
     there = {index for row in rows for index in _cards(row, profile)}
     count = max(there, default=-1) + 1
     return range(count) if count <= _MOST_COLUMNS else sorted(there)
 
 
 def _waiting(row: NodeRow, profile: Profile) -> list[PodRow]:
-    """Pods of this node that are on none of the cards it shows: nobody has said which, or the card is gone."""
+    """Pods of this node on none of its present cards: their card is not known, or it is gone."""
     lost = [pod for card in row.of(profile.name) if not card.present for pod in card.pods]
     return [*row.unplaced_of(profile.name), *lost]
 
@@ -174,23 +174,23 @@ def _in_cluster(profile: Profile) -> str:
 HEAD = ("NODE", "ADDRESS", "CARD", "MODEL", "ID", "USED", "FREE", "TOTAL", "UNIT", "HEALTH", "ENFORCED BY", "PODS")
 
 
-def wide(rows: Sequence[NodeRow], profiles: Sequence[Profile], told: Told = NOTHING_TOLD) -> str:
-    """One line a card, and one for the pods of each node of which nobody has said which card they have."""
+def wide(rows: Sequence[NodeRow], profiles: Sequence[Profile], inventories: Inventories = NO_INVENTORIES) -> str:
+    """One line for each card, and one for each node's pods whose card is not known."""
     table = [list(HEAD)]
     for row in rows:
         for profile in profiles:
-            table += _lines(row, profile, told)
+            table += _lines(row, profile, inventories)
     return tabbed(table)
 
 
-def _lines(row: NodeRow, profile: Profile, told: Told) -> list[list[str]]:
-    said = told.get(row.name, {}).get(profile.name)
-    entries = {entry.index: entry for entry in said.cards} if said else {}
+def _lines(row: NodeRow, profile: Profile, inventories: Inventories) -> list[list[str]]:
+    inventory = inventories.get(row.name, {}).get(profile.name)
+    entries = {entry.index: entry for entry in inventory.cards} if inventory else {}
     lines = []
     for card in row.of(profile.name):
         entry = entries.get(card.index, CardEntry(card.index, card.size)) if card.present else CardEntry(card.index, card.size)
-        unit = unit_label(profile, row.name, card.size, told) if card.size and not in_cards(profile) else "card"
-        # A card of no size is given out whole or not at all.
+        unit = unit_label(profile, row.name, card.size, inventories) if card.size and not in_cards(profile) else "card"
+        # A card of no size is only allocated whole.
         used, total = (card.used, card.size) if unit != "card" else (int(bool(card.pods)), 1)
         free = card.free if unit != "card" else int(not card.pods and card.healthy)
         pods = ", ".join(_pod(pod, whole=unit == "card") for pod in sorted(card.pods, key=lambda pod: (pod.namespace, pod.name)))

@@ -1,6 +1,6 @@
-"""What one unit of a card is called, and how an amount is said to people.
+"""Names of memory units, and amounts as people read them.
 
-Belongs here: words for amounts. Never: sums; the ledger counts units and does not care what they are.
+Belongs here: units and amounts as text. Never: sums; the ledger counts units, whatever they are.
 """
 
 from collections.abc import Mapping
@@ -9,31 +9,31 @@ from typing import Final, TypeAlias
 from accelshare.vendors.profile import Profile
 from accelshare.wire.inventory import KindEntry
 
-# node → kind → what the node's own inventory says.
-Told: TypeAlias = Mapping[str, Mapping[str, KindEntry]]
-NOTHING_TOLD: Final[Told] = {}
+# node → kind → the entry in the node's inventory.
+Inventories: TypeAlias = Mapping[str, Mapping[str, KindEntry]]
+NO_INVENTORIES: Final[Inventories] = {}
 
-# A card of more units than this is taken to be counted in MiB, as the original table has it.
+# A card with more units than this is assumed to be counted in MiB, as in the original tools.
 _LARGEST_IN_GIB: Final = 100
 
 
 def in_cards(profile: Profile) -> bool:
-    """A vendor whose cards are only given out whole is counted in cards."""
+    """Is this vendor counted in cards? Yes, if its cards are only allocated whole."""
     return profile.resources.memory is None
 
 
-def unit_name(profile: Profile, node: str, size: int, told: Told = NOTHING_TOLD) -> str:
-    """The profile's name of the unit this node counts in: the inventory's word, else a guess from the size of its first card."""
-    said = told.get(node, {}).get(profile.name)
-    if said is not None and said.unit:
-        return said.unit
+def unit_name(profile: Profile, node: str, size: int, inventories: Inventories = NO_INVENTORIES) -> str:
+    """The profile's name of this node's unit: from the inventory, else guessed from the size of its first card."""
+    entry = inventories.get(node, {}).get(profile.name)
+    if entry is not None and entry.unit:
+        return entry.unit
     guess = "MiB" if size > _LARGEST_IN_GIB else "GiB"
     return guess if guess in profile.unit.mib or guess in profile.unit.labels.values() else profile.unit.default
 
 
-def unit_label(profile: Profile, node: str, size: int, told: Told = NOTHING_TOLD) -> str:
-    """The same for people."""
-    return profile.unit.label(unit_name(profile, node, size, told))
+def unit_label(profile: Profile, node: str, size: int, inventories: Inventories = NO_INVENTORIES) -> str:
+    """The same unit as people read it."""
+    return profile.unit.label(unit_name(profile, node, size, inventories))
 
 
 def amount(units: int, label: str) -> str:

@@ -1,6 +1,6 @@
-"""The ledger as rows: nodes, their cards, who is on them, and who is on the node without a card.
+"""The ledger as rows: nodes, their cards, the pods on each card, and pods of the node whose card is not known.
 
-Belongs here: reading the book out. Every face of accelshare (HTTP, tables, metrics) is made from these rows.
+Belongs here: reading the ledger into rows. The inspect tables and the inspect JSON are made from them.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 
 
 class PodRow(Struct, frozen=True):
-    """One pod's part of one card, or of a node while nobody has said which card."""
+    """One pod's part of one card; or of a node, while its card is not known."""
 
     namespace: str
     name: str
@@ -22,7 +22,7 @@ class PodRow(Struct, frozen=True):
     kind: str
     units: int
     whole: bool
-    bound: bool  # False: held by us, the API server has not been heard yet
+    bound: bool  # False: only held; the Binding is not confirmed yet
 
 
 class CardRow(Struct, frozen=True):
@@ -40,7 +40,7 @@ class CardRow(Struct, frozen=True):
 class NodeRow(Struct, frozen=True):
     name: str
     address: str
-    known: bool  # False: pods are bound here, the node itself is gone
+    known: bool  # False: pods are bound here, but the node object is gone
     cards: tuple[CardRow, ...]
     unplaced: tuple[PodRow, ...]
     problems: tuple[str, ...]
@@ -58,52 +58,56 @@ class NodeRow(Struct, frozen=True):
 
 def rows(ledger: Ledger, names: Iterable[str] | None = None) -> list[NodeRow]:
     """All nodes by name, or those named; unknown names are left out."""
-    books = ledger.nodes() if names is None else (book for name in names if (book := ledger.node(name)) is not None)
-    return [_node(ledger, book) for book in books]
+    node_ledgers = (
+        ledger.nodes() if names is None else (node_ledger for name in names if (node_ledger := ledger.node(name)) is not None)
+    )
+    return [_node(ledger, node_ledger) for node_ledger in node_ledgers]
 
 
-def _node(ledger: Ledger, book: NodeLedger) -> NodeRow:
-    pods = [pod.seen for uid in book.pods if (pod := ledger.pod(uid)) is not None]
-    # A row is a part of one card: of a pod with several whole cards there are several, of slices there is one with the sum.
+def _node(ledger: Ledger, node_ledger: NodeLedger) -> NodeRow:
+    pods = [pod.seen for uid in node_ledger.pods if (pod := ledger.pod(uid)) is not None]
+    # A row is a part of one card: a pod with several whole cards has several rows, a pod with slices has one with the sum.
     unplaced = [
         _pod(ledger, uid, ask.kind, ask.units, whole=ask.whole)
-        for uid, asks in book.unplaced.items()
+        for uid, asks in node_ledger.unplaced.items()
         for ask in asks
         for _ in range(ask.cards if ask.whole else 1)
     ]
-    said = [f"pod {pod.namespace}/{pod.name}: {problem}" for pod in pods for problem in pod.problems]
+    lines = [f"pod {pod.namespace}/{pod.name}: {problem}" for pod in pods for problem in pod.problems]
     missing = [
         f"pod {row.namespace}/{row.name} holds card {card.card.index} ({card.card.id}), which the node no longer has"
-        for card in book.missing.values()
+        for card in node_ledger.missing.values()
         for row in _card(ledger, card).pods
     ]
     return NodeRow(
-        name=book.name,
-        address=book.fact.address if book.fact else "",
-        known=book.fact is not None,
-        cards=tuple(_card(ledger, card) for card in sorted(book.all_cards(), key=lambda c: (c.card.kind, c.card.index))),
+        name=node_ledger.name,
+        address=node_ledger.fact.address if node_ledger.fact else "",
+        known=node_ledger.fact is not None,
+        cards=tuple(_card(ledger, card) for card in sorted(node_ledger.all_cards(), key=lambda c: (c.card.kind, c.card.index))),
         unplaced=tuple(unplaced),
-        problems=(*(book.fact.problems if book.fact else ()), *oversold(book), *said, *missing),
+        problems=(*(node_ledger.fact.problems if node_ledger.fact else ()), *oversold(node_ledger), *lines, *missing),
     )
 
 
-def _card(ledger: Ledger, book: CardLedger) -> CardRow:
-    card = book.card
+def _card(ledger: Ledger, node_ledger: CardLedger) -> CardRow:
+    card = node_ledger.card
     return CardRow(
         kind=card.kind,
         index=card.index,
         id=card.id,
         size=card.size,
-        used=book.used,
-        free=book.room,
+        used=node_ledger.used,
+        free=node_ledger.free_units,
         healthy=card.healthy,
-        present=book.present,
-        pods=tuple(_pod(ledger, uid, card.kind, units, whole=uid in book.wholes) for uid, units in book.holders.items()),
+        present=node_ledger.present,
+        pods=tuple(
+            _pod(ledger, uid, card.kind, units, whole=uid in node_ledger.wholes) for uid, units in node_ledger.holders.items()
+        ),
     )
 
 
 def _pod(ledger: Ledger, uid: str, kind: str, units: int, *, whole: bool) -> PodRow:
     pod = ledger.pod(uid)
-    assert pod is not None, "a book holds only pods that the ledger knows; check() would say so"
+    assert pod is not None, "a node has only pods that the ledger knows; check() reports any other"
     seen = pod.seen
     return PodRow(seen.namespace, seen.name, uid, seen.created, kind, units, whole, bool(seen.node))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from accelshare.vendors.layers import Source, survey
+from accelshare.vendors.layers import ProfileFile, survey
 from accelshare.vendors.problems import Problem, ProfileError, UnknownProfile
 from accelshare.vendors.profile import Profile
 
@@ -90,30 +90,30 @@ def load_usable(directories: Iterable[Path] = ()) -> tuple[Catalog, dict[str, st
     return Catalog(usable), {name: "; ".join(problems) for name, problems in broken.items()}
 
 
-def read_layers(directories: Iterable[Path]) -> tuple[list[list[Source]], list[Problem]]:
+def read_layers(directories: Iterable[Path]) -> tuple[list[list[ProfileFile]], list[Problem]]:
     """The files of the shipped directory and of each extra one, as layers; and the problems of reading them."""
-    layers: list[list[Source]] = []
+    layers: list[list[ProfileFile]] = []
     problems: list[Problem] = []
-    places: list[list[tuple[str, Path]]] = [[(file.name, file) for file in SHIPPED.iterdir()]]
+    candidate_paths: list[list[tuple[str, Path]]] = [[(file.name, file) for file in SHIPPED.iterdir()]]
     for directory in directories:
         if not directory.is_dir():
             problems.append(Problem(str(directory), "", "is no directory; it must be one with profile files (*.toml)"))
             continue
-        places.append([(str(file), file) for file in directory.iterdir()])
-    for place in places:
+        candidate_paths.append([(str(file), file) for file in directory.iterdir()])
+    for place in candidate_paths:
         sources, wrong = read_files(sorted((name, file) for name, file in place if _is_profile_file(file.name)))
         layers.append(sources)
         problems.extend(wrong)
     return layers, problems
 
 
-def read_files(named: Iterable[tuple[str, Path]]) -> tuple[list[Source], list[Problem]]:
+def read_files(named: Iterable[tuple[str, Path]]) -> tuple[list[ProfileFile], list[Problem]]:
     """Each file as data, under the name its problems will be told with."""
-    sources: list[Source] = []
+    sources: list[ProfileFile] = []
     problems: list[Problem] = []
     for name, file in named:
         try:
-            sources.append(Source(name, tomllib.loads(_text(file))))
+            sources.append(ProfileFile(name, tomllib.loads(_text(file))))
         except OSError as error:
             problems.append(Problem(name, "", f"cannot be read: {error.strerror}"))
         except UnicodeDecodeError as error:

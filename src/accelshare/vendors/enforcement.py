@@ -24,7 +24,7 @@ class Enforcement:
 
     name: str
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
-    passed_over: tuple[str, ...] = ()
+    rejected_ways: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
 
     @property
@@ -40,12 +40,12 @@ def requirements(rules: EnforcementRules) -> tuple[Requirement, ...]:
 
 def choose(rules: EnforcementRules, results: Mapping[Requirement, ProbeResult]) -> Enforcement:
     """The first way in order that is possible on this node; a requirement that was not probed is not met."""
-    passed_over: list[str] = []
+    rejected_ways: list[str] = []
     for name, way in rules.in_order:
         unmet = list(_unmet(way, results))
         if not unmet:
-            return Enforcement(name, way.env, tuple(passed_over), way.mounts)
-        passed_over.append(f"{name}: {'; '.join(unmet)}")
+            return Enforcement(name, way.env, tuple(rejected_ways), way.mounts)
+        rejected_ways.append(f"{name}: {'; '.join(unmet)}")
     raise AssertionError("the way watch requires nothing, so one way is always possible")
 
 

@@ -36,7 +36,7 @@ def seen_from_here(path: str, host: Path) -> Path:
     return there
 
 
-def places(names: Iterable[str], folders: Iterable[str], host: Path) -> tuple[str, ...]:
+def candidate_paths(names: Iterable[str], folders: Iterable[str], host: Path) -> tuple[str, ...]:
     """These names as they are, then the same files in these folders of the host, as far as they are there."""
     names = tuple(names)
     paths = [name if name.startswith("/") else f"{folder}/{name}" for name in names for folder in folders]

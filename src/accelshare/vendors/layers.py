@@ -13,7 +13,7 @@ from accelshare.vendors.validation import out_of_bounds, parse, problems_of_part
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ProfileFile:
     """One file as read: where it lay, what it said."""
 
     file: str
@@ -40,7 +40,7 @@ class Survey:
     problems: tuple[Problem, ...]
 
 
-def survey(layers: Sequence[Sequence[Source]]) -> Survey:
+def survey(layers: Sequence[Sequence[ProfileFile]]) -> Survey:
     """Resolve all files. A later layer replaces a profile of an earlier one; in one layer a name is there once."""
     effective: dict[str, tuple[Profile, str]] = {}
     layers, problems = _within_bounds(layers)
@@ -63,10 +63,10 @@ def survey(layers: Sequence[Sequence[Source]]) -> Survey:
     return Survey(tuple(effective[name][0] for name in sorted(effective)), tuple(problems))
 
 
-def _within_bounds(layers: Sequence[Sequence[Source]]) -> tuple[list[list[Source]], list[Problem]]:
+def _within_bounds(layers: Sequence[Sequence[ProfileFile]]) -> tuple[list[list[ProfileFile]], list[Problem]]:
     """The files that can be looked at, and what is wrong with the others."""
     problems: list[Problem] = []
-    kept: list[list[Source]] = []
+    kept: list[list[ProfileFile]] = []
     for layer in layers:
         kept.append([])
         for source in layer:
@@ -96,10 +96,10 @@ class _Resolved:
     """A file with everything it extends under it, and the problems of those files, which are told there."""
 
     data: Mapping[str, object]
-    told: tuple[Problem, ...] = ()
+    reported: tuple[Problem, ...] = ()
 
 
-def _made(source: Source, layers: Sequence[Sequence[Source]], depth: int) -> tuple[Profile | None, list[Problem]]:
+def _made(source: ProfileFile, layers: Sequence[Sequence[ProfileFile]], depth: int) -> tuple[Profile | None, list[Problem]]:
     try:
         resolved = _resolve(source, layers, depth, (source,))
     except ProfileError as error:
@@ -112,12 +112,14 @@ def _made(source: Source, layers: Sequence[Sequence[Source]], depth: int) -> tup
         profile = parse(resolved.data, file=source.file)
     except ProfileError as error:
         profile = None
-        told = {(problem.key, problem.message) for problem in (*resolved.told, *problems)}
-        problems.extend(problem for problem in error.problems if (problem.key, problem.message) not in told)
+        reported = {(problem.key, problem.message) for problem in (*resolved.reported, *problems)}
+        problems.extend(problem for problem in error.problems if (problem.key, problem.message) not in reported)
     return profile, problems
 
 
-def _resolve(source: Source, layers: Sequence[Sequence[Source]], depth: int, seen: tuple[Source, ...]) -> _Resolved:
+def _resolve(
+    source: ProfileFile, layers: Sequence[Sequence[ProfileFile]], depth: int, seen: tuple[ProfileFile, ...]
+) -> _Resolved:
     if source.base is None:
         return _Resolved(source.data)
     # A file that replaces what it extends builds on the layers before; any other may also build on its own directory.
@@ -141,10 +143,10 @@ def _resolve(source: Source, layers: Sequence[Sequence[Source]], depth: int, see
     data = merge({key: value for key, value in under.data.items() if key != "extends"}, own)
     if "unverified" not in own and "unverified" in data:
         data["unverified"] = _still_unverified(data["unverified"], own)
-    return _Resolved(data, (*under.told, *_problems_of(replace(base, data=under.data))))
+    return _Resolved(data, (*under.reported, *_problems_of(replace(base, data=under.data))))
 
 
-def _problems_of(source: Source) -> tuple[Problem, ...]:
+def _problems_of(source: ProfileFile) -> tuple[Problem, ...]:
     try:
         parse(source.data, file=source.file)
     except ProfileError as error:

@@ -1,7 +1,7 @@
-"""Asking a node whether it has what a way of enforcement needs: its files, and the versions its tools tell.
+"""Probes whether a node meets the requirements of a way of enforcement: files, and the versions of tools.
 
-Belongs here: touching files and tools, and the sentence about each. A probe never raises: whatever goes wrong, the requirement is
-not met, and the sentence says why. Never: what follows from it (`enforcement.py`).
+Belongs here: reading files and running tools, and the message about each. A probe never raises: whatever goes wrong, the
+requirement is not met, and the message gives the reason. Never: which way is chosen (`enforcement.py`).
 """
 
 import asyncio
@@ -11,30 +11,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from accelshare.vendors.drivers.driver import CannotAsk, Roots, shown
+from accelshare.vendors.drivers.driver import QueryFailed, Roots, excerpt
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.enforcement import ProbeResult
 from accelshare.vendors.host_paths import seen_from_here
 from accelshare.vendors.profile import Requirement
 
-# Where hosts keep tools; a vendor's operator puts them beside its driver.
+# Directories of tools on hosts; a vendor's operator puts them beside its driver.
 _TOOL_FOLDERS: Final = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "usr/local/nvidia/toolkit")
 _ANY_VERSION: Final = r"([0-9]+(?:\.[0-9]+)*)"
 _LONGEST_FILE: Final = 64 * 1024
-_LONGEST_SEARCHED: Final = 4096  # a version stands near the beginning, and a pattern's time grows with what it is applied to
+_LONGEST_SEARCHED: Final = 4096  # a version is near the beginning, and a pattern takes longer on longer text
 
 
 async def probe(
     requirements: Iterable[Requirement], *, roots: Roots | None = None, host: Path = Path("/"), timeout_s: float = 10
 ) -> dict[Requirement, ProbeResult]:
-    """What this node says to each requirement; `host` is where its root directory is seen from here."""
-    asked = tuple(dict.fromkeys(requirements))
-    found = await asyncio.gather(*(_one(each, roots or Roots(), host, timeout_s) for each in asked))
-    return dict(zip(asked, found, strict=True))
+    """The result of each requirement on this node; `host` is where the node's root directory is mounted."""
+    distinct = tuple(dict.fromkeys(requirements))
+    results = await asyncio.gather(*(_one(each, roots or Roots(), host, timeout_s) for each in distinct))
+    return dict(zip(distinct, results, strict=True))
 
 
 def version_at_least(version: str, wanted: str) -> bool:
-    """Is this version not older? Part by part as numbers, a missing part being 0."""
+    """Is this version the wanted one or a later one? Compared part by part as numbers; a missing part is 0."""
     parts, needs = ([int(part) for part in text.split(".") if part] for text in (version, wanted))
     length = max(len(parts), len(needs))
     return parts + [0] * (length - len(parts)) >= needs + [0] * (length - len(needs))
@@ -49,9 +49,9 @@ async def _one(requirement: Requirement, roots: Roots, host: Path, timeout_s: fl
             tool, *args = requirement.command
             output = await run_tool(_tool(tool, host), *args, timeout_s=timeout_s)
             answer = output.checked()
-    except CannotAsk as error:
+    except QueryFailed as error:
         return ProbeResult(met=False, message=f"{requirement.subject}: {error}")
-    except OSError as error:  # on the way there, as of a network file system that is gone
+    except OSError as error:  # on the path to it, for example a stale network file system
         return ProbeResult(met=False, message=f"{requirement.subject}: cannot be found: {error.strerror}")
     return _judged(requirement, answer)
 
@@ -62,7 +62,7 @@ def _judged(requirement: Requirement, answer: str) -> ProbeResult:
     found = re.search(requirement.pattern or _ANY_VERSION, answer[:_LONGEST_SEARCHED])
     version = (found[1] or "").strip(".") if found else ""
     if not re.fullmatch(_ANY_VERSION, version):
-        return ProbeResult(met=False, message=f"{requirement.subject} has no version: {shown(answer)}")
+        return ProbeResult(met=False, message=f"{requirement.subject} has no version: {excerpt(answer)}")
     if not version_at_least(version, requirement.at_least):
         return ProbeResult(met=False, message=f"{requirement.subject} has version {version}; {requirement.at_least} is needed")
     return ProbeResult(met=True, message=f"{requirement.subject} has version {version}")
@@ -76,15 +76,15 @@ def _on_host(file: str, roots: Roots, host: Path) -> Path:
 
 
 def _tool(name: str, host: Path) -> str:
-    """The host's own tool where its root is seen elsewhere: what this container's image has says nothing about the node."""
+    """The host's own tool if its root is mounted: a tool of this container's image proves nothing about the node."""
     if name.startswith("/"):
         return str(seen_from_here(name, host))
-    places = [str(seen_from_here(f"{folder}/{name}", host)) for folder in _TOOL_FOLDERS]
-    on_host = next((place for place in places if shutil.which(place)), None)
+    candidate_paths = [str(seen_from_here(f"{folder}/{name}", host)) for folder in _TOOL_FOLDERS]
+    on_host = next((place for place in candidate_paths if shutil.which(place)), None)
     if host == Path("/"):
         return shutil.which(name) or on_host or name
     if on_host is None:
-        raise CannotAsk(f"not found in {', '.join(f'/{folder}' for folder in _TOOL_FOLDERS)} of the host")
+        raise QueryFailed(f"not found in {', '.join(f'/{folder}' for folder in _TOOL_FOLDERS)} of the host")
     return on_host
 
 
@@ -92,10 +92,10 @@ def _read(path: Path, *, content: bool) -> str:
     """What the file says, if that matters; CannotAsk if it is not there."""
     try:
         if not path.exists():
-            raise CannotAsk("is not there")
+            raise QueryFailed("is not there")
         if not content:
             return ""
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(_LONGEST_FILE)
     except OSError as error:
-        raise CannotAsk(f"cannot be read: {error.strerror}") from error
+        raise QueryFailed(f"cannot be read: {error.strerror}") from error

@@ -5,7 +5,7 @@ import json
 import click
 import pytest
 
-from accelshare.inspect_cli.error_messages import told_to_people, unknown, words
+from accelshare.inspect_cli.error_messages import errors_for_people, unknown, words
 from accelshare.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable, from_answer
 
 SAID = 'nodes is forbidden: User "bob" cannot list resource "nodes" in API group "" at the cluster scope'
@@ -19,27 +19,28 @@ SAID = 'nodes is forbidden: User "bob" cannot list resource "nodes" in API group
         (
             "GET https://x:6443/prefix/api/v1/pods",
             "no",
-            "no permission: you may not list pods in the whole cluster; with -n NAMESPACE only that namespace's pods are read.\n",
+            "no permission: you may not list pods in the whole cluster; if you can list pods in only one namespace, use "
+            "-n NAMESPACE.\n",
         ),
         ("GET https://x/api/v1/namespaces/ml/pods/p", "no", "no permission: you may not get pods in namespace ml.\n"),
     ],
 )
 def test_a_missing_permission_is_named_with_verb_and_resource(request_: str, said: str, starts: str) -> None:
-    told = words(Forbidden(403, "Forbidden", said, request=request_))
-    assert told.startswith(starts)
-    assert "kubectl create clusterrole accelshare-inspect --verb=get,list --resource=nodes,pods" in told
+    inventories = words(Forbidden(403, "Forbidden", said, request=request_))
+    assert inventories.startswith(starts)
+    assert "kubectl create clusterrole accelshare-inspect --verb=get,list --resource=nodes,pods" in inventories
 
 
 @pytest.mark.parametrize(
     ("error", "part"),
     [
         (ConfigError("kubeconfig x: no context"), "kubeconfig x: no context"),
-        (Unauthorized(401, "Unauthorized", "who are you"), "the API server does not know you: who are you"),
+        (Unauthorized(401, "Unauthorized", "who are you"), "the API server rejects your credentials: who are you"),
         (Unreachable("GET https://x: refused"), "the API server cannot be reached: GET https://x: refused"),
     ],
 )
 def test_every_trouble_is_an_error_message_with_exit_code_one(error: KubeError, part: str) -> None:
-    with pytest.raises(click.ClickException) as caught, told_to_people():
+    with pytest.raises(click.ClickException) as caught, errors_for_people():
         raise error
     assert part in caught.value.message
     assert caught.value.exit_code == 1

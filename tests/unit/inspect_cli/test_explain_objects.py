@@ -9,7 +9,7 @@ CATALOG = load()
 
 
 def test_everything_an_explanation_needs_is_read() -> None:
-    seen, asking = read(
+    seen, details = read(
         json.dumps(
             {
                 "metadata": {"name": "p", "namespace": "ml", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}},
@@ -34,22 +34,22 @@ def test_everything_an_explanation_needs_is_read() -> None:
     )
     assert seen is not None
     assert [ask.units for ask in seen.request] == [4]
-    assert (asking.namespace, asking.name, asking.phase, asking.scheduler_says) == ("ml", "p", "Pending", "0/1 nodes")
-    assert (asking.labels, asking.annotations, asking.node_selector) == ({"a": "b"}, {"c": "d"}, {"disk": "ssd"})
-    assert asking.resources == {"aliyun.com/gpu-mem": "3", "cpu": "1"}
-    assert asking.has_affinity
+    assert (details.namespace, details.name, details.phase, details.scheduler_message) == ("ml", "p", "Pending", "0/1 nodes")
+    assert (details.labels, details.annotations, details.node_selector) == ({"a": "b"}, {"c": "d"}, {"disk": "ssd"})
+    assert details.resources == {"aliyun.com/gpu-mem": "3", "cpu": "1"}
+    assert details.has_affinity
 
 
 def test_a_pod_that_asks_for_nothing_and_says_nothing() -> None:
-    seen, asking = read(b'{"metadata": {"name": "p", "namespace": "ml"}, "spec": {"containers": [{}]}}', CATALOG)
+    seen, details = read(b'{"metadata": {"name": "p", "namespace": "ml"}, "spec": {"containers": [{}]}}', CATALOG)
     assert seen is None
-    assert not asking.has_affinity
-    assert asking.resources == {}
+    assert not details.has_affinity
+    assert details.resources == {}
 
 
 def test_what_kubelet_said_of_a_failed_pod() -> None:
-    _, asking = read(
+    _, details = read(
         b'{"metadata": {"name": "p"}, "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no"}}',
         CATALOG,
     )
-    assert (asking.phase, asking.reason) == ("Failed", "UnexpectedAdmissionError: no")
+    assert (details.phase, details.reason) == ("Failed", "UnexpectedAdmissionError: no")

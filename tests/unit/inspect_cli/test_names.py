@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from accelshare.inspect_cli import plugin
-from accelshare.inspect_cli.command import asked, inspect
+from accelshare.inspect_cli.command import chosen_profiles, inspect
 from accelshare.inspect_cli.explain_command import coloured, explain, paint
 from accelshare.vendors.catalog import Catalog, load
 from accelshare.vendors.problems import UnknownProfile
@@ -37,14 +37,14 @@ def test_every_inspect_command_of_a_profile_is_installed() -> None:
     ],
 )
 def test_the_profiles_that_are_asked(vendors: tuple[str, ...], word: str | None, names: list[str]) -> None:
-    assert [profile.name for profile in asked(CATALOG, vendors, plugin=word)] == names
+    assert [profile.name for profile in chosen_profiles(CATALOG, vendors, plugin=word)] == names
 
 
 def test_a_word_that_no_profile_has_is_an_error() -> None:
     with pytest.raises(click.ClickException, match="no profile has the inspect command 'zpushare'; there are gcushare, gpushare"):
-        asked(CATALOG, (), plugin="zpushare")
+        chosen_profiles(CATALOG, (), plugin="zpushare")
     with pytest.raises(UnknownProfile):
-        asked(CATALOG, ("nvidea",), plugin=None)
+        chosen_profiles(CATALOG, ("nvidea",), plugin=None)
 
 
 def test_a_profile_of_ones_own_needs_no_code(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_profile_of_ones_own_needs_no_code(tmp_path: Path) -> None:
         'name = "acme"\ntitle = "Acme"\nnoun = "ZPU"\n[resources]\nwhole = "acme.example/zpu"\n[inspect]\ncommand = "zpushare"\n'
     )
     catalog: Catalog = load([tmp_path])
-    assert [profile.name for profile in asked(catalog, (), plugin="zpushare")] == ["acme"]
+    assert [profile.name for profile in chosen_profiles(catalog, (), plugin="zpushare")] == ["acme"]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,6 @@ def test_colours_only_on_a_terminal_and_only_if_wanted(terminal: bool, environ: 
 @pytest.mark.parametrize("namespace", ["命名", "a b", "a/../b", "Default"])
 def test_what_can_be_no_namespace_is_told_as_such(command: click.Command, namespace: str) -> None:
     """Nobody is asked for it: it could not even be written into a request."""
-    told = CliRunner().invoke(command, ["pod", "-n", namespace], env={"KUBECONFIG": "/nowhere"})
-    assert told.exit_code == 2
-    assert f"namespace {namespace!r}: it must be lower-case letters" in told.output
+    inventories = CliRunner().invoke(command, ["pod", "-n", namespace], env={"KUBECONFIG": "/nowhere"})
+    assert inventories.exit_code == 2
+    assert f"namespace {namespace!r}: it must be lower-case letters" in inventories.output

@@ -9,6 +9,6 @@ from accelshare.ledger.ledger import Ledger
 
 @pytest.fixture
 def ledger() -> Iterator[Ledger]:
-    book = Ledger()
-    yield book
-    assert book.check() == []
+    node_ledger = Ledger()
+    yield node_ledger
+    assert node_ledger.check() == []

@@ -118,14 +118,14 @@ def test_a_card_that_vanishes_keeps_its_book_until_its_pods_are_gone(ledger: Led
     ledger.apply(node("n1", cards=two))
     ledger.apply(with_id("a", index=0, id="A"))
     ledger.apply(node("n1", cards=two[1:]))
-    book = ledger.node("n1")
-    assert book is not None
-    assert [missing.holders for missing in book.missing.values()] == [{"a": 12}]
+    node_ledger = ledger.node("n1")
+    assert node_ledger is not None
+    assert [missing.holders for missing in node_ledger.missing.values()] == [{"a": 12}]
     assert ledger.offer("n1", share(16)) == Assignment("n1", (Slice(KIND, 1, 16, id="B"),))
     ledger.apply(node("n1", cards=two))
     assert ledger.offer("n1", share(16)) == Assignment("n1", (Slice(KIND, 1, 16, id="B"),))
     ledger.apply(gone("a"))
-    assert book.missing == {}
+    assert node_ledger.missing == {}
 
 
 def test_cards_that_are_renumbered_are_found_by_their_id(ledger: Ledger) -> None:
@@ -140,9 +140,9 @@ def test_cards_that_are_renumbered_are_found_by_their_id(ledger: Ledger) -> None
 def test_a_record_of_a_card_that_never_was_counts_once_against_its_node(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16, 16))
     ledger.apply(running("forged", on="n1/9", request=share(12)))
-    book = ledger.node("n1")
-    assert book is not None
-    assert list(book.unplaced) == ["forged"]
+    node_ledger = ledger.node("n1")
+    assert node_ledger is not None
+    assert list(node_ledger.unplaced) == ["forged"]
     assert ledger.offer("n1", share(5)) == FULL
     assert ledger.offer("n1", share(4)) == given("n1/0", 4)
 
@@ -154,9 +154,9 @@ def test_a_record_that_is_half_of_cards_gone_and_half_of_none_leaves_no_card_beh
     ledger.apply(replace(running("a", on="n1", request=share(4, cards=2)), slices=record))
     ledger.apply(running("b", on="n1/0", request=share(1)))
     ledger.apply(gone("b"))
-    book = ledger.node("n1")
-    assert book is not None
-    assert (book.missing, list(book.unplaced)) == ({}, ["a"])
+    node_ledger = ledger.node("n1")
+    assert node_ledger is not None
+    assert (node_ledger.missing, list(node_ledger.unplaced)) == ({}, ["a"])
 
 
 def test_nodes_that_left_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ def test_the_same_hold_twice_changes_nothing(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize(
     ("uid", "on", "words"),
-    [("nobody", "n1/0", "not known"), ("held", "n1/1", "already holds"), ("late", "n1/0", "no longer gives")],
+    [("nobody", "n1/0", "not known"), ("held", "n1/1", "already holds"), ("late", "n1/0", "no longer offers")],
 )
 def test_a_hold_that_cannot_be_is_refused_and_changes_nothing(ledger: Ledger, uid: str, on: str, words: str) -> None:
     ledger.apply(node("n1", 16, 16))
@@ -252,12 +252,12 @@ def test_a_slice_and_a_whole_card_of_one_kind_are_counted_each_by_its_own_record
     ledger.apply(replace(running("a", on="n1", request=both), slices=(Slice(KIND, 0, 4),)))
     assert isinstance(ledger.offer("n1", whole()), Refusal)
     assert ledger.offer("n1", share(12)) == given("n1/0", 12), "the whole card cannot be the one where its own slice is"
-    book = ledger.node("n1")
-    assert book is not None
-    assert book.unplaced == {"a": whole()}
+    node_ledger = ledger.node("n1")
+    assert node_ledger is not None
+    assert node_ledger.unplaced == {"a": whole()}
     ledger.apply(gone("a"))
     ledger.apply(replace(running("b", on="n1", request=both), slices=(Slice(KIND, 0, whole=True),)))
-    assert book.unplaced == {"b": share(4)}
+    assert node_ledger.unplaced == {"b": share(4)}
     assert isinstance(ledger.offer("n1", share(13)), Refusal)
     assert ledger.offer("n1", share(12)) == given("n1/1", 12)
 
@@ -267,9 +267,9 @@ def test_a_record_of_hardware_that_a_complete_node_does_not_show_counts_where_it
     """A node that shows the cards 0 to 2 has lost none, so nobody can be on a card that it lost."""
     ledger.apply(node("n1", cards=(card(0, 16, id="A"), card(1, 16, id="B"), card(2, 16, id="C"))))
     ledger.apply(with_id("forged", index=index, id="nowhere"))
-    book = ledger.node("n1")
-    assert book is not None
-    assert (book.missing, list(book.unplaced)) == ({}, ["forged"])
+    node_ledger = ledger.node("n1")
+    assert node_ledger is not None
+    assert (node_ledger.missing, list(node_ledger.unplaced)) == ({}, ["forged"])
     assert ledger.offer("n1", share(5)) == FULL
 
 
@@ -365,22 +365,24 @@ def test_after_a_restart_the_nodes_word_counts_before_the_record(ledger: Ledger)
 
 
 @pytest.mark.parametrize(
-    "said", [(Slice(KIND, 0, whole=True),), (*A, *B), (), (Slice("npu", 0, 12),)], ids=["whole", "two", "none", "kind"]
+    "correction", [(Slice(KIND, 0, whole=True),), (*A, *B), (), (Slice("npu", 0, 12),)], ids=["whole", "two", "none", "kind"]
 )
-def test_a_correction_that_does_not_serve_the_request_leaves_the_card_unknown(ledger: Ledger, said: tuple[Slice, ...]) -> None:
+def test_a_correction_that_does_not_serve_the_request_leaves_the_card_unknown(
+    ledger: Ledger, correction: tuple[Slice, ...]
+) -> None:
     ledger.apply(node("n1", cards=TWO))
     ledger.apply(with_id("a", index=0, id="A"))
-    ledger.apply(corrected(a=said))
+    ledger.apply(corrected(a=correction))
     assert slices_of(ledger, "a") == ()
     assert ledger.offer("n1", share(5)) == FULL
 
 
 def test_a_correction_over_another_number_of_cards_counts_if_its_amounts_are_those_asked(ledger: Ledger) -> None:
     """After a restart the pod's own count is what its owner wrote there: 12 of one card, though it has 6 of each of two."""
-    said = (Slice(KIND, 0, 6, id="A"), Slice(KIND, 1, 6, id="B"))
+    correction = (Slice(KIND, 0, 6, id="A"), Slice(KIND, 1, 6, id="B"))
     ledger.apply(replace(with_id("a", index=0, id="A"), slices=()))
-    ledger.apply(corrected(a=said))
-    assert slices_of(ledger, "a") == said
+    ledger.apply(corrected(a=correction))
+    assert slices_of(ledger, "a") == correction
     pod = ledger.pod("a")
     assert pod is not None
     assert pod.seen.request == share(6, cards=2)

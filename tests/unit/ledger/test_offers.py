@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import CardLedger
 from accelshare.ledger.nouns import Ask, Card, Request, Slice
-from accelshare.ledger.placing import Hidden
+from accelshare.ledger.placing import UnplacedPods
 from accelshare.ledger.refusals import Reason, Refusal
 from tests.builders import KIND, card, given, node, pending, place, running, share, whole
 
@@ -153,32 +153,32 @@ def test_an_offer_changes_nothing(ledger: Ledger) -> None:
     assert [ledger.offer("n1", share(16)) for _ in range(3)] == [given("n1/0", 16)] * 3
 
 
-def the_worst(room: int, shares: list[int]) -> int:
+def the_worst(free_units: int, shares: list[int]) -> int:
     """Every sum that some of them make, the largest that fits."""
     sums = {0}
     for each in shares:
-        sums |= {sum_ + each for sum_ in sums if sum_ + each <= room}
+        sums |= {sum_ + each for sum_ in sums if sum_ + each <= free_units}
     return max(sums)
 
 
 @for_all(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
-    hidden=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 5)), min_size=1, max_size=5),
+    unplaced_pods=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 5)), min_size=1, max_size=5),
 )
 def test_what_pods_of_unknown_card_could_hold_is_found_once_for_all_cards(
-    sizes: list[int], hidden: list[tuple[int, int]]
+    sizes: list[int], unplaced_pods: list[tuple[int, int]]
 ) -> None:
-    asks = [Ask(KIND, cards, each) for each, cards in hidden]
-    shares = [each for each, cards in hidden for _ in range(cards)]
-    worst = Hidden(asks, max(sizes))
+    asks = [Ask(KIND, cards, each) for each, cards in unplaced_pods]
+    shares = [each for each, cards in unplaced_pods for _ in range(cards)]
+    worst = UnplacedPods(asks, max(sizes))
     for size in sizes:
-        assert worst.at_worst(CardLedger(card(0, size))) == the_worst(size, shares)
+        assert worst.most_on(CardLedger(card(0, size))) == the_worst(size, shares)
 
 
 def test_a_node_that_could_hide_too_much_is_estimated_from_the_safe_side() -> None:
     size = 1 << 24
     asks = [Ask(KIND, 255, 1000 + number) for number in range(60)]
     held = sum(ask.units for ask in asks)
-    assert Hidden(asks, size).at_worst(CardLedger(card(0, size))) == min(size, held)
-    assert Hidden(asks, size).at_worst(CardLedger(card(0, 1030))) == 1030
-    assert Hidden(asks, size).at_worst(CardLedger(card(0, 500))) == 0, "none of them fits"
+    assert UnplacedPods(asks, size).most_on(CardLedger(card(0, size))) == min(size, held)
+    assert UnplacedPods(asks, size).most_on(CardLedger(card(0, 1030))) == 1030
+    assert UnplacedPods(asks, size).most_on(CardLedger(card(0, 500))) == 0, "none of them fits"

@@ -172,9 +172,9 @@ def test_whoever_is_chosen_makes_room_and_gives_back_as_much(seed: int) -> None:
         chosen = victims(ledger, "n1", request, priority=10, proposed=proposed)
         if chosen is None:
             continue
-        book = ledger.node("n1")
-        assert book is not None
-        assert isinstance(fit(book.without(chosen), request, ledger.policy), Fit), (pods, request, proposed, chosen)
+        node_ledger = ledger.node("n1")
+        assert node_ledger is not None
+        assert isinstance(fit(node_ledger.without(chosen), request, ledger.policy), Fit), (pods, request, proposed, chosen)
         assert all(pods[uid].priority < 10 for uid in chosen)
         assert len(set(chosen)) == len(chosen)
         needs = {uid: dict(pods[uid].needs)["cpu"] for uid in pods}

@@ -2,32 +2,32 @@
 
 import pytest
 
-from accelshare.report.cluster_state import Surroundings, Taint, Toleration, keeps_away
+from accelshare.report.cluster_state import NodeConstraints, Taint, Toleration, obstacles
 
 GIB = 1000 * 2**30
 DEDICATED = Taint("dedicated", "ml", "NoSchedule")
 
 
 def test_a_node_like_any_other_keeps_nobody_away() -> None:
-    node = Surroundings(allocatable={"cpu": 8000, "memory": 16 * GIB, "pods": 110}, taken={"cpu": 4000}, pods=109)
-    assert list(keeps_away(node, (), (("cpu", 4000), ("memory", 16 * GIB)))) == []
-    assert list(keeps_away(Surroundings(), (), (("cpu", 10**9),))) == [], "what is not known is not claimed"
+    node = NodeConstraints(allocatable={"cpu": 8000, "memory": 16 * GIB, "pods": 110}, taken={"cpu": 4000}, pods=109)
+    assert list(obstacles(node, (), (("cpu", 4000), ("memory", 16 * GIB)))) == []
+    assert list(obstacles(NodeConstraints(), (), (("cpu", 10**9),))) == [], "what is not known is not claimed"
 
 
 def test_each_reason_is_told() -> None:
-    node = Surroundings(
+    node = NodeConstraints(
         cordoned=True,
         taints=(Taint("node.kubernetes.io/unschedulable", effect="NoSchedule"), DEDICATED),
         allocatable={"cpu": 8000, "memory": 16 * GIB, "pods": 10},
         taken={"cpu": 7500, "memory": 17 * GIB},
         pods=10,
     )
-    assert list(keeps_away(node, (), (("cpu", 1000), ("memory", GIB // 2)))) == [
+    assert list(obstacles(node, (), (("cpu", 1000), ("memory", GIB // 2)))) == [
         "it is cordoned (kubectl uncordon)",
         "the pod does not tolerate its taint dedicated=ml:NoSchedule",
-        "not enough cpu: 1 asked, 0.5 of 8 not asked for by other pods",
-        "not enough memory: 0.5 GiB asked, 0 GiB of 16 GiB not asked for by other pods",
-        "it has all the 10 pods that it may have",
+        "not enough cpu: 1 requested, 0.5 of 8 not requested by other pods",
+        "not enough memory: 0.5 GiB requested, 0 GiB of 16 GiB not requested by other pods",
+        "it already has 10 pods, its maximum",
     ]
 
 
@@ -46,14 +46,14 @@ def test_each_reason_is_told() -> None:
     ],
 )
 def test_tolerations_are_read_as_kube_scheduler_reads_them(toleration: Toleration, accepts: bool) -> None:
-    assert (list(keeps_away(Surroundings(taints=(DEDICATED,)), (toleration,), ())) == []) is accepts
+    assert (list(obstacles(NodeConstraints(taints=(DEDICATED,)), (toleration,), ())) == []) is accepts
 
 
 def test_a_taint_that_only_prefers_keeps_nobody_away() -> None:
-    assert list(keeps_away(Surroundings(taints=(Taint("slow", effect="PreferNoSchedule"),)), (), ())) == []
+    assert list(obstacles(NodeConstraints(taints=(Taint("slow", effect="PreferNoSchedule"),)), (), ())) == []
 
 
 def test_who_tolerates_cordons_is_not_kept_away_by_one() -> None:
     """As the pods of a DaemonSet do."""
     toleration = Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule")
-    assert list(keeps_away(Surroundings(cordoned=True), (toleration,), ())) == []
+    assert list(obstacles(NodeConstraints(cordoned=True), (toleration,), ())) == []

@@ -10,15 +10,15 @@ from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Card, Request
 from accelshare.ledger.placing import POLICIES
 from accelshare.ledger.refusals import Reason, Refusal
-from accelshare.report.cluster_state import Asking, Surroundings, Taint, Toleration, World
+from accelshare.report.cluster_state import ClusterState, NodeConstraints, PodDetails, Taint, Toleration
 from accelshare.report.explain import Explanation, explain, text_of
-from accelshare.report.units import NOTHING_TOLD, Told
+from accelshare.report.units import NO_INVENTORIES, Inventories
 from accelshare.vendors.catalog import load
 from accelshare.wire.inventory import CardEntry, KindEntry
 from tests.builders import ended, pending, running, share, whole
 
 CATALOG = load()
-ME = Asking("default", "me")
+ME = PodDetails("default", "me")
 
 
 def a_node(name: str, *sizes: int, kind: str = "nvidia", healthy: bool = True) -> NodeSeen:
@@ -36,17 +36,17 @@ class Scene:
         self.ledger = Ledger(POLICIES[policy])
         for fact in facts:
             self.ledger.apply(fact)
-        self.told: Told = NOTHING_TOLD
-        self.labels: dict[str, Mapping[str, str]] = {book.name: {} for book in self.ledger.nodes()}
-        self.surroundings: dict[str, Surroundings] = {}
+        self.inventories: Inventories = NO_INVENTORIES
+        self.labels: dict[str, Mapping[str, str]] = {node_ledger.name: {} for node_ledger in self.ledger.nodes()}
+        self.constraints: dict[str, NodeConstraints] = {}
 
-    def about(self, pod: PodSeen | None, asking: Asking = ME) -> Explanation:
+    def about(self, pod: PodSeen | None, details: PodDetails = ME) -> Explanation:
         if pod is not None:
             self.ledger.apply(pod)
-        return explain(World(self.ledger, CATALOG, self.told, self.labels, self.surroundings), pod, asking)
+        return explain(ClusterState(self.ledger, CATALOG, self.inventories, self.labels, self.constraints), pod, details)
 
-    def waiting(self, request: Request, asking: Asking = ME, *, priority: int = 0) -> Explanation:
-        return self.about(pending("me", request, priority=priority), asking)
+    def waiting(self, request: Request, details: PodDetails = ME, *, priority: int = 0) -> Explanation:
+        return self.about(pending("me", request, priority=priority), details)
 
 
 # Waiting.
@@ -61,26 +61,26 @@ def test_a_waiting_pod_is_told_node_by_node_which_cards_what_is_free_and_what_is
         running("b", on="n1/1", request=gpu(12)),
         running("c", on="n2/0", request=gpu(20)),
     )
-    told = scene.waiting(gpu(9), replace(ME, scheduler_says="0/3 nodes are available"))
-    assert told.headline == "default/me waits. It asks for 9 GiB of one GPU (aliyun.com/gpu-mem: 9)."
-    assert told.scheduler_says == "0/3 nodes are available"
-    assert told.mistakes == ()
-    first, second = told.nodes
+    explanation = scene.waiting(gpu(9), replace(ME, scheduler_message="0/3 nodes are available"))
+    assert explanation.headline == "default/me waits. It asks for 9 GiB of one GPU (aliyun.com/gpu-mem: 9)."
+    assert explanation.scheduler_message == "0/3 nodes are available"
+    assert explanation.mistakes == ()
+    first, second = explanation.nodes
     assert (first.node, first.serves, first.verdict) == ("n1", False, "Insufficient GPU Memory in one device (no-card-has-room)")
     assert [(card.name, card.size, card.free, card.pods) for card in first.cards] == [
         ("GPU0", "16 GiB", "6 free", "default/a 10"),
         ("GPU1", "16 GiB", "4 free", "default/b 12"),
     ]
-    assert first.missing == "3 GiB on GPU0, the roomiest card (6 GiB free)"
-    assert first.ways == (
+    assert first.missing == "3 GiB on GPU0, the card with the most free (6 GiB free)"
+    assert first.remedies == (
         "end default/a (10 GiB)",
         "ask for at most 6 GiB",
         "10 GiB are free here, but in parts (6+4)",
     )
     assert second.node == "n2"
-    assert second.missing == "5 GiB on GPU0, the roomiest card (4 GiB free)"
-    assert told.others == ("1 node without GPU: other",)
-    assert told.in_short == "No node serves it now. The least to do: end default/a (10 GiB), on n1."
+    assert second.missing == "5 GiB on GPU0, the card with the most free (4 GiB free)"
+    assert explanation.others == ("1 node without GPU: other",)
+    assert explanation.in_short == "No node serves it now. The least to do: end default/a (10 GiB), on n1."
 
 
 def test_the_pod_to_end_is_the_least_important_and_then_the_smallest_that_is_enough() -> None:
@@ -91,25 +91,25 @@ def test_the_pod_to_end_is_the_least_important_and_then_the_smallest_that_is_eno
         running("small", on="n1/2", request=gpu(9)),
     )
     (node,) = scene.waiting(gpu(12)).nodes
-    assert node.ways[0] == "end default/small (9 GiB)"
+    assert node.remedies[0] == "end default/small (9 GiB)"
 
 
 def test_several_pods_are_named_where_one_is_not_enough() -> None:
     scene = Scene(a_node("n1", 16), *(running(name, on="n1/0", request=gpu(5)) for name in "abc"))
     (node,) = scene.waiting(gpu(11)).nodes
-    assert node.ways[0] == "end default/b (5 GiB), default/c (5 GiB)"
+    assert node.remedies[0] == "end default/b (5 GiB), default/c (5 GiB)"
 
 
 def test_fragmentation_is_named_and_the_pod_that_could_move_to_another_card() -> None:
     scene = Scene(a_node("n1", 16, 16), running("a", on="n1/0", request=gpu(6)), running("b", on="n1/1", request=gpu(8)))
     (node,) = scene.waiting(gpu(12)).nodes
-    assert node.ways[0] == "move default/a (6 GiB) to GPU1 of the same node"
+    assert node.remedies[0] == "move default/a (6 GiB) to GPU1 of the same node"
 
 
 def test_a_pod_that_could_move_to_another_node_is_told_where() -> None:
     scene = Scene(a_node("n1", 16), a_node("n2", 8), running("a", on="n1/0", request=gpu(6)))
     (node, _) = scene.waiting(gpu(12)).nodes
-    assert node.ways[0] == "move default/a (6 GiB) to n2"
+    assert node.remedies[0] == "move default/a (6 GiB) to n2"
 
 
 def test_room_in_parts_can_be_taken_with_several_cards() -> None:
@@ -118,7 +118,7 @@ def test_room_in_parts_can_be_taken_with_several_cards() -> None:
         *(running(f"p{index}", on=f"n1/{index}", request=share(5000, kind="kunlun")) for index in (0, 1)),
     )
     (node,) = scene.waiting(share(4000, kind="kunlun")).nodes
-    assert node.ways[1:] == (
+    assert node.remedies[1:] == (
         "ask for at most 3000 MiB",
         '6000 MiB are free here in parts (3000+3000): take it from 2 cards with the label baidu.com/xpu-count: "2"',
     )
@@ -127,17 +127,17 @@ def test_room_in_parts_can_be_taken_with_several_cards() -> None:
 def test_pods_of_lower_priority_may_be_evicted_and_it_is_said() -> None:
     scene = Scene(a_node("n1", 16), running("a", on="n1/0", request=gpu(10)))
     (node,) = scene.waiting(gpu(9), priority=7).nodes
-    assert node.ways[0] == "end default/a (10 GiB); of lower priority, so kube-scheduler may evict"
+    assert node.remedies[0] == "end default/a (10 GiB); of lower priority, so kube-scheduler may evict"
 
 
 def test_several_cards_and_whole_cards_are_counted() -> None:
     scene = Scene(a_node("n1", 16, 16, 16), running("a", on="n1/0", request=gpu(10)), running("b", on="n1/1", request=gpu(10)))
     (node,) = scene.waiting(gpu(8, cards=2)).nodes
     assert node.missing == "2 GPUs with 8 GiB free needed, 1 of 3 have that"
-    assert "ask for at most 12 GiB (6 GiB a card)" in node.ways
+    assert "ask for at most 12 GiB (6 GiB a card)" in node.remedies
     (node,) = scene.waiting(whole(2, kind="nvidia")).nodes
     assert node.missing == "2 empty GPUs needed, there is 1 of 3"
-    assert node.ways == ("end default/a (10 GiB)", "ask for 1 GPU")
+    assert node.remedies == ("end default/a (10 GiB)", "ask for 1 GPU")
 
 
 @pytest.mark.parametrize(
@@ -146,45 +146,45 @@ def test_several_cards_and_whole_cards_are_counted() -> None:
 def test_a_slice_and_a_whole_card_are_told_together(sizes: tuple[int, ...], there: str) -> None:
     """What the whole card leaves is what counts, so neither is told by itself."""
     scene = Scene(a_node("n1", *sizes), *[running("a", on="n1/1", request=gpu(14))] * (len(sizes) - 1))
-    told = scene.waiting((*gpu(4), *whole(kind="nvidia")))
-    assert told.nodes[0].missing == f"1 GPU with 4 GiB and beside that 1 empty GPU needed, {there}"
-    assert not any("in parts" in way for way in told.nodes[0].ways)
+    explanation = scene.waiting((*gpu(4), *whole(kind="nvidia")))
+    assert explanation.nodes[0].missing == f"1 GPU with 4 GiB and also 1 empty GPU needed, {there}"
+    assert not any("in parts" in remedy for remedy in explanation.nodes[0].remedies)
 
 
 def test_an_unhealthy_card_is_told_with_its_trouble() -> None:
     scene = Scene(a_node("n1", 16, healthy=False))
-    scene.told = {"n1": {"nvidia": KindEntry([CardEntry(0, 16, healthy=False, problem="Xid 79")], unit="GiB")}}
+    scene.inventories = {"n1": {"nvidia": KindEntry([CardEntry(0, 16, healthy=False, problem="Xid 79")], unit="GiB")}}
     (node,) = scene.waiting(gpu(4)).nodes
     assert node.verdict == "GPUs that could serve are unhealthy (cards-unhealthy)"
     assert (node.cards[0].pods, node.cards[0].bad) == ("unhealthy: Xid 79", True)
     assert node.missing == "1 healthy GPU needed, there are 0 of 1"
-    assert node.ways == ()
+    assert node.remedies == ()
 
 
 def test_an_agent_that_is_away_is_named() -> None:
     scene = Scene(a_node("n1", 16), AgentSeen("agent", "n1", ready=False, version=1))
     (node,) = scene.waiting(gpu(4)).nodes
     assert node.verdict == "node cannot hand out GPUs at the moment (delivery-paused)"
-    assert node.missing == "its agent is not ready; once it is back the node is asked again by itself"
+    assert node.missing == "its agent is not ready; when it is ready again, the node is considered automatically"
     scene = Scene(replace(a_node("n1", 16), paused=frozenset({"nvidia"})))
     (node,) = scene.waiting(gpu(4)).nodes
-    assert node.missing.startswith("its agent says that it cannot hand out cards now")
+    assert node.missing.startswith("its agent reports that it cannot deliver cards now")
 
 
 def test_pods_of_unknown_card_are_shown_and_counted_against_every_card() -> None:
     scene = Scene(a_node("n1", 16, 16), running("stranger", on="n1", request=gpu(10)))
     (node,) = scene.waiting(gpu(8)).nodes
     assert [card.free for card in node.cards] == ["6 free", "6 free", ""]
-    assert node.cards[2].pods == "default/stranger 10, nobody has said on which card"
-    assert node.ways[0] == "move default/stranger (10 GiB) to GPU1 of the same node"
+    assert node.cards[2].pods == "default/stranger 10, card not known"
+    assert node.remedies[0] == "move default/stranger (10 GiB) to GPU1 of the same node"
 
 
 def test_a_node_that_would_take_it_comes_first_and_says_which_card() -> None:
     scene = Scene(a_node("full", 16), a_node("roomy", 16), running("a", on="full/0", request=gpu(16)))
-    told = scene.waiting(gpu(4))
-    assert [(node.node, node.serves) for node in told.nodes] == [("roomy", True), ("full", False)]
-    assert told.nodes[0].verdict == "would take it: GPU0 (12 stay free)"
-    assert told.in_short.startswith("Node roomy would take it now.")
+    explanation = scene.waiting(gpu(4))
+    assert [(node.node, node.serves) for node in explanation.nodes] == [("roomy", True), ("full", False)]
+    assert explanation.nodes[0].verdict == "would take it: GPU0 (12 stay free)"
+    assert explanation.in_short.startswith("Node roomy would take it now.")
 
 
 def test_nodes_are_ordered_by_how_few_pods_would_have_to_go() -> None:
@@ -214,15 +214,15 @@ def refused(reason: Reason, request: Request, kind: str = "kunlun") -> PodSeen:
 )
 def test_a_count_that_does_not_divide(amount: int, count: str, words: str) -> None:
     pod = refused(Reason.CARD_COUNT_LEAVES_REMAINDER, (Ask("kunlun", share=amount),))
-    asking = replace(ME, labels={"baidu.com/xpu-count": count}, resources={"baidu.com/xpu-mem": str(amount)})
-    told = Scene(a_node("n1", 8064, kind="kunlun")).about(pod, asking)
-    assert told.headline == f"default/me waits. It asks for baidu.com/xpu-mem: {amount}."
-    assert told.mistakes == (f"label baidu.com/xpu-count is {count}, and {words}",)
-    assert told.nodes == ()
+    details = replace(ME, labels={"baidu.com/xpu-count": count}, resources={"baidu.com/xpu-mem": str(amount)})
+    explanation = Scene(a_node("n1", 8064, kind="kunlun")).about(pod, details)
+    assert explanation.headline == f"default/me waits. It asks for baidu.com/xpu-mem: {amount}."
+    assert explanation.mistakes == (f"label baidu.com/xpu-count is {count}, and {words}",)
+    assert explanation.nodes == ()
 
 
 @pytest.mark.parametrize(
-    ("reason", "asking", "words"),
+    ("reason", "details", "words"),
     [
         (
             Reason.CARD_COUNT_UNREADABLE,
@@ -241,14 +241,14 @@ def test_a_count_that_does_not_divide(amount: int, count: str, words: str) -> No
         ),
     ],
 )
-def test_a_request_that_cannot_be_read(reason: Reason, asking: Asking, words: str) -> None:
-    assert Scene(a_node("n1", 8064, kind="kunlun")).about(refused(reason, ()), asking).mistakes == (words,)
+def test_a_request_that_cannot_be_read(reason: Reason, details: PodDetails, words: str) -> None:
+    assert Scene(a_node("n1", 8064, kind="kunlun")).about(refused(reason, ()), details).mistakes == (words,)
 
 
 def test_too_many_whole_cards() -> None:
-    asking = replace(ME, resources={"streamcomputing.com/npu": "2"})
+    details = replace(ME, resources={"streamcomputing.com/npu": "2"})
     pod = refused(Reason.TOO_MANY_WHOLE_CARDS, whole(2, kind="stream"), "stream")
-    assert Scene(a_node("n1", 16, kind="stream")).about(pod, asking).mistakes == (
+    assert Scene(a_node("n1", 16, kind="stream")).about(pod, details).mistakes == (
         "streamcomputing.com/npu: 2 is too many; at most one streamcomputing.com/npu may be asked",
     )
 
@@ -290,29 +290,31 @@ def test_a_reasonable_amount_is_no_mistake() -> None:
 
 
 def test_more_cards_than_any_node_has() -> None:
-    told = Scene(a_node("n1", 16, 16), a_node("n2", 16)).waiting(whole(3, kind="nvidia"))
-    assert told.mistakes == ("it asks for 3 GPUs on one node; the most that a node has is 2 (n1)",)
-    assert told.in_short == "As it stands, no node can ever serve it."
+    explanation = Scene(a_node("n1", 16, 16), a_node("n2", 16)).waiting(whole(3, kind="nvidia"))
+    assert explanation.mistakes == ("it asks for 3 GPUs on one node; the most that a node has is 2 (n1)",)
+    assert explanation.in_short == "As it stands, no node can ever serve it."
 
 
 def test_a_selector_that_no_node_carries() -> None:
     scene = Scene(a_node("n1", 16), a_node("n2", 16))
     scene.labels = {"n1": {"disk": "ssd", "gpushare": "yes"}, "n2": {"zone": "a"}}
-    told = scene.waiting(gpu(4), replace(ME, node_selector={"gpushare": "true"}))
-    assert told.mistakes == ("nodeSelector gpushare=true: no node carries this label; there is gpushare with yes",)
-    told = scene.waiting(gpu(4), replace(ME, node_selector={"dsk": "ssd"}))
-    assert told.mistakes == ("nodeSelector dsk=ssd: no node carries this label; did you mean disk?",)
-    told = scene.waiting(gpu(4), replace(ME, node_selector={"disk": "ssd", "zone": "a"}))
-    assert told.mistakes == ("nodeSelector: each of disk=ssd, zone=a is carried by some node, but no node carries them all",)
-    told = scene.waiting(gpu(4), replace(ME, node_selector={"disk": "ssd"}))
-    assert told.mistakes == ()
-    assert [node.node for node in told.nodes] == ["n1"]
-    assert told.others == ("1 node without the labels of its nodeSelector (disk=ssd): n2",)
+    explanation = scene.waiting(gpu(4), replace(ME, node_selector={"gpushare": "true"}))
+    assert explanation.mistakes == ("nodeSelector gpushare=true: no node carries this label; there is gpushare with yes",)
+    explanation = scene.waiting(gpu(4), replace(ME, node_selector={"dsk": "ssd"}))
+    assert explanation.mistakes == ("nodeSelector dsk=ssd: no node carries this label; did you mean disk?",)
+    explanation = scene.waiting(gpu(4), replace(ME, node_selector={"disk": "ssd", "zone": "a"}))
+    assert explanation.mistakes == (
+        "nodeSelector: each of disk=ssd, zone=a is carried by some node, but no node carries them all",
+    )
+    explanation = scene.waiting(gpu(4), replace(ME, node_selector={"disk": "ssd"}))
+    assert explanation.mistakes == ()
+    assert [node.node for node in explanation.nodes] == ["n1"]
+    assert explanation.others == ("1 node without the labels of its nodeSelector (disk=ssd): n2",)
 
 
 def test_a_required_affinity_is_not_passed_over_in_silence() -> None:
-    told = Scene(a_node("n1", 16)).waiting(gpu(4), replace(ME, has_affinity=True))
-    assert told.others == ("Its required node affinity is not looked at here; kube-scheduler says what it makes of it.",)
+    explanation = Scene(a_node("n1", 16)).waiting(gpu(4), replace(ME, has_affinity=True))
+    assert explanation.others == ("Its required node affinity is not evaluated here; see the message of kube-scheduler.",)
 
 
 def test_a_cluster_without_such_cards_says_whose_label_is_missing() -> None:
@@ -328,9 +330,9 @@ def test_a_cluster_without_such_cards_says_whose_label_is_missing() -> None:
 
 
 def test_a_pod_that_asks_for_nothing_of_ours() -> None:
-    told = Scene(a_node("n1", 16)).about(None, replace(ME, resources={"cpu": "1", "aliyun.com/gpu-memory": "3"}))
-    assert told.headline == "default/me asks for no card of any vendor."
-    assert told.mistakes == ("aliyun.com/gpu-memory is no resource of any profile; did you mean aliyun.com/gpu-mem?",)
+    explanation = Scene(a_node("n1", 16)).about(None, replace(ME, resources={"cpu": "1", "aliyun.com/gpu-memory": "3"}))
+    assert explanation.headline == "default/me asks for no card of any vendor."
+    assert explanation.mistakes == ("aliyun.com/gpu-memory is no resource of any profile; did you mean aliyun.com/gpu-mem?",)
     (words,) = Scene(a_node("n1", 16)).about(None, replace(ME, resources={"cpu": "1"})).mistakes
     assert words.startswith("it names none of enflame.com/gcu-memory, ")
 
@@ -340,21 +342,22 @@ def test_a_pod_that_asks_for_nothing_of_ours() -> None:
 
 def test_a_running_pod_is_told_where_it_sits_and_why_there() -> None:
     scene = Scene(a_node("n1", 16, 16), a_node("n2", 24), running("other", on="n1/0", request=gpu(8)))
-    told = scene.about(running("me", on="n1/0", request=gpu(4)))
-    assert told.headline == "default/me is on node n1. It asks for 4 GiB of one GPU (aliyun.com/gpu-mem: 4)."
-    assert told.place == (
-        "It has 4 GiB of GPU0, beside default/other 8.",
+    explanation = scene.about(running("me", on="n1/0", request=gpu(4)))
+    assert explanation.headline == "default/me is on node n1. It asks for 4 GiB of one GPU (aliyun.com/gpu-mem: 4)."
+    assert explanation.place == (
+        "It has 4 GiB of GPU0, together with default/other 8.",
         "The policy binpack takes the tightest card that fits in the whole cluster.",
-        "Asked again now, it would be put there again. In order of liking: n1 GPU0 (4 stay free); n2 GPU0 (20 stay free).",
-        "On this node there would also be GPU1 (12 stay free); among equals the lowest index is taken.",
+        "If it were scheduled again now, it would get the same cards. In order of preference: n1 GPU0 (4 stay free); "
+        "n2 GPU0 (20 stay free).",
+        "On this node GPU1 (12 stay free) would fit as well; among equal cards the lowest index is chosen.",
     )
-    assert [card.free for card in told.nodes[0].cards] == ["4 free", "16 free"]
+    assert [card.free for card in explanation.nodes[0].cards] == ["4 free", "16 free"]
 
 
 def test_a_running_pod_that_would_be_elsewhere_today_is_told_so() -> None:
     scene = Scene(a_node("n1", 24), a_node("n2", 8))
     assert (
-        "it would be put elsewhere, since pods have come and gone. In order of liking: n2 GPU0 (4 stay free)"
+        "it would get other cards, because other pods have started or ended. In order of preference: n2 GPU0 (4 stay free)"
         in (scene.about(running("me", on="n1/0", request=gpu(4))).place[2])
     )
 
@@ -363,25 +366,25 @@ def test_the_policy_changes_the_order_of_liking() -> None:
     scene = Scene(a_node("n1", 24), a_node("n2", 8), policy="spread")
     place = scene.about(running("me", on="n1/0", request=gpu(4))).place
     assert place[1] == "The policy spread takes the emptiest card in the whole cluster."
-    assert "put there again. In order of liking: n1 GPU0" in place[2]
+    assert "it would get the same cards. In order of preference: n1 GPU0" in place[2]
 
 
 def test_a_whole_card_and_its_id() -> None:
     scene = Scene(NodeSeen("n1", 1, (Card("stream", 0, 16, id="STC-0"),)))
     place = scene.about(running("me", on="n1/0", request=whole(kind="stream"))).place
     assert place[0] == "It has the whole of NPU0 (id STC-0), alone."
-    assert place[1] == "Of empty cards the smallest are given out whole, so that large ones stay for large slices."
+    assert place[1] == "Of the empty cards the smallest are allocated whole, so that large cards stay free for large slices."
 
 
 def test_a_pod_of_unknown_card_is_told_so() -> None:
-    told = Scene(a_node("n1", 16)).about(running("me", on="n1", request=gpu(4)))
-    assert told.place == ("Nobody has said which GPU it has, so it is counted on every GPU of the node that could be it.",)
+    explanation = Scene(a_node("n1", 16)).about(running("me", on="n1", request=gpu(4)))
+    assert explanation.place == ("Its GPU is not known, so it is counted on every GPU of the node that it could be on.",)
 
 
 def test_a_pod_that_has_ended_holds_nothing() -> None:
     pod = ended(running("me", on="n1/0", request=gpu(4)))
-    told = Scene(a_node("n1", 16)).about(pod, replace(ME, phase="Failed", reason="UnexpectedAdmissionError"))
-    assert told.headline == (
+    explanation = Scene(a_node("n1", 16)).about(pod, replace(ME, phase="Failed", reason="UnexpectedAdmissionError"))
+    assert explanation.headline == (
         "default/me has ended: Failed (UnexpectedAdmissionError)."
         " It asked for 4 GiB of one GPU (aliyun.com/gpu-mem: 4), and holds nothing now."
     )
@@ -392,7 +395,7 @@ def test_a_pod_that_has_ended_holds_nothing() -> None:
 
 def test_the_text_of_a_waiting_pod() -> None:
     scene = Scene(a_node("n1", 16, 8), running("a", on="n1/0", request=gpu(10)))
-    assert text_of(scene.waiting(gpu(9), replace(ME, scheduler_says="0/1 nodes are available"))) == (
+    assert text_of(scene.waiting(gpu(9), replace(ME, scheduler_message="0/1 nodes are available"))) == (
         "default/me waits. It asks for 9 GiB of one GPU (aliyun.com/gpu-mem: 9).\n"
         "kube-scheduler says: 0/1 nodes are available\n"
         "No node serves it now. The least to do: end default/a (10 GiB), on n1.\n"
@@ -400,7 +403,7 @@ def test_the_text_of_a_waiting_pod() -> None:
         "n1 Insufficient GPU Memory in one device (no-card-has-room)\n"
         "  GPU0  16 GiB  6 free  default/a 10\n"
         "  GPU1  8 GiB   8 free  -\n"
-        "  missing: 1 GiB on GPU1, the roomiest card (8 GiB free)\n"
+        "  missing: 1 GiB on GPU1, the card with the most free (8 GiB free)\n"
         "  would help: end default/a (10 GiB)\n"
         "  would help: ask for at most 8 GiB\n"
         "  would help: 14 GiB are free here, but in parts (8+6)\n"
@@ -409,11 +412,13 @@ def test_the_text_of_a_waiting_pod() -> None:
 
 def test_the_text_is_painted_only_by_its_reader_and_long_lists_are_cut() -> None:
     scene = Scene(*(a_node(f"n{number:02}", 8) for number in range(25)))
-    told = scene.waiting(gpu(4))
-    assert "\x1b" not in text_of(told)
-    assert "… and 5 more nodes (--all-nodes)\n" in text_of(told)
-    assert "<good>would take it: GPU0 (4 stay free)</good>" in text_of(told, paint=lambda text, look: f"<{look}>{text}</{look}>")
-    assert text_of(told, most_nodes=100).count("would take it:") == 25
+    explanation = scene.waiting(gpu(4))
+    assert "\x1b" not in text_of(explanation)
+    assert "… and 5 more nodes (--all-nodes)\n" in text_of(explanation)
+    assert "<good>would take it: GPU0 (4 stay free)</good>" in text_of(
+        explanation, paint=lambda text, look: f"<{look}>{text}</{look}>"
+    )
+    assert text_of(explanation, most_nodes=100).count("would take it:") == 25
 
 
 # Besides cards.
@@ -421,27 +426,30 @@ def test_the_text_is_painted_only_by_its_reader_and_long_lists_are_cut() -> None
 
 def test_a_node_with_the_cards_that_something_else_keeps_the_pod_from() -> None:
     scene = Scene(a_node("n1", 16), a_node("n2", 16), running("a", on="n2/0", request=gpu(12)))
-    scene.surroundings = {"n1": Surroundings(taints=(Taint("dedicated", "ml", "NoSchedule"),)), "n2": Surroundings(cordoned=True)}
-    told = scene.waiting(gpu(9))
-    assert told.in_short == (
+    scene.constraints = {
+        "n1": NodeConstraints(taints=(Taint("dedicated", "ml", "NoSchedule"),)),
+        "n2": NodeConstraints(cordoned=True),
+    }
+    explanation = scene.waiting(gpu(9))
+    assert explanation.in_short == (
         "Node n1 has the cards, but kube-scheduler keeps the pod away: "
         "the pod does not tolerate its taint dedicated=ml:NoSchedule."
     )
-    first, second = told.nodes
+    first, second = explanation.nodes
     assert (first.node, first.serves, first.verdict) == ("n1", False, "has the cards: GPU0 (7 stay free)")
-    assert (second.node, second.besides) == ("n2", ("it is cordoned (kubectl uncordon)",))
-    assert "\n  keeps it away: it is cordoned (kubectl uncordon)\n" in text_of(told)
+    assert (second.node, second.obstacles) == ("n2", ("it is cordoned (kubectl uncordon)",))
+    assert "\n  keeps it away: it is cordoned (kubectl uncordon)\n" in text_of(explanation)
 
 
 def test_a_pod_that_tolerates_it_is_not_told_of_a_taint() -> None:
     scene = Scene(a_node("n1", 16))
-    scene.surroundings = {"n1": Surroundings(taints=(Taint("dedicated", "ml", "NoSchedule"),))}
-    told = scene.waiting(gpu(9), replace(ME, tolerations=(Toleration("dedicated", "Exists"),)))
-    assert told.nodes[0].serves
-    assert told.in_short.startswith("Node n1 would take it now.")
+    scene.constraints = {"n1": NodeConstraints(taints=(Taint("dedicated", "ml", "NoSchedule"),))}
+    explanation = scene.waiting(gpu(9), replace(ME, tolerations=(Toleration("dedicated", "Exists"),)))
+    assert explanation.nodes[0].serves
+    assert explanation.in_short.startswith("Node n1 would take it now.")
 
 
 def test_a_free_node_comes_before_one_that_keeps_the_pod_away() -> None:
     scene = Scene(a_node("n1", 16), a_node("n2", 16))
-    scene.surroundings = {"n1": Surroundings(cordoned=True)}
+    scene.constraints = {"n1": NodeConstraints(cordoned=True)}
     assert [answer.node for answer in scene.waiting(gpu(9)).nodes] == ["n2", "n1"]

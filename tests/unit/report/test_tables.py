@@ -140,8 +140,8 @@ def test_the_unit_is_what_the_node_says() -> None:
     """A card of 160 tenths of a GB is no card of 160 MiB; without an inventory the original's guess stands."""
     ledger = Ledger()
     ledger.apply(a_node("n1", "", "enflame", 160))
-    told = {"n1": {"enflame": KindEntry([], unit="0.1")}}
-    assert "GCU Memory(0.1 GB)" in tables.summary(rows(ledger), CATALOG["enflame"], told)
+    inventories = {"n1": {"enflame": KindEntry([], unit="0.1")}}
+    assert "GCU Memory(0.1 GB)" in tables.summary(rows(ledger), CATALOG["enflame"], inventories)
     assert "GCU Memory(GB)" in tables.summary(rows(ledger), CATALOG["enflame"]), "a guess of MiB is none of this vendor's units"
 
 
@@ -157,8 +157,8 @@ def test_nodes_that_count_in_different_units_are_never_added_up() -> None:
     ledger.apply(a_node("n1", "", "nvidia", 16))
     ledger.apply(a_node("n2", "", "nvidia", 16384))
     ledger.apply(a_node("n3", "", "nvidia", 24))
-    told = {"n1": {"nvidia": KindEntry([], unit="GiB")}, "n2": {"nvidia": KindEntry([], unit="MiB")}}
-    first, second = tables.summary(rows(ledger), CATALOG["nvidia"], told).split("\n\n")
+    inventories = {"n1": {"nvidia": KindEntry([], unit="GiB")}, "n2": {"nvidia": KindEntry([], unit="MiB")}}
+    first, second = tables.summary(rows(ledger), CATALOG["nvidia"], inventories).split("\n\n")
     assert "Memory(GiB)" in first
     assert "0/40 (0%)" in first
     assert "Memory(MiB)" in second

@@ -8,10 +8,10 @@ from tests.unit.vendors.builders import COMPLETE, NOTHING, SMALLEST, problems_of
 
 
 def test_a_profile_offers_memory_or_whole_cards() -> None:
-    (told,) = problems_of({**SMALLEST, "resources": {"count": "tiny.example/count"}})
-    assert told.startswith("acme.toml: resources has neither memory nor whole")
-    (told,) = problems_of(saying("resources", NOTHING, SMALLEST))
-    assert told.startswith("acme.toml: resources has neither memory nor whole")
+    (reported,) = problems_of({**SMALLEST, "resources": {"count": "tiny.example/count"}})
+    assert reported.startswith("acme.toml: resources has neither memory nor whole")
+    (reported,) = problems_of(saying("resources", NOTHING, SMALLEST))
+    assert reported.startswith("acme.toml: resources has neither memory nor whole")
 
 
 def test_memory_alone_is_enough() -> None:
@@ -43,18 +43,18 @@ def test_an_annotation_key_is_used_once() -> None:
     ("key", "value"), [("inspect.used", "totalZPU"), ("inspect.available", "usedZPU"), ("inspect.cards", "totalZPU")]
 )
 def test_the_names_of_the_inspect_json_differ(key: str, value: str) -> None:
-    (told,) = problems_of(saying(key, value))
-    assert told.startswith(f'acme.toml: {key} is "{value}", and so is inspect.')
+    (reported,) = problems_of(saying(key, value))
+    assert reported.startswith(f'acme.toml: {key} is "{value}", and so is inspect.')
 
 
 def test_an_inspect_name_differs_from_the_default_of_another() -> None:
-    (told,) = problems_of({**SMALLEST, "inspect": {"used": "devices"}})
-    assert told.startswith('acme.toml: inspect.cards is "devices", and so is inspect.used')
+    (reported,) = problems_of({**SMALLEST, "inspect": {"used": "devices"}})
+    assert reported.startswith('acme.toml: inspect.cards is "devices", and so is inspect.used')
 
 
 def test_an_inspect_name_is_none_that_the_json_has_already() -> None:
-    (told,) = problems_of(saying("inspect.cards", "pods"))
-    assert told.startswith('acme.toml: inspect.cards is "pods", which the inspect JSON uses for something else')
+    (reported,) = problems_of(saying("inspect.cards", "pods"))
+    assert reported.startswith('acme.toml: inspect.cards is "pods", which the inspect JSON uses for something else')
 
 
 def test_the_default_unit_is_one_of_the_choices() -> None:
@@ -82,15 +82,15 @@ def test_a_label_for_people_belongs_to_a_unit() -> None:
     ("setting", "resource"), [("request.cards_label", "resources.memory"), ("request.max_whole_cards", "resources.whole")]
 )
 def test_a_setting_without_its_resource_is_told(setting: str, resource: str) -> None:
-    (told,) = problems_of(saying(resource, NOTHING))
-    assert told.startswith(f"acme.toml: {setting} is ")
-    assert f" without {resource}" in told
+    (reported,) = problems_of(saying(resource, NOTHING))
+    assert reported.startswith(f"acme.toml: {setting} is ")
+    assert f" without {resource}" in reported
 
 
 @pytest.mark.parametrize("key", ["name", "key"])
 def test_an_unhealthy_configmap_is_complete_or_not_there(key: str) -> None:
-    (told,) = problems_of(saying(f"unhealthy.{key}", NOTHING))
-    assert told.startswith(f"acme.toml: unhealthy.{key} is missing; it must ")
+    (reported,) = problems_of(saying(f"unhealthy.{key}", NOTHING))
+    assert reported.startswith(f"acme.toml: unhealthy.{key} is missing; it must ")
     assert problems_of(saying("unhealthy", NOTHING)) == []
 
 
@@ -125,8 +125,8 @@ def test_a_doubt_may_name_any_key_or_entry(known: str) -> None:
     ],
 )
 def test_a_doubt_about_nothing_is_told(unknown: str) -> None:
-    (told,) = problems_of({**COMPLETE, "unverified": [unknown]})
-    assert told.startswith(f'acme.toml: unverified[0] is "{unknown}"; it must be a key of this profile')
+    (reported,) = problems_of({**COMPLETE, "unverified": [unknown]})
+    assert reported.startswith(f'acme.toml: unverified[0] is "{unknown}"; it must be a key of this profile')
 
 
 def test_a_doubt_about_an_entry_of_a_broken_table_is_no_second_mistake() -> None:
@@ -138,8 +138,8 @@ def static(**rules: object) -> dict[str, Any]:
 
 
 def test_a_driver_is_named() -> None:
-    (told,) = problems_of({**SMALLEST, "driver": {"every_s": 1}})
-    assert told.startswith("acme.toml: driver.name is missing; it must be one of nvidia, ")
+    (reported,) = problems_of({**SMALLEST, "driver": {"every_s": 1}})
+    assert reported.startswith("acme.toml: driver.name is missing; it must be one of nvidia, ")
 
 
 @pytest.mark.parametrize(
@@ -177,13 +177,13 @@ def test_each_source_is_enough_with_what_belongs_to_it(rules: dict[str, Any]) ->
     ],
 )
 def test_a_source_has_what_belongs_to_it(rules: dict[str, Any], says: str) -> None:
-    (told,) = problems_of(static(**rules))
-    assert told.startswith(f"acme.toml: {says}")
+    (reported,) = problems_of(static(**rules))
+    assert reported.startswith(f"acme.toml: {says}")
 
 
 def test_static_rules_belong_to_the_static_driver() -> None:
-    (told,) = problems_of(saying("driver.name", "stream"))
-    assert told.startswith('acme.toml: driver.static.cards is there, but driver.name is "stream"')
+    (reported,) = problems_of(saying("driver.name", "stream"))
+    assert reported.startswith('acme.toml: driver.static.cards is there, but driver.name is "stream"')
 
 
 @pytest.mark.parametrize(
@@ -196,16 +196,16 @@ def test_static_rules_belong_to_the_static_driver() -> None:
     ],
 )
 def test_declared_cards_differ(cards: list[dict[str, Any]], says: str) -> None:
-    (told,) = problems_of(static(cards=cards))
-    assert told.startswith(f"acme.toml: {says}")
+    (reported,) = problems_of(static(cards=cards))
+    assert reported.startswith(f"acme.toml: {says}")
 
 
 @pytest.mark.parametrize(
     ("strategy", "key"), [("volume-mounts", "container.volume_mounts.container_path"), (["envvar", "cdi"], "container.cdi.name")]
 )
 def test_a_strategy_has_its_template(strategy: object, key: str) -> None:
-    (told,) = problems_of({**SMALLEST, "container": {"strategy": strategy}})
-    assert told.startswith(f"acme.toml: {key} is missing, but container.strategy has ")
+    (reported,) = problems_of({**SMALLEST, "container": {"strategy": strategy}})
+    assert reported.startswith(f"acme.toml: {key} is missing, but container.strategy has ")
 
 
 @pytest.mark.parametrize(
@@ -217,8 +217,8 @@ def test_a_strategy_has_its_template(strategy: object, key: str) -> None:
     ],
 )
 def test_the_order_names_ways_once_and_watching_last(order: list[str], says: str) -> None:
-    (told,) = problems_of(saying("enforcement.order", order))
-    assert told.startswith(f"acme.toml: {says}")
+    (reported,) = problems_of(saying("enforcement.order", order))
+    assert reported.startswith(f"acme.toml: {says}")
 
 
 @pytest.mark.parametrize(
@@ -232,5 +232,5 @@ def test_the_order_names_ways_once_and_watching_last(order: list[str], says: str
     ],
 )
 def test_a_way_is_complete(ways: dict[str, Any], says: str) -> None:
-    (told,) = problems_of({**SMALLEST, "enforcement": {"ways": ways}})
-    assert told.startswith(f"acme.toml: {says}")
+    (reported,) = problems_of({**SMALLEST, "enforcement": {"ways": ways}})
+    assert reported.startswith(f"acme.toml: {says}")

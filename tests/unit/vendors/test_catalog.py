@@ -78,12 +78,12 @@ def test_what_cannot_be_read_is_told_with_everything_else(tmp_path: Path) -> Non
     write(tmp_path, "d.toml", 'name = "d"\n')
     with pytest.raises(ProfileError) as caught:
         load([tmp_path, tmp_path / "nowhere"])
-    told = str(caught.value)
-    assert f"{tmp_path}/a.toml: is not TOML: " in told
-    assert f"{tmp_path}/b.toml: is not UTF-8 text: invalid start byte at byte 8" in told
-    assert f"{tmp_path}/c.toml: cannot be read: " in told
-    assert f"{tmp_path}/d.toml: title is missing" in told
-    assert f"{tmp_path}/nowhere: is no directory; it must be one with profile files (*.toml)" in told
+    reported = str(caught.value)
+    assert f"{tmp_path}/a.toml: is not TOML: " in reported
+    assert f"{tmp_path}/b.toml: is not UTF-8 text: invalid start byte at byte 8" in reported
+    assert f"{tmp_path}/c.toml: cannot be read: " in reported
+    assert f"{tmp_path}/d.toml: title is missing" in reported
+    assert f"{tmp_path}/nowhere: is no directory; it must be one with profile files (*.toml)" in reported
 
 
 def test_a_clash_with_a_shipped_profile_names_both_files(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors.catalog import read_layers
-from accelshare.vendors.layers import Source, survey
+from accelshare.vendors.layers import ProfileFile, survey
 from accelshare.vendors.validation import Key, entry_sections, keys
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "profiles.md").read_text(encoding="utf-8")
@@ -18,10 +18,10 @@ FILES = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 def entries(key: str, row: Key) -> Iterator[str]:
     """The keys of the tables within a list or table, as the page writes them."""
-    for spelled, section in entry_sections(key, row.type):
+    for format_address, section in entry_sections(key, row.type):
         for name, inner in keys(section).items():
-            yield f"{spelled}.{name}"
-            yield from entries(f"{spelled}.{name}", inner)
+            yield f"{format_address}.{name}"
+            yield from entries(f"{format_address}.{name}", inner)
 
 
 @pytest.mark.parametrize("key", [*keys(), *(inner for key, row in keys().items() for inner in entries(key, row))])
@@ -37,7 +37,7 @@ def test_every_reason_is_named(reason: Reason) -> None:
 @pytest.mark.parametrize("text", FILES)
 def test_every_file_shown_is_right_as_it_stands(text: str) -> None:
     layers, _ = read_layers([])
-    found = survey([*layers, [Source("shown.toml", tomllib.loads(text))]])
+    found = survey([*layers, [ProfileFile("shown.toml", tomllib.loads(text))]])
     assert [str(problem) for problem in found.problems] == []
 
 

@@ -34,12 +34,12 @@ def test_a_way_that_lacks_something_is_passed_over_in_words() -> None:
 def test_what_is_left_is_watching_which_is_no_limit() -> None:
     chosen = choose(EnforcementRules(("toolkit", "mps"), WAYS), {DRIVER: NO, TOOLKIT: NO, MPS: YES})
     assert (chosen.name, chosen.env, chosen.limits) == ("watch", {}, False)
-    assert chosen.passed_over == ("toolkit: not there; not there", "mps: not there")
+    assert chosen.rejected_ways == ("toolkit: not there; not there", "mps: not there")
 
 
 def test_what_nobody_asked_is_not_met() -> None:
     chosen = choose(EnforcementRules(("toolkit",), WAYS), {})
-    assert chosen.passed_over == ("toolkit: /sys/driver was not probed; ctk --version was not probed",)
+    assert chosen.rejected_ways == ("toolkit: /sys/driver was not probed; ctk --version was not probed",)
 
 
 def test_a_way_that_is_not_in_the_order_is_off() -> None:

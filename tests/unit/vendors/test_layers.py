@@ -5,22 +5,22 @@ from typing import Any
 import pytest
 
 from accelshare.ledger.refusals import Reason
-from accelshare.vendors.layers import Source, Survey, merge, survey
+from accelshare.vendors.layers import ProfileFile, Survey, merge, survey
 from accelshare.vendors.profile import Profile
 from tests.unit.vendors.builders import COMPLETE, SMALLEST, another, saying
 
 
 def lay(*layers: dict[str, dict[str, Any]]) -> Survey:
     """Layers of files: `{"a.toml": data}` each."""
-    return survey([[Source(file, data) for file, data in layer.items()] for layer in layers])
+    return survey([[ProfileFile(file, data) for file, data in layer.items()] for layer in layers])
 
 
-def told(found: Survey) -> list[str]:
+def reported(found: Survey) -> list[str]:
     return [str(problem) for problem in found.problems]
 
 
 def the(found: Survey, name: str) -> Profile:
-    assert not found.problems, told(found)
+    assert not found.problems, reported(found)
     return next(profile for profile in found.profiles if profile.name == name)
 
 
@@ -98,12 +98,12 @@ def test_one_entry_of_a_table_can_be_taken_away() -> None:
 
 
 def test_what_must_be_there_cannot_be_taken_away() -> None:
-    (line,) = told(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", "title": ""}}))
+    (line,) = reported(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", "title": ""}}))
     assert line.startswith("site.toml: title is missing")
 
 
 def test_taking_away_a_misspelt_key_is_told() -> None:
-    (line,) = told(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", "unhealty": ""}}))
+    (line,) = reported(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", "unhealty": ""}}))
     assert line == "site.toml: unhealty is no key of a profile; did you mean unhealthy?"
 
 
@@ -113,9 +113,9 @@ def test_taking_away_what_is_not_there_is_fine() -> None:
 
 
 def test_without_extends_an_empty_value_is_just_wrong() -> None:
-    (line,) = told(lay({"acme.toml": saying("http.prefix", "")}))
+    (line,) = reported(lay({"acme.toml": saying("http.prefix", "")}))
     assert line.startswith('acme.toml: http.prefix is ""; it must ')
-    (line,) = told(lay({"acme.toml": {**COMPLETE, "unhealthy": ""}}))
+    (line,) = reported(lay({"acme.toml": {**COMPLETE, "unhealthy": ""}}))
     assert line == 'acme.toml: unhealthy is ""; it must be a table'
 
 
@@ -136,26 +136,26 @@ def test_a_value_that_somebody_sets_is_not_unverified_any_more(own: dict[str, An
 
 
 def test_extending_nobody_suggests_somebody() -> None:
-    (line,) = told(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acne", "title": "x"}}))
+    (line,) = reported(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acne", "title": "x"}}))
     assert line == 'site.toml: extends is "acne"; there is no such profile; did you mean acme?'
 
 
 def test_a_file_whose_base_is_missing_is_checked_all_the_same() -> None:
-    lines = told(lay({"site.toml": {"extends": "acme", "http": {"node_port": 0}, "colour": "red", "noun": ""}}))
+    lines = reported(lay({"site.toml": {"extends": "acme", "http": {"node_port": 0}, "colour": "red", "noun": ""}}))
     assert len(lines) == 3
     assert lines[1].startswith("site.toml: colour is no key")
     assert lines[2].startswith("site.toml: http.node_port is 0")
 
 
 def test_a_circle_is_told_at_each_of_its_files() -> None:
-    lines = told(lay({"a.toml": {"name": "a", "extends": "b"}, "b.toml": {"name": "b", "extends": "a"}}))
+    lines = reported(lay({"a.toml": {"name": "a", "extends": "b"}, "b.toml": {"name": "b", "extends": "a"}}))
     assert len(lines) == 2
     assert "extends goes round in a circle: a → b → a" in lines[0]
     assert lines[1].startswith("b.toml: extends ")
 
 
 def test_a_file_cannot_extend_itself() -> None:
-    (line,) = told(lay({"a.toml": {**another("a"), "extends": "a"}}))
+    (line,) = reported(lay({"a.toml": {**another("a"), "extends": "a"}}))
     assert line == 'a.toml: extends is "a"; there is no such profile'
 
 
@@ -165,14 +165,14 @@ def test_the_same_directory_twice_is_no_circle() -> None:
 
 
 def test_a_problem_of_the_base_is_told_at_the_base_alone() -> None:
-    lines = told(lay({"acme.toml": saying("http.node_port", 0)}, {"site.toml": {"extends": "acme", "noun": "Z PU"}}))
+    lines = reported(lay({"acme.toml": saying("http.node_port", 0)}, {"site.toml": {"extends": "acme", "noun": "Z PU"}}))
     assert len(lines) == 2
     assert lines[0].startswith("acme.toml: http.node_port")
     assert lines[1].startswith("site.toml: noun")
 
 
 def test_two_files_of_a_directory_for_one_profile_are_told() -> None:
-    lines = told(lay({"a.toml": COMPLETE, "b.toml": saying("noun", "")}))
+    lines = reported(lay({"a.toml": COMPLETE, "b.toml": saying("noun", "")}))
     assert len(lines) == 2
     assert lines[0].startswith('b.toml: noun is ""')
     assert lines[1] == 'b.toml: name is "acme", and so is that of a.toml; a directory has one file per profile'
@@ -193,7 +193,7 @@ def test_two_files_of_a_directory_for_one_profile_are_told() -> None:
     ],
 )
 def test_what_two_profiles_claim_is_told_with_both_files(key: str, value: str, what: str) -> None:
-    assert told(lay({"acme.toml": COMPLETE}, {"other.toml": saying(key, value, another("other"))})) == [
+    assert reported(lay({"acme.toml": COMPLETE}, {"other.toml": saying(key, value, another("other"))})) == [
         f'other.toml: {key} is "{value}", the {what} of profile acme (acme.toml) already; each profile must have its own'
     ]
 
@@ -204,16 +204,16 @@ def test_a_replaced_profile_claims_nothing() -> None:
     found = lay(
         {"acme.toml": COMPLETE}, {"acme.toml": moved, "new.toml": saying("http.prefix", "/zpushare-scheduler", another("new"))}
     )
-    assert told(found) == []
+    assert reported(found) == []
 
 
 def test_two_profiles_may_share_a_port() -> None:
     """One extender serves them all, so a port is no name."""
-    assert told(lay({"acme.toml": COMPLETE, "b.toml": saying("http.node_port", 32000, another("b"))})) == []
+    assert reported(lay({"acme.toml": COMPLETE, "b.toml": saying("http.node_port", 32000, another("b"))})) == []
 
 
 def test_all_problems_of_all_files_are_told_together() -> None:
-    lines = told(
+    lines = reported(
         lay(
             {"acme.toml": COMPLETE, "bad.toml": {**another("bad"), "noun": ""}},
             {"site.toml": {"extends": "nobody"}, "thief.toml": saying("http.prefix", "/zpushare-scheduler", another("thief"))},

@@ -88,8 +88,10 @@ async def test_a_tool_that_does_not_say_so_does_not_meet_it(host: Host, script: 
 
 
 async def test_a_missing_tool_is_told(host: Host) -> None:
-    places = "/usr/local/sbin, /usr/local/bin, /usr/sbin, /usr/bin, /usr/local/nvidia/toolkit"
-    assert await host.probe(CTK) == ProbeResult(met=False, message=f"acme-ctk --version: not found in {places} of the host")
+    candidate_paths = "/usr/local/sbin, /usr/local/bin, /usr/sbin, /usr/bin, /usr/local/nvidia/toolkit"
+    assert await host.probe(CTK) == ProbeResult(
+        met=False, message=f"acme-ctk --version: not found in {candidate_paths} of the host"
+    )
     assert (await host.probe(Requirement(command=("/opt/ctk",)))).message == "/opt/ctk: no such file"
 
 
@@ -165,7 +167,7 @@ async def test_the_whole_way_on_a_node_that_has_it_and_on_one_that_has_not(host:
     host.tool("/usr/bin/nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.20.1'; echo 'commit: abc'")
     chosen = choose(rules, await host.all(*requirements(rules)))
     assert chosen.name == "watch"
-    assert chosen.passed_over == ("toolkit: /sys/module/nvidia/version has version 580.95; 615 is needed",)
+    assert chosen.rejected_ways == ("toolkit: /sys/module/nvidia/version has version 580.95; 615 is needed",)
 
     host.has("/sys/module/nvidia/version", "615.71.09\n")
     assert choose(rules, await host.all(*requirements(rules))).name == "toolkit"

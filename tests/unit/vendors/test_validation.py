@@ -253,10 +253,10 @@ def test_the_complete_profile_and_the_smallest_are_right() -> None:
 )
 def test_a_wrong_value_is_told_under_its_key(key: str, value: object) -> None:
     """One wrong value is one problem: its file, its key, and what it must be (or which key was meant)."""
-    told = problems_of(saying(key, value))
-    assert len(told) == 1, told
-    assert told[0].startswith(f"acme.toml: {key}")
-    assert "; it must " in told[0] or "; did you mean " in told[0]
+    reported = problems_of(saying(key, value))
+    assert len(reported) == 1, reported
+    assert reported[0].startswith(f"acme.toml: {key}")
+    assert "; it must " in reported[0] or "; did you mean " in reported[0]
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in RIGHT.items() for value in values])
@@ -271,15 +271,15 @@ def test_every_key_has_its_wrong_values_tried() -> None:
 
 @pytest.mark.parametrize("key", ["name", "title", "noun"])
 def test_a_key_that_must_be_there_is_missed(key: str) -> None:
-    told = problems_of(saying(key, NOTHING))
-    assert len(told) == 1
-    assert told[0].startswith(f"acme.toml: {key} is missing; it must ")
+    reported = problems_of(saying(key, NOTHING))
+    assert len(reported) == 1
+    assert reported[0].startswith(f"acme.toml: {key} is missing; it must ")
 
 
 @pytest.mark.parametrize("section", list(sections()))
 def test_a_section_must_be_a_table(section: str) -> None:
-    told = problems_of(saying(section, "x"))
-    assert f'acme.toml: {section} is "x"; it must be a table' in told
+    reported = problems_of(saying(section, "x"))
+    assert f'acme.toml: {section} is "x"; it must be a table' in reported
 
 
 def test_the_message_gives_file_key_value_and_rule() -> None:
@@ -289,14 +289,14 @@ def test_the_message_gives_file_key_value_and_rule() -> None:
 
 
 def test_an_entry_of_a_list_is_named_by_its_place() -> None:
-    (told,) = problems_of(saying("hardware.shared_device_nodes", ["/dev/zpuctl", "/etc"]))
-    assert told.startswith('acme.toml: hardware.shared_device_nodes[1] is "/etc"; it must be a path under /dev')
+    (reported,) = problems_of(saying("hardware.shared_device_nodes", ["/dev/zpuctl", "/etc"]))
+    assert reported.startswith('acme.toml: hardware.shared_device_nodes[1] is "/etc"; it must be a path under /dev')
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:
-    (told,) = problems_of(saying("title", "x" * 5000))
-    assert "xxx…; it must be one line of text" in told
-    assert len(told) < 200
+    (reported,) = problems_of(saying("title", "x" * 5000))
+    assert "xxx…; it must be one line of text" in reported
+    assert len(reported) < 200
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,8 @@ def test_all_mistakes_of_a_file_are_told_at_once() -> None:
     data = saying("noun", NOTHING, data)
     data = saying("colour", "red", data)
     data = saying("unit.default", "TiB", data)
-    told = "\n".join(problems_of(data))
-    assert len(told.splitlines()) == 5
+    reported = "\n".join(problems_of(data))
+    assert len(reported.splitlines()) == 5
     for part in (
         "request.max_cards is 0",
         'http.prefix is "zpu"',
@@ -338,4 +338,4 @@ def test_all_mistakes_of_a_file_are_told_at_once() -> None:
         "colour is no key",
         'unit.default is "TiB"',
     ):
-        assert part in told
+        assert part in reported

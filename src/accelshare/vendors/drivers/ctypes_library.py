@@ -7,7 +7,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from accelshare.vendors.drivers.driver import CannotAsk, NotThere
+from accelshare.vendors.drivers.driver import NotInstalled, QueryFailed
 
 # NVML's return codes; XPUML and the newer EFML have the same.
 SUCCESS: Final = 0
@@ -23,7 +23,7 @@ GPU_NOT_FOUND: Final = 28
 S = TypeVar("S")
 
 
-class LibraryError(CannotAsk):
+class LibraryError(QueryFailed):
     """A function of the library did not succeed; the text says which, and what it returned."""
 
     def __init__(self, text: str, code: int) -> None:
@@ -45,7 +45,7 @@ class Library:
         except OSError as error:
             # The loader has no code for it. A dependency that is missing reads the same, with another name.
             missing = str(error).startswith(f"{name}: cannot open shared object file: No such file")
-            raise (NotThere if missing else CannotAsk)(f"cannot be loaded: {error}") from error
+            raise (NotInstalled if missing else QueryFailed)(f"cannot be loaded: {error}") from error
         self.words: Callable[[int], str] = lambda code: ""
 
     def has(self, function: str) -> bool:
@@ -56,7 +56,7 @@ class Library:
         try:
             function = getattr(self._library, name)
         except AttributeError:
-            raise CannotAsk(f"has no function {name}") from None
+            raise QueryFailed(f"has no function {name}") from None
         function.argtypes = argtypes
         function.restype = restype
         return function  # type: ignore[no-any-return]
@@ -66,7 +66,7 @@ class Library:
         choices = names.split()
         name = next((name for name in choices if self.has(name)), None)
         if name is None:
-            raise CannotAsk(f"has no function {' or '.join(choices)}")
+            raise QueryFailed(f"has no function {' or '.join(choices)}")
         function = self.raw(name, *argtypes)
 
         def call(*arguments: Any) -> None:
@@ -86,5 +86,5 @@ def optional(call: Callable[[], S]) -> S | None:
     """What the call returns, or None where the library or the card does not offer it."""
     try:
         return call()
-    except CannotAsk:
+    except QueryFailed:
         return None

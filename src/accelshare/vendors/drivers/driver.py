@@ -101,7 +101,7 @@ log = logging.getLogger(__name__)
 MOST_MEMORY_MIB: Final = 1 << 24
 # A node tells no card beyond it, and a pod's record names none.
 LARGEST_INDEX: Final = 255
-TELLS_NO_MEMORY: Final = (
+NO_MEMORY_REPORTED: Final = (
     "it does not tell its memory (unified with the host's?); give a figure by --card-memory-mib VENDOR=MIB or the profile's "
     "driver.card_memory_mib"
 )
@@ -109,16 +109,16 @@ TELLS_NO_MEMORY: Final = (
 LONGEST_SHOWN: Final = 120
 
 
-class CannotAsk(Exception):  # noqa: N818 (it reads as what it is: this way cannot be asked)
+class QueryFailed(Exception):  # noqa: N818 (it reads as what it is: this way cannot be asked)
     """One way gave no answer that could be trusted; the text says why, in one line."""
 
 
-class NotThere(CannotAsk):
+class NotInstalled(QueryFailed):
     """This way is not on this host at all."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class SkippedDevice:
     """A device that was seen and is not offered, and why."""
 
     index: int | None
@@ -133,77 +133,81 @@ class Listing:
     """What one way answered: the cards that are sure, by index, and what was left out."""
 
     cards: tuple[FoundCard, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    skipped: tuple[SkippedDevice, ...] = ()
 
 
 # A name for the line about its failure, and the asking itself, which raises CannotAsk.
-Way = tuple[str, Callable[[], Awaitable[Listing]]]
+QueryMethod = tuple[str, Callable[[], Awaitable[Listing]]]
 
 
-def listing(cards: Iterable[FoundCard], left_out: Iterable[LeftOut] = ()) -> Listing:
+def listing(cards: Iterable[FoundCard], skipped: Iterable[SkippedDevice] = ()) -> Listing:
     """These cards without the doubtful ones: no size, an impossible index, or an index or an id that two of them claim."""
     cards = list(cards)
     indexes = Counter(card.index for card in cards)
     ids = Counter(card.id for card in cards)
-    doubtful = list(left_out)
+    doubtful = list(skipped)
     sure = []
     for card in cards:
         if card.measured and not 0 < card.memory_mib <= MOST_MEMORY_MIB:
-            doubtful.append(LeftOut(card.index, f"its memory is {card.memory_mib} MiB; it must be from 1 to {MOST_MEMORY_MIB}"))
+            doubtful.append(
+                SkippedDevice(card.index, f"its memory is {card.memory_mib} MiB; it must be from 1 to {MOST_MEMORY_MIB}")
+            )
         elif not 0 <= card.index <= LARGEST_INDEX:
-            doubtful.append(LeftOut(card.index, f"its index must be from 0 to {LARGEST_INDEX}"))
+            doubtful.append(SkippedDevice(card.index, f"its index must be from 0 to {LARGEST_INDEX}"))
         elif indexes[card.index] > 1:
-            doubtful.append(LeftOut(card.index, f"{indexes[card.index]} devices have this index"))
+            doubtful.append(SkippedDevice(card.index, f"{indexes[card.index]} devices have this index"))
         elif not card.id or ids[card.id] > 1:
-            doubtful.append(LeftOut(card.index, f"its id is {card.id!r}, which {ids[card.id]} devices have; it must be its own"))
+            doubtful.append(
+                SkippedDevice(card.index, f"its id is {card.id!r}, which {ids[card.id]} devices have; it must be its own")
+            )
         else:
             sure.append(card)
     return Listing(tuple(sorted(sure, key=lambda card: card.index)), tuple(doubtful))
 
 
-def sized(found: Listing, memory_mib: int | None) -> Listing:
+def with_memory(found: Listing, memory_mib: int | None) -> Listing:
     """The listing in which cards that do not tell their memory have this much; without a figure they are left out."""
     silent = [card for card in found.cards if not card.measured]
     if memory_mib is not None:
         given = tuple(card if card.measured else replace(card, memory_mib=memory_mib) for card in found.cards)
-        return Listing(given, found.left_out)
-    left_out = (LeftOut(card.index, TELLS_NO_MEMORY) for card in silent)
-    return Listing(tuple(card for card in found.cards if card.measured), (*found.left_out, *left_out))
+        return Listing(given, found.skipped)
+    skipped = (SkippedDevice(card.index, NO_MEMORY_REPORTED) for card in silent)
+    return Listing(tuple(card for card in found.cards if card.measured), (*found.skipped, *skipped))
 
 
-async def first_answer(ways: Sequence[Way]) -> Listing:
+async def first_listing(ways: Sequence[QueryMethod]) -> Listing:
     """The answer of the first way that has one; DriverError with a line for each if none has."""
     tried: list[str] = []
     absent = True
     for name, ask in ways:
         try:
             found = await ask()
-        except CannotAsk as error:
+        except QueryFailed as error:
             tried.append(f"{name}: {error}")
-            absent = absent and isinstance(error, NotThere)
+            absent = absent and isinstance(error, NotInstalled)
         except DriverError as error:  # several places were tried, and each has its line
             tried.extend(error.tried)
             absent = absent and error.absent
         else:
-            return Listing(tuple(replace(card, asked_by=name) for card in found.cards), found.left_out)
+            return Listing(tuple(replace(card, asked_by=name) for card in found.cards), found.skipped)
     raise DriverError(tried, absent=absent)
 
 
-class Remarks:
+class SkippedDeviceLog:
     """Words about left-out devices, said when they come up and not again at every look."""
 
     def __init__(self, driver: str) -> None:
         self._driver = driver
         self._said: frozenset[str] = frozenset()
 
-    def say(self, left_out: Iterable[LeftOut]) -> None:
-        lines = frozenset(map(str, left_out))
+    def say(self, skipped: Iterable[SkippedDevice]) -> None:
+        lines = frozenset(map(str, skipped))
         for line in sorted(lines - self._said):
             log.warning("driver=%s left out %s", self._driver, line)
         self._said = lines
 
 
-def shown(text: str) -> str:
+def excerpt(text: str) -> str:
     """The first words of an answer, for the line that says it was not understood."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return repr(line if len(line) <= LONGEST_SHOWN else line[:LONGEST_SHOWN] + "…") if line else "nothing"

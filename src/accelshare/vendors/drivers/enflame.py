@@ -11,22 +11,31 @@ from functools import partial
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, Health, Listing, NotThere, Options, Remarks, Way
+from accelshare.vendors.drivers.driver import (
+    FoundCard,
+    Health,
+    Listing,
+    NotInstalled,
+    Options,
+    QueryFailed,
+    QueryMethod,
+    SkippedDeviceLog,
+)
 from accelshare.vendors.drivers.enflame_efml import FOLDERS, LIBRARIES
-from accelshare.vendors.drivers.enflame_efsmi import TOOL_FOLDERS, TOOLS, parsed_json, parsed_query, parsed_table
-from accelshare.vendors.drivers.health import LastUse, changes, compared
+from accelshare.vendors.drivers.enflame_efsmi import TOOL_FOLDERS, TOOLS, parse_json, parse_query, parse_table
+from accelshare.vendors.drivers.health import LastUsage, health_changes, health_in
 from accelshare.vendors.drivers.host_view import HostView
 from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
 from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.host_paths import places
+from accelshare.vendors.host_paths import candidate_paths
 
 PCI_VENDOR: Final = "1e36"
 OFF_THE_BUS: Final = "its PCI device is gone"
 
 _QUESTIONS: Final[tuple[tuple[tuple[str, ...], Callable[[str], Listing]], ...]] = (
-    (("-q", "--json-format"), parsed_json),
-    (("-q",), parsed_query),
-    ((), parsed_table),
+    (("-q", "--json-format"), parse_json),
+    (("-q",), parse_query),
+    ((), parse_table),
 )
 _NODE = re.compile(r"gcu([0-9]{1,5})")
 # The folder below a card's PCI device; zixiao is a name it had.
@@ -38,9 +47,9 @@ class EnflameDriver:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._host = HostView("enflame", self._completed, options)
-        self._remarks = Remarks("enflame")
-        self._use = LastUse()
+        self._host = HostView("enflame", self._complete, options)
+        self._skipped_log = SkippedDeviceLog("enflame")
+        self._use = LastUsage()
 
     def used_mib(self) -> Mapping[str, int]:
         return self._use.mib
@@ -48,23 +57,23 @@ class EnflameDriver:
     async def discover(self) -> list[FoundCard]:
         ways = [
             ("EFML", self._library().listing_once),
-            *self._tool_ways(),
+            *self._tool_methods(),
             (f"{self._options.roots.sys}/bus/pci", self._ask_sysfs),
         ]
         found = await self._host.of(ways)
-        self._remarks.say(found.left_out)
+        self._skipped_log.say(found.skipped)
         return list(found.cards)
 
     async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
         library = self._library()
-        ways = [("EFML", library.listing), *self._tool_ways()]
+        ways = [("EFML", library.listing), *self._tool_methods()]
 
         async def look() -> Mapping[str, Health]:
             found = await self._host.of(ways)
-            return self._use.noted({**compared(cards, found), **await self._host.run(partial(self._off_the_bus, cards))})
+            return self._use.remember({**health_in(cards, found), **await self._host.run(partial(self._off_the_bus, cards))})
 
         try:
-            async for health in changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
+            async for health in health_changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
                 yield health
         finally:
             await library.close()
@@ -72,15 +81,15 @@ class EnflameDriver:
     def _library(self) -> VendorLibrary:
         candidates = [
             Candidate(f"{name} ({api})", session, name)
-            for name in self._options.libraries or places(LIBRARIES, FOLDERS, self._options.host)
+            for name in self._options.libraries or candidate_paths(LIBRARIES, FOLDERS, self._options.host)
             for api, session in (("Efml…", "efml-first"), ("efml…", "efml-newer"))
         ]
         return VendorLibrary("enflame", candidates, timeout_s=self._options.timeout_s)
 
-    def _tool_ways(self) -> list[Way]:
+    def _tool_methods(self) -> list[QueryMethod]:
         return [
             (" ".join((tool, *args)), partial(self._ask_tool, tool, args, parsed))
-            for tool in self._options.tools or places(TOOLS, TOOL_FOLDERS, self._options.host)
+            for tool in self._options.tools or candidate_paths(TOOLS, TOOL_FOLDERS, self._options.host)
             for args, parsed in _QUESTIONS
         ]
 
@@ -92,17 +101,17 @@ class EnflameDriver:
         """The last word of a failed discovery: sysfs knows that there are cards, and not how large they are."""
         match await self._host.run(partial(pci.has_vendor, self._options.roots.sys, PCI_VENDOR)):
             case True:
-                raise CannotAsk(f"has devices of vendor {PCI_VENDOR}, and does not tell their memory")
+                raise QueryFailed(f"has devices of vendor {PCI_VENDOR}, and does not tell their memory")
             case False:
-                raise NotThere(f"has no device of vendor {PCI_VENDOR}")
+                raise NotInstalled(f"has no device of vendor {PCI_VENDOR}")
             case None:
-                raise NotThere("cannot be read")
+                raise NotInstalled("cannot be read")
 
-    def _completed(self, found: Listing) -> Listing:
+    def _complete(self, found: Listing) -> Listing:
         """The listing with what only the host's trees know: minor number and NUMA node."""
         roots = self._options.roots
         cards = (replace(card, minor=self._minor(card), numa=pci.numa(roots.sys, card.pci)) for card in found.cards)
-        return Listing(tuple(cards), found.left_out)
+        return Listing(tuple(cards), found.skipped)
 
     def _minor(self, card: FoundCard) -> int | None:
         """The number in the name of the card's node, /dev/gcu<N>, which sysfs has below its PCI device."""

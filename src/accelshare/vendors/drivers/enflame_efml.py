@@ -11,8 +11,8 @@ from typing import Final
 
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
-from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing
-from accelshare.vendors.drivers.enflame_efsmi import card_id, distinct
+from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, listing
+from accelshare.vendors.drivers.enflame_efsmi import card_id, with_distinct_ids
 
 LIBRARIES: Final = ("libefml.so.1", "libefml.so", "libefml.so.2")
 FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/local/efsmi", "/usr/local/lib")
@@ -30,13 +30,13 @@ class _Api:
 
     def listing(self) -> Listing:
         cards: list[FoundCard] = []
-        left_out: list[LeftOut] = []
+        skipped: list[SkippedDevice] = []
         for index in range(self._count()):
             try:
                 cards.append(self._card(index))
-            except CannotAsk as error:
-                left_out.append(LeftOut(index, str(error)))
-        return listing(distinct(cards), left_out)
+            except QueryFailed as error:
+                skipped.append(SkippedDevice(index, str(error)))
+        return listing(with_distinct_ids(cards), skipped)
 
     def _count(self) -> int:
         raise NotImplementedError
@@ -72,7 +72,7 @@ class FirstEfml(_Api):
         healthy = c_bool()
         self._health(index, byref(healthy))
         info = optional(lambda: self._info(index))
-        place = pci.spelled(info.domain, info.bus, info.device, info.function) if info else ""
+        place = pci.format_address(info.domain, info.bus, info.device, info.function) if info else ""
         name = optional(lambda: self._text("EfmlGetDevName", index)) or ""
         uuid = optional(lambda: self._text("EfmlGetDevUuid", index)) or ""
         serial = optional(lambda: self._text("EfmlGetDevSn", index)) or ""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing, shown
+from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, excerpt, listing
 
 TOOLS: Final = ("efsmi",)
 TOOL_FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/usr/local/efsmi")
@@ -34,26 +34,26 @@ def card_id(uuid: str, serial: str, place: str, index: int) -> str:
     return known if known.startswith("GCU-") else f"GCU-{known}"
 
 
-def distinct(cards: Iterable[FoundCard]) -> list[FoundCard]:
+def with_distinct_ids(cards: Iterable[FoundCard]) -> list[FoundCard]:
     """Virtual functions of one card share its serial number; their index tells them apart."""
     cards = list(cards)
     ids = Counter(card.id for card in cards)
     return [replace(card, id=f"{card.id}-{card.index}") if ids[card.id] > 1 else card for card in cards]
 
 
-def parsed_json(text: str) -> Listing:
+def parse_json(text: str) -> Listing:
     """The cards of `efsmi -q --json-format`; CannotAsk if it is no such answer."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise CannotAsk(f"printed {shown(text)}; it must be JSON ({type(error).__name__})") from error
+        raise QueryFailed(f"printed {excerpt(text)}; it must be JSON ({type(error).__name__})") from error
     devices = answer.get("devices") if isinstance(answer, dict) else None
     if not isinstance(devices, list):
-        raise CannotAsk(f"printed {shown(text)}; it must be JSON with a list of devices")
+        raise QueryFailed(f"printed {excerpt(text)}; it must be JSON with a list of devices")
     blocks = []
     for device in devices:
         if not isinstance(device, dict):
-            raise CannotAsk(f"has a device {shown(str(device))}; it must be an object")
+            raise QueryFailed(f"has a device {excerpt(str(device))}; it must be an object")
         blocks.append((device.get("id"), dict(_flat(device))))
     return _from_blocks(blocks, _BARE_SIZE)
 
@@ -67,7 +67,7 @@ def _flat(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, str(value)
 
 
-def parsed_query(text: str) -> Listing:
+def parse_query(text: str) -> Listing:
     """The cards of `efsmi -q`; CannotAsk if it has no block of a device."""
     blocks: list[tuple[int, dict[str, str]]] = []
     for line in map(str.strip, text.splitlines()):
@@ -78,22 +78,22 @@ def parsed_query(text: str) -> Listing:
         elif colon and blocks:
             blocks[-1][1].setdefault(key.strip(), value.strip())
     if not blocks:
-        raise CannotAsk(f"printed {shown(text)}; it must be blocks that begin with DEV ID")
+        raise QueryFailed(f"printed {excerpt(text)}; it must be blocks that begin with DEV ID")
     return _from_blocks(blocks, _SIZE)
 
 
 def _from_blocks(blocks: Iterable[tuple[Any, Mapping[str, str]]], size_form: re.Pattern[str]) -> Listing:
     cards: list[FoundCard] = []
-    left_out: list[LeftOut] = []
+    skipped: list[SkippedDevice] = []
     for number, values in blocks:
         if isinstance(number, bool) or not re.fullmatch(r"[0-9]{1,4}", str(number)):
-            left_out.append(LeftOut(None, f"its id is {shown(str(number))}; it must be a number"))
+            skipped.append(SkippedDevice(None, f"its id is {excerpt(str(number))}; it must be a number"))
             continue
         index = int(number)
         size_text = values.get("Total Size", values.get("Mem Size", ""))
         size = size_form.fullmatch(size_text)
         if size is None:
-            left_out.append(LeftOut(index, f"Total Size is {shown(size_text)}; it must be a number of MiB"))
+            skipped.append(SkippedDevice(index, f"Total Size is {excerpt(size_text)}; it must be a number of MiB"))
             continue
         place = _place(values)
         health = values.get("Health", "True")  # a question about memory alone has no health in its answer
@@ -109,23 +109,23 @@ def _from_blocks(blocks: Iterable[tuple[Any, Mapping[str, str]]], size_form: re.
                 problem="" if healthy else NOT_HEALTHY,
             )
         )
-    return listing(distinct(cards), left_out)
+    return listing(with_distinct_ids(cards), skipped)
 
 
 def _place(values: Mapping[str, str]) -> str:
     parts = [_HEX.fullmatch(values.get(key, "")) for key in ("Domain", "Bus", "Dev", "Func")]
     numbers = [int(part[1], 16) for part in parts if part]
     # Through the same reading as an address in text, so that an impossible number is no address.
-    return pci.address(pci.spelled(*numbers)) if len(numbers) == 4 else ""
+    return pci.address(pci.format_address(*numbers)) if len(numbers) == 4 else ""
 
 
-def parsed_table(text: str) -> Listing:
+def parse_table(text: str) -> Listing:
     """The cards of the plain table: a line with number, name and bus, then one with memory; CannotAsk if it is no such table.
 
     Generations differ in the second line (`39 C  Sleep  105W  300W`, `-  Sleep  -`, `34℃  LP0  N/A`) and not in the cells used.
     """
     cards: list[FoundCard] = []
-    left_out: list[LeftOut] = []
+    skipped: list[SkippedDevice] = []
     seen_header = False
     first: tuple[int, str, str] | None = None
     for line in map(str.strip, text.splitlines()):
@@ -143,13 +143,15 @@ def parsed_table(text: str) -> Listing:
             first = None
             size = _CELL_SIZE.match(cells[1]) if len(cells) == 3 else None
             if size is None:
-                left_out.append(LeftOut(index, f"efsmi printed {shown(line)}; its second cell must begin with a size in MiB"))
+                skipped.append(
+                    SkippedDevice(index, f"efsmi printed {excerpt(line)}; its second cell must begin with a size in MiB")
+                )
                 continue
             serial = _SERIAL_CELL.fullmatch(cells[2])
             id = card_id("", serial[1] if serial else "", place, index)
             cards.append(FoundCard(index, id, int(size[1]), model=model, pci=place))
     if not seen_header:
-        raise CannotAsk(f"printed {shown(text)}; it must be a table with DEV, NAME and BUS-ID")
+        raise QueryFailed(f"printed {excerpt(text)}; it must be a table with DEV, NAME and BUS-ID")
     if first is not None:
-        left_out.append(LeftOut(first[0], "the table ends before its memory"))
-    return listing(distinct(cards), left_out)
+        skipped.append(SkippedDevice(first[0], "the table ends before its memory"))
+    return listing(with_distinct_ids(cards), skipped)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from accelshare.vendors.drivers.driver import CannotAsk, DriverError, Listing, Options, Way, first_answer, sized
+from accelshare.vendors.drivers.driver import DriverError, Listing, Options, QueryFailed, QueryMethod, first_listing, with_memory
 from accelshare.vendors.drivers.tools import BlockingCalls
 
 T = TypeVar("T")
@@ -18,17 +18,17 @@ class HostView:
 
     def __init__(self, vendor: str, completed: Callable[[Listing], Listing], options: Options) -> None:
         self._vendor = vendor
-        self._completed = completed
+        self._complete = completed
         self._timeout_s = options.timeout_s
         self._card_memory_mib = options.card_memory_mib
         self._calls = BlockingCalls(f"{vendor} host")
 
-    async def of(self, ways: Sequence[Way]) -> Listing:
+    async def of(self, ways: Sequence[QueryMethod]) -> Listing:
         """The first answer, completed; DriverError if there is none or the trees cannot be read."""
-        found = sized(await first_answer(ways), self._card_memory_mib)
+        found = with_memory(await first_listing(ways), self._card_memory_mib)
         try:
-            return await self.run(partial(self._completed, found))
-        except CannotAsk as error:
+            return await self.run(partial(self._complete, found))
+        except QueryFailed as error:
             raise DriverError([f"the {self._vendor} devices in /proc and /sys: {error}"]) from error
 
     async def run(self, read: Callable[[], T]) -> T:

@@ -11,14 +11,23 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, Health, Listing, NotThere, Options, Remarks, Way
-from accelshare.vendors.drivers.health import LastUse, changes, compared
+from accelshare.vendors.drivers.driver import (
+    FoundCard,
+    Health,
+    Listing,
+    NotInstalled,
+    Options,
+    QueryFailed,
+    QueryMethod,
+    SkippedDeviceLog,
+)
+from accelshare.vendors.drivers.health import LastUsage, health_changes, health_in
 from accelshare.vendors.drivers.host_view import HostView
-from accelshare.vendors.drivers.kunlun_smi import TOOL_FOLDERS, TOOLS, KnownRanks, parsed_lines, parsed_table
+from accelshare.vendors.drivers.kunlun_smi import TOOL_FOLDERS, TOOLS, KnownRanks, parse_lines, parse_table
 from accelshare.vendors.drivers.kunlun_xpuml import FOLDERS, LIBRARIES
 from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
 from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.host_paths import places
+from accelshare.vendors.host_paths import candidate_paths
 
 PCI_VENDOR: Final = "1d22"
 # The name that Intel's tool has too; the text tells them apart, and so does a host without a device of Kunlun's.
@@ -31,48 +40,52 @@ class KunlunDriver:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._host = HostView("kunlun", self._completed, options)
+        self._host = HostView("kunlun", self._complete, options)
         self._ranks = KnownRanks()
-        self._remarks = Remarks("kunlun")
-        self._use = LastUse()
+        self._skipped_log = SkippedDeviceLog("kunlun")
+        self._use = LastUsage()
 
     def used_mib(self) -> Mapping[str, int]:
         return self._use.mib
 
     async def discover(self) -> list[FoundCard]:
-        found = await self._host.of([("XPUML", self._library().listing_once), *self._tool_ways()])
-        self._remarks.say(found.left_out)
+        found = await self._host.of([("XPUML", self._library().listing_once), *self._tool_methods()])
+        self._skipped_log.say(found.skipped)
         return list(found.cards)
 
     async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
         library = self._library()
         # /proc is far cheaper to ask than the tool, and knows a card's state as well.
-        ways: list[Way] = [("XPUML", library.listing), (str(self._proc), partial(self._ask_proc, cards)), *self._tool_ways()]
+        ways: list[QueryMethod] = [
+            ("XPUML", library.listing),
+            (str(self._proc), partial(self._ask_proc, cards)),
+            *self._tool_methods(),
+        ]
 
         async def look() -> Mapping[str, Health]:
-            return self._use.noted(compared(cards, await self._host.of(ways)))
+            return self._use.remember(health_in(cards, await self._host.of(ways)))
 
         try:
-            async for health in changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
+            async for health in health_changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
                 yield health
         finally:
             await library.close()
 
     def _library(self) -> VendorLibrary:
-        names = self._options.libraries or places(LIBRARIES, FOLDERS, self._options.host)
+        names = self._options.libraries or candidate_paths(LIBRARIES, FOLDERS, self._options.host)
         candidates = [Candidate(name, "xpuml", name) for name in names]
         return VendorLibrary("kunlun", candidates, timeout_s=self._options.timeout_s)
 
-    def _tool_ways(self) -> list[Way]:
-        tools = self._options.tools or places(TOOLS, TOOL_FOLDERS, self._options.host)
+    def _tool_methods(self) -> list[QueryMethod]:
+        tools = self._options.tools or candidate_paths(TOOLS, TOOL_FOLDERS, self._options.host)
         return [
-            *((tool, partial(self._ask_tool, tool, (), parsed_table)) for tool in tools),
-            *((f"{tool} -m", partial(self._ask_tool, tool, ("-m",), parsed_lines)) for tool in tools),
+            *((tool, partial(self._ask_tool, tool, (), parse_table)) for tool in tools),
+            *((f"{tool} -m", partial(self._ask_tool, tool, ("-m",), parse_lines)) for tool in tools),
         ]
 
     async def _ask_tool(self, tool: str, args: tuple[str, ...], parsed: Callable[[str], Listing]) -> Listing:
         if Path(tool).name == SHARED_TOOL_NAME and await self._host.run(self._has_device) is False:
-            raise NotThere(f"may be Intel's tool of that name: this host has no PCI device of vendor {PCI_VENDOR}")
+            raise NotInstalled(f"may be Intel's tool of that name: this host has no PCI device of vendor {PCI_VENDOR}")
         output = await run_tool(tool, *args, timeout_s=self._options.timeout_s)
         return parsed(output.checked())
 
@@ -82,13 +95,13 @@ class KunlunDriver:
     async def _ask_proc(self, cards: Sequence[FoundCard]) -> Listing:
         states = await self._host.run(lambda: [self._proc_state(card) for card in cards])
         if None in states:
-            raise CannotAsk("does not tell the state of every card")
+            raise QueryFailed("does not tell the state of every card")
         return Listing(tuple(replace(card, healthy=True, problem="", used_mib=None) for card in cards))
 
-    def _completed(self, found: Listing) -> Listing:
+    def _complete(self, found: Listing) -> Listing:
         """The listing with what only the host's trees know: NUMA node, and the kernel's view of each card."""
         found = self._ranks.kept(found)
-        return Listing(tuple(map(self._with_host_view, found.cards)), found.left_out)
+        return Listing(tuple(map(self._with_host_view, found.cards)), found.skipped)
 
     def _with_host_view(self, card: FoundCard) -> FoundCard:
         card = replace(card, numa=pci.numa(self._options.roots.sys, card.pci))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, NotThere, listing, shown
+from accelshare.vendors.drivers.driver import FoundCard, Listing, NotInstalled, QueryFailed, SkippedDevice, excerpt, listing
 
 TOOLS: Final = ("xpu_smi", "xpu-smi")
 TOOL_FOLDERS: Final = ("/usr/local/xpu/bin", "/usr/local/bin", "/usr/bin")
@@ -35,7 +35,7 @@ def board_id(serial: str, place: str, minor: int) -> str:
     return serial if serial.lower() not in _NO_SERIAL else place or f"xpu{minor}"
 
 
-def distinct(cards: Iterable[FoundCard]) -> list[FoundCard]:
+def with_distinct_ids(cards: Iterable[FoundCard]) -> list[FoundCard]:
     """Cards with an id of their own: the board's where it has one card, else with the card's rank on the board (K200: two).
 
     Earlier versions wrote the board's id and the device number; a pod's record may still say so.
@@ -58,7 +58,7 @@ class KnownRanks:
 
     def kept(self, found: Listing) -> Listing:
         cards = [replace(card, id=self._ids.setdefault((_board(card), card.minor), card.id)) for card in found.cards]
-        return listing(cards, found.left_out)
+        return listing(cards, found.skipped)
 
 
 def _board(card: FoundCard) -> str:
@@ -69,15 +69,17 @@ def _board(card: FoundCard) -> str:
 def refuse_intel(text: str) -> None:
     """Intel ships an xpu-smi of its own, for its GPUs."""
     if _INTEL.search(text):
-        raise NotThere(f"is Intel's tool of that name, it printed {shown(text)}; Kunlun's prints a table with DevID and Memory")
+        raise NotInstalled(
+            f"is Intel's tool of that name, it printed {excerpt(text)}; Kunlun's prints a table with DevID and Memory"
+        )
 
 
-def parsed_table(text: str) -> Listing:
+def parse_table(text: str) -> Listing:
     """The cards of the DEVICES table; CannotAsk if there is none."""
     refuse_intel(text)
     columns: dict[str, int] = {}
     cards: list[FoundCard] = []
-    left_out: list[LeftOut] = []
+    skipped: list[SkippedDevice] = []
     for line in map(str.strip, text.splitlines()):
         if line.startswith("PROCESSES"):
             break  # its rows begin with a DevID too
@@ -88,25 +90,25 @@ def parsed_table(text: str) -> Listing:
             names = {name: position for position, name in enumerate(cells)}
             columns = names if all(column in names for column in _COLUMNS) else {}
         elif len(cells) == len(columns):
-            _read_row({name: cells[position] for name, position in columns.items()}, cards, left_out)
+            _read_row({name: cells[position] for name, position in columns.items()}, cards, skipped)
         else:
-            left_out.append(LeftOut(None, f"xpu_smi printed {shown(line)}; it must be {len(columns)} cells"))
+            skipped.append(SkippedDevice(None, f"xpu_smi printed {excerpt(line)}; it must be {len(columns)} cells"))
     if not columns:
-        raise CannotAsk(f"printed {shown(text)}; it must be a table with {', '.join(_COLUMNS)}")
-    return listing(distinct(cards), left_out)
+        raise QueryFailed(f"printed {excerpt(text)}; it must be a table with {', '.join(_COLUMNS)}")
+    return listing(with_distinct_ids(cards), skipped)
 
 
-def _read_row(cell: dict[str, str], cards: list[FoundCard], left_out: list[LeftOut]) -> None:
+def _read_row(cell: dict[str, str], cards: list[FoundCard], skipped: list[SkippedDevice]) -> None:
     memory = _MEMORY.fullmatch(cell["Memory"])
     if not _NUMBER.fullmatch(cell["DevID"]):
-        left_out.append(LeftOut(None, f"DevID is {cell['DevID']!r}; it must be a number"))
+        skipped.append(SkippedDevice(None, f"DevID is {cell['DevID']!r}; it must be a number"))
         return
     index = int(cell["DevID"])
     if cell["Model"].endswith("-PF"):
-        left_out.append(LeftOut(index, PF_IS_NO_CARD))
+        skipped.append(SkippedDevice(index, PF_IS_NO_CARD))
         return
     if memory is None:
-        left_out.append(LeftOut(index, f"Memory is {cell['Memory']!r}; it must be like 0 / 8064 MB"))
+        skipped.append(SkippedDevice(index, f"Memory is {cell['Memory']!r}; it must be like 0 / 8064 MB"))
         return
     node = _INODE.fullmatch(cell.get("INODE", ""))
     minor = int(node[1]) if node else index
@@ -126,30 +128,30 @@ def _read_row(cell: dict[str, str], cards: list[FoundCard], left_out: list[LeftO
     )
 
 
-def parsed_lines(text: str) -> Listing:
+def parse_lines(text: str) -> Listing:
     """The cards of `xpu_smi -m`; CannotAsk if no line is one of it. An empty answer is no cards."""
     refuse_intel(text)
     cards: list[FoundCard] = []
-    left_out: list[LeftOut] = []
+    skipped: list[SkippedDevice] = []
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     for line in lines:
         fields = _QUOTED.findall(line)
         complete = len(fields) >= _FEWEST and line.count('"') % 2 == 0 and len(fields[_MODEL]) >= 2 and fields[_MODEL][0] == '"'
         if not complete or not pci.address(fields[_PCI]) or not _NUMBER.fullmatch(fields[_DEV_ID]):
-            left_out.append(LeftOut(None, f"xpu_smi -m printed {shown(line)}; it must be at least {_FEWEST} fields"))
+            skipped.append(SkippedDevice(None, f"xpu_smi -m printed {excerpt(line)}; it must be at least {_FEWEST} fields"))
             continue
         index = int(fields[_DEV_ID])
         place = pci.address(fields[_PCI])
         model = fields[_MODEL].strip('"')
         if model.endswith("-PF"):
-            left_out.append(LeftOut(index, PF_IS_NO_CARD))
+            skipped.append(SkippedDevice(index, PF_IS_NO_CARD))
         elif not re.fullmatch(r"[0-9]{1,9}", fields[_TOTAL]):
-            left_out.append(LeftOut(index, f"memory is {fields[_TOTAL]!r}; it must be a number of MiB"))
+            skipped.append(SkippedDevice(index, f"memory is {fields[_TOTAL]!r}; it must be a number of MiB"))
         else:
             total = int(fields[_TOTAL])
             used = int(fields[_USED]) if re.fullmatch(r"[0-9]{1,9}", fields[_USED]) else None
             id = board_id(fields[_SERIAL], place, index)
             cards.append(FoundCard(index, id, total, minor=index, model=model, pci=place, used_mib=used))
-    if lines and not cards and all(left.index is None for left in left_out):
-        raise CannotAsk(f"printed {shown(text)}; it must be a line of {_FEWEST} or more fields per device")
-    return listing(distinct(cards), left_out)
+    if lines and not cards and all(left.index is None for left in skipped):
+        raise QueryFailed(f"printed {excerpt(text)}; it must be a line of {_FEWEST} or more fields per device")
+    return listing(with_distinct_ids(cards), skipped)

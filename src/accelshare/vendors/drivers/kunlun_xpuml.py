@@ -10,8 +10,8 @@ from typing import Final
 
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
-from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing
-from accelshare.vendors.drivers.kunlun_smi import PF_IS_NO_CARD, board_id, distinct
+from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, listing
+from accelshare.vendors.drivers.kunlun_smi import PF_IS_NO_CARD, board_id, with_distinct_ids
 
 LIBRARIES: Final = ("libxpuml.so.1", "libxpuml.so")
 FOLDERS: Final = ("/usr/local/xpu/lib64", "/usr/local/xpu/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
@@ -59,13 +59,13 @@ class Xpuml:
         count = c_uint()
         self._count(byref(count))
         cards: list[FoundCard] = []
-        left_out: list[LeftOut] = []
+        skipped: list[SkippedDevice] = []
         for index in range(count.value):
             try:
                 cards.append(self._card(index))
-            except CannotAsk as error:
-                left_out.append(LeftOut(index, str(error)))
-        return listing(distinct(cards), left_out)
+            except QueryFailed as error:
+                skipped.append(SkippedDevice(index, str(error)))
+        return listing(with_distinct_ids(cards), skipped)
 
     def _card(self, index: int) -> FoundCard:
         device = _Device()
@@ -74,7 +74,7 @@ class Xpuml:
         self._state(device, byref(state))
         model = optional(lambda: self._model(device))
         if model == PF_MODEL or optional(lambda: self._sriov_mode(device)) == _SRIOV_ON:
-            raise CannotAsk(PF_IS_NO_CARD)
+            raise QueryFailed(PF_IS_NO_CARD)
         memory = _Memory()
         self._memory(device, byref(memory))
         place = optional(lambda: self._place(device)) or ""
@@ -106,7 +106,7 @@ class Xpuml:
     def _place(self, device: "_Device") -> str:
         place = _PciInfo()
         self._library.bind("xpumlDeviceGetPciInfo", _Device, POINTER(_PciInfo))(device, byref(place))
-        return pci.spelled(place.domain, place.bus, place.device, place.function)
+        return pci.format_address(place.domain, place.bus, place.device, place.function)
 
     def _model(self, device: "_Device") -> int:
         attributes = _Attributes()

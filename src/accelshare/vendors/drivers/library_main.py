@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from accelshare.vendors.drivers.ctypes_library import LibraryError
-from accelshare.vendors.drivers.driver import CannotAsk, NotThere
+from accelshare.vendors.drivers.driver import NotInstalled, QueryFailed
 
 # What can be opened, and which of its methods may be called.
 SESSIONS: Final[Mapping[str, str]] = {
@@ -24,7 +24,7 @@ SESSIONS: Final[Mapping[str, str]] = {
     "efml-first": "accelshare.vendors.drivers.enflame_efml:FirstEfml",
     "efml-newer": "accelshare.vendors.drivers.enflame_efml:NewerEfml",
 }
-CALLS: Final = frozenset({"listing", "look", "heard"})
+CALLS: Final = frozenset({"listing", "look", "xid_events"})
 _PR_SET_PDEATHSIG = 1
 
 
@@ -51,7 +51,7 @@ def main() -> None:
                 if session is not None:
                     session.close()
                 session = None
-                session = _opened(*arguments)
+                session = _open_and_call(*arguments)
                 answer({"result": None})
             elif call in CALLS and session is not None:
                 answer({"result": _plain(getattr(session, call)(*arguments))})
@@ -59,15 +59,15 @@ def main() -> None:
                 answer({"failed": f"{call!r} cannot be called; a library must be open, and it must be one of {sorted(CALLS)}"})
         except LibraryError as error:
             answer({"failed": str(error), "code": error.code})
-        except CannotAsk as error:
-            answer({"failed": str(error), "absent": isinstance(error, NotThere)})
+        except QueryFailed as error:
+            answer({"failed": str(error), "absent": isinstance(error, NotInstalled)})
         except Exception as error:  # whatever the library made of it, it is this library's trouble
             answer({"failed": f"{type(error).__name__}: {error}"})
     if session is not None:
         session.close()
 
 
-def _opened(session: str, library: str) -> Any:
+def _open_and_call(session: str, library: str) -> Any:
     module, _, name = SESSIONS[session].partition(":")
     return getattr(import_module(module), name)(library)
 

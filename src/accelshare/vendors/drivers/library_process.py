@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from accelshare.vendors.drivers.ctypes_library import LibraryError
-from accelshare.vendors.drivers.driver import CannotAsk, DriverError, Listing, NotThere, shown
+from accelshare.vendors.drivers.driver import DriverError, Listing, NotInstalled, QueryFailed, excerpt
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class LibraryProcess:
         async with self._turn:
             if self._process is None:
                 await self._start()
-            return await self._asked(what, arguments, into, timeout_s or self._timeout_s)
+            return await self._call(what, arguments, into, timeout_s or self._timeout_s)
 
     async def close(self) -> None:
         """Ends the helper, whatever it does."""
@@ -64,7 +64,7 @@ class LibraryProcess:
 
     async def _start(self) -> None:
         if self._unkillable is not None and self._unkillable.returncode is None:
-            raise CannotAsk("an earlier helper process still hangs in the library and cannot be killed")
+            raise QueryFailed("an earlier helper process still hangs in the library and cannot be killed")
         self._unkillable = None
         starting = asyncio.ensure_future(self._started())
         try:
@@ -73,7 +73,7 @@ class LibraryProcess:
             await self._end(await starting)
             raise
         except OSError as error:
-            raise CannotAsk(f"its helper process cannot be started: {error.strerror}") from error
+            raise QueryFailed(f"its helper process cannot be started: {error.strerror}") from error
         await self._read("start", type(None), START_S)
 
     async def _started(self) -> asyncio.subprocess.Process:
@@ -86,7 +86,7 @@ class LibraryProcess:
             start_new_session=True,  # so that whatever a library starts ends with it
         )
 
-    async def _asked(self, what: str, arguments: Sequence[object], into: type[T], timeout_s: float) -> T:
+    async def _call(self, what: str, arguments: Sequence[object], into: type[T], timeout_s: float) -> T:
         assert self._process is not None
         assert self._process.stdin is not None
         # A helper that has ended is noticed when its answer is read.
@@ -103,10 +103,10 @@ class LibraryProcess:
             result = msgspec.json.decode(answer.result, type=into) if answer.failed is None else None
         except TimeoutError:
             await self._end(process)
-            raise CannotAsk(f"gave no answer within {timeout_s:g} s and was killed") from None
+            raise QueryFailed(f"gave no answer within {timeout_s:g} s and was killed") from None
         except (ValueError, msgspec.MsgspecError) as error:  # ValueError: a line without end
             await self._end(process)
-            raise CannotAsk(f"answered what is no answer to {what}: {shown(str(error))}") from error
+            raise QueryFailed(f"answered what is no answer to {what}: {excerpt(str(error))}") from error
         except BaseException:
             await self._end(process)
             raise
@@ -114,7 +114,7 @@ class LibraryProcess:
             return result  # type: ignore[return-value]
         if answer.code is not None:
             raise LibraryError(answer.failed, answer.code)
-        raise (NotThere if answer.absent else CannotAsk)(answer.failed)
+        raise (NotInstalled if answer.absent else QueryFailed)(answer.failed)
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         if self._process is process:
@@ -141,8 +141,8 @@ async def _line(process: asyncio.subprocess.Process, what: str) -> bytes:
         return line
     code = await process.wait()
     if code >= 0:
-        raise CannotAsk(f"ended its helper process with exit code {code} during {what}")
-    raise CannotAsk(f"crashed with {signal.Signals(-code).name} during {what}")
+        raise QueryFailed(f"ended its helper process with exit code {code} during {what}")
+    raise QueryFailed(f"crashed with {signal.Signals(-code).name} during {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Candidate:
         return "/" not in self.library or Path(self.library).exists()
 
 
-class NoLibraryAnswers(DriverError):  # noqa: N818 (it reads as what it is)
+class NoLibraryAnswered(DriverError):  # noqa: N818 (it reads as what it is)
     """No candidate could be asked; `codes` are the return codes of those that were loaded and failed."""
 
     def __init__(self, tried: Sequence[str], codes: frozenset[int], *, absent: bool) -> None:
@@ -184,25 +184,25 @@ class VendorLibrary:
         if self.is_open:
             try:
                 return await self._process.call(what, *arguments, into=into)
-            except CannotAsk:
+            except QueryFailed:
                 await self.close()
         tried: list[str] = []
         codes: set[int] = set()
         absent = True
         for candidate in self._candidates:
             try:
-                return await self._opened(candidate, what, arguments, into)
-            except CannotAsk as error:
+                return await self._open_and_call(candidate, what, arguments, into)
+            except QueryFailed as error:
                 tried.append(f"{candidate.label}: {error}")
                 codes |= {error.code} if isinstance(error, LibraryError) else set()
-                absent = absent and isinstance(error, NotThere)
+                absent = absent and isinstance(error, NotInstalled)
         await self.close()
-        raise NoLibraryAnswers(tried, frozenset(codes), absent=absent)
+        raise NoLibraryAnswered(tried, frozenset(codes), absent=absent)
 
-    async def ask_open(self, what: str, *arguments: object, into: type[T], timeout_s: float) -> T:
+    async def call_open(self, what: str, *arguments: object, into: type[T], timeout_s: float) -> T:
         """The answer of the library that is open; CannotAsk if none is."""
         if not self.is_open:
-            raise CannotAsk("no library is open")
+            raise QueryFailed("no library is open")
         return await self._process.call(what, *arguments, into=into, timeout_s=timeout_s)
 
     async def listing(self) -> Listing:
@@ -219,9 +219,9 @@ class VendorLibrary:
         self._open = None
         await self._process.close()
 
-    async def _opened(self, candidate: Candidate, what: str, arguments: Sequence[object], into: type[T]) -> T:
+    async def _open_and_call(self, candidate: Candidate, what: str, arguments: Sequence[object], into: type[T]) -> T:
         if not candidate.may_be_there:
-            raise NotThere("cannot be loaded: no such file")
+            raise NotInstalled("cannot be loaded: no such file")
         none: Any = type(None)
         await self._process.call("open", candidate.session, candidate.library, into=none)
         answer = await self._process.call(what, *arguments, into=into)

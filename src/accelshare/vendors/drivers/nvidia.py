@@ -12,14 +12,23 @@ from functools import partial
 
 from accelshare.vendors.drivers import nvidia_smi, pci
 from accelshare.vendors.drivers.ctypes_library import DRIVER_NOT_LOADED
-from accelshare.vendors.drivers.driver import CannotAsk, DriverError, FoundCard, Health, Listing, Options, Remarks, Way
-from accelshare.vendors.drivers.health import LastUse, changes, compared
+from accelshare.vendors.drivers.driver import (
+    DriverError,
+    FoundCard,
+    Health,
+    Listing,
+    Options,
+    QueryFailed,
+    QueryMethod,
+    SkippedDeviceLog,
+)
+from accelshare.vendors.drivers.health import LastUsage, health_changes, health_in
 from accelshare.vendors.drivers.host_view import HostView
-from accelshare.vendors.drivers.library_process import Candidate, NoLibraryAnswers, VendorLibrary
-from accelshare.vendors.drivers.nvidia_nvml import FOLDERS, LIBRARIES, SeenCard
-from accelshare.vendors.drivers.nvidia_xids import XidBook
+from accelshare.vendors.drivers.library_process import Candidate, NoLibraryAnswered, VendorLibrary
+from accelshare.vendors.drivers.nvidia_nvml import FOLDERS, LIBRARIES, NvmlCardStatus
+from accelshare.vendors.drivers.nvidia_xids import OpenXids
 from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.host_paths import places
+from accelshare.vendors.host_paths import candidate_paths
 
 log = logging.getLogger(__name__)
 
@@ -30,44 +39,44 @@ class NvidiaDriver:
     def __init__(self, options: Options, *, quiet_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._clock = clock
-        self._host = HostView("nvidia", self._completed, options)
-        self._book = XidBook(quiet_s)  # it outlives a watch: cards are watched anew when another one comes
-        self._remarks = Remarks("nvidia")
-        self._use = LastUse()
+        self._host = HostView("nvidia", self._complete, options)
+        self._open_xids = OpenXids(quiet_s)  # it outlives a watch: cards are watched anew when another one comes
+        self._skipped_log = SkippedDeviceLog("nvidia")
+        self._use = LastUsage()
 
     def used_mib(self) -> Mapping[str, int]:
         return self._use.mib
 
     async def discover(self) -> list[FoundCard]:
-        library: Way = ("NVML", self._library().listing_once)
-        found = await self._host.of([library, *self._tool_ways()])
-        self._remarks.say(found.left_out)
+        library: QueryMethod = ("NVML", self._library().listing_once)
+        found = await self._host.of([library, *self._tool_methods()])
+        self._skipped_log.say(found.skipped)
         return list(found.cards)
 
     async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
-        watch = _Watch(cards, self._library(), self._options, self._book, self._clock)
+        watch = _Watch(cards, self._library(), self._options, self._open_xids, self._clock)
 
         async def look() -> Mapping[str, Health]:
             try:
-                return self._use.noted(await watch.look())
+                return self._use.remember(await watch.look())
             except DriverError as library:
                 try:
-                    return self._use.noted(watch.with_open_xids(compared(cards, await self._host.of(self._tool_ways()))))
+                    return self._use.remember(watch.with_open_xids(health_in(cards, await self._host.of(self._tool_methods()))))
                 except DriverError as tool:
                     raise DriverError([*library.tried, *tool.tried]) from None
 
         try:
-            async for health in changes(cards, look, watch.pause):
+            async for health in health_changes(cards, look, watch.pause):
                 yield health
         finally:
             await watch.close()
 
     def _library(self) -> VendorLibrary:
-        names = self._options.libraries or places(LIBRARIES, FOLDERS, self._options.host)
+        names = self._options.libraries or candidate_paths(LIBRARIES, FOLDERS, self._options.host)
         candidates = [Candidate(name, "nvml", name) for name in names]
         return VendorLibrary("nvidia", candidates, timeout_s=self._options.timeout_s)
 
-    def _tool_ways(self) -> list[Way]:
+    def _tool_methods(self) -> list[QueryMethod]:
         return [(tool, partial(self._ask_tool, tool)) for tool in self._options.tools or nvidia_smi.TOOLS]
 
     async def _ask_tool(self, tool: str) -> Listing:
@@ -79,7 +88,7 @@ class NvidiaDriver:
         text = output.text if nvidia_smi.tells_of_lost_cards(output.text) else output.checked()
         return nvidia_smi.parsed(text, fields)
 
-    def _completed(self, found: Listing) -> Listing:
+    def _complete(self, found: Listing) -> Listing:
         """The listing with what the host's trees know: the NUMA node, and the minor number that the CSV lacks."""
         roots = self._options.roots
         cards = (
@@ -90,37 +99,37 @@ class NvidiaDriver:
             )
             for card in found.cards
         )
-        return Listing(tuple(cards), found.left_out)
+        return Listing(tuple(cards), found.skipped)
 
 
 class _Watch:
     """One watch's own NVML, kept open: opening it can take seconds, and events come only to who listens."""
 
     def __init__(
-        self, cards: Sequence[FoundCard], library: VendorLibrary, options: Options, book: XidBook, clock: Callable[[], float]
+        self, cards: Sequence[FoundCard], library: VendorLibrary, options: Options, book: OpenXids, clock: Callable[[], float]
     ) -> None:
         self._ids = tuple(card.id for card in cards)
         self._library = library
         self._options = options
-        self._book = book
+        self._open_xids = book
         self._clock = clock
         self._listening = False
 
     async def look(self) -> Mapping[str, Health]:
         """Every card's health by NVML; DriverError if NVML cannot be asked."""
         try:
-            seen = await self._library.ask("look", self._ids, into=list[SeenCard])
-        except NoLibraryAnswers as error:
+            seen = await self._library.ask("look", self._ids, into=list[NvmlCardStatus])
+        except NoLibraryAnswered as error:
             if DRIVER_NOT_LOADED in error.codes:
                 for id in self._ids:
-                    self._book.away(id)
+                    self._open_xids.away(id)
             raise
         self._listening = any(card.listening for card in seen)
         return {card.id: self._judged(card) for card in seen}
 
     def with_open_xids(self, seen: Mapping[str, Health]) -> Mapping[str, Health]:
         """The tool's view, in which a card that NVML has reported an XID of is not healthy before that is over."""
-        problems = {id: self._book.problem(id, recovery_action=None, now=self._clock()) for id in seen}
+        problems = {id: self._open_xids.problem(id, recovery_action=None, now=self._clock()) for id in seen}
         return {id: Health(id, False, problems[id]) if health.healthy and problems[id] else health for id, health in seen.items()}
 
     async def pause(self) -> None:
@@ -130,24 +139,24 @@ class _Watch:
             await asyncio.sleep(every_s)
             return
         try:
-            heard = await self._library.ask_open(
-                "heard", every_s, into=list[tuple[str, int]], timeout_s=every_s + self._options.timeout_s
+            xid_events = await self._library.call_open(
+                "xid_events", every_s, into=list[tuple[str, int]], timeout_s=every_s + self._options.timeout_s
             )
-        except CannotAsk as error:
+        except QueryFailed as error:
             log.info("XID events cannot be waited for, looking on: %s", error)
             await self._library.close()
             await asyncio.sleep(every_s)
             return
-        for id, xid in heard:
+        for id, xid in xid_events:
             log.warning("XID %d on %s", xid, id or "an unknown card, so on all")
             for concerned in [id] if id else self._ids:
-                self._book.note(concerned, xid, now=self._clock())
+                self._open_xids.note(concerned, xid, now=self._clock())
 
     async def close(self) -> None:
         await self._library.close()
 
-    def _judged(self, card: SeenCard) -> Health:
+    def _judged(self, card: NvmlCardStatus) -> Health:
         if card.away:
-            self._book.away(card.id)
-        problem = card.problem or self._book.problem(card.id, recovery_action=card.recovery_action, now=self._clock())
+            self._open_xids.away(card.id)
+        problem = card.problem or self._open_xids.problem(card.id, recovery_action=card.recovery_action, now=self._clock())
         return Health(card.id, not problem, problem, card.used_mib)

@@ -28,7 +28,7 @@ from accelshare.vendors.drivers.ctypes_library import (
     optional,
     text_of,
 )
-from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing
+from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, listing
 from accelshare.vendors.drivers.nvidia_xids import recovery_problem
 
 LIBRARIES: Final = ("libnvidia-ml.so.1", "libnvidia-ml.so")
@@ -52,7 +52,7 @@ _AWAY = frozenset({LOST, NOT_FOUND, GPU_NOT_FOUND})
 
 
 @dataclass(frozen=True, slots=True)
-class SeenCard:
+class NvmlCardStatus:
     """What NVML says of one card now."""
 
     id: str
@@ -76,7 +76,7 @@ class Nvml:
         self._uuid = library.bind("nvmlDeviceGetUUID", c_void_p, c_char_p, c_uint)
         self._memory = library.bind("nvmlDeviceGetMemoryInfo", c_void_p, POINTER(_Memory))
         self._events: c_void_p | None = None
-        self._heard: dict[int, str] = {}
+        self._registered: dict[int, str] = {}
         self._silent: set[str] = set()  # cards that report no events: they are looked at, and that is all
         self._shutdown = library.bind("nvmlShutdown")
         library.bind("nvmlInit_v2 nvmlInit")()
@@ -90,13 +90,13 @@ class Nvml:
         count = c_uint()
         self._count(byref(count))
         cards: list[FoundCard] = []
-        left_out: list[LeftOut] = []
+        skipped: list[SkippedDevice] = []
         for index in range(count.value):
             try:
                 cards.append(self._card(index))
-            except CannotAsk as error:
-                left_out.append(LeftOut(index, str(error)))
-        return listing(cards, left_out)
+            except QueryFailed as error:
+                skipped.append(SkippedDevice(index, str(error)))
+        return listing(cards, skipped)
 
     def _card(self, index: int) -> FoundCard:
         device = c_void_p()
@@ -119,13 +119,13 @@ class Nvml:
             problem=problem,
         )
 
-    def look(self, ids: list[str]) -> list[SeenCard]:
+    def look(self, ids: list[str]) -> list[NvmlCardStatus]:
         """What there is to say of these cards. From now on `heard` tells the XIDs of those that report any."""
-        if not self._heard:
+        if not self._registered:
             self.stop_listening()
         return [self._seen(id) for id in ids]
 
-    def _seen(self, id: str) -> SeenCard:
+    def _seen(self, id: str) -> NvmlCardStatus:
         try:
             device = self._find(id)
             self._refuse_mig(device)
@@ -134,15 +134,15 @@ class Nvml:
             if error.code in _BROKEN:
                 raise
             if error.code in _AWAY:  # what it reports once it is back must be asked for anew
-                self._heard = {handle: known for handle, known in self._heard.items() if known != id}
-            return SeenCard(id, str(error), away=error.code in _AWAY)
-        except CannotAsk as error:
-            return SeenCard(id, str(error))
-        if id not in self._heard.values() and id not in self._silent:
+                self._registered = {handle: known for handle, known in self._registered.items() if known != id}
+            return NvmlCardStatus(id, str(error), away=error.code in _AWAY)
+        except QueryFailed as error:
+            return NvmlCardStatus(id, str(error))
+        if id not in self._registered.values() and id not in self._silent:
             self._listen(id, device)
         action = optional(lambda: self._recovery_action(device))
         used_mib = memory.used >> 20 if memory is not None else None
-        return SeenCard(id, used_mib=used_mib, recovery_action=action, listening=id in self._heard.values())
+        return NvmlCardStatus(id, used_mib=used_mib, recovery_action=action, listening=id in self._registered.values())
 
     def _memory_of(self, device: c_void_p) -> "_Memory | None":
         """None of a card that has none of its own, as one that shares the host's."""
@@ -172,14 +172,14 @@ class Nvml:
             if not supported.value & _XID_CRITICAL:
                 raise failed("nvmlDeviceGetSupportedEventTypes", NOT_SUPPORTED, "no XID events")
             self._library.bind("nvmlDeviceRegisterEvents", c_void_p, c_uint64, c_void_p)(device, _XID_CRITICAL, self._events)
-            self._heard[device.value or 0] = id
+            self._registered[device.value or 0] = id
         except LibraryError as error:
             if error.code == NOT_SUPPORTED:
                 self._silent.add(id)
-        except CannotAsk:  # a library without the function
+        except QueryFailed:  # a library without the function
             self._silent.add(id)
 
-    def heard(self, wait_s: float) -> list[tuple[str, int]]:
+    def xid_events(self, wait_s: float) -> list[tuple[str, int]]:
         """The XIDs that came up within this time: the card's id, empty if it is not known whose, and the number."""
         wait = self._library.bind("nvmlEventSetWait_v2 nvmlEventSetWait", c_void_p, POINTER(_EventData), c_uint)
         found: list[tuple[str, int]] = []
@@ -192,11 +192,11 @@ class Nvml:
                     break
                 raise
             if event.type & _XID_CRITICAL:
-                found.append((self._heard.get(event.device or 0, ""), event.data))
+                found.append((self._registered.get(event.device or 0, ""), event.data))
         return found
 
     def stop_listening(self) -> None:
-        events, self._events, self._heard = self._events, None, {}
+        events, self._events, self._registered = self._events, None, {}
         if events is not None:
             optional(lambda: self._library.bind("nvmlEventSetFree", c_void_p)(events))
 
@@ -217,7 +217,7 @@ class Nvml:
                 return
             raise
         if current.value:
-            raise CannotAsk(MIG_IS_ON)
+            raise QueryFailed(MIG_IS_ON)
 
     def _minor(self, device: c_void_p) -> int:
         minor = c_uint()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.driver import CannotAsk, FoundCard, LeftOut, Listing, listing, shown
+from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, excerpt, listing
 from accelshare.vendors.drivers.nvidia_nvml import MIG_IS_ON
 
 TOOLS: Final = ("nvidia-smi",)
@@ -43,18 +43,18 @@ def tells_of_lost_cards(text: str) -> bool:
 def parsed(text: str, fields: tuple[str, ...]) -> Listing:
     """The cards of a CSV answer; CannotAsk if it is no such answer."""
     cards: list[FoundCard] = []
-    left_out: list[LeftOut] = []
+    skipped: list[SkippedDevice] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         values = dict(zip(fields, (value.strip() for value in line.split(",", len(fields) - 1)), strict=False))
         if _LOST in line:
-            left_out.append(LeftOut(None, line))
+            skipped.append(SkippedDevice(None, line))
         elif len(values) < len(fields) or not _NUMBER.fullmatch(values["index"]):
-            left_out.append(LeftOut(None, f"nvidia-smi printed {shown(line)}; it must be {len(fields)} values"))
+            skipped.append(SkippedDevice(None, f"nvidia-smi printed {excerpt(line)}; it must be {len(fields)} values"))
         elif values.get("mig.mode.current") == "Enabled":
-            left_out.append(LeftOut(int(values["index"]), MIG_IS_ON))
+            skipped.append(SkippedDevice(int(values["index"]), MIG_IS_ON))
         elif not _UUID.fullmatch(values["uuid"]) or not _MEMORY.fullmatch(values["memory.total"]):
-            left_out.append(
-                LeftOut(int(values["index"]), f"nvidia-smi printed {shown(line)}; uuid or memory.total is unreadable")
+            skipped.append(
+                SkippedDevice(int(values["index"]), f"nvidia-smi printed {excerpt(line)}; uuid or memory.total is unreadable")
             )
         else:
             measured = values["memory.total"].isdecimal()
@@ -68,10 +68,10 @@ def parsed(text: str, fields: tuple[str, ...]) -> Listing:
                     pci=pci.address(values["pci.bus_id"]),
                 )
             )
-    understood = cards or any(left.index is not None or _LOST in left.why for left in left_out)
+    understood = cards or any(left.index is not None or _LOST in left.why for left in skipped)
     if not understood and _NONE not in text:
-        raise CannotAsk(f"printed {shown(text)}; it must be lines of {', '.join(fields)}")
-    return listing(cards, left_out if understood else ())
+        raise QueryFailed(f"printed {excerpt(text)}; it must be lines of {', '.join(fields)}")
+    return listing(cards, skipped if understood else ())
 
 
 def minor(proc_root: Path, place: str) -> int | None:

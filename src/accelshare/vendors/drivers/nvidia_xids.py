@@ -43,7 +43,7 @@ def recovery_problem(action: int | None) -> str:
     return f"the driver asks for {RECOVERY_ACTIONS.get(action, f'recovery action {action}')}" if action else ""
 
 
-class XidBook:
+class OpenXids:
     """The critical XIDs that are not over yet."""
 
     def __init__(self, quiet_s: float) -> None:

@@ -14,10 +14,10 @@ ADDRESS: Final = re.compile(r"(?<![0-9A-Fa-f:.])([0-9A-Fa-f]{2,8}):([0-9A-Fa-f]{
 def address(text: str) -> str:
     """The first address in the text, spelled as in sysfs (0000:3b:00.0); empty if there is none."""
     found = ADDRESS.search(text)
-    return spelled(*(int(part, 16) for part in found.groups())) if found else ""
+    return format_address(*(int(part, 16) for part in found.groups())) if found else ""
 
 
-def spelled(domain: int, bus: int, device: int, function: int) -> str:
+def format_address(domain: int, bus: int, device: int, function: int) -> str:
     """An address from its numbers."""
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
 

@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from accelshare.vendors.drivers.driver import (
-    CannotAsk,
     FoundCard,
     Health,
-    LeftOut,
     Listing,
     Options,
-    Remarks,
-    first_answer,
+    QueryFailed,
+    SkippedDevice,
+    SkippedDeviceLog,
+    excerpt,
+    first_listing,
     listing,
-    shown,
 )
-from accelshare.vendors.drivers.health import changes, compared
+from accelshare.vendors.drivers.health import health_changes, health_in
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.profile import StaticRules
 
@@ -37,25 +37,25 @@ class StaticDriver:
         self._options = options
         self._rules = rules
         self._device_nodes = tuple(device_nodes)
-        self._remarks = Remarks("static")
+        self._skipped_log = SkippedDeviceLog("static")
 
     async def discover(self) -> list[FoundCard]:
         """The cards of this host by index."""
         found = await self._ask()
-        self._remarks.say(found.left_out)
+        self._skipped_log.say(found.skipped)
         return list(found.cards)
 
     def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
         """Each change of health of these cards, for ever."""
 
         async def look() -> Mapping[str, Health]:
-            return compared(cards, await self._ask())
+            return health_in(cards, await self._ask())
 
-        return changes(cards, look, lambda: asyncio.sleep(self._options.every_s))
+        return health_changes(cards, look, lambda: asyncio.sleep(self._options.every_s))
 
     async def _ask(self) -> Listing:
         if self._rules.command:
-            return await first_answer([(" ".join(self._rules.command), self._from_command)])
+            return await first_listing([(" ".join(self._rules.command), self._from_command)])
         cards = list(self._from_glob() if self._rules.glob else self._declared())
         return listing(map(self._judged, cards))
 
@@ -92,15 +92,15 @@ class StaticDriver:
         lines = [line[:_LONGEST_LINE] for line in output.checked().splitlines() if line.strip()]
         matches = [match for line in lines if (match := re.search(self._rules.pattern or "", line))]
         if lines and not matches:
-            raise CannotAsk(f"none of its {len(lines)} lines has the pattern; the first is {shown(lines[0])}")
-        left_out: list[LeftOut] = []
+            raise QueryFailed(f"none of its {len(lines)} lines has the pattern; the first is {excerpt(lines[0])}")
+        skipped: list[SkippedDevice] = []
         cards: list[FoundCard] = []
         for place, match in enumerate(matches):
             try:
                 cards.append(self._judged(self._card(match, place)))
             except (ValueError, OverflowError) as error:  # the latter: infinity
-                left_out.append(LeftOut(None, f"the line {shown(match.string)}: {error}"))
-        return listing(cards, left_out)
+                skipped.append(SkippedDevice(None, f"the line {excerpt(match.string)}: {error}"))
+        return listing(cards, skipped)
 
     def _card(self, match: re.Match[str], place: int) -> FoundCard:
         said = {name: text.strip() for name, text in match.groupdict().items() if text is not None}
@@ -113,7 +113,7 @@ class StaticDriver:
             minor=int(said.get("minor", index)),
             model=said.get("model", self._rules.model),
             healthy=healthy,
-            problem="" if healthy else f"{self._rules.command[0]} does not call it healthy: {shown(match.string)}",
+            problem="" if healthy else f"{self._rules.command[0]} does not call it healthy: {excerpt(match.string)}",
         )
 
     def _memory_mib(self, said: Mapping[str, str]) -> int:

@@ -11,17 +11,17 @@ from typing import Final
 
 from accelshare.vendors.drivers import pci, stream_tool
 from accelshare.vendors.drivers.driver import (
-    CannotAsk,
     FoundCard,
     Health,
     Listing,
-    NotThere,
+    NotInstalled,
     Options,
-    Remarks,
-    first_answer,
+    QueryFailed,
+    SkippedDeviceLog,
+    first_listing,
     listing,
 )
-from accelshare.vendors.drivers.health import changes, compared
+from accelshare.vendors.drivers.health import health_changes, health_in
 from accelshare.vendors.drivers.stream_tool import Board
 from accelshare.vendors.drivers.tools import run_tool
 
@@ -38,25 +38,25 @@ class StreamDriver:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._remarks = Remarks("stream")
+        self._skipped_log = SkippedDeviceLog("stream")
 
     async def discover(self) -> list[FoundCard]:
         """The boards of this host by index."""
         found = await self._ask(exact_sizes=True)
-        self._remarks.say(found.left_out)
+        self._skipped_log.say(found.skipped)
         return list(found.cards)
 
     def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
         """Each change of health of these boards, for ever."""
 
         async def look() -> Mapping[str, Health]:
-            return compared(cards, await self._ask(exact_sizes=False))
+            return health_in(cards, await self._ask(exact_sizes=False))
 
-        return changes(cards, look, lambda: asyncio.sleep(self._options.every_s))
+        return health_changes(cards, look, lambda: asyncio.sleep(self._options.every_s))
 
     async def _ask(self, *, exact_sizes: bool) -> Listing:
         tools = self._options.tools or _TOOLS
-        return await first_answer([(tool, partial(self._by_tool, tool, exact_sizes=exact_sizes)) for tool in tools])
+        return await first_listing([(tool, partial(self._by_tool, tool, exact_sizes=exact_sizes)) for tool in tools])
 
     async def _by_tool(self, tool: str, *, exact_sizes: bool) -> Listing:
         """The forms together: -q has the state, csv the exact size; one of the two is enough."""
@@ -66,9 +66,9 @@ class StreamDriver:
             values, values_failed = await self._form(tool, stream_tool.CSV, stream_tool.from_csv)
         if query_failed and values_failed:
             same = query_failed == values_failed
-            raise CannotAsk(query_failed if same else f"-q: {query_failed}; --query-npu: {values_failed}")
+            raise QueryFailed(query_failed if same else f"-q: {query_failed}; --query-npu: {values_failed}")
         if not query and not values and values_failed:
-            raise CannotAsk(f"-q printed nothing; --query-npu: {values_failed}")
+            raise QueryFailed(f"-q printed nothing; --query-npu: {values_failed}")
         listed, _ = await self._form(tool, stream_tool.LIST, stream_tool.from_list) if query_failed else ({}, "")
         boards = [_together(index, query.get(index), values.get(index), listed.get(index)) for index in sorted({*query, *values})]
         serials = Counter(board.serial for board in boards)
@@ -81,9 +81,9 @@ class StreamDriver:
         try:
             output = await run_tool(tool, *args, timeout_s=self._options.timeout_s)
             return {board.index: board for board in read(output.checked())}, ""
-        except NotThere:
+        except NotInstalled:
             raise
-        except CannotAsk as error:
+        except QueryFailed as error:
             return {}, str(error)
 
     def _card(self, board: Board, *, own_serial: bool, doubt: str) -> FoundCard:
@@ -117,14 +117,14 @@ class StreamDriver:
 
 def _together(index: int, query: Board | None, values: Board | None, listed: Board | None) -> Board:
     """What the forms know of one board; of a size, the exact one first."""
-    told = [board for board in (query, values, listed) if board is not None]
+    reported = [board for board in (query, values, listed) if board is not None]
     sizes = [board.memory_mib for board in (values, query) if board is not None and board.memory_mib]
     return Board(
         index=index,
-        model=next((board.model for board in told if board.model), ""),
-        serial=next((board.serial for board in told if board.serial), ""),
+        model=next((board.model for board in reported if board.model), ""),
+        serial=next((board.serial for board in reported if board.serial), ""),
         memory_mib=sizes[0] if sizes else 0,
-        pci=next((board.pci for board in told if board.pci), ""),
+        pci=next((board.pci for board in reported if board.pci), ""),
         status=query.status if query else "",
         cluster_count=query.cluster_count if query else 0,
         clusters=query.clusters if query else (),

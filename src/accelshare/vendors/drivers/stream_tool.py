@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.driver import CannotAsk, shown
+from accelshare.vendors.drivers.driver import QueryFailed, excerpt
 
 QUERY: Final = ("-q",)
 CSV: Final = ("--query-npu=index,name,serial,memory.total", "--format=csv")
@@ -49,7 +49,7 @@ def from_query(text: str) -> list[Board]:
         elif blocks:
             blocks[-1][1].append(line)
     if text.strip() and not blocks:
-        raise CannotAsk(f"no line 'NPU: n' in its answer, which begins with {shown(text)}")
+        raise QueryFailed(f"no line 'NPU: n' in its answer, which begins with {excerpt(text)}")
     return [_board(index, lines) for index, lines in blocks]
 
 
@@ -58,7 +58,7 @@ def from_csv(text: str) -> list[Board]:
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
     head = [re.sub(r"\s*\[.*\]$", "", cell) for cell in rows[0]] if rows else []
     if "index" not in head:
-        raise CannotAsk(f"no header with 'index' in its answer, which begins with {shown(text)}")
+        raise QueryFailed(f"no header with 'index' in its answer, which begins with {excerpt(text)}")
     return list(_csv_boards(head, rows[1:]))
 
 
@@ -66,13 +66,13 @@ def from_list(text: str) -> list[Board]:
     """The boards of `stc-smi --list`."""
     boards: list[Board] = []
     for line in text.splitlines():
-        begins, told = _BOARD.fullmatch(line), _LISTED.fullmatch(line)
+        begins, reported = _BOARD.fullmatch(line), _LISTED.fullmatch(line)
         if begins:
             boards.append(Board(int(begins[1])))
-        elif told and boards:
-            boards[-1] = replace(boards[-1], model=told[1], serial=told[3] or "", pci=_address(told[2]))
+        elif reported and boards:
+            boards[-1] = replace(boards[-1], model=reported[1], serial=reported[3] or "", pci=_address(reported[2]))
     if text.strip() and not boards:
-        raise CannotAsk(f"no line 'NPU: n' in its answer, which begins with {shown(text)}")
+        raise QueryFailed(f"no line 'NPU: n' in its answer, which begins with {excerpt(text)}")
     return boards
 
 
@@ -109,14 +109,14 @@ def _board(index: int, lines: list[str]) -> Board:
 
 def _csv_boards(head: list[str], rows: list[list[str]]) -> Iterator[Board]:
     for row in rows:
-        told = dict(zip(head, row, strict=False))
-        if len(row) != len(head) or not told["index"].isdecimal():
-            raise CannotAsk(f"the line {shown(', '.join(row))} does not fit its header {', '.join(head)}")
+        reported = dict(zip(head, row, strict=False))
+        if len(row) != len(head) or not reported["index"].isdecimal():
+            raise QueryFailed(f"the line {excerpt(', '.join(row))} does not fit its header {', '.join(head)}")
         yield Board(
-            int(told["index"]),
-            model=told.get("name", ""),
-            serial=told.get("serial", ""),
-            memory_mib=size_mib(told.get("memory.total", "")),
+            int(reported["index"]),
+            model=reported.get("name", ""),
+            serial=reported.get("serial", ""),
+            memory_mib=size_mib(reported.get("memory.total", "")),
         )
 
 

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import IO, Any, Final, TypeVar
 
-from accelshare.vendors.drivers.driver import CannotAsk, NotThere, shown
+from accelshare.vendors.drivers.driver import NotInstalled, QueryFailed, excerpt
 
 T = TypeVar("T")
 
@@ -40,13 +40,13 @@ class BlockingCalls:
             # A call whose caller went away is let finish; one that was given up has had its time.
             if self._running is not None and not await _ended(self._running, 0 if self._given_up else timeout_s):
                 self._given_up = True
-                raise CannotAsk("an earlier call still hangs")
+                raise QueryFailed("an earlier call still hangs")
             future: Future[T] = Future()
             self._running, self._given_up = future, False
             threading.Thread(target=_fulfil, args=(future, call), name=self._name, daemon=True).start()
             if not await _ended(future, timeout_s):
                 self._given_up = True
-                raise CannotAsk(f"gave no answer within {timeout_s:g} s")
+                raise QueryFailed(f"gave no answer within {timeout_s:g} s")
             return future.result()
 
 
@@ -54,18 +54,18 @@ async def _ended(future: "Future[Any]", timeout_s: float) -> bool:
     if future.done():
         return True
     loop = asyncio.get_running_loop()
-    told = asyncio.Event()
+    reported = asyncio.Event()
 
     def tell(_: "Future[Any]") -> None:
         try:
-            loop.call_soon_threadsafe(told.set)
+            loop.call_soon_threadsafe(reported.set)
         except RuntimeError:  # the loop has closed meanwhile; nobody waits any more
             pass
 
     future.add_done_callback(tell)
     try:
         async with asyncio.timeout(timeout_s):
-            await told.wait()
+            await reported.wait()
     except TimeoutError:
         return future.done()
     return True
@@ -97,8 +97,8 @@ class Output:
     def checked(self) -> str:
         """The text, if the tool said that it went well."""
         if self.code != 0:
-            said = shown(self.complaint) if self.complaint.strip() else shown(self.text)
-            raise CannotAsk(f"ended with exit code {self.code} and said {said}")
+            said = excerpt(self.complaint) if self.complaint.strip() else excerpt(self.text)
+            raise QueryFailed(f"ended with exit code {self.code} and said {said}")
         return self.text
 
 
@@ -106,9 +106,9 @@ async def run_tool(tool: str, *args: str, timeout_s: float) -> Output:
     """Runs a tool by name or path to its end; CannotAsk if it is missing, hangs or prints without end."""
     found = shutil.which(tool)
     if found is None:
-        raise NotThere("no such file" if "/" in tool else "not found on PATH")
+        raise NotInstalled("no such file" if "/" in tool else "not found on PATH")
     if found in _unkillable and not _unkillable[found].over:
-        raise CannotAsk("an earlier run still hangs and cannot be killed")
+        raise QueryFailed("an earlier run still hangs and cannot be killed")
     running = _Running([found, *args], timeout_s)
     try:
         # The thread keeps the time itself; the margin is for a process that the kernel cannot end.
@@ -116,7 +116,7 @@ async def run_tool(tool: str, *args: str, timeout_s: float) -> Output:
     except asyncio.CancelledError:
         running.end()
         raise
-    except CannotAsk:
+    except QueryFailed:
         if not running.over:
             _unkillable[found] = running
         raise
@@ -143,7 +143,7 @@ class _Running:
         deadline = time.monotonic() + self._timeout_s
         with self._lock:
             if self._unwanted:
-                raise CannotAsk("is no longer wanted")
+                raise QueryFailed("is no longer wanted")
             try:
                 process = subprocess.Popen(
                     self._command,
@@ -153,14 +153,14 @@ class _Running:
                     start_new_session=True,  # so that its children can be ended with it
                 )
             except OSError as error:
-                raise CannotAsk(f"cannot be started: {error.strerror}") from error
+                raise QueryFailed(f"cannot be started: {error.strerror}") from error
             self._process = process
         with process:
             try:
                 text, complaint = self._read(process, deadline)
                 process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired as error:
-                raise CannotAsk(f"gave no answer within {self._timeout_s:g} s and was killed") from error
+                raise QueryFailed(f"gave no answer within {self._timeout_s:g} s and was killed") from error
             finally:
                 self.end()
         return Output(process.returncode, text.decode("utf-8", "replace"), complaint.decode("utf-8", "replace"))
@@ -194,5 +194,5 @@ class _Running:
                         selector.unregister(stream)
                     read[stream] += part
                     if len(read[stream]) > MOST_OUTPUT_BYTES:
-                        raise CannotAsk(f"printed more than {MOST_OUTPUT_BYTES} bytes and was killed")
+                        raise QueryFailed(f"printed more than {MOST_OUTPUT_BYTES} bytes and was killed")
         return bytes(read[process.stdout]), bytes(read[process.stderr])

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelshare.vendors.drivers.driver import CannotAsk, DriverError, FoundCard, LeftOut, Listing, first_answer, listing, shown
+from accelshare.vendors.drivers.driver import (
+    DriverError,
+    FoundCard,
+    Listing,
+    QueryFailed,
+    SkippedDevice,
+    excerpt,
+    first_listing,
+    listing,
+)
 from accelshare.vendors.drivers.pci import address
 from tests.fakes.sure import assert_sure
 
@@ -16,7 +25,7 @@ async def answers() -> Listing:
 
 
 async def fails() -> Listing:
-    raise CannotAsk("is broken")
+    raise QueryFailed("is broken")
 
 
 async def must_not_be_asked() -> Listing:
@@ -24,12 +33,12 @@ async def must_not_be_asked() -> Listing:
 
 
 async def test_the_first_answer_is_taken() -> None:
-    assert await first_answer([("x", fails), ("y", answers), ("z", must_not_be_asked)]) == ANSWER
+    assert await first_listing([("x", fails), ("y", answers), ("z", must_not_be_asked)]) == ANSWER
 
 
 async def test_without_an_answer_every_way_has_its_line() -> None:
     with pytest.raises(DriverError) as caught:
-        await first_answer([("x", fails), ("y", fails)])
+        await first_listing([("x", fails), ("y", fails)])
     assert caught.value.tried == ("x: is broken", "y: is broken")
 
 
@@ -40,21 +49,21 @@ CARDS = st.builds(FoundCard, index=st.integers(0, 4), id=st.sampled_from(["", "a
 def test_only_sure_cards_are_listed_and_every_other_is_told(cards: list[FoundCard]) -> None:
     found = listing(cards)
     assert_sure(found)
-    assert len(found.cards) + len(found.left_out) == len(cards)
+    assert len(found.cards) + len(found.skipped) == len(cards)
 
 
 def test_words_about_a_device_name_it() -> None:
-    assert str(LeftOut(3, "lost")) == "device 3: lost"
-    assert str(LeftOut(None, "what?")) == "what?"
+    assert str(SkippedDevice(3, "lost")) == "device 3: lost"
+    assert str(SkippedDevice(None, "what?")) == "what?"
 
 
 @given(st.text())
 def test_an_answer_is_shown_in_one_short_line(text: str) -> None:
-    assert len(shown(text).splitlines()) == 1
+    assert len(excerpt(text).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("text", "spelled"),
+    ("text", "format_address"),
     [
         ("00000000:3B:00.0", "0000:3b:00.0"),
         ("00:2e:00.0  Disable", "0000:2e:00.0"),
@@ -64,5 +73,5 @@ def test_an_answer_is_shown_in_one_short_line(text: str) -> None:
         ("1.0:2.6:1.39.1.7", ""),
     ],
 )
-def test_every_spelling_of_an_address_is_linuxs(text: str, spelled: str) -> None:
-    assert address(text) == spelled
+def test_every_spelling_of_an_address_is_linuxs(text: str, format_address: str) -> None:
+    assert address(text) == format_address

@@ -6,9 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.vendors.drivers.driver import CannotAsk, Driver, DriverError, FoundCard, Health, LeftOut, Listing, TellsUse
+from accelshare.vendors.drivers.driver import (
+    Driver,
+    DriverError,
+    FoundCard,
+    Health,
+    Listing,
+    QueryFailed,
+    SkippedDevice,
+    TellsUse,
+)
 from accelshare.vendors.drivers.enflame import EnflameDriver
-from accelshare.vendors.drivers.health import LOOKS_BEFORE_DOUBT, LastUse, changes, compared
+from accelshare.vendors.drivers.health import FAILURES_BEFORE_UNHEALTHY, LastUsage, health_changes, health_in
 from accelshare.vendors.drivers.kunlun import KunlunDriver
 from accelshare.vendors.drivers.nvidia import NvidiaDriver
 from accelshare.vendors.drivers.static import StaticDriver
@@ -21,7 +30,7 @@ B = FoundCard(1, "b", 16384, pci="0000:02:00.0")
 WELL = {"a": Health("a", True), "b": Health("b", True)}
 A_ILL = {**WELL, "a": Health("a", False, "ill")}
 BLIND = DriverError(["tool: not found on PATH"])
-BROKEN = CannotAsk("hangs")
+BROKEN = QueryFailed("hangs")
 UNREADABLE = OSError(5, "Input/output error")
 
 
@@ -29,7 +38,7 @@ class EndOfScriptError(Exception):
     """All looks of a test have been looked."""
 
 
-async def told(*looks: Mapping[str, Health] | Exception) -> list[Health]:
+async def reported(*looks: Mapping[str, Health] | Exception) -> list[Health]:
     """All that is told about A and B while these looks are made, one after the other."""
     script = iter(looks)
 
@@ -44,58 +53,58 @@ async def told(*looks: Mapping[str, Health] | Exception) -> list[Health]:
     async def pause() -> None:
         pass
 
-    heard = []
+    xid_events = []
     try:
-        async with aclosing(changes([A, B], look, pause)) as stream:  # type: ignore[type-var]
+        async with aclosing(health_changes([A, B], look, pause)) as stream:  # type: ignore[type-var]
             async for health in stream:
-                heard.append(health)
+                xid_events.append(health)
     except EndOfScriptError:
         pass
-    return heard
+    return xid_events
 
 
 async def test_health_as_discovered_is_not_told() -> None:
-    assert await told(WELL, WELL) == []
+    assert await reported(WELL, WELL) == []
 
 
 async def test_a_change_is_told_once_and_recovery_too() -> None:
-    assert await told(WELL, A_ILL, A_ILL, WELL, WELL) == [Health("a", False, "ill"), Health("a", True)]
+    assert await reported(WELL, A_ILL, A_ILL, WELL, WELL) == [Health("a", False, "ill"), Health("a", True)]
 
 
 async def test_another_reason_is_a_change() -> None:
-    assert [health.problem for health in await told(A_ILL, {"a": Health("a", False, "worse")})] == ["ill", "worse"]
+    assert [health.problem for health in await reported(A_ILL, {"a": Health("a", False, "worse")})] == ["ill", "worse"]
 
 
 async def test_a_card_that_was_not_judged_keeps_its_health() -> None:
-    assert await told(A_ILL, {}) == [Health("a", False, "ill")]
+    assert await reported(A_ILL, {}) == [Health("a", False, "ill")]
 
 
 async def test_a_card_that_nobody_asked_about_is_not_told() -> None:
-    assert await told({"z": Health("z", False, "whose?")}) == []
+    assert await reported({"z": Health("z", False, "whose?")}) == []
 
 
 async def test_a_look_that_fails_now_and_then_changes_nothing() -> None:
-    assert await told(BLIND, BROKEN, WELL, UNREADABLE, BLIND, A_ILL) == [Health("a", False, "ill")]
+    assert await reported(BLIND, BROKEN, WELL, UNREADABLE, BLIND, A_ILL) == [Health("a", False, "ill")]
 
 
 async def test_looks_that_fail_in_a_row_make_every_card_doubtful_once() -> None:
-    heard = await told(*[BLIND] * (LOOKS_BEFORE_DOUBT + 3), WELL)
-    assert [(health.id, health.healthy) for health in heard] == [("a", False), ("b", False), ("a", True), ("b", True)]
-    assert heard[0].problem == "could not be asked 3 times in a row: tool: not found on PATH"
+    xid_events = await reported(*[BLIND] * (FAILURES_BEFORE_UNHEALTHY + 3), WELL)
+    assert [(health.id, health.healthy) for health in xid_events] == [("a", False), ("b", False), ("a", True), ("b", True)]
+    assert xid_events[0].problem == "could not be asked 3 times in a row: tool: not found on PATH"
 
 
 def test_a_card_that_is_not_listed_is_unhealthy_with_the_reason_if_there_is_one() -> None:
-    assert compared([A, B], Listing((A,)))["b"] == Health("b", False, "is no longer listed")
-    assert compared([A, B], Listing((A,), (LeftOut(1, "lost"),)))["b"] == Health("b", False, "lost")
+    assert health_in([A, B], Listing((A,)))["b"] == Health("b", False, "is no longer listed")
+    assert health_in([A, B], Listing((A,), (SkippedDevice(1, "lost"),)))["b"] == Health("b", False, "lost")
 
 
 def test_a_card_under_another_name_is_found_by_its_place_if_that_is_its_own() -> None:
     renamed = FoundCard(0, "other", 16384, pci=A.pci)
-    assert compared([A, B], Listing((renamed, B))) == WELL
+    assert health_in([A, B], Listing((renamed, B))) == WELL
     twin = FoundCard(2, "twin", 16384, pci=A.pci)
-    assert not compared([A, B], Listing((renamed, twin, B)))["a"].healthy
+    assert not health_in([A, B], Listing((renamed, twin, B)))["a"].healthy
     nowhere = FoundCard(0, "n", 16384)
-    assert not compared([nowhere], Listing((FoundCard(0, "m", 16384),)))["n"].healthy
+    assert not health_in([nowhere], Listing((FoundCard(0, "m", 16384),)))["n"].healthy
 
 
 UUIDS = [f"GPU-0000000{number}-1111-2222-3333-0123456789ab" for number in (1, 2)]
@@ -146,10 +155,10 @@ def test_who_cannot_tell_does_not_pretend_to() -> None:
 
 
 def test_what_a_look_does_not_tell_is_not_known_any_more() -> None:
-    use = LastUse()
-    use.noted({"a": Health("a", True, used_mib=7), "b": Health("b", True, used_mib=0)})
+    use = LastUsage()
+    use.remember({"a": Health("a", True, used_mib=7), "b": Health("b", True, used_mib=0)})
     assert use.mib == {"a": 7, "b": 0}
-    use.noted({"a": Health("a", True), "b": Health("b", True, used_mib=3)})
+    use.remember({"a": Health("a", True), "b": Health("b", True, used_mib=3)})
     assert use.mib == {"b": 3}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.vendors.drivers.driver import CannotAsk, Driver, DriverError, Listing
+from accelshare.vendors.drivers.driver import Driver, DriverError, Listing, QueryFailed
 from accelshare.vendors.drivers.enflame import EnflameDriver
 from accelshare.vendors.drivers.kunlun import KunlunDriver
 from accelshare.vendors.drivers.library_process import LibraryProcess
@@ -120,14 +120,14 @@ async def test_what_a_library_prints_is_no_answer(tmp_path: Path) -> None:
     compiler = await asyncio.create_subprocess_exec("gcc", "-shared", "-fPIC", "-o", str(library), str(source))
     assert await compiler.wait() == 0
     process = LibraryProcess("noise", timeout_s=10)
-    with pytest.raises(CannotAsk, match="has no function nvmlErrorString"):
+    with pytest.raises(QueryFailed, match="has no function nvmlErrorString"):
         await process.call("open", "nvml", str(library), into=Listing)
     await process.close()
 
 
 async def test_only_calls_of_the_list_are_made(tmp_path: Path) -> None:
     process = LibraryProcess("calls", timeout_s=10)
-    with pytest.raises(CannotAsk, match="'close' cannot be called"):
+    with pytest.raises(QueryFailed, match="'close' cannot be called"):
         await process.call("close", into=Listing)
     await process.close()
 

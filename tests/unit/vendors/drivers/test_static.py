@@ -54,12 +54,12 @@ async def test_a_declared_card_is_well_while_its_device_files_are_there(tmp_path
     cards = await watched.discover()
     assert [(card.healthy, card.problem) for card in cards] == [(True, ""), (False, "/dev/zpu1ctl is missing")]
 
-    told = watched.watch_health(cards)
+    reported = watched.watch_health(cards)
     (tmp_path / "zpu1ctl").touch()
-    assert await anext(told) == Health("card-1", True)
+    assert await anext(reported) == Health("card-1", True)
     (tmp_path / "zpu0").unlink()
     (tmp_path / "zpu0ctl").unlink()
-    assert await anext(told) == Health("card-0", False, "/dev/zpu0, /dev/zpu0ctl are missing")
+    assert await anext(reported) == Health("card-0", False, "/dev/zpu0, /dev/zpu0ctl are missing")
 
 
 async def test_a_glob_finds_one_card_for_each_number(tmp_path: Path) -> None:
@@ -83,11 +83,11 @@ async def test_a_glob_may_reach_into_folders_and_find_nothing(tmp_path: Path) ->
 async def test_a_device_file_that_goes_and_comes_is_told(tmp_path: Path) -> None:
     (tmp_path / "acme0").touch()
     watched = driver(tmp_path, StaticRules(glob="/dev/acme[0-9]", memory_mib=1))
-    told = watched.watch_health(await watched.discover())
+    reported = watched.watch_health(await watched.discover())
     (tmp_path / "acme0").unlink()
-    assert await anext(told) == Health("acme0", False, "is no longer listed")
+    assert await anext(reported) == Health("acme0", False, "is no longer listed")
     (tmp_path / "acme0").touch()
-    assert await anext(told) == Health("acme0", True)
+    assert await anext(reported) == Health("acme0", True)
 
 
 async def test_a_commands_lines_are_cards(tmp_path: Path) -> None:
@@ -175,10 +175,10 @@ async def test_the_command_is_asked_again_and_again(tmp_path: Path) -> None:
     rules = StaticRules(command=printing(tmp_path, "card 0 A 1MiB OK"), pattern=PATTERN)
     watched = driver(tmp_path, rules, "/dev/zpu{index}")
     (tmp_path / "zpu0").touch()
-    told = watched.watch_health(await watched.discover())
+    reported = watched.watch_health(await watched.discover())
     printing(tmp_path, "card 0 A 1MiB HOT")
-    assert (await anext(told)).healthy is False
+    assert (await anext(reported)).healthy is False
     printing(tmp_path, "card 0 A 1MiB OK")
-    assert await anext(told) == Health("A", True)
+    assert await anext(reported) == Health("A", True)
     (tmp_path / "zpu0").unlink()
-    assert await anext(told) == Health("A", False, "/dev/zpu0 is missing")
+    assert await anext(reported) == Health("A", False, "/dev/zpu0 is missing")

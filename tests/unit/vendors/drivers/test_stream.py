@@ -144,31 +144,31 @@ async def test_health_is_told_as_it_changes_and_comes_back(host: Host) -> None:
     host.says(board(0), board(1))
     host.nodes(0, 1)
     driver = host.driver()
-    told = driver.watch_health(await driver.discover())
+    reported = driver.watch_health(await driver.discover())
 
     (host.dev / "stc1c3").unlink()
-    assert await anext(told) == Health("SN1", False, "/dev/stc1c3 is missing")
+    assert await anext(reported) == Health("SN1", False, "/dev/stc1c3 is missing")
     host.says(board(0, clusters=["DEAD", "WORK", "WORK", "WORK"]), board(1))
-    assert await anext(told) == Health("SN0", False, "cluster 0 is DEAD")
+    assert await anext(reported) == Health("SN0", False, "cluster 0 is DEAD")
     host.nodes(1)
-    assert await anext(told) == Health("SN1", True)
+    assert await anext(reported) == Health("SN1", True)
     host.says(board(1))
-    assert await anext(told) == Health("SN0", False, "is no longer listed")
+    assert await anext(reported) == Health("SN0", False, "is no longer listed")
     host.says(board(0), board(1))
-    assert await anext(told) == Health("SN0", True)
+    assert await anext(reported) == Health("SN0", True)
 
 
 async def test_a_tool_that_keeps_failing_makes_boards_doubtful_until_it_answers(host: Host) -> None:
     host.says(board(0))
     host.nodes(0)
     driver = host.driver()
-    told = driver.watch_health(await driver.discover())
+    reported = driver.watch_health(await driver.discover())
     host.says(board(0), all="fail")
-    health = await anext(told)
+    health = await anext(reported)
     assert not health.healthy
     assert "3 times in a row" in health.problem
     host.says(board(0))
-    assert await anext(told) == Health("SN0", True)
+    assert await anext(reported) == Health("SN0", True)
 
 
 async def test_a_missing_tool_is_told_for_each_place_that_was_tried(host: Host) -> None:

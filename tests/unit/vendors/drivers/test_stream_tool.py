@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelshare.vendors.drivers.driver import CannotAsk
+from accelshare.vendors.drivers.driver import QueryFailed
 from accelshare.vendors.drivers.stream_tool import Board, from_csv, from_list, from_query, size_mib
 
 # As in the guide for version 1.9.3, some lines left out.
@@ -73,13 +73,13 @@ def test_the_list_tells_model_place_and_serial() -> None:
 @pytest.mark.parametrize("text", ["bash: no such thing", "+----+\n| 0 |\n", "{}", "\x7fELF\x00"])
 def test_anything_else_is_no_answer(read: object, text: str) -> None:
     assert callable(read)
-    with pytest.raises(CannotAsk, match="which begins with"):
+    with pytest.raises(QueryFailed, match="which begins with"):
         read(text)
 
 
 @pytest.mark.parametrize("row", ["0, STCP920", "x, STCP920, A, 16384 MiB", "0, a, b, c, d"])
 def test_a_row_that_does_not_fit_its_header_is_no_answer(row: str) -> None:
-    with pytest.raises(CannotAsk, match="does not fit its header"):
+    with pytest.raises(QueryFailed, match="does not fit its header"):
         from_csv(f"index, name, serial, memory.total [MiB]\n{row}\n")
 
 

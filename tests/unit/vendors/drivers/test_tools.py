@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.vendors.drivers.driver import CannotAsk
+from accelshare.vendors.drivers.driver import QueryFailed
 from accelshare.vendors.drivers.tools import BlockingCalls, run_tool
 from tests.fakes.hardware import Hardware, is_running
 
@@ -42,14 +42,14 @@ async def test_text_and_complaint_are_kept_apart(hardware: Hardware) -> None:
 
 async def test_a_failure_is_told_with_what_the_tool_said(hardware: Hardware) -> None:
     output = await run_tool(hardware.tool("t", "echo 'no driver' >&2; exit 3"), timeout_s=10)
-    with pytest.raises(CannotAsk, match="ended with exit code 3 and said 'no driver'"):
+    with pytest.raises(QueryFailed, match="ended with exit code 3 and said 'no driver'"):
         output.checked()
 
 
 async def test_a_missing_tool_is_told(hardware: Hardware) -> None:
-    with pytest.raises(CannotAsk, match="not found on PATH"):
+    with pytest.raises(QueryFailed, match="not found on PATH"):
         await run_tool("no-such-tool-anywhere", timeout_s=10)
-    with pytest.raises(CannotAsk, match="no such file"):
+    with pytest.raises(QueryFailed, match="no such file"):
         await run_tool(hardware.path("absent"), timeout_s=10)
 
 
@@ -57,7 +57,7 @@ async def test_a_file_that_is_no_program_is_told(hardware: Hardware) -> None:
     file = hardware.folder / "t"
     file.write_bytes(b"\x7fELF nothing")
     file.chmod(0o755)
-    with pytest.raises(CannotAsk, match="cannot be started: Exec format error"):
+    with pytest.raises(QueryFailed, match="cannot be started: Exec format error"):
         await run_tool(str(file), timeout_s=10)
 
 
@@ -68,20 +68,20 @@ async def test_bytes_that_are_no_text_do_not_hurt(hardware: Hardware) -> None:
 
 async def test_a_tool_that_hangs_is_killed_with_its_children(hardware: Hardware) -> None:
     tool = hardware.tool("t", f"sleep 1000 & echo $! > '{hardware.path('child')}'; wait")
-    with pytest.raises(CannotAsk, match="gave no answer within 1 s and was killed"):
+    with pytest.raises(QueryFailed, match="gave no answer within 1 s and was killed"):
         await run_tool(tool, timeout_s=1)
     await ended(await child_of(hardware))
 
 
 async def test_a_tool_whose_child_keeps_its_output_open_is_not_waited_for(hardware: Hardware) -> None:
     tool = hardware.tool("t", f"sleep 1000 & echo $! > '{hardware.path('child')}'")
-    with pytest.raises(CannotAsk, match="gave no answer within 1 s"):
+    with pytest.raises(QueryFailed, match="gave no answer within 1 s"):
         await run_tool(tool, timeout_s=1)
     await ended(await child_of(hardware))
 
 
 async def test_a_tool_that_prints_without_end_is_killed(hardware: Hardware) -> None:
-    with pytest.raises(CannotAsk, match="printed more than 1048576 bytes and was killed"):
+    with pytest.raises(QueryFailed, match="printed more than 1048576 bytes and was killed"):
         await run_tool(hardware.tool("t", "exec yes"), timeout_s=10)
 
 
@@ -103,9 +103,9 @@ async def test_beside_a_tool_that_cannot_be_killed_no_other_is_started(
     tool = hardware.tool("t", f"echo $$ >> '{started}'; exec sleep 1000")
     with monkeypatch.context() as no_kill:
         no_kill.setattr(os, "killpg", lambda pid, number: None)
-        with pytest.raises(CannotAsk, match="gave no answer"):
+        with pytest.raises(QueryFailed, match="gave no answer"):
             await run_tool(tool, timeout_s=1)
-        with pytest.raises(CannotAsk, match="an earlier run still hangs"):
+        with pytest.raises(QueryFailed, match="an earlier run still hangs"):
             await run_tool(tool, timeout_s=1)
     (pid,) = map(int, started.read_text().split())
     os.killpg(pid, signal.SIGKILL)
@@ -116,7 +116,7 @@ async def test_beside_a_tool_that_cannot_be_killed_no_other_is_started(
             try:
                 output = await run_tool(tool, timeout_s=10)
                 break
-            except CannotAsk:
+            except QueryFailed:
                 await asyncio.sleep(0.01)
     assert output.text == "well\n"
 
@@ -152,9 +152,9 @@ async def test_calls_do_not_overlap() -> None:
 async def test_a_hanging_call_is_given_up_and_later_calls_say_so_until_it_ends() -> None:
     gate = threading.Event()
     calls = BlockingCalls("test")
-    with pytest.raises(CannotAsk, match=r"gave no answer within 0\.01 s"):
+    with pytest.raises(QueryFailed, match=r"gave no answer within 0\.01 s"):
         await calls.run(gate.wait, timeout_s=0.01)
-    with pytest.raises(CannotAsk, match="an earlier call still hangs"):
+    with pytest.raises(QueryFailed, match="an earlier call still hangs"):
         await calls.run(lambda: 42, timeout_s=1000)
     gate.set()
     assert await eventually(calls, lambda: 42) == 42
@@ -166,7 +166,7 @@ async def eventually(calls: BlockingCalls, call: Callable[[], int]) -> int:
         while True:
             try:
                 return await calls.run(call, timeout_s=20)
-            except CannotAsk:
+            except QueryFailed:
                 await asyncio.sleep(0.001)
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelshare.vendors.drivers.driver import CannotAsk
-from accelshare.vendors.drivers.kunlun_smi import parsed_lines, parsed_table
+from accelshare.vendors.drivers.driver import QueryFailed
+from accelshare.vendors.drivers.kunlun_smi import parse_lines, parse_table
 from tests.fakes.sure import assert_sure
 
 DASHES = "-" * 80
@@ -38,40 +38,40 @@ P800 = "".join(
 
 
 def test_both_chips_of_a_k200_are_cards() -> None:
-    found = parsed_table(table(row(0), row(1, node="/dev/xpu1")))
+    found = parse_table(table(row(0), row(1, node="/dev/xpu1")))
     assert [(card.id, card.minor) for card in found.cards] == [("7a136-chip0", 0), ("7a136-chip1", 1)]
 
 
 def test_memory_may_lack_the_space() -> None:
-    assert [card.memory_mib for card in parsed_table(table(row(memory="0 / 16384MB"))).cards] == [16384]
+    assert [card.memory_mib for card in parse_table(table(row(memory="0 / 16384MB"))).cards] == [16384]
 
 
 def test_the_node_tells_the_minor() -> None:
-    assert [card.minor for card in parsed_table(table(row(0, node="/dev/xpu5"))).cards] == [5]
+    assert [card.minor for card in parse_table(table(row(0, node="/dev/xpu5"))).cards] == [5]
 
 
 def test_processes_are_no_cards() -> None:
-    assert [card.index for card in parsed_table(table(row(3))).cards] == [3]
+    assert [card.index for card in parse_table(table(row(3))).cards] == [3]
 
 
 def test_columns_are_found_by_name() -> None:
     text = "| Memory | State | SN | Model | PCI Addr | DevID |\n| 1 / 2 MB | N | s | m | 0000:01:00.0 | 4 |"
-    assert [(card.index, card.memory_mib) for card in parsed_table(text).cards] == [(4, 2)]
+    assert [(card.index, card.memory_mib) for card in parse_table(text).cards] == [(4, 2)]
 
 
 def test_a_card_without_a_serial_number_goes_by_its_place() -> None:
-    assert [card.id for card in parsed_table(table(row(sn="N/A"))).cards] == ["0000:86:00.0"]
+    assert [card.id for card in parse_table(table(row(sn="N/A"))).cards] == ["0000:86:00.0"]
 
 
 @pytest.mark.parametrize("bad", [row(memory="N/A"), row("?"), row()[:70]])
 def test_a_row_that_is_not_sure_is_left_out(bad: str) -> None:
-    found = parsed_table(table(bad, row(1)))
+    found = parse_table(table(bad, row(1)))
     assert [card.index for card in found.cards] == [1]
-    assert len(found.left_out) == 1
+    assert len(found.skipped) == 1
 
 
 def test_the_line_format_of_a_p800() -> None:
-    found = parsed_lines(P800)
+    found = parse_lines(P800)
     assert [(card.id, card.memory_mib, card.model) for card in found.cards] == [
         ("02K15K624CV00304", 98304, "P800 OAM"),
         ("02K15K624CV0030V", 98304, "P800 OAM"),
@@ -82,8 +82,8 @@ def test_the_line_format_of_a_p800() -> None:
 @given(st.integers(0, len(P800)))
 def test_a_cut_answer_never_changes_a_card(length: int) -> None:
     try:
-        assert all(card.memory_mib == 98304 and card.model == "P800 OAM" for card in parsed_lines(P800[:length]).cards)
-    except CannotAsk:
+        assert all(card.memory_mib == 98304 and card.model == "P800 OAM" for card in parse_lines(P800[:length]).cards)
+    except QueryFailed:
         pass
 
 
@@ -96,8 +96,8 @@ ROWS = st.lists((CELLS | st.text(max_size=6)), min_size=5, max_size=11).map(lamb
 @given(st.lists(ROWS | st.builds(row, st.integers(0, 3), memory=CELLS) | st.text(max_size=30), max_size=8), st.booleans())
 def test_only_sure_cards_come_out_of_any_table(rows: list[str], headed: bool) -> None:
     try:
-        assert_sure(parsed_table("\n".join([HEADER, *rows] if headed else rows)))
-    except CannotAsk:
+        assert_sure(parse_table("\n".join([HEADER, *rows] if headed else rows)))
+    except QueryFailed:
         pass
 
 
@@ -107,6 +107,6 @@ def test_only_sure_cards_come_out_of_any_table(rows: list[str], headed: bool) ->
 )
 def test_only_sure_cards_come_out_of_any_lines(text: str) -> None:
     try:
-        assert_sure(parsed_lines(text))
-    except CannotAsk:
+        assert_sure(parse_lines(text))
+    except QueryFailed:
         pass

@@ -139,9 +139,9 @@ async def test_a_driver_that_is_unloaded_and_loaded_again(hardware: Hardware) ->
         hardware.xid(ONE, 79)
         assert not (await watching.next()).healthy
         hardware.has(*({**card, "code": 9} for card in OLD_DRIVER), init=9)
-        told = [await watching.next(), await watching.next()]
-        assert {health.id for health in told if not health.healthy} == {ONE, TWO}
-        assert "nvmlInit_v2 returned 9 (Driver Not Loaded)" in told[0].problem
+        reported = [await watching.next(), await watching.next()]
+        assert {health.id for health in reported if not health.healthy} == {ONE, TWO}
+        assert "nvmlInit_v2 returned 9 (Driver Not Loaded)" in reported[0].problem
         hardware.has(*OLD_DRIVER)
         assert {await watching.next(), await watching.next()} == {Health(ONE, True), Health(TWO, True)}
 

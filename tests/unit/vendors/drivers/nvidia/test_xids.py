@@ -2,34 +2,34 @@
 
 import pytest
 
-from accelshare.vendors.drivers.nvidia_xids import IGNORED, NEEDS_RESET, XidBook
+from accelshare.vendors.drivers.nvidia_xids import IGNORED, NEEDS_RESET, OpenXids
 
 
 @pytest.fixture
-def book() -> XidBook:
-    return XidBook(quiet_s=60)
+def book() -> OpenXids:
+    return OpenXids(quiet_s=60)
 
 
 @pytest.mark.parametrize("xid", sorted(IGNORED))
-def test_a_programs_fault_is_not_the_cards(book: XidBook, xid: int) -> None:
+def test_a_programs_fault_is_not_the_cards(book: OpenXids, xid: int) -> None:
     book.note("a", xid, now=0)
     assert book.problem("a", recovery_action=0, now=0) == ""
 
 
-def test_each_xid_begins_the_quiet_time_anew(book: XidBook) -> None:
+def test_each_xid_begins_the_quiet_time_anew(book: OpenXids) -> None:
     book.note("a", 94, now=0)
     book.note("a", 94, now=59)
     assert book.problem("a", recovery_action=0, now=100) == "XID 94"
     assert book.problem("a", recovery_action=0, now=119) == ""
 
 
-def test_one_cards_xid_is_not_its_neighbours(book: XidBook) -> None:
+def test_one_cards_xid_is_not_its_neighbours(book: OpenXids) -> None:
     book.note("a", 94, now=0)
     assert book.problem("b", recovery_action=0, now=0) == ""
 
 
 @pytest.mark.parametrize("xid", sorted(NEEDS_RESET))
-def test_without_a_recovery_action_a_reset_is_waited_for(book: XidBook, xid: int) -> None:
+def test_without_a_recovery_action_a_reset_is_waited_for(book: OpenXids, xid: int) -> None:
     book.note("a", xid, now=0)
     book.note("a", 94, now=1)
     assert "it needs a reset" in book.problem("a", recovery_action=None, now=10_000)
@@ -37,11 +37,11 @@ def test_without_a_recovery_action_a_reset_is_waited_for(book: XidBook, xid: int
     assert book.problem("a", recovery_action=None, now=10_000) == ""
 
 
-def test_a_driver_that_asks_for_nothing_is_believed_after_the_quiet_time(book: XidBook) -> None:
+def test_a_driver_that_asks_for_nothing_is_believed_after_the_quiet_time(book: OpenXids) -> None:
     book.note("a", 79, now=0)
     assert book.problem("a", recovery_action=0, now=10) == "XID 79: fell off the bus"
     assert book.problem("a", recovery_action=0, now=60) == ""
 
 
-def test_an_action_of_a_later_driver_is_told_by_number(book: XidBook) -> None:
+def test_an_action_of_a_later_driver_is_told_by_number(book: OpenXids) -> None:
     assert book.problem("a", recovery_action=42, now=0) == "the driver asks for recovery action 42"
