@@ -1,4 +1,4 @@
-"""`python -m demo`: the flags, the exit code, and an orderly end whatever happens."""
+"""`python -m demo`: parses the flags, runs the demo, and ends it cleanly on errors and signals."""
 
 import argparse
 import asyncio
@@ -9,31 +9,31 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-BEGUN_S = time.perf_counter()
-WHAT = "accelshare's main job on an embedded default: no cluster, no hardware, no root. Takes a few seconds, leaves nothing."
+STARTED_S = time.perf_counter()
+WHAT = "accelshare's main job without a cluster, hardware or root. Takes a few seconds and leaves nothing behind."
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=WHAT)
-    parser.add_argument("--keep", action="store_true", help="leave the API server and the extender running until Ctrl-C")
+    parser.add_argument("--keep", action="store_true", help="keep API server, extender and agents running until Ctrl-C")
     options = parser.parse_args()
 
-    # What is slow to load comes after the flags, so that --help does not wait for it.
+    # Slow imports come after the flags, so that --help is fast.
     from accelshare.kube.errors import KubeError
     from accelshare.vendors.problems import VendorError
     from cluster.errors import ClusterError
-    from demo.errors import DemoError
-    from demo.page import Page
-    from demo.story import tell
+    from demo.output import Output
+    from demo.run import run
+    from demo.scenario import DemoError
 
-    page = Page.on(sys.stdout, os.environ)
+    output = Output.on(sys.stdout, os.environ)
     try:
-        asyncio.run(_ended_by_sigterm_too(tell(page, keep=options.keep, begun_s=BEGUN_S)))
+        asyncio.run(_cancelled_by_sigterm(run(output, keep=options.keep, started_s=STARTED_S)))
     except (DemoError, ClusterError, KubeError, VendorError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read our output has gone; nothing may be written there any more, not even at exit.
+        # The reader of our output is gone; nothing may be written to it any more, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except asyncio.CancelledError:
@@ -44,12 +44,12 @@ def main() -> int:
     return 0
 
 
-async def _ended_by_sigterm_too(telling: Coroutine[Any, Any, None]) -> None:
-    """Ctrl-C already ends a task in an orderly way; so shall a plain kill."""
+async def _cancelled_by_sigterm(work: Coroutine[Any, Any, None]) -> None:
+    """Cancel the work on SIGTERM, as asyncio.run does on Ctrl-C."""
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    await telling
+    await work
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A node without hardware: declared cards, a kubelet in memory, and the real agent as a process of its own.
+"""A demo node without hardware: declared cards, a fake kubelet, and the real agent as a process of its own.
 
-Belongs here: starting them, knowing when the node is on duty, and ending them in every case. Never: handing out cards.
+Belongs here: starting them, knowing when the node is ready, and ending them in every case. Never: handing out cards.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ from accelshare.vendors.profile import Profile
 from accelshare.wire import inventory
 from accelshare.wire.objects import Node, node_decoder
 from cluster.process import Process
-from demo.agreement import shown, told
-from demo.playlist import Object
+from demo.checks import allocatable, published_cards
+from demo.scenario import Object
 
 AGENT: Final = (sys.executable, "-m", "accelshare", "agent")
 
 
-class Kubelet(FakeKubelet):
-    """One whose containers may take their time: while `ending` is not set, a deleted pod runs on and holds its devices."""
+class DemoKubelet(FakeKubelet):
+    """A fake kubelet whose containers can be slow to stop: while `pods_can_end` is not set, a deleted pod keeps its devices."""
 
     def __init__(self, client: Client, node: str, directory: Path) -> None:
         super().__init__(client, node, directory)
-        self.ending = asyncio.Event()
-        self.ending.set()
+        self.pods_can_end = asyncio.Event()
+        self.pods_can_end.set()
 
     async def _sync(self, pod: Object) -> None:
         if pod["metadata"].get("deletionTimestamp"):
-            await self.ending.wait()
+            await self.pods_can_end.wait()
         await super()._sync(pod)
 
 
@@ -49,7 +49,7 @@ class Kubelet(FakeKubelet):
 class DemoNode:
     manifest: Object
     profile: Profile
-    kubelet: Kubelet
+    kubelet: DemoKubelet
     agent: Process
     client: Client
 
@@ -57,18 +57,18 @@ class DemoNode:
     def name(self) -> str:
         return str(self.manifest["metadata"]["name"])
 
-    async def on_duty(self) -> bool:
-        """Its agent has told the cluster of cards that it delivers, and kubelet shows all of them."""
+    async def is_ready(self) -> bool:
+        """Whether its agent has published cards that it delivers, and kubelet shows all of them."""
         node = await self._read()
-        entry = told(node).get(self.profile.name)
+        entry = published_cards(node).get(self.profile.name)
         if entry is None or not entry.delivers:
             return False
         resources = self.profile.resources
         amounts = {resources.memory: sum(card.size for card in entry.cards), resources.whole: len(entry.cards)}
-        return all(shown(node, name) == amount for name, amount in amounts.items() if name is not None)
+        return all(allocatable(node, name) == amount for name, amount in amounts.items() if name is not None)
 
-    async def tell_address(self) -> None:
-        """What a kubelet tells of itself. Here it comes last, so whoever has heard the address has heard of the cards too."""
+    async def publish_address(self) -> None:
+        """Write the node's address as kubelet does. Here it comes last: who has seen the address has seen the cards too."""
         body = orjson.dumps({"status": {"addresses": self.manifest["status"]["addresses"]}})
         await self.client.request("PATCH", f"{paths.node(self.name)}/status", body=body, content_type=MERGE)
 
@@ -77,15 +77,15 @@ class DemoNode:
 
 
 @asynccontextmanager
-async def set_up_node(
+async def start_node(
     manifest: Object, profile: Profile, *, client: Client, catalog: Catalog, profiles: Path, kubeconfig: Path, directory: Path
 ) -> AsyncIterator[DemoNode]:
-    """The node with kubelet and agent begun; gone afterwards. A socket's path is short, so `directory` must be."""
-    await client.request("POST", "/api/v1/nodes", body=orjson.dumps(bare(manifest, catalog)))
+    """Start the node's kubelet and agent, and end them afterwards. The path of `directory` must be short, as socket paths are."""
+    await client.request("POST", "/api/v1/nodes", body=orjson.dumps(without_agent_data(manifest, catalog)))
     dev = directory / "dev"
     await make_device_files(profile, dev)
     name = manifest["metadata"]["name"]
-    kubelet = Kubelet(client, name, directory)
+    kubelet = DemoKubelet(client, name, directory)
     async with kubelet:
         flags = {
             "kubeconfig": kubeconfig,
@@ -100,12 +100,12 @@ async def set_up_node(
         try:
             yield DemoNode(manifest, profile, kubelet, agent, client)
         finally:
-            # Not asked to end: it would first wait for pods that are on their way, and here the whole cluster goes.
+            # Killed, because a graceful shutdown first waits for pods that are bound, and here the whole cluster ends.
             agent.kill()
 
 
-def bare(manifest: Object, catalog: Catalog) -> Object:
-    """The node before anybody has looked at it: the example files also tell what an agent and a kubelet find out."""
+def without_agent_data(manifest: Object, catalog: Catalog) -> Object:
+    """The Node without what agent and kubelet write: the example files contain that too."""
     ours = {name for profile in catalog for name in (profile.resources.memory, profile.resources.count, profile.resources.whole)}
     metadata = manifest["metadata"]
     annotations = {key: value for key, value in metadata.get("annotations", {}).items() if key != inventory.KEY}
@@ -117,7 +117,7 @@ def bare(manifest: Object, catalog: Catalog) -> Object:
 
 
 async def make_device_files(profile: Profile, dev: Path) -> None:
-    """A file for each device file of the declared cards: without it a card counts as ill."""
+    """Create a file for each device file of the declared cards: a card without one is unhealthy."""
     cards = await registry.make(profile, roots=Roots(dev=dev)).discover()
     for node in device_nodes(profile, cards, exists=lambda _: True):
         file = dev / node.host_path.removeprefix("/dev/")

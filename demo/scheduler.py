@@ -1,20 +1,32 @@
-"""One pod's scheduling cycle, speaking the extender protocol as kube-scheduler speaks it.
+"""A stand-in for kube-scheduler: one pod's scheduling cycle, with node fit and one extender.
 
-Belongs here: which calls are made, in which order, with which bodies; and the sentence for a pod that fits nowhere. It stands
-for kube-scheduler with node fit and one extender: nodeCacheCapable, every managed resource counted in-tree as well.
-Never: an opinion about nodes or cards of its own.
+Belongs here: which extender calls are made, in which order, with which bodies, and the message for a pod that fits nowhere. It
+acts as kube-scheduler with a nodeCacheCapable extender whose managed resources are also counted in-tree.
+Never: decisions of its own about nodes or cards.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 
-from demo.errors import DemoError
-from demo.fit import shortages
-from demo.view import PodView, View
+from accelshare.ledger.facts import PodSeen
+from accelshare.wire.objects import Node
+from accelshare.wire.quantity import thousandths
+from demo.scenario import DemoError
+from demo.snapshot import PodSnapshot, Snapshot
+
+
+def shortages(node: Node, pod: PodSeen, others: Iterable[PodSeen]) -> list[str]:
+    """NodeResourcesFit: the resources of which the node has too little, in kube-scheduler's words."""
+    free = {name: thousandths(amount) for name, amount in ((node.status and node.status.allocatable) or {}).items()}
+    for other in others:
+        if other.node == node.metadata.name and not other.ended:
+            for name, amount in other.needs:
+                free[name] = free.get(name, 0) - amount
+    return [f"Insufficient {name}" for name, amount in pod.needs if amount > free.get(name, 0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +35,10 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """What `kubectl describe pod` would say of it."""
+class Unschedulable:
+    """The pod fits nowhere; the message is what `kubectl describe pod` would show."""
 
-    sentence: str
+    message: str
 
 
 class Scheduler:
@@ -34,46 +46,46 @@ class Scheduler:
         self._session = session
         self._url = url
 
-    async def cycle(self, pod: PodView, view: View) -> Bound | Waits:
-        others = [other.fact for other in view.pods.values()]
-        reasons = {name: shortages(node, pod.fact, others) for name, node in view.nodes.items()}
+    async def cycle(self, pod: PodSnapshot, snapshot: Snapshot) -> Bound | Unschedulable:
+        others = [other.fact for other in snapshot.pods.values()]
+        reasons = {name: shortages(node, pod.fact, others) for name, node in snapshot.nodes.items()}
         left = [name for name, short in reasons.items() if not short]
-        # An extender hears only of the nodes that passed, and nothing at all if none did.
+        # kube-scheduler sends the extender only nodes that passed, and does not call it if none did.
         if left:
             left = await self._filter(pod, left, reasons)
         if not left:
-            return Waits(sentence(reasons))
+            return Unschedulable(failure_message(reasons))
         node = left[0] if len(left) == 1 else await self._best(pod, left)
         await self._bind(pod, node)
         return Bound(node)
 
-    async def _filter(self, pod: PodView, names: list[str], reasons: dict[str, list[str]]) -> list[str]:
-        answer = await self._post("filter", _nodes_asked(pod, names))
+    async def _filter(self, pod: PodSnapshot, names: list[str], reasons: dict[str, list[str]]) -> list[str]:
+        answer = await self._post("filter", _extender_args(pod, names))
         if answer.get("Error"):
             raise DemoError(f"filter of {pod.fact.name} failed: {answer['Error']}")
         left: list[str] = answer.get("NodeNames") or []
-        if strangers := set(left).difference(names):
-            raise DemoError(f"filter of {pod.fact.name} named nodes that it was not asked about: {', '.join(sorted(strangers))}")
-        # A node in both maps counts as unresolvable, so that map goes on top.
+        if unknown := set(left).difference(names):
+            raise DemoError(f"filter of {pod.fact.name} returned nodes that it did not get: {', '.join(sorted(unknown))}")
+        # A node in both maps counts as unresolvable, so that map is applied last.
         for refused in (answer.get("FailedNodes"), answer.get("FailedAndUnresolvableNodes")):
             reasons.update({node: [text] for node, text in (refused or {}).items()})
         return left
 
-    async def _best(self, pod: PodView, names: list[str]) -> str:
-        scores = await self._post("prioritize", _nodes_asked(pod, names))
+    async def _best(self, pod: PodSnapshot, names: list[str]) -> str:
+        scores = await self._post("prioritize", _extender_args(pod, names))
         return str(max(scores, key=lambda entry: entry["Score"])["Host"])
 
-    async def _bind(self, pod: PodView, node: str) -> None:
+    async def _bind(self, pod: PodSnapshot, node: str) -> None:
         fact = pod.fact
-        asked = {"PodName": fact.name, "PodNamespace": fact.namespace, "PodUID": fact.uid, "Node": node}
-        answer = await self._post("bind", asked)
+        binding = {"PodName": fact.name, "PodNamespace": fact.namespace, "PodUID": fact.uid, "Node": node}
+        answer = await self._post("bind", binding)
         if answer.get("Error"):
             raise DemoError(f"bind of {fact.name} to {node} failed: {answer['Error']}")
 
-    async def _post(self, verb: str, asked: Mapping[str, Any]) -> Any:
+    async def _post(self, verb: str, body: Mapping[str, Any]) -> Any:
         url = f"{self._url}/{verb}"
         try:
-            async with self._session.post(url, json=asked) as answer:
+            async with self._session.post(url, json=body) as answer:
                 if answer.status != 200:
                     raise DemoError(f"failed {verb} with extender at URL {url}, code {answer.status}")
                 return await answer.json()
@@ -81,15 +93,15 @@ class Scheduler:
             raise DemoError(f"failed {verb} with extender at URL {url}: {str(error) or type(error).__name__}") from error
 
 
-def sentence(reasons: Mapping[str, Sequence[str]]) -> str:
-    """Equal reasons counted together, the counted reasons in the order of their text: as kube-scheduler's event has it."""
-    counts = Counter(reason for given in reasons.values() for reason in given)
-    told = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    return f"0/{len(reasons)} nodes are available: {told}."
+def failure_message(reasons: Mapping[str, Sequence[str]]) -> str:
+    """Equal reasons counted, in alphabetical order, as in kube-scheduler's event."""
+    counts = Counter(reason for of_node in reasons.values() for reason in of_node)
+    counted = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return f"0/{len(reasons)} nodes are available: {counted}."
 
 
-def _nodes_asked(pod: PodView, names: list[str]) -> dict[str, Any]:
-    # kube-scheduler's own Go structs as JSON: Go's casing around an ordinary pod, which has lost its type and managedFields.
+def _extender_args(pod: PodSnapshot, names: list[str]) -> dict[str, Any]:
+    # ExtenderArgs as kube-scheduler encodes it: Go's field names, and a pod without its type and managedFields.
     metadata = {key: value for key, value in pod.object["metadata"].items() if key != "managedFields"}
     rest = {key: value for key, value in pod.object.items() if key not in ("apiVersion", "kind")}
     return {"Pod": {**rest, "metadata": metadata}, "Nodes": None, "NodeNames": names}

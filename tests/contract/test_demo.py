@@ -24,15 +24,13 @@ from accelshare.vendors.drivers import registry
 from accelshare.wire import inventory
 from accelshare.wire.objects import Metadata, Node, NodeStatus
 from demo import __main__ as command
-from demo import playlist
-from demo.agreement import disagreements, given, offered_though_taken
-from demo.errors import DemoError
-from demo.nodes import bare
-from demo.page import Page, folded
-from demo.scheduler import Bound, Scheduler, sentence
-from demo.stage import LONGEST_TEMPORARY, Stage, set_up, temporary
-from demo.view import look
-from demo.workloads import pods_of
+from demo.checks import disagreements, oversold_resources, visible_cards
+from demo.cluster import LONGEST_TEMPORARY, DemoCluster, start_cluster, temporary
+from demo.nodes import without_agent_data
+from demo.output import Output, folded
+from demo.scenario import DemoError, load_scenario, manifests, pods_of
+from demo.scheduler import Bound, Scheduler, failure_message
+from demo.snapshot import take_snapshot
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "demo"]
@@ -41,7 +39,7 @@ ALL = 5  # processes: the extender, and an agent for each of the four nodes
 
 
 @pytest.fixture(scope="module")
-def played() -> subprocess.CompletedProcess[str]:
+def demo_run() -> subprocess.CompletedProcess[str]:
     """One run for all that is read off its output, in a temporary directory of its own."""
     with tempfile.TemporaryDirectory(prefix="d-") as name:
         done = subprocess.run(
@@ -58,38 +56,38 @@ def directory() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_it_ends_well_and_says_nothing_else(played: subprocess.CompletedProcess[str]) -> None:
-    assert (played.returncode, played.stderr) == (0, "")
+def test_it_ends_well_and_says_nothing_else(demo_run: subprocess.CompletedProcess[str]) -> None:
+    assert (demo_run.returncode, demo_run.stderr) == (0, "")
 
 
-def test_it_fits_a_page(played: subprocess.CompletedProcess[str]) -> None:
-    lines = played.stdout.splitlines()
+def test_it_fits_a_page(demo_run: subprocess.CompletedProcess[str]) -> None:
+    lines = demo_run.stdout.splitlines()
     assert len(lines) <= 105
     assert max(map(len, lines)) <= 100
-    assert "\033" not in played.stdout, "colour is for terminals"
+    assert "\033" not in demo_run.stdout, "colour is for terminals"
 
 
-def test_the_four_gcushare_outcomes(played: subprocess.CompletedProcess[str]) -> None:
+def test_the_four_gcushare_outcomes(demo_run: subprocess.CompletedProcess[str]) -> None:
     """Card 0, card 0, card 1, and the refusal that the guide shows."""
     for number, asked, card in ((1, 4, 0), (2, 8, 0), (3, 12, 1)):
         row = rf"gcushare-pod-{number} +enflame.com/gcu-memory: {asked} +→ sse-lab-inspur-048 +card {card}$"
-        assert re.search(row, played.stdout, re.MULTILINE), row
+        assert re.search(row, demo_run.stdout, re.MULTILINE), row
     refusal = "0/4 nodes are available: 1 insufficient GCU Memory in one gcu device, 3 Insufficient enflame.com/gcu-memory."
-    assert f"gcushare-pod-4 enflame.com/gcu-memory: 20 waits: {refusal}" in _unwrapped(played.stdout)
+    assert f"gcushare-pod-4 enflame.com/gcu-memory: 20 waits: {refusal}" in _unwrapped(demo_run.stdout)
 
 
-def test_two_replicas_on_two_cards_in_the_inspect_table(played: subprocess.CompletedProcess[str]) -> None:
-    assert re.search(r"minikube +192\.168\.49\.2 +4500/8064 +4500/8064", played.stdout)
+def test_two_replicas_on_two_cards_in_the_inspect_table(demo_run: subprocess.CompletedProcess[str]) -> None:
+    assert re.search(r"minikube +192\.168\.49\.2 +4500/8064 +4500/8064", demo_run.stdout)
 
 
-def test_slices_and_whole_cards_on_one_node(played: subprocess.CompletedProcess[str]) -> None:
+def test_slices_and_whole_cards_on_one_node(demo_run: subprocess.CompletedProcess[str]) -> None:
     for row in (
         r"binpack-1-2 .*→ dev-server-153 +card 0$",
         r"gpu-two-whole .*→ dev-server-153 +cards 1,2 whole$",
         r"gpu-slice .*→ dev-server-153 +card 3$",
     ):
-        assert re.search(row, played.stdout, re.MULTILINE), row
-    told = _unwrapped(played.stdout)
+        assert re.search(row, demo_run.stdout, re.MULTILINE), row
+    told = _unwrapped(demo_run.stdout)
     assert "gpu-six-whole nvidia.com/gpu: 6 waits: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu." in told
 
 
@@ -103,18 +101,20 @@ def test_slices_and_whole_cards_on_one_node(played: subprocess.CompletedProcess[
         ("xpu-large", "/dev/xpu2, /dev/xpuctrl, CXPU_VISIBLE_DEVICES=2"),
     ],
 )
-def test_a_container_is_given_its_own_cards_and_no_others(played: subprocess.CompletedProcess[str], pod: str, seen: str) -> None:
-    assert re.search(rf"^  {pod} .*→ .*\n +container gets {seen}$", played.stdout, re.MULTILINE)
+def test_a_container_is_given_its_own_cards_and_no_others(
+    demo_run: subprocess.CompletedProcess[str], pod: str, seen: str
+) -> None:
+    assert re.search(rf"^  {pod} .*→ .*\n +container gets {seen}$", demo_run.stdout, re.MULTILINE)
 
 
-def test_every_bound_pod_is_followed_to_its_container(played: subprocess.CompletedProcess[str]) -> None:
-    bound = re.findall(r"→ .*\n +container gets ", played.stdout)
-    assert len(bound) == played.stdout.count("→") == 14
+def test_every_bound_pod_is_followed_to_its_container(demo_run: subprocess.CompletedProcess[str]) -> None:
+    bound = re.findall(r"→ .*\n +container gets ", demo_run.stdout)
+    assert len(bound) == demo_run.stdout.count("→") == 14
 
 
-def test_the_books_agree_for_every_pod(played: subprocess.CompletedProcess[str]) -> None:
-    agree = "for each of the 13 its record, kubelet's book and what its container was given agree"
-    assert agree in _unwrapped(played.stdout)
+def test_the_books_agree_for_every_pod(demo_run: subprocess.CompletedProcess[str]) -> None:
+    agree = "for each of the 13 its record, kubelet's device ids and its container's devices agree"
+    assert agree in _unwrapped(demo_run.stdout)
 
 
 def test_a_mismatch_ends_the_demo_with_words(
@@ -134,14 +134,13 @@ def test_a_mismatch_ends_the_demo_with_words(
     monkeypatch.setattr(tempfile, "tempdir", str(directory))
     assert command.main() == 1
     told = capsys.readouterr()
-    assert "the books do not agree: the record of kube-system/gcushare-pod-1 says enflame card 0 4" in told.err
-    assert "kubelet's book says enflame card 7 4" in told.err
+    assert "the record of kube-system/gcushare-pod-1 has enflame card 0 4, kubelet allocated enflame card 7 4" in told.err
     assert all(map(_gone, _processes(told.out)))
     assert not list(directory.iterdir())
 
 
-def test_a_waiting_pod_goes_on_when_another_has_really_ended(played: subprocess.CompletedProcess[str]) -> None:
-    told = _unwrapped(played.stdout)
+def test_a_waiting_pod_goes_on_when_another_has_really_ended(demo_run: subprocess.CompletedProcess[str]) -> None:
+    told = _unwrapped(demo_run.stdout)
     waits = told.index("xpu-large baidu.com/xpu-mem: 8000 waits:")
     terminating = told.index("xpu-two-cards is terminating cards 2,3 stay taken")
     ended = told.index("xpu-two-cards has ended cards 2,3 are free again")
@@ -150,8 +149,8 @@ def test_a_waiting_pod_goes_on_when_another_has_really_ended(played: subprocess.
     assert "13 pods bound, 4 waiting with a reason, no card oversold" in told
 
 
-def test_nothing_is_left_running(played: subprocess.CompletedProcess[str]) -> None:
-    pids = _processes(played.stdout)
+def test_nothing_is_left_running(demo_run: subprocess.CompletedProcess[str]) -> None:
+    pids = _processes(demo_run.stdout)
     assert len(pids) == ALL
     assert all(map(_gone, pids))
 
@@ -187,10 +186,10 @@ def test_a_temporary_directory_too_long_for_sockets_is_passed_over() -> None:
 
 async def test_the_declared_cards_are_those_of_the_example_nodes() -> None:
     """What the agents find is what the example files say of themselves: two places, one truth."""
-    played = playlist.load()
-    catalog = catalogs.load([played.profiles_directory])
-    for entry in played.nodes:
-        (manifest,) = playlist.manifests(entry.file)
+    scenario = load_scenario()
+    catalog = catalogs.load([scenario.profiles_directory])
+    for entry in scenario.nodes:
+        (manifest,) = manifests(entry.file)
         said = inventory.entries_of(manifest["metadata"]["annotations"][inventory.KEY])[entry.vendor]
         cards = await registry.make(catalog[entry.vendor]).discover()
         assert [(card.index, card.id, card.minor, card.model) for card in cards] == [
@@ -203,8 +202,8 @@ async def test_the_declared_cards_are_those_of_the_example_nodes() -> None:
 
 def test_a_node_begins_bare() -> None:
     """Nothing of what an agent or a kubelet tells is there before they tell it."""
-    (manifest,) = playlist.manifests("nodes/nvidia.yaml")
-    node = bare(manifest, catalogs.load())
+    (manifest,) = manifests("nodes/nvidia.yaml")
+    node = without_agent_data(manifest, catalogs.load())
     assert node["metadata"]["annotations"] == {}
     assert node["status"]["allocatable"] == {"cpu": "64", "memory": "256Gi", "pods": "110"}
     assert "addresses" not in node["status"]
@@ -248,62 +247,62 @@ def test_three_books_that_agree_are_silent() -> None:
 @pytest.mark.parametrize(
     ("admitted", "words"),
     [
-        (_admitted(0, container=1), "card 1 4, kubelet's book says .* card 0 4$"),
-        (_admitted(1, units=3), "card 1 4, kubelet's book says .* card 1 3$"),
-        (_admitted(1, container=0), "container main of default/p was given .*, due are "),
+        (_admitted(0, container=1), "card 1 4, kubelet allocated .* card 0 4$"),
+        (_admitted(1, units=3), "card 1 4, kubelet allocated .* card 1 3$"),
+        (_admitted(1, container=0), "container main of default/p has .*; expected "),
     ],
-    ids=["another card in kubelet's book", "fewer units in kubelet's book", "another card in the container"],
+    ids=["another card in kubelet", "fewer units in kubelet", "another card in the container"],
 )
 def test_a_book_that_says_otherwise_is_told(admitted: Admitted, words: str) -> None:
     assert re.search(words, "; ".join(disagreements(_pod(), admitted, _node(), CATALOG))[:400])
 
 
 def test_the_variables_that_are_shown_are_those_that_name_cards() -> None:
-    (seen,) = given(_admitted(1), CATALOG)
+    (seen,) = visible_cards(_admitted(1), CATALOG)
     assert all(f"{name}=" in seen for name in PROFILE.container.envvar)
 
 
 def test_a_card_offered_in_two_manners_is_named() -> None:
     """A card with slices on it must not be counted as whole, nor a whole one's memory as free."""
-    assert offered_though_taken(_node(memory=16, whole=1), [_pod()], CATALOG) == []
-    assert offered_though_taken(_node(memory=16, whole=2), [_pod()], CATALOG) == [WHOLE]
-    assert offered_though_taken(_node(memory=16, whole=2), [_pod(whole=True)], CATALOG) == [MEMORY]
+    assert oversold_resources(_node(memory=16, whole=1), [_pod()], CATALOG) == []
+    assert oversold_resources(_node(memory=16, whole=2), [_pod()], CATALOG) == [WHOLE]
+    assert oversold_resources(_node(memory=16, whole=2), [_pod(whole=True)], CATALOG) == [MEMORY]
 
 
 async def test_an_extender_that_does_not_start_is_told_with_the_end_of_its_log() -> None:
     with pytest.raises(DemoError, match=r"(?s)exit code 3.*log ends with:.*no such luck"):
-        async with set_up([sys.executable, "-c", "print('no such luck'); raise SystemExit(3)"]):
+        async with start_cluster([sys.executable, "-c", "print('no such luck'); raise SystemExit(3)"]):
             pass
 
 
 async def test_among_several_nodes_the_extender_s_score_decides() -> None:
     """A pod with a preference of its own gets every node that fits, so kube-scheduler asks for scores; the fuller node wins."""
     catalog = catalogs.load()
-    async with set_up() as stage:
-        (node,) = playlist.manifests("nodes/nvidia.yaml")
+    async with start_cluster() as cluster:
+        (node,) = manifests("nodes/nvidia.yaml")
         for name in ("a", "b"):
-            await stage.create({**node, "metadata": {**node["metadata"], "name": name}})
-        await stage.until(lambda: _shown(stage, '"a"', '"b"'), "both nodes are known")
-        scheduler = Scheduler(stage.session, f"{stage.extender_url}/accelshare")
+            await cluster.create({**node, "metadata": {**node["metadata"], "name": name}})
+        await cluster.until(lambda: _shown(cluster, '"a"', '"b"'), "both nodes are known")
+        scheduler = Scheduler(cluster.session, f"{cluster.extender_url}/accelshare")
         container = {"name": "main", "image": "none", "resources": {"limits": {"aliyun.com/gpu-mem": 3}}}
         for name, candidates, affinity in (("first", "b", {}), ("second", "ab", {"nodeAffinity": _rather_on("a")})):
             spec = {"containers": [container], "affinity": affinity}
-            await stage.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
-            view = await look(stage.client, catalog)
-            for other in set(view.nodes).difference(candidates):
-                del view.nodes[other]
-            assert await scheduler.cycle(view.pods[f"default/{name}"], view) == Bound("b")
-        async with stage.session.get(f"{stage.extender_url}/metrics") as answer:
+            await cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+            snapshot = await take_snapshot(cluster.client, catalog)
+            for other in set(snapshot.nodes).difference(candidates):
+                del snapshot.nodes[other]
+            assert await scheduler.cycle(snapshot.pods[f"default/{name}"], snapshot) == Bound("b")
+        async with cluster.session.get(f"{cluster.extender_url}/metrics") as answer:
             assert re.search(r'\{[^}]*"prioritize"[^}]*\} 1\.0$', await answer.text(), re.MULTILINE), "asked for scores once"
 
 
 def test_equal_reasons_are_counted_together_in_the_order_of_their_text() -> None:
     reasons = {"a": ["Insufficient x/y"], "b": ["no card is empty"], "c": ["Insufficient x/y"]}
-    assert sentence(reasons) == "0/3 nodes are available: 1 no card is empty, 2 Insufficient x/y."
+    assert failure_message(reasons) == "0/3 nodes are available: 1 no card is empty, 2 Insufficient x/y."
 
 
 def test_replicas_are_numbered_and_keep_their_template() -> None:
-    (manifest,) = playlist.manifests("nvidia/app.yaml")
+    (manifest,) = manifests("nvidia/app.yaml")
     pods = pods_of(manifest)
     assert [pod["metadata"]["name"] for pod in pods] == ["binpack-1-0", "binpack-1-1", "binpack-1-2"]
     assert all(pod["spec"] == manifest["spec"]["template"]["spec"] for pod in pods)
@@ -314,11 +313,11 @@ def test_a_workload_that_the_demo_cannot_play_is_named() -> None:
         pods_of({"kind": "Job"})
 
 
-def test_a_broken_playlist_is_told_with_its_place(tmp_path: Path) -> None:
-    file = tmp_path / "playlist.yaml"
-    file.write_text("nodes: []\nacts: [{title: 7}]\n")
-    with pytest.raises(DemoError, match=r"playlist\.yaml.*acts\[0\]\.title"):
-        playlist.load(file)
+def test_a_broken_scenario_is_told_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "scenario.yaml"
+    file.write_text("nodes: []\nsteps: [{title: 7}]\n")
+    with pytest.raises(DemoError, match=r"scenario\.yaml.*steps\[0\]\.title"):
+        load_scenario(file)
 
 
 def test_a_wide_table_is_cut_between_columns_and_loses_nothing() -> None:
@@ -339,7 +338,7 @@ def test_colour_is_for_terminals_that_want_it(terminal: bool, environment: dict[
         def isatty(self) -> bool:
             return terminal
 
-    assert Page.on(Out(), environment).colour is coloured  # type: ignore[arg-type]
+    assert Output.on(Out(), environment).colour is coloured  # type: ignore[arg-type]
 
 
 def _environment(directory: Path) -> dict[str, str]:
@@ -403,8 +402,8 @@ def _unwrapped(text: str) -> str:
     return " ".join(text.split())
 
 
-async def _shown(stage: Stage, *words: str) -> bool:
-    shown = await stage.inspected()
+async def _shown(cluster: DemoCluster, *words: str) -> bool:
+    shown = await cluster.inspect()
     return all(word in shown for word in words)
 
 

@@ -1,6 +1,6 @@
-"""What the demo looks like: plain aligned text, in colour only on a terminal that wants it.
+"""The demo's output: aligned plain text, in colour only on a terminal that supports it.
 
-Belongs here: columns, folding, colour. Never: what there is to say.
+Belongs here: columns, folding, colour. Never: the content.
 """
 
 import re
@@ -16,16 +16,16 @@ STYLES: Final[Mapping[str, str]] = {"title": "1", "good": "32", "bad": "33", "qu
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Output:
     out: TextIO
     width: int
     colour: bool
 
     @classmethod
-    def on(cls, out: TextIO, environ: Mapping[str, str]) -> "Page":
+    def on(cls, out: TextIO, environ: Mapping[str, str]) -> "Output":
         terminal = out.isatty()
         width = max(60, shutil.get_terminal_size().columns) if terminal else PLAIN_WIDTH
-        # no-color.org: any value but an empty one says no.
+        # no-color.org: any value that is not empty turns colour off.
         return cls(out, width, terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb")
 
     def line(self, text: str = "", style: str = "") -> None:
@@ -37,17 +37,17 @@ class Page:
         self.line(text, "title")
 
     def field(self, name: str, text: str) -> None:
-        """One thing of the scene, and more about it."""
+        """A name and its description."""
         for number, line in enumerate(textwrap.wrap(text, self.width - 14, break_long_words=False, break_on_hyphens=False)):
             self.line(f"  {'' if number else name:12}{line}")
 
     def pod(self, name: str, asks: str, outcome: str, style: str) -> None:
-        """One pod's row: who, what, and what became of it."""
+        """One pod's row: its name, what it asks for, and the outcome."""
         cells = [cell.ljust(width) for cell, width in zip((name, asks), COLUMNS, strict=True)]
         self.line("  " + "  ".join([*cells, outcome]).rstrip(), style)
 
-    def aside(self, text: str) -> None:
-        """More about the row above."""
+    def detail(self, text: str) -> None:
+        """Details of the row above."""
         for line in textwrap.wrap(text, self.width - 6, break_long_words=False, break_on_hyphens=False):
             self.line(f"      {line}", "quiet")
 
@@ -57,7 +57,7 @@ class Page:
 
 
 def folded(lines: list[str], width: int) -> Iterable[str]:
-    """A table as it is, or cut between columns where it is wider than the page; what is no row is cut at the page's edge."""
+    """The lines of a table; one wider than the output is cut between columns, and lines that are not rows are truncated."""
     rules = [number for number, line in enumerate(lines) if line.startswith("---")]
     rows = lines[: rules[0]] if rules else lines
     starts = [cell.start() for cell in re.finditer(r"\S+(?: \S+)*", rows[0])]

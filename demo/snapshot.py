@@ -1,6 +1,6 @@
-"""The cluster as it is now, read from the API server with accelshare's own readers.
+"""A snapshot of the demo's cluster: its nodes and pods, read from the API server with accelshare's own readers.
 
-Belongs here: one list of nodes and pods, and the ledger they make. Never: what the extender thinks; the cluster is the truth.
+Belongs here: listing nodes and pods, and the ledger that follows from them. Never: the extender's state.
 """
 
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from accelshare.wire.pods import PodReader
 
 
 @dataclass(frozen=True, slots=True)
-class PodView:
-    """A pod that asks for cards: the whole object, and what it means."""
+class PodSnapshot:
+    """A pod that asks for cards: its object, and the ledger's fact of it."""
 
     object: dict[str, Any]
     fact: PodSeen
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Snapshot:
     catalog: Catalog
     nodes: dict[str, Node]
-    pods: dict[str, PodView]  # by namespace/name
+    pods: dict[str, PodSnapshot]  # by namespace/name
 
     def ledger(self) -> Ledger:
-        """The running sum of what stands in the cluster; nothing else goes in."""
+        """A ledger of exactly these nodes and pods."""
         ledger, reader = Ledger(), NodeReader(self.catalog)
         for node in self.nodes.values():
             ledger.apply(reader.fact(node))
@@ -41,15 +41,15 @@ class View:
         return ledger
 
 
-async def look(client: Client, catalog: Catalog) -> View:
+async def take_snapshot(client: Client, catalog: Catalog) -> Snapshot:
     reader = PodReader(catalog)
     nodes: dict[str, Node] = {}
-    pods: dict[str, PodView] = {}
+    pods: dict[str, PodSnapshot] = {}
     async for page in client.pages("/api/v1/nodes"):
         nodes |= {node.metadata.name: node for node in map(node_decoder.decode, page.items)}
     async for page in client.pages("/api/v1/pods"):
         for raw in page.items:
             fact = reader.decode(raw)
             if isinstance(fact, PodSeen):
-                pods[f"{fact.namespace}/{fact.name}"] = PodView(orjson.loads(bytes(raw)), fact)
-    return View(catalog, nodes, pods)
+                pods[f"{fact.namespace}/{fact.name}"] = PodSnapshot(orjson.loads(bytes(raw)), fact)
+    return Snapshot(catalog, nodes, pods)

@@ -1,7 +1,7 @@
-"""Do the books agree? A pod's record in the cluster, kubelet's book of device ids, and what its containers were given.
+"""Checks that a pod's record, kubelet's device ids and its containers' devices are the same cards.
 
-Belongs here: comparing the three of one pod, and what a node offers with what is taken. Never: correcting anything, which is
-the agent's work.
+Belongs here: comparing the three, and a node's allocatable amounts with its free cards. Never: correcting anything, which the
+agent does.
 """
 
 from collections import Counter
@@ -22,59 +22,59 @@ from accelshare.wire.quantity import whole_number
 Held: TypeAlias = Mapping[tuple[str, int, bool], int]  # (kind, card, whole) → units, or 1 for a whole card
 
 
-def told(node: Node) -> dict[str, KindEntry]:
-    """What the node's agent has published."""
+def published_cards(node: Node) -> dict[str, KindEntry]:
+    """The inventory that the node's agent has published, by kind."""
     text = (node.metadata.annotations or {}).get(inventory.KEY)
     return inventory.entries_of(text) if text is not None else {}
 
 
 def disagreements(pod: PodSeen, admitted: Admitted, node: Node, catalog: Catalog) -> Iterator[str]:
-    """In words, whatever one of the three books says otherwise than the record; nothing if they agree."""
+    """Every difference between the pod's record, kubelet's device ids and the containers' devices and variables."""
     recorded = {(s.kind, s.index, s.whole): 1 if s.whole else s.units for s in pod.slices}
-    booked = _booked(admitted, catalog)
-    if recorded != booked:
-        yield f"the record of {admitted.name} says {_words(recorded)}, kubelet's book says {_words(booked)}"
+    allocated = _allocated(admitted, catalog)
+    if recorded != allocated:
+        yield f"the record of {admitted.name} has {_words(recorded)}, kubelet allocated {_words(allocated)}"
     for container in admitted.ids:
-        wanted = _by_record(pod, admitted, container, told(node), catalog)
-        devices = {device.container_path for due in wanted for device in due.device_nodes}
+        expected = _by_record(pod, admitted, container, published_cards(node), catalog)
+        devices = {device.container_path for due in expected for device in due.device_nodes}
         if devices != set(admitted.devices(container)):
-            yield f"container {container} of {admitted.name} was given {admitted.devices(container)}, due are {sorted(devices)}"
+            yield f"container {container} of {admitted.name} has {admitted.devices(container)}; expected {sorted(devices)}"
         env = admitted.env(container)
-        for name, value in ((name, value) for due in wanted for name, value in due.env.items()):
+        for name, value in ((name, value) for due in expected for name, value in due.env.items()):
             if env.get(name) != value:
-                yield f"container {container} of {admitted.name} was given {name}={env.get(name)!r}, due is {value!r}"
+                yield f"container {container} of {admitted.name} has {name}={env.get(name)!r}; expected {value!r}"
 
 
-def given(admitted: Admitted, catalog: Catalog) -> Iterator[str]:
-    """How each container of a pod sees its cards: the device files, and the variables that name cards to the vendor's runtime."""
+def visible_cards(admitted: Admitted, catalog: Catalog) -> Iterator[str]:
+    """For each container its device files, and the variables that name cards to the vendor's runtime."""
     for container, by_resource in admitted.ids.items():
         naming = [name for profile, _ in _asked(by_resource, catalog) for name in profile.container.envvar]
         env = admitted.env(container)
         yield ", ".join([*admitted.devices(container), *(f"{name}={env[name]}" for name in naming if name in env)])
 
 
-def offered_though_taken(node: Node, pods: Iterable[PodSeen], catalog: Catalog) -> list[str]:
-    """The resources of which a node shows more than it has: cards held whole are not there in slices, nor the reverse."""
+def oversold_resources(node: Node, pods: Iterable[PodSeen], catalog: Catalog) -> list[str]:
+    """The resources of which a node shows more than is free: a card held whole has no free slices, and the reverse."""
     here = [s for pod in pods if pod.node == node.metadata.name and not pod.ended for s in pod.slices]
     wrong = []
-    for kind, entry in told(node).items():
+    for kind, entry in published_cards(node).items():
         resources = catalog[kind].resources
         closed = {whole: {s.index for s in here if s.kind == kind and s.whole != whole} for whole in (False, True)}
         left = {
             resources.memory: sum(card.size for card in entry.cards if card.index not in closed[False]),
             resources.whole: sum(1 for card in entry.cards if card.index not in closed[True]),
         }
-        wrong += [name for name, amount in left.items() if name is not None and shown(node, name) > amount]
+        wrong += [name for name, amount in left.items() if name is not None and allocatable(node, name) > amount]
     return wrong
 
 
-def shown(node: Node, resource: str) -> int:
-    """How much of a resource the node shows."""
+def allocatable(node: Node, resource: str) -> int:
+    """The node's allocatable amount of a resource."""
     return whole_number(((node.status and node.status.allocatable) or {}).get(resource)) or 0
 
 
-def _booked(admitted: Admitted, catalog: Catalog) -> Held:
-    # A later container of a pod may hold what an init container had: the same id counts once.
+def _allocated(admitted: Admitted, catalog: Catalog) -> Held:
+    # A container may reuse the ids of an init container: the same id counts once.
     ids = {(name, one) for by_resource in admitted.ids.values() for name, ids in by_resource.items() for one in ids}
     return Counter((profile.name, card_of(one), whole) for name, one in ids for profile, whole in _asked([name], catalog))
 
@@ -82,7 +82,7 @@ def _booked(admitted: Admitted, catalog: Catalog) -> Held:
 def _by_record(
     pod: PodSeen, admitted: Admitted, container: str, cards: Mapping[str, KindEntry], catalog: Catalog
 ) -> list[ContainerEdits]:
-    """What the profiles give to a container with the cards of the pod's record, as far as the node has them."""
+    """The edits that profiles make for a container with the cards of the pod's record."""
     due = []
     for resource, ids in admitted.ids[container].items():
         for profile, whole in _asked([resource], catalog):

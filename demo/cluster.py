@@ -1,6 +1,6 @@
-"""The scene: the API server in memory inside this process, the real extender as a process of its own, and the nodes.
+"""The demo's cluster: a fake API server in this process, the real extender as a process of its own, and the nodes.
 
-Belongs here: starting, waiting until it is so, and ending it in every case. Never: what is played.
+Belongs here: starting it, waiting for conditions, and ending it in every case. Never: the scenario's steps.
 """
 
 import asyncio
@@ -23,22 +23,20 @@ from accelshare.testing.api_server import FakeApiServer
 from accelshare.vendors.catalog import Catalog
 from cluster.https import free_port
 from cluster.process import Process
-from demo import playlist
-from demo.errors import DemoError
-from demo.nodes import DemoNode, set_up_node
-from demo.playlist import Object, Playlist
+from demo.nodes import DemoNode, start_node
+from demo.scenario import DemoError, Object, Scenario, manifests
 
 LIMIT_S: Final = 30.0
-ANSWER_S: Final = 5.0  # kube-scheduler's default for every call to an extender
-EVERY_S: Final = 0.02
+ANSWER_S: Final = 5.0  # kube-scheduler's default timeout of a call to an extender
+POLL_S: Final = 0.02
 EXTENDER: Final = (sys.executable, "-m", "accelshare", "extender")
 # A socket's path has at most 107 characters, and below our directory they are up to 60 long.
 LONGEST_TEMPORARY: Final = 40
-SHORT_TEMPORARY: Final = "/tmp"  # noqa: S108 – only a place; the directory in it is made safely
+SHORT_TEMPORARY: Final = "/tmp"  # noqa: S108 – the directory in it is created safely
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoCluster:
     api_url: str
     extender_url: str
     extender: Process
@@ -60,19 +58,19 @@ class Stage:
             raise DemoError(f"{kind} {metadata.get('name')} cannot be created: {error}") from error
 
     async def delete(self, pod: str) -> None:
-        """Delete a pod (`namespace/name`) as people do: it goes on until its kubelet has ended it."""
+        """Delete a pod (`namespace/name`) with its grace period: it stays until its kubelet has ended it."""
         namespace, _, name = pod.partition("/")
         try:
             await self.client.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
         except KubeError as error:
             raise DemoError(f"pod {pod} cannot be deleted: {error}") from error
 
-    async def inspected(self) -> str:
-        """The extender's own book, as text; empty while it does not answer."""
+    async def inspect(self) -> str:
+        """The extender's inspect response as text; empty while it does not answer."""
         return await self._get("/accelshare/inspect")
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, limit_s: float = LIMIT_S) -> None:
-        """Return once it is so. The death of a process, or too much patience, ends the demo with the end of the logs."""
+        """Wait for a condition. DemoError with the end of the logs if a process ends or the time is up."""
         end_s = time.monotonic() + limit_s
         while not await condition():
             for process in self.processes:
@@ -81,7 +79,7 @@ class Stage:
             if time.monotonic() > end_s:
                 logs = "\n".join(f"the {process.name} runs; {_end_of_log(process)}" for process in self.processes)
                 raise DemoError(f"not within {limit_s:g} s: {what}\n{logs}")
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(POLL_S)
 
     async def ready(self) -> bool:
         return await self._get("/readyz") == "ok"
@@ -95,10 +93,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def set_up(
-    program: Sequence[str] = EXTENDER, *, played: Playlist | None = None, catalog: Catalog | None = None
-) -> AsyncIterator[Stage]:
-    """A cluster with our extender, ready, and the playlist's nodes, begun; all of it gone afterwards."""
+async def start_cluster(
+    program: Sequence[str] = EXTENDER, *, scenario: Scenario | None = None, catalog: Catalog | None = None
+) -> AsyncIterator[DemoCluster]:
+    """Start a cluster with a ready extender, and start the scenario's nodes; end all of it afterwards."""
     async with AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="a-", dir=temporary(tempfile.gettempdir()))))
         api = await stack.enter_async_context(FakeApiServer())
@@ -113,32 +111,32 @@ async def set_up(
         stack.push_async_callback(_end, extender)
 
         nodes: dict[str, DemoNode] = {}
-        if played is not None and catalog is not None:
-            for number, entry in enumerate(played.nodes):
+        if scenario is not None and catalog is not None:
+            for number, entry in enumerate(scenario.nodes):
                 node = await stack.enter_async_context(
-                    set_up_node(
-                        playlist.manifests(entry.file)[0],
+                    start_node(
+                        manifests(entry.file)[0],
                         catalog[entry.vendor],
                         client=client,
                         catalog=catalog,
-                        profiles=played.profiles_directory,
+                        profiles=scenario.profiles_directory,
                         kubeconfig=kubeconfig,
                         directory=directory / str(number),
                     )
                 )
                 nodes[node.name] = node
-        stage = Stage(api.url, f"http://{listen}", extender, client, session, nodes)
-        await stage.until(stage.ready, "the extender is ready")
-        yield stage
+        cluster = DemoCluster(api.url, f"http://{listen}", extender, client, session, nodes)
+        await cluster.until(cluster.ready, "the extender is ready")
+        yield cluster
 
 
 def temporary(usual: str) -> str:
-    """Where temporary directories go, unless that is too far away for sockets."""
+    """The usual directory for temporary files, or a shorter one if its path is too long for sockets."""
     return usual if len(usual) <= LONGEST_TEMPORARY else SHORT_TEMPORARY
 
 
 async def _end(extender: Process) -> None:
-    # In a thread, because the extender says goodbye to the API server, which is ours.
+    # In a thread, because the extender calls the API server, which runs in this loop, before it ends.
     try:
         await asyncio.to_thread(extender.stop)
     finally:
