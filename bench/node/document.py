@@ -132,19 +132,15 @@ def _added(starting: Starting) -> str:
 def _rushes(rushes: tuple[Rush, ...]) -> str:
     words = (
         f"{rushes[0].pods} equal pods are created at once, and when a third of them is bound, one process is killed with SIGKILL "
-        f"and started again. Right: the container sees just the card of its record. Wrong: another one. Bare: none. Dead: failed "
-        f"for good at kubelet's admission. Corrected: records that followed what kubelet had given. A pod stands for the agent, "
-        f"and is ready while the agent answers, asked each second; that is how the extender learns of its death."
+        f"and started again. Assigned: the container sees just the card of its record. Misassigned: another card. Without a "
+        f"card: none. Failed: rejected by kubelet at admission. Records corrected: to the card that kubelet allocated. A pod "
+        f"represents the agent: its readiness probe asks the agent each second, and the extender watches it."
     )
-    head = ("delivery", "killed", "pods", "right", "wrong", "bare", "dead", "still waiting", "corrected")
+    head = ("delivery", "killed", "pods", "assigned", "misassigned", "without a card", "failed", "pending", "records corrected")
     rows = []
     for way, victim in dict.fromkeys((rush.way, rush.victim) for rush in rushes):
         these = [rush for rush in rushes if (rush.way, rush.victim) == (way, victim)]
-        counts = [
-            sum(column)
-            for column in zip(
-                *((one.pods, one.right, one.wrong, one.bare, one.dead, one.waiting, one.corrected) for one in these), strict=True
-            )
-        ]
+        columns = ("pods", "assigned", "misassigned", "without_card", "failed", "pending", "corrected")
+        counts = [sum(getattr(rush, column) for rush in these) for column in columns]
         rows.append((way, victim, *map(str, counts)))
     return f"## A rush with a kill in the middle\n\n{words}\n\n{table(head, rows)}\n"

@@ -80,7 +80,7 @@ class FakeBenchNode:
     def delete(self, name: str) -> None:
         self.api.store.delete("pods", name, options={"gracePeriodSeconds": 0})
 
-    async def waiting(self, pods: int) -> None:
+    async def pending(self, pods: int) -> None:
         """Until the agent knows of so many pods that wait for their card."""
 
         def seen() -> bool:

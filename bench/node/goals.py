@@ -13,7 +13,7 @@ from bench.node.results import DEVICE_PLUGIN, NRI, Footprints, Results, Rush, St
 MOST_RSS_MB: Final = 60.0
 MOST_IDLE_PERCENT: Final = 0.5
 MOST_ADDED_MS: Final = 3.0
-MOST_DEAD: Final = 5  # of a rush by device plugins whose agent is killed
+MOST_FAILED: Final = 5  # of a rush by device plugins whose agent is killed
 
 
 def verdicts(results: Results) -> list[Verdict]:
@@ -51,12 +51,15 @@ def _added(starting: Starting) -> Verdict:
 
 def _rush(rushes: list[Rush]) -> Verdict:
     pods = sum(rush.pods for rush in rushes)
-    right = sum(rush.right for rush in rushes)
-    return Verdict("nri: no pod wrong, bare or dead after a kill", f"{right} of {pods} right", right == pods)
+    assigned = sum(rush.assigned for rush in rushes)
+    return Verdict(
+        "nri: no pod failed, misassigned or without a card after a kill", f"{assigned} of {pods} assigned", assigned == pods
+    )
 
 
 def _killed_agent(rushes: list[Rush]) -> Verdict:
-    worst = max(rushes, key=lambda rush: rush.dead)
-    goal = f"device-plugin: at most {MOST_DEAD} pods of a rush dead, and none wrong or bare, after a kill of the agent"
-    met = all(rush.dead <= MOST_DEAD and not rush.wrong and not rush.bare for rush in rushes)
-    return Verdict(goal, f"{worst.dead} of {worst.pods} dead", met)
+    worst = max(rushes, key=lambda rush: rush.failed)
+    after = "after a kill of the agent"
+    goal = f"device-plugin: at most {MOST_FAILED} pods of a rush failed, none misassigned or without a card, {after}"
+    met = all(rush.failed <= MOST_FAILED and not rush.misassigned and not rush.without_card for rush in rushes)
+    return Verdict(goal, f"{worst.failed} of {worst.pods} failed", met)

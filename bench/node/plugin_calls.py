@@ -38,7 +38,7 @@ async def _group(fake_node: FakeBenchNode, units: int, name: str) -> tuple[Verb,
     caller, pods = fake_node.caller, [f"{name}-{card}" for card in range(zpu.CARDS)]
     for card, pod in enumerate(pods):
         fake_node.bind(pod, card, units)
-    await fake_node.waiting(len(pods))
+    await fake_node.pending(len(pods))
     advised: list[tuple[float, float]] = []
     given: list[tuple[float, float]] = []
     for card, pod in enumerate(pods):
@@ -60,7 +60,7 @@ async def _group(fake_node: FakeBenchNode, units: int, name: str) -> tuple[Verb,
     caller.held.clear()
     for pod in pods:
         fake_node.delete(pod)
-    await fake_node.waiting(0)
+    await fake_node.pending(0)
     return _verb(advised), _verb(given)
 
 

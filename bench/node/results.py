@@ -91,11 +91,11 @@ class Rush:
     way: str
     victim: str
     pods: int
-    right: int  # run, and see just the card of their record
-    wrong: int  # run, and see another
-    bare: int  # ran without a card, whether the agent then replaced them or not
-    dead: int  # failed for good
-    waiting: int  # still not running when the wait ended
+    assigned: int  # run, and see just the card of their record
+    misassigned: int  # run, and see another
+    without_card: int  # ran without a card, whether the agent then replaced them or not
+    failed: int  # rejected by kubelet
+    pending: int  # still not running when the wait ended
     corrected: int  # records that had to follow what kubelet gave
 
 

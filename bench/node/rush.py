@@ -14,9 +14,10 @@ from bench.node.real_node import Object, RealBenchNode
 from bench.node.results import VICTIMS, WAYS, Rush
 from bench.noise import NoiseMeter
 from bench.progress import Progress
+from cluster.errors import ClusterError
 
 UNITS = 2  # so that 64 pods fill the node
-PART = 3  # the kill comes when one of so many pods is bound: kubelet takes them in within moments of that
+PART = 3  # the kill comes when one of so many pods is bound; kubelet admits them a moment later
 
 
 async def measure(node: RealBenchNode, noise: NoiseMeter, progress: Progress, *, rushes: int, pods: int) -> tuple[Rush, ...]:
@@ -43,20 +44,20 @@ async def _rush(node: RealBenchNode, victim: str, pods: int) -> Rush:
     await coming
     try:
         await node.until(partial(_settled, node), "every pod runs or has failed")
-    except RuntimeError:
-        pass  # those that do not are counted
+    except ClusterError:
+        pass  # the others are counted as pending
     corrected += node.drift()
     found = await node.pods()
-    fates = Counter(await asyncio.gather(*(_fate(node, name, found.get(name)) for name in names)))
+    outcomes = Counter(await asyncio.gather(*(_outcome(node, name, found.get(name)) for name in names)))
     return Rush(
         way=node.way,
         victim=victim,
         pods=pods,
-        right=fates["right"],
-        wrong=fates["wrong"],
-        bare=fates["bare"],
-        dead=fates["dead"],
-        waiting=fates["waiting"],
+        assigned=outcomes["assigned"],
+        misassigned=outcomes["misassigned"],
+        without_card=outcomes["without card"],
+        failed=outcomes["failed"],
+        pending=outcomes["pending"],
         corrected=corrected,
     )
 
@@ -67,38 +68,38 @@ async def _some_bound(node: RealBenchNode, wanted: int) -> bool:
 
 
 async def _settled(node: RealBenchNode) -> bool:
-    """All have failed, or run, are marked as served, and have said what they see."""
+    """Every pod has failed, or runs, is marked as assigned, and has printed what it sees."""
     found = await node.pods()
-    waiting = [
+    pending = [
         name
         for name, pod in found.items()
         if pod["status"]["phase"] == "Pending"
         or (pod["status"]["phase"] == "Running" and pod["metadata"]["annotations"].get(zpu.ASSIGNED) != "true")
     ]
-    if waiting:
+    if pending:
         return False
     running = [name for name, pod in found.items() if pod["status"]["phase"] == "Running"]
     return all(await asyncio.gather(*(_line(node, name) for name in running)))
 
 
-async def _fate(node: RealBenchNode, name: str, pod: Object | None) -> str:
+async def _outcome(node: RealBenchNode, name: str, pod: Object | None) -> str:
     if pod is None:
-        return "bare"  # the agent found it without its card, and deleted it
+        return "without card"  # the agent found it without its card, and deleted it
     if pod["status"]["phase"] == "Failed":
-        return "dead"
+        return "failed"
     line = await _line(node, name) if pod["status"]["phase"] == "Running" else ""
     if not line:
-        return "waiting"
+        return "pending"
     seen = line.split()[2:]  # after the time and the word
     record = json.loads(pod["metadata"]["annotations"].get("accelshare.io/assignment", "{}"))
     wanted = sorted(f"{zpu.NODE_NAME}{entry['index']}" for entry in record.get(zpu.KIND, []))
     if not seen:
-        return "bare"
-    return "right" if sorted(seen) == wanted else "wrong"
+        return "without card"
+    return "assigned" if sorted(seen) == wanted else "misassigned"
 
 
 async def _line(node: RealBenchNode, name: str) -> str:
     try:
         return await node.first_line(name)
     except KubeError:
-        return ""  # kubelet is just not there to tell
+        return ""  # kubelet does not run at the moment

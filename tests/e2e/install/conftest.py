@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import ClusterError
 from tests.e2e.install.cluster_admin import ClusterAdmin
 from tests.e2e.install.hook_runner import run_hooks
 from tests.e2e.scheduling_cluster import SchedulingCluster
@@ -26,8 +27,8 @@ async def admin(scheduling_cluster: SchedulingCluster, tmp_path: Path) -> AsyncI
 
 
 async def nothing_left(admin: ClusterAdmin) -> None:
-    """Namespaces of tests before take their Secrets along when they are gone, which takes the control plane a while."""
+    """Secrets of a test before are deleted with its namespace, which takes the control plane a while."""
     try:
         await admin.scheduling_cluster.until(lambda: admin.ours() == [], "nothing is left of the tests before")
-    except AssertionError as error:
-        raise AssertionError(f"{error}: {', '.join(admin.ours())}") from error
+    except ClusterError as error:
+        raise ClusterError(f"{error}: {', '.join(admin.ours())}") from error

@@ -123,7 +123,9 @@ async def _shows(real_node: RealNode, amount: int) -> bool:
 
 
 async def test_five_hundred_equal_pods_and_everybody_killed_in_each_round(by_runtime: RealNode) -> None:
-    """Ten kills each of agent, kubelet and extender, and two of containerd: no pod is wrong, bare, dead or made anew; no record
+    """Ten kills each of agent, kubelet and extender, and two of containerd.
+
+    No pod is misassigned, without a card, failed or recreated; no record
     changes.
     """
     real_node = by_runtime

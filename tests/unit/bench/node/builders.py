@@ -33,8 +33,8 @@ def started(*, total_s: float = 0.01) -> Starting:
     return Starting(pairs, latencies, containers=4)
 
 
-def rushed(way: str = NRI, victim: str = "agent", *, dead: int = 0) -> Rush:
-    return Rush(way, victim, pods=60, right=60 - dead, wrong=0, bare=0, dead=dead, waiting=0, corrected=2)
+def rushed(way: str = NRI, victim: str = "agent", *, failed: int = 0) -> Rush:
+    return Rush(way, victim, pods=60, assigned=60 - failed, misassigned=0, without_card=0, failed=failed, pending=0, corrected=2)
 
 
 def whole() -> Results:
@@ -46,5 +46,5 @@ def whole() -> Results:
         calls=(PluginCalls(32_256, 504, verb, verb, 12.5),),
         footprints=(at_rest(),),
         starting=started(),
-        rushes=(rushed(), rushed(), rushed(DEVICE_PLUGIN, "kubelet", dead=7)),
+        rushes=(rushed(), rushed(), rushed(DEVICE_PLUGIN, "kubelet", failed=7)),
     )

@@ -27,16 +27,16 @@ def test_the_runtime_may_wait_three_ms_for_a_container() -> None:
 
 def test_one_dead_pod_is_one_too_many_where_the_runtime_delivers() -> None:
     assert met(replace(NOTHING, rushes=(rushed(), rushed(victim="kubelet")))) == [True]
-    assert met(replace(NOTHING, rushes=(rushed(), rushed(victim="kubelet", dead=1)))) == [False]
+    assert met(replace(NOTHING, rushes=(rushed(), rushed(victim="kubelet", failed=1)))) == [False]
 
 
 def test_by_device_plugins_a_killed_agent_costs_a_handful() -> None:
-    assert met(replace(NOTHING, rushes=(rushed(DEVICE_PLUGIN, dead=5),))) == [True]
-    assert met(replace(NOTHING, rushes=(rushed(DEVICE_PLUGIN, dead=5), rushed(DEVICE_PLUGIN, dead=6)))) == [False]
+    assert met(replace(NOTHING, rushes=(rushed(DEVICE_PLUGIN, failed=5),))) == [True]
+    assert met(replace(NOTHING, rushes=(rushed(DEVICE_PLUGIN, failed=5), rushed(DEVICE_PLUGIN, failed=6)))) == [False]
 
 
 def test_a_device_plugin_is_not_held_to_what_it_cannot_promise() -> None:
-    assert met(replace(NOTHING, rushes=(rushed(DEVICE_PLUGIN, victim="kubelet", dead=9),))) == []
+    assert met(replace(NOTHING, rushes=(rushed(DEVICE_PLUGIN, victim="kubelet", failed=9),))) == []
 
 
 def test_nothing_measured_is_nothing_claimed() -> None:
