@@ -17,7 +17,7 @@ from bench.results import BareStart, Crowd, Start, Step
 from bench.scene import PODS, Extender, Scene
 from cluster.process import Process
 
-IMPORTS: Final = "import time, aiohttp, msgspec, uvicorn; print(time.process_time())"
+IMPORTS: Final = "import time, asyncio, ssl, msgspec, orjson, uvloop; print(time.process_time())"
 LOOK_EVERY_S: Final = 0.01
 LIMIT_S: Final = 120.0
 SETTLE_S: Final = 1.0

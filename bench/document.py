@@ -134,7 +134,7 @@ def _crowd(crowd: Crowd) -> str:
     words = (
         f"The extender is started {len(starts)} times with {crowd.nodes:,} nodes and {crowd.pods:,} bound pods in the real API "
         f"server (a pod is {crowd.pod_bytes:,} bytes of JSON there). Memory is read one second after it is ready. A bare start "
-        f"is a Python that imports aiohttp, msgspec and uvicorn and ends. Median (least–most)."
+        f"is a Python that imports asyncio, ssl, msgspec, orjson and uvloop and ends. Median (least–most)."
     )
     rows = [
         ("from exec to ready, s", spread(Spread.of([start.wall_s for start in starts]))),

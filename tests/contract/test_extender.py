@@ -290,7 +290,7 @@ async def test_a_wrong_path_says_what_would_be_right(fake_cluster: FakeCluster) 
     fake_cluster.node("node-1", 16)
     await fake_cluster.start_extender()
     for method, path, status, words in (
-        ("GET", "/nothing", 404, "the prefixes here are /accelshare, /gcushare-scheduler"),
+        ("GET", "/nothing", 404, "prefixes are /accelshare, /gcushare-scheduler"),
         ("POST", "/accelshare/explode", 404, "has filter, prioritize, preempt, bind, inspect"),
         ("GET", "/accelshare/filter", 405, "takes POST, not GET"),
         ("POST", "/accelshare/inspect", 405, "takes GET, not POST"),

@@ -36,7 +36,6 @@ from accelshare.agent.nri.delivery import NriDelivery
 from accelshare.agent.nri.guard import Guard
 from accelshare.agent.nri.repairs import Repairs
 from accelshare.agent.nri.runtime_handlers import RuntimeHandlers
-from accelshare.agent.pages import pages
 from accelshare.agent.parts import Parts
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_feed import PodFeed
@@ -176,8 +175,8 @@ class Agent:
         parts = Parts()
         port = None
         if self._settings.port:
-            shown = pages(self._devices, self._metrics, self._monitors, hears=lambda: self._pod_feed.current)
-            port = await status.serve(self._settings.host, self._settings.port, shown)
+            pages = status.pages(self._devices, self._metrics, self._monitors, hears=lambda: self._pod_feed.current)
+            port = status.serve(self._settings.host, self._settings.port, pages)
         try:
             if await _unless(stop, self._start(parts)):
                 try:
@@ -189,7 +188,7 @@ class Agent:
         finally:
             await parts.end()
             if port is not None:
-                port.close()
+                await port.stop()
 
     async def _start(self, parts: Parts) -> None:
         parts.start(self._publisher.watch())

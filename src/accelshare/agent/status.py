@@ -1,84 +1,61 @@
-"""A small port for probes and Prometheus.
+"""The agent's HTTP port: liveness, readiness and metrics.
 
-Belongs here: a few paths, and bounds on what a caller may cost: connections, bytes and time. Never: anything that changes
-something.
+Belongs here: the pages, and bounds on what a client may cost: connections, bytes and time. Never: anything that changes state.
 """
 
-import asyncio
-import socket
-import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from accelshare.agent.discovery.device_inventory import DeviceInventory
+from accelshare.agent.discovery.device_monitor import DeviceMonitor
+from accelshare.agent.metrics import Metrics
+from accelshare.http.messages import TEXT, Request, Response
+from accelshare.http.server import Server, listen
+
 Page = Callable[[], tuple[int, bytes]]
-MOST_CALLERS: Final = 64  # when one more comes, the one that has been connected longest is cut off
-LONGEST_HEAD: Final = 16 * 1024  # bytes of a request's first line and headers together
-MOST_HEADERS: Final = 64
-LIMIT_S: Final = 10.0  # for a whole exchange, however slowly the caller sends or reads
-_NO_LINGER: Final = struct.pack("ii", 1, 0)
+MAX_CONNECTIONS: Final = 64
+MAX_HEAD_BYTES: Final = 16 * 1024
+MAX_BODY_BYTES: Final = 4096  # probes send no body
+LIMIT_S: Final = 10.0  # for an idle connection, for sending a request, and without a byte of the response read
 
 
-class HeadTooLargeError(Exception):
-    """A request's head has more headers or bytes than any probe sends."""
+def serve(host: str | None, port: int, pages: Mapping[str, Page], *, limit_s: float = LIMIT_S) -> Server:
+    """Serve GET on these paths; without a host at every address of the machine."""
+
+    def handle(request: Request) -> Response:
+        page = pages.get(request.path)
+        status, body = page() if page is not None else (404, f"the paths are {', '.join(pages)}".encode())
+        return Response(status, body, TEXT)
+
+    server = Server(
+        handle,
+        listen(host or "", port),
+        max_body_bytes=MAX_BODY_BYTES,
+        max_head_bytes=MAX_HEAD_BYTES,
+        max_connections=MAX_CONNECTIONS,
+        keep_alive_s=limit_s,
+        unread_s=limit_s,
+    )
+    server.start()
+    return server
 
 
-async def serve(host: str | None, port: int, pages: Mapping[str, Page], *, limit_s: float = LIMIT_S) -> asyncio.Server:
-    """Answer GET on these paths, one request a connection; without a host at every address of the machine."""
-    callers: dict[asyncio.StreamWriter, None] = {}
+def pages(
+    devices: DeviceInventory, metrics: Metrics, monitors: Mapping[str, DeviceMonitor], *, hears: Callable[[], bool]
+) -> dict[str, Page]:
+    """`hears`: the watch of this node's pods is current."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        callers[writer] = None
-        if len(callers) > MOST_CALLERS:
-            _cut_off(next(iter(callers)))
-        try:
-            async with asyncio.timeout(limit_s):
-                writer.write(_response(*await _asked(reader, pages)))
-                await writer.drain()
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
-            _cut_off(writer)
-        finally:
-            del callers[writer]
+    def ready() -> tuple[int, bytes]:
+        if not hears():
+            return 503, b"the watch of this node's pods is interrupted"
+        # A kind with a problem of its own is reported on the Node, and must not make the other kinds unready.
+        away = [name for name in devices.kinds if not devices.delivers.get(name, False) and name not in devices.problems]
+        if not devices.kinds:
+            return 503, b"no cards found yet"
+        return (503, f"not delivering: {', '.join(away)}".encode()) if away else (200, b"ok")
 
-    return await asyncio.start_server(answer, host, port, limit=LONGEST_HEAD)
+    def numbers() -> tuple[int, bytes]:
+        metrics.show_use(devices.kinds.values(), {name: monitor.used_mib() for name, monitor in monitors.items()})
+        return 200, metrics.text()
 
-
-async def _asked(reader: asyncio.StreamReader, pages: Mapping[str, Page]) -> tuple[int, bytes]:
-    try:
-        first = await _head(reader)
-    except HeadTooLargeError as error:
-        return 431, str(error).encode()
-    path = first.split(b" ")[1].decode(errors="replace") if first.count(b" ") >= 2 else ""
-    page = pages.get(path.partition("?")[0])
-    return page() if page is not None else (404, f"there is {', '.join(pages)}".encode())
-
-
-async def _head(reader: asyncio.StreamReader) -> bytes:
-    """The first line of a request whose headers have been read to their end."""
-    first, size = b"", 0
-    for number in range(MOST_HEADERS + 2):
-        try:
-            line = await reader.readuntil(b"\n")
-        except asyncio.LimitOverrunError:
-            break
-        size += len(line)
-        if size > LONGEST_HEAD:
-            break
-        if number == 0:
-            first = line
-        elif not line.strip():
-            return first
-    raise HeadTooLargeError(f"a request has at most {MOST_HEADERS} headers and {LONGEST_HEAD} bytes before its body")
-
-
-def _response(status: int, body: bytes) -> bytes:
-    head = f"HTTP/1.1 {status} {'OK' if status == 200 else 'Not OK'}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
-
-
-def _cut_off(writer: asyncio.StreamWriter) -> None:
-    """End the connection now; what the caller has not read is not kept, by the kernel neither."""
-    connection: socket.socket = writer.get_extra_info("socket")
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-    writer.transport.abort()
+    return {"/livez": lambda: (200, b"ok"), "/readyz": ready, "/metrics": numbers}

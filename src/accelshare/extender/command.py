@@ -79,9 +79,9 @@ def extender(
     """Serve kube-scheduler: filter, prioritize, preempt and bind for every vendor's pods."""
     from accelshare import logs
     from accelshare.extender.feed import HistoryWentBackError
-    from accelshare.extender.listening import CannotServeError
     from accelshare.extender.serving import Settings, serve
     from accelshare.extender.tls import TlsError, TlsFiles
+    from accelshare.http.server import ListenError
     from accelshare.kube.errors import ConfigError
     from accelshare.vendors.catalog import load
     from accelshare.wire.pods import AgentIdentity
@@ -98,7 +98,7 @@ def extender(
     try:
         with asyncio.Runner(loop_factory=_fast_loop) as runner:
             runner.run(serve(settings, catalog))
-    except (ConfigError, CannotServeError, TlsError, HistoryWentBackError) as error:
+    except (ConfigError, ListenError, TlsError, HistoryWentBackError) as error:
         raise click.ClickException(str(error)) from error
 
 

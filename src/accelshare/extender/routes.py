@@ -1,9 +1,9 @@
-"""From a path to an answer, with every mistake of the caller answered in words.
+"""The extender's HTTP paths: kube-scheduler's verbs, inspect, version, health and metrics.
 
-Belongs here: the table of paths, counting and logging each decision in one line. Never: sockets (caller.py), deciding.
+Belongs here: the table of paths, and one log line and one count for each decision. Never: sockets (http/), deciding.
 
-kube-scheduler reads a body only with status 200, so its own verbs answer 200 and put the trouble into `Error`, where it
-reaches the pod's event.
+kube-scheduler reads a body only with status 200, so its verbs respond with 200 and put an error into `Error`, which
+kube-scheduler copies into the pod's event.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import msgspec
 import orjson
 
 from accelshare import __version__
@@ -24,6 +23,7 @@ from accelshare.extender.binder import Binder, Outcome
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.requeue import Requeue
+from accelshare.http.messages import TEXT, Request, Response
 from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
@@ -35,27 +35,17 @@ from accelshare.wire.objects import PodToSchedule
 
 log = logging.getLogger(__name__)
 NEUTRAL: Final = "/accelshare"
-LONGEST_NAME: Final = 253  # of a node
-MOST_COMPARED: Final = 20  # names, for a hint; some milliseconds if they are as long as names can be
-JSON: Final = "application/json"
-TEXT: Final = "text/plain; charset=utf-8"
+PROBE_PATHS: Final = ("/healthz", "/livez", "/readyz", "/metrics")
+MAX_NAME_LENGTH: Final = 253  # of a node
+MAX_COMPARED_NAMES: Final = 20  # for a hint; some milliseconds if all of them are as long as names can be
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """`more` is the rest of a large body: its pieces are sent one by one, and others are answered in between."""
-
-    status: int
-    body: bytes
-    content_type: str = JSON
-    more: Sequence[bytes] = ()
+# Does nothing until it is called and awaited.
+Later: TypeAlias = Callable[[], Awaitable[Response]]
 
 
-# Carried out when it is called and awaited; nothing is lost if it is not.
-Later: TypeAlias = Callable[[], Awaitable[Answer]]
-
-
-class NotDone(NamedTuple):
-    """What has to be done before the first decision, such as ("listed", "nodes and pods")."""
+class NotReady(NamedTuple):
+    """What the extender must still do before its first decision, such as ("listed", "nodes and pods")."""
 
     done: str
     what: str
@@ -74,34 +64,41 @@ class Routes:
         deciding: Deciding,
         binder: Binder,
         metrics: Metrics,
-        not_done: Callable[[], NotDone | None],
+        not_ready: Callable[[], NotReady | None],
         requeue: Requeue,
     ) -> None:
         self._ledger = ledger
         self._deciding = deciding
         self._binder = binder
         self._metrics = metrics
-        self._not_done = not_done
+        self._not_ready = not_ready
         self._requeue = requeue
         self._scores = scheduler.ScoreWriter()
         self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
         self._dialects |= {profile.http.prefix: profile for profile in catalog.profiles if profile.http.prefix is not None}
-        self._series: asyncio.Future[list[bytes]] | None = None  # while they are being written
-        self._verbs: dict[str, Callable[[bytes], Answer | Later]] = {
+        self._card_metrics: asyncio.Future[list[bytes]] | None = None  # while they are being written
+        self._verbs: dict[str, Callable[[bytes], Response | Later]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
             "preempt": self._preempt,
             "bind": self._bind,
         }
-        self._pages: dict[str, Callable[[], Answer]] = {
+        self._pages: dict[str, Callable[[], Response]] = {
             "/version": lambda: _text(200, __version__),
             "/healthz": lambda: _text(200, "ok"),
             "/livez": lambda: _text(200, "ok"),
             "/readyz": self._readyz,
         }
 
-    def answer(self, method: str, path: str, body: bytes) -> Answer | Awaitable[Answer]:
-        """Most answers are there at once; a bind's has to be waited for."""
+    def handle_probe(self, request: Request) -> Response | Awaitable[Response]:
+        """The same pages on the probe port, for clients without a certificate: kubelet's probes and Prometheus."""
+        if request.path in PROBE_PATHS:
+            return self.handle(request)
+        return _error(404, f"nothing at {request.path[:200]!r}; this port has {', '.join(PROBE_PATHS)}")
+
+    def handle(self, request: Request) -> Response | Awaitable[Response]:
+        """Most responses are ready at once; a bind's must be awaited."""
+        method, path = request.method, request.path
         page = self._pages.get(path)
         if page is not None:
             return page() if method in ("GET", "HEAD") else _wrong_method(method, path, "GET")
@@ -111,41 +108,41 @@ class Routes:
         word, _, node = rest.partition("/")
         if f"/{prefix}" not in self._dialects:
             known = ", ".join(sorted(self._dialects))
-            return _error(404, f"there is nothing at {path[:200]!r}; the prefixes here are {known}")
+            return _error(404, f"nothing at {path[:200]!r}; the prefixes are {known}")
         if word == "inspect":
             return self._inspect(self._dialects[f"/{prefix}"], node) if method == "GET" else _wrong_method(method, path, "GET")
         verb = self._verbs.get(rest)
         if verb is None:
             verbs = ", ".join((*self._verbs, "inspect"))
-            return _error(404, f"there is nothing at {path[:200]!r}; /{prefix} has {verbs}")
+            return _error(404, f"nothing at {path[:200]!r}; /{prefix} has {verbs}")
         if method != "POST":
             return _wrong_method(method, path, "POST")
-        return self._timed(rest, verb, body)
+        return self._timed(rest, verb, request.body)
 
-    def _timed(self, verb: str, handle: Callable[[bytes], Answer | Later], body: bytes) -> Answer | Awaitable[Answer]:
+    def _timed(self, verb: str, handle: Callable[[bytes], Response | Later], body: bytes) -> Response | Awaitable[Response]:
         start = time.perf_counter()
         try:
-            answer = handle(body)
+            response = handle(body)
         except UnreadableError as error:
             log.warning("%s outcome=unreadable problem=%r", verb, str(error))
             self._metrics.decided(verb, "unreadable")
-            answer = _refusal(verb, str(error))
-        if isinstance(answer, Answer):
+            response = _refusal(verb, str(error))
+        if isinstance(response, Response):
             self._metrics.took(verb, time.perf_counter() - start)
-            return answer
-        return self._waited(verb, answer, start)
+            return response
+        return self._timed_later(verb, response, start)
 
-    async def _waited(self, verb: str, answer: Later, start: float) -> Answer:
+    async def _timed_later(self, verb: str, later: Later, start: float) -> Response:
         try:
-            return await answer()
+            return await later()
         finally:
             self._metrics.took(verb, time.perf_counter() - start)
 
-    def _filter(self, body: bytes) -> Answer:
+    def _filter(self, body: bytes) -> Response:
         start = time.perf_counter()
         asked = scheduler.read_nodes_asked(body)
-        if waiting := self._not_done():
-            return self._not_ready("filter", asked.pod, waiting)
+        if waiting := self._not_ready():
+            return self._respond_not_ready("filter", asked.pod, waiting)
         result = self._deciding.filter(asked)
         outcome = "served" if result.answer.names else "refused"
         self._requeue.answered(asked.pod.metadata.uid, refused=bool(result.refused) and not result.answer.names)
@@ -161,32 +158,32 @@ class Routes:
             _ms(start),
             outcome,
         )
-        return Answer(200, scheduler.write_filter_answer(result.answer, asked))
+        return Response(200, scheduler.write_filter_answer(result.answer, asked))
 
-    def _prioritize(self, body: bytes) -> Answer:
+    def _prioritize(self, body: bytes) -> Response:
         start = time.perf_counter()
         asked = scheduler.read_nodes_asked(body)
-        if waiting := self._not_done():
-            return self._not_ready("prioritize", asked.pod, waiting)
+        if waiting := self._not_ready():
+            return self._respond_not_ready("prioritize", asked.pod, waiting)
         scores = self._deciding.prioritize(asked)
         self._metrics.decided("prioritize", "served")
         best = next(iter(scores), "")
         log.info("prioritize pod=%s nodes=%d best=%s took_ms=%s", _pod(asked.pod), len(asked.nodes), best, _ms(start))
-        return Answer(200, self._scores.write(asked.names, scores))
+        return Response(200, self._scores.write(asked.names, scores))
 
-    def _preempt(self, body: bytes) -> Answer | Later:
+    def _preempt(self, body: bytes) -> Response | Later:
         asked = scheduler.read_preemption_asked(body)
-        if waiting := self._not_done():
-            return self._not_ready("preempt", asked.pod, waiting)
+        if waiting := self._not_ready():
+            return self._respond_not_ready("preempt", asked.pod, waiting)
         return partial(self._preempted, asked)
 
-    async def _preempted(self, asked: scheduler.PreemptionAsked) -> Answer:
+    async def _preempted(self, asked: scheduler.PreemptionAsked) -> Response:
         start = time.perf_counter()
         chosen: dict[str, scheduler.Victims] = {}
         for node, victims in self._deciding.preempt(asked):
             if victims is not None:
                 chosen[node] = victims
-            # A node full of pods takes milliseconds, and a large cluster proposes hundreds of nodes.
+            # A full node takes milliseconds, and kube-scheduler of a large cluster proposes hundreds of nodes.
             await asyncio.sleep(0)
         outcome = "served" if chosen else "refused"
         self._metrics.decided("preempt", outcome)
@@ -198,15 +195,15 @@ class Routes:
             _ms(start),
             outcome,
         )
-        return Answer(200, scheduler.write_preemption_answer(chosen))
+        return Response(200, scheduler.write_preemption_answer(chosen))
 
     def _bind(self, body: bytes) -> Later:
         return partial(self._bound, scheduler.read_bind(body))
 
-    async def _bound(self, asked: scheduler.BindArguments) -> Answer:
+    async def _bound(self, asked: scheduler.BindArguments) -> Response:
         start = time.perf_counter()
-        # Half a book has room where there is none.
-        waiting = self._not_done()
+        # A ledger that is not complete shows free capacity that does not exist.
+        waiting = self._not_ready()
         self._metrics.bind_latency.sent(asked.pod_uid)
         outcome = Outcome("not-ready", waiting.error) if waiting else await self._binder.bind(asked)
         if outcome.word != "bound":
@@ -224,9 +221,9 @@ class Routes:
             outcome.word,
             outcome.error,
         )
-        return Answer(200, scheduler.write_bind_answer(outcome.error))
+        return Response(200, scheduler.write_bind_answer(outcome.error))
 
-    def _inspect(self, profile: Profile | None, node: str) -> Answer | Awaitable[Answer]:
+    def _inspect(self, profile: Profile | None, node: str) -> Response | Awaitable[Response]:
         if not node:
             return self._inspect_all(profile)
         if self._ledger.node(node) is None:
@@ -235,8 +232,8 @@ class Routes:
             return _json(404, {"nodes": [], "error": f"node {node[:253]!r} is not known{hint}"})
         return _json(200, self._shown(profile, [node]))
 
-    async def _inspect_all(self, profile: Profile | None) -> Answer:
-        """A few nodes at a time, as metrics are: of a large cluster all at once would take half a second."""
+    async def _inspect_all(self, profile: Profile | None) -> Response:
+        """A few nodes at a time, as metrics are: all nodes of a large cluster at once would block the loop for half a second."""
         names = [node.name for node in self._ledger.nodes()]
         parts: list[bytes] = []
         for start in range(0, len(names), card_metrics.NODES_AT_ONCE):
@@ -244,37 +241,37 @@ class Routes:
             if text := orjson.dumps(shown["nodes"])[1:-1]:
                 parts.append(b"," + text if parts else text)
             await asyncio.sleep(0)
-        return Answer(200, b'{"nodes":[', more=[*parts, b"]}"])
+        return Response(200, b'{"nodes":[', more=[*parts, b"]}"])
 
     def _shown(self, profile: Profile | None, nodes: Sequence[str]) -> dict[str, Any]:
         shown = rows(self._ledger, nodes)
         return inspect_json.neutral(shown) if profile is None else inspect_json.dialect(shown, profile)
 
-    async def _metrics_page(self) -> Answer:
-        """Whoever asks while the series are being written gets the same ones: they are large."""
-        if self._series is None:
-            self._series = asyncio.ensure_future(card_metrics.page(self._ledger))
-            self._series.add_done_callback(lambda _: setattr(self, "_series", None))
-        cards = await asyncio.shield(self._series)
-        return Answer(200, self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8", more=cards)
+    async def _metrics_page(self) -> Response:
+        """Concurrent scrapes share one copy of the card metrics, which are large."""
+        if self._card_metrics is None:
+            self._card_metrics = asyncio.ensure_future(card_metrics.page(self._ledger))
+            self._card_metrics.add_done_callback(lambda _: setattr(self, "_card_metrics", None))
+        cards = await asyncio.shield(self._card_metrics)
+        return Response(200, self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8", more=cards)
 
-    def _readyz(self) -> Answer:
-        waiting = self._not_done()
+    def _readyz(self) -> Response:
+        waiting = self._not_ready()
         return _text(503, f"not ready: {waiting.what} not {waiting.done} yet") if waiting else _text(200, "ok")
 
-    def _not_ready(self, verb: str, pod: PodToSchedule, waiting: NotDone) -> Answer:
+    def _respond_not_ready(self, verb: str, pod: PodToSchedule, waiting: NotReady) -> Response:
         self._metrics.decided(verb, "not-ready")
         log.info("%s pod=%s outcome=not-ready", verb, _pod(pod))
         return _refusal(verb, waiting.error, status=503)
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    """The most similar of some names that begin or end like this one: comparing with each of thousands would take seconds."""
-    if len(name) > LONGEST_NAME:
+    """The most similar of some names that begin or end like this one: comparing all of thousands would take seconds."""
+    if len(name) > MAX_NAME_LENGTH:
         return ""
     half = max(1, len(name) // 2)
     head, tail = name[:half], name[-half:]
-    alike = islice((each for each in known if each.startswith(head) or each.endswith(tail)), MOST_COMPARED)
+    alike = islice((each for each in known if each.startswith(head) or each.endswith(tail)), MAX_COMPARED_NAMES)
     return next(iter(get_close_matches(name, alike, n=1)), "")
 
 
@@ -286,26 +283,26 @@ def _ms(start: float) -> float:
     return round((time.perf_counter() - start) * 1000, 2)
 
 
-def _text(status: int, text: str) -> Answer:
-    return Answer(status, text.encode(), TEXT)
+def _text(status: int, text: str) -> Response:
+    return Response(status, text.encode(), TEXT)
 
 
-def _json(status: int, value: object) -> Answer:
-    return Answer(status, orjson.dumps(value))
+def _json(status: int, value: object) -> Response:
+    return Response(status, orjson.dumps(value))
 
 
-def _error(status: int, error: str) -> Answer:
+def _error(status: int, error: str) -> Response:
     return _json(status, {"error": error})
 
 
-def _wrong_method(method: str, path: str, right: str) -> Answer:
+def _wrong_method(method: str, path: str, right: str) -> Response:
     return _error(405, f"{path[:200]} takes {right}, not {method[:20]}")
 
 
-def _refusal(verb: str, error: str, *, status: int = 400) -> Answer:
-    """Why there is no answer, where the caller will look for it."""
+def _refusal(verb: str, error: str, *, status: int = 400) -> Response:
+    """The error in the field where kube-scheduler reads it."""
     if verb == "filter":
-        return Answer(200, scheduler.write_filter_error(error))
+        return Response(200, scheduler.write_filter_error(error))
     if verb == "bind":
-        return Answer(200, scheduler.write_bind_answer(error))
+        return Response(200, scheduler.write_bind_answer(error))
     return _error(status, error)

@@ -1,6 +1,6 @@
-"""The extender as a process: list, then serve, until told to stop.
+"""The extender process: lists nodes and pods, serves kube-scheduler, and stops on SIGTERM.
 
-Belongs here: putting the parts together, the port, signals, the order of starting and ending. Never: what is answered.
+Belongs here: constructing the parts, the ports, signals, the order of starting and stopping. Never: the responses.
 """
 
 import asyncio
@@ -8,10 +8,11 @@ import contextlib
 import gc
 import logging
 import signal
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from accelshare import __version__
 from accelshare.extender.admissions import Admissions
@@ -19,13 +20,11 @@ from accelshare.extender.binder import Binder
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.feed import Feed
 from accelshare.extender.fence import Fence
-from accelshare.extender.listening import listen, most_callers
 from accelshare.extender.metrics import Metrics
-from accelshare.extender.port import Port
-from accelshare.extender.probes import Probes
 from accelshare.extender.requeue import Requeue
-from accelshare.extender.routes import NotDone, Routes
-from accelshare.extender.tls import Reloading, TlsFiles
+from accelshare.extender.routes import NotReady, Routes
+from accelshare.extender.tls import TlsFiles, TlsReloader
+from accelshare.http.server import Server, listen
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
@@ -35,9 +34,13 @@ from accelshare.vendors.catalog import Catalog
 from accelshare.wire.pods import AgentIdentity
 
 log = logging.getLogger(__name__)
-PROBE_BYTES: Final = 4096  # probes send no body
+PROBE_BODY_BYTES: Final = 4096  # probes send no body
 PROBE_HEAD_BYTES: Final = 8192
-LEAVE_S: Final = 36.0  # from the signal to the end, at most: less than the pod's terminationGracePeriodSeconds
+STOP_S: Final = 36.0  # from the signal to the end, at most: less than the pod's terminationGracePeriodSeconds
+# Files that are neither connections nor their binds: standard streams, the loop, two ports, the log, two watches, events, fences.
+OWN_FILES: Final = 40
+MAX_CONNECTIONS: Final = 1000
+MAX_PROBE_CONNECTIONS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,9 @@ class Settings:
     context: str | None = None
     policy: str = "binpack"
     shortlist: int = 1
-    largest_body_mib: int = 64
+    max_body_mib: int = 64
     tls: TlsFiles | None = None
-    probe_port: int = 0  # 0: probes use the first port
+    probe_port: int = 0  # 0: probes use the port above
     agents: AgentIdentity | None = None
 
 
@@ -59,12 +62,12 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
     metrics = Metrics()
     ledger = Ledger(POLICIES[settings.policy])
     cluster = config.load(settings.kubeconfig, context=settings.context)
-    tls = Reloading(settings.tls) if settings.tls is not None else None
+    tls = TlsReloader(settings.tls) if settings.tls is not None else None
     port = listen(settings.host, settings.port)
     probe_port = listen(settings.host, settings.probe_port) if settings.probe_port else None
-    most = most_callers()
-    agent = f"accelshare-extender/{__version__}"
-    async with Client(cluster, user_agent=agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
+    limits = connection_limits()
+    user_agent = f"accelshare-extender/{__version__}"
+    async with Client(cluster, user_agent=user_agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
         deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
         events = Events(client, component="accelshare-extender", clock=time.time)
         requeue = Requeue(client, ledger, metrics, clock=time.monotonic)
@@ -97,47 +100,47 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             deciding=deciding,
             binder=binder,
             metrics=metrics,
-            not_done=lambda: _not_done(feed, fence),
+            not_ready=lambda: _not_ready(feed, fence),
             requeue=requeue,
         )
-        # While the lists come in nothing of them is garbage, and looking for some would take a tenth of the time.
+        # Nothing of the lists is garbage, and collecting while they come in would take a tenth of the time.
         gc.disable()
         following = asyncio.create_task(feed.run())
         ready = asyncio.create_task(_when_ready(feed, fence, metrics))
-        waking_up = asyncio.create_task(requeue.run())
+        requeueing = asyncio.create_task(requeue.run())
         stopping = asyncio.create_task(_stop_signal().wait())
-        largest_body = settings.largest_body_mib * 2**20
-        async with contextlib.AsyncExitStack() as until_the_end:
+        max_body_bytes = settings.max_body_mib * 2**20
+        async with contextlib.AsyncExitStack() as probe_server:
             if probe_port is not None:
-                # It answers until the very end: a pod that is finishing what is in flight is alive.
-                probes = Port(
-                    Probes(routes.answer).answer,
+                # It serves until the process ends: a pod that finishes its requests in flight is alive.
+                probes = Server(
+                    routes.handle_probe,
                     probe_port,
-                    largest_body=PROBE_BYTES,
-                    longest_head=PROBE_HEAD_BYTES,
-                    most_callers=most.probing,
+                    max_body_bytes=PROBE_BODY_BYTES,
+                    max_head_bytes=PROBE_HEAD_BYTES,
+                    max_connections=limits.probes,
                 )
-                await until_the_end.enter_async_context(probes)
+                await probe_server.enter_async_context(probes)
             context = tls.context if tls is not None else None
-            async with Port(routes.answer, port, tls=context, largest_body=largest_body, most_callers=most.serving):
+            async with Server(routes.handle, port, tls=context, max_body_bytes=max_body_bytes, max_connections=limits.scheduler):
                 log.info("serving listen=%s:%d tls=%s server=%s", settings.host, settings.port, tls is not None, cluster.server)
-                broken = await _until_stopped(stopping, starting=ready, forever={following, waking_up})
-                ends = time.monotonic() + LEAVE_S
-            for task in (ready, waking_up, stopping):
+                broken = await _until_stopped(stopping, starting=ready, forever={following, requeueing})
+                ends = time.monotonic() + STOP_S
+            for task in (ready, requeueing, stopping):
                 task.cancel()
             await binder.stop(within_s=max(1.0, ends - time.monotonic()))
             admissions.stop()
         for task in broken:
             task.result()
         following.cancel()
-        await asyncio.gather(following, ready, waking_up, stopping, return_exceptions=True)
+        await asyncio.gather(following, ready, requeueing, stopping, return_exceptions=True)
         log.info("stopped")
 
 
 async def _until_stopped(
     stopping: asyncio.Task[bool], *, starting: asyncio.Task[None], forever: set[asyncio.Task[None]]
 ) -> list[asyncio.Task[None]]:
-    """Until we are asked to stop, or a task ends that should not: those are given back."""
+    """Wait for the stop signal, or for a task that ends and should not; return such tasks."""
     watched: set[asyncio.Task[None]] = {starting, *forever}
     while True:
         await asyncio.wait({stopping, *watched}, return_when=asyncio.FIRST_COMPLETED)
@@ -150,34 +153,62 @@ async def _until_stopped(
 
 async def _when_ready(feed: Feed, fence: Fence, metrics: Metrics) -> None:
     await feed.whole.wait()
-    # What was listed lives as long as the process: the collector need not look at it again.
+    # Listed objects live as long as the process, so the garbage collector need not traverse them again.
     gc.enable()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000)  # a decision leaves hardly a cycle behind, and looking for one after every few takes 3 % of all time
+    gc.set_threshold(50_000)  # a decision leaves hardly a cycle behind, and the default threshold costs 3 % of all CPU
     await fence.fence_pending()
     metrics.ready.set(1)
     log.info("ready")
 
 
-def _not_done(feed: Feed, fence: Fence) -> NotDone | None:
-    """What must be done before anything can be decided."""
+def _not_ready(feed: Feed, fence: Fence) -> NotReady | None:
+    """What must be done before the first decision."""
     if feed.waiting_for:
-        return NotDone("listed", " and ".join(feed.waiting_for))
+        return NotReady("listed", " and ".join(feed.waiting_for))
     if fence.unfenced != 0:
-        return NotDone("fenced", f"{fence.unfenced or 'all'} pending pods")
+        return NotReady("fenced", f"{fence.unfenced or 'all'} pending pods")
     return None
 
 
 def _stop_signal() -> asyncio.Event:
-    """Set when the process is asked to end."""
-    asked = asyncio.Event()
+    """Set by SIGTERM and SIGINT."""
+    stop_requested = asyncio.Event()
 
     def stop(received: signal.Signals) -> None:
         log.info("stopping signal=%s", received.name)
-        asked.set()
+        stop_requested.set()
 
     loop = asyncio.get_running_loop()
     for received in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(received, stop, received)
-    return asked
+    return stop_requested
+
+
+class ConnectionLimits(NamedTuple):
+    """How many connections each port may have at once."""
+
+    scheduler: int
+    probes: int
+
+
+def connection_limits() -> ConnectionLimits:
+    """Limits that leave each client's bind a connection to the API server, under the limit of open files, which is raised."""
+    files = _open_files() - OWN_FILES
+    probes = min(MAX_PROBE_CONNECTIONS, max(2, files // 8))
+    return ConnectionLimits(min(MAX_CONNECTIONS, max(4, (files - probes) // 2)), probes)
+
+
+def _open_files() -> int:
+    """The process's limit of open files, raised to what all connections need if that is allowed."""
+    needed = OWN_FILES + 2 * MAX_CONNECTIONS + MAX_PROBE_CONNECTIONS
+    if sys.platform == "win32":
+        return needed
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return needed if soft == resource.RLIM_INFINITY else soft

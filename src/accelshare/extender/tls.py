@@ -45,7 +45,7 @@ class TlsFiles:
         return context
 
 
-class Reloading:
+class TlsReloader:
     """The context for each new connection, made from the newest files.
 
     Files that cannot be used yet (half of a pair is written) leave the old ones in place and are tried again. A context has its

@@ -1,7 +1,7 @@
-"""One API server, asked over HTTP: a request, a list in pages, a watch.
+"""The client of one API server: requests, lists in pages, watches.
 
-Belongs here: connections, credentials on each request, time limits, translation of every library error.
-Never: what an object means, or when to list again (that is `watch`).
+Belongs here: credentials on each request, retries, time limits, translation of every library error.
+Never: sockets (http/), what an object means, or when to list again (watch.py).
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from accelshare.kube.answer import Answer
+from accelshare.http.client import ClientResponse, ConnectionPool, Limits, Lines, LineTooLongError
+from accelshare.http.route import ConnectError, Route
 from accelshare.kube.config import Cluster
-from accelshare.kube.connection import Connections, Limits
 from accelshare.kube.credentials import Presented
 from accelshare.kube.errors import (
     ApiError,
@@ -29,17 +29,15 @@ from accelshare.kube.errors import (
     Unreachable,
     from_answer,
 )
-from accelshare.kube.lines import Lines, LineTooLongError
-from accelshare.kube.route import NotConnectedError, Route
 from accelshare.wire.decoding import Decoder
 
 GET_ATTEMPTS: Final = 4
 FIRST_RETRY_S: Final = 0.1
-LONGEST_RETRY_S: Final = 5.0
+MAX_RETRY_S: Final = 5.0
 IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
 
 # etcd takes objects of 1.5 MiB, which can double as JSON. More than this is not an event.
-LONGEST_EVENT_BYTES: Final = 32 << 20
+MAX_EVENT_BYTES: Final = 32 << 20
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -50,14 +48,14 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """One change, as the API server tells it."""
+    """One change of one object."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: msgspec.Raw
 
 
 class Client:
-    """A pool of kept-alive connections to one API server. It asks as often as it is told to: there is no rate limit here."""
+    """Requests to one API server over keep-alive connections. There is no rate limit."""
 
     def __init__(
         self,
@@ -75,7 +73,7 @@ class Client:
         self._sleep = sleep
         self._random = random
         self._route = Route(cluster.server, server_name=cluster.tls.server_name, proxy_url=cluster.proxy_url)
-        self._connections = Connections(self._route)
+        self._connections = ConnectionPool(self._route)
         self._headers = (
             f"Host: {self._route.host}",
             f"User-Agent: {user_agent}",
@@ -83,7 +81,7 @@ class Client:
             *self._route.headers,
         )
         self._closed = False
-        self._asking = asyncio.Lock()
+        self._credentials_lock = asyncio.Lock()
         self._context: ssl.SSLContext | None = None
         self._context_for: Presented | None = None
 
@@ -94,7 +92,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Give up every connection; watches in progress end as Unreachable."""
+        """Close every connection; watches in progress raise Unreachable."""
         self._closed = True
         await self._connections.close()
 
@@ -108,22 +106,22 @@ class Client:
         params: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> bytes:
-        """The body of a successful answer. Every failure is a KubeError.
+        """The body of a successful response. Every failure is a KubeError.
 
-        A GET that was not answered, or put off with 429 or 503, is asked again a few times. Nothing else is: only the caller
-        knows whether a write may happen twice (but a PUT or DELETE is sent once more if the connection is closed under it,
-        which an idempotent write survives). `timeout_s` is for each attempt.
+        A GET without a response, or with 429 or 503, is retried a few times. Nothing else is: only the caller knows whether a
+        write may happen twice. (A PUT or DELETE is sent once more if its connection is closed, because it is idempotent.)
+        `timeout_s` is for each attempt.
         """
         total_s = self._timeout_s if timeout_s is None else timeout_s
-        # A connection that takes nearly all the time gives up first, which proves that the request was never sent.
+        # Connecting times out before the request does, which proves that the request was never sent.
         limits = Limits(total_s, connect_s=total_s * 0.75)
         what = f"{method} {self._cluster.server}{path}"
-        kinds = ("Accept-Encoding: gzip", f"Content-Type: {content_type}") if body is not None else ("Accept-Encoding: gzip",)
-        request = self._request(method, path, params, kinds, body)
+        headers = ("Accept-Encoding: gzip", f"Content-Type: {content_type}") if body is not None else ("Accept-Encoding: gzip",)
+        request = self._request(method, path, params, headers, body)
         attempts = GET_ATTEMPTS if method == "GET" else 1
         for attempt in range(1, attempts + 1):
             try:
-                return await self._whole(request, limits, what)
+                return await self._read(request, limits, what)
             except (Unreachable, ApiError) as error:
                 wait_s = self._retry_in_s(error, attempt)
                 if wait_s is None or attempt == attempts:
@@ -136,30 +134,30 @@ class Client:
     async def pages(
         self, path: str, *, params: Mapping[str, str] | None = None, limit: int = 500, timeout_s: float = 60.0
     ) -> AsyncGenerator[Page, None]:
-        """The whole list, a page at a time. Raises Gone if the continue token has grown too old: list again from the start."""
-        asked = {**(params or {}), "limit": str(limit)}
-        asking = asyncio.ensure_future(self.request("GET", path, params=asked, timeout_s=timeout_s))
+        """The whole list, a page at a time. Raises Gone if the continue token has expired: list again from the start."""
+        query = {**(params or {}), "limit": str(limit)}
+        next_page = asyncio.ensure_future(self.request("GET", path, params=query, timeout_s=timeout_s))
         while True:
-            body = await asking
+            body = await next_page
             try:
-                page = _lists.decode(body)
+                part = _lists.decode(body)
             except ValueError as error:
                 raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
-            if not page.metadata.resource_version:
+            if not part.metadata.resource_version:
                 raise BadAnswer(f"GET {self._cluster.server}{path}: a list without metadata.resourceVersion")
-            found = Page(items=page.items or [], resource_version=page.metadata.resource_version)
-            if not page.metadata.continue_:
-                yield found
+            page = Page(items=part.items or [], resource_version=part.metadata.resource_version)
+            if not part.metadata.continue_:
+                yield page
                 return
-            # The server works on the next page while this one is read, and everybody else on the loop has a turn.
-            asked["continue"] = page.metadata.continue_
-            asking = asyncio.ensure_future(self.request("GET", path, params=asked, timeout_s=timeout_s))
+            # The server prepares the next page while this one is read, and other tasks of the loop get a turn.
+            query["continue"] = part.metadata.continue_
+            next_page = asyncio.ensure_future(self.request("GET", path, params=query, timeout_s=timeout_s))
             try:
                 await asyncio.sleep(0)
-                yield found
+                yield page
             except BaseException:
-                asking.cancel()
-                await asyncio.gather(asking, return_exceptions=True)
+                next_page.cancel()
+                await asyncio.gather(next_page, return_exceptions=True)
                 raise
 
     async def watch(
@@ -174,14 +172,14 @@ class Client:
     ) -> AsyncGenerator[WatchEvent, None]:
         """Changes after this version, until the server ends the watch, which it does every 5 to 10 minutes.
 
-        An ERROR event raises what it stands for (Gone, for a version that is too old). A server that does not keep to the end
-        it promised raises Unreachable, and so does `silence_s` without a byte; there is no such limit by default because an
-        idle API server may send nothing for minutes, not even a bookmark, and a dead peer is noticed by the socket.
-        `on_open` is called when the API server has accepted the watch, long before the first event may come.
+        An ERROR event raises its error (Gone, for a version that is too old). A server that does not end the watch in time
+        raises Unreachable, and so does `silence_s` without a byte; there is no such limit by default because an idle API server
+        may send nothing for minutes, not even a bookmark, and the socket's keep-alive detects a dead peer.
+        `on_open` is called when the API server has accepted the watch, which may be long before the first event.
         """
-        # Many watchers that started together should not come back together.
+        # Watchers that started together should not reconnect together.
         server_s = timeout_s if timeout_s is not None else 300.0 + 300.0 * self._random()
-        asked = {
+        query = {
             **(params or {}),
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -189,16 +187,16 @@ class Client:
             "timeoutSeconds": str(max(1, int(server_s))),
         }
         what = f"watch {self._cluster.server}{path}"
-        # Not gzip: a compressor in between would hold events back.
-        request = self._request("GET", path, asked, ("Accept-Encoding: identity",))
-        # A watch is as old as it may get when the server should have ended it and has not.
+        # Not gzip: a compressor would delay events.
+        request = self._request("GET", path, query, ("Accept-Encoding: identity",))
+        # The server should end the watch after server_s; if it does not, we do.
         limits = Limits(total_s=server_s + self._timeout_s, connect_s=self._timeout_s)
-        lines = Lines(longest=LONGEST_EVENT_BYTES)
-        answer = await self._answer(request, limits, what)
+        lines = Lines(max_bytes=MAX_EVENT_BYTES)
+        response = await self._respond(request, limits, what)
         try:
             if on_open is not None:
                 on_open()
-            while piece := await answer.piece(silence_s=silence_s):
+            while piece := await response.piece(silence_s=silence_s):
                 for line in lines.feed(piece):
                     yield _event(line, what)
         except LineTooLongError as error:
@@ -206,56 +204,56 @@ class Client:
         except OSError as cause:
             raise self._unreachable(what, cause, f"silent for {silence_s or 0:g} s") from cause
         finally:
-            self._connections.done(answer)
+            self._connections.release(response)
         if last := lines.rest():
             yield _event(last, what)
 
-    async def _whole(self, request: "_Request", limits: Limits, what: str) -> bytes:
-        """The body of a successful answer."""
-        answer = await self._answer(request, limits, what)
+    async def _read(self, request: "_Request", limits: Limits, what: str) -> bytes:
+        """The body of a successful response."""
+        response = await self._respond(request, limits, what)
         try:
-            said = await answer.read()
+            body = await response.read()
         except OSError as cause:
             raise self._unreachable(what, cause) from cause
         finally:
-            self._connections.done(answer)
-        return _plain(said, answer.headers.get("content-encoding", ""), what)
+            self._connections.release(response)
+        return _decompress(body, response.headers.get("content-encoding", ""), what)
 
-    async def _answer(self, request: "_Request", limits: Limits, what: str) -> Answer:
-        """A successful answer whose body is still to be read. A 401 renews the credentials, once."""
+    async def _respond(self, request: "_Request", limits: Limits, what: str) -> ClientResponse:
+        """A successful response whose body is still to be read. A 401 renews the credentials, once."""
         for again in (True, False):
             presented, context = await self._credentials()
             try:
-                answer = await self._begun(request, request.shown(presented), context, limits)
-                if answer.status < 300:
-                    return answer
+                response = await self._head(request, request.encode(presented), context, limits)
+                if response.status < 300:
+                    return response
                 try:
-                    said = await answer.read()
+                    body = await response.read()
                 finally:
-                    self._connections.done(answer)
+                    self._connections.release(response)
             except OSError as cause:
                 raise self._unreachable(what, cause) from cause
-            said = _plain(said, answer.headers.get("content-encoding", ""), what)
-            error = from_answer(answer.status, said, retry_after=answer.headers.get("retry-after", ""), request=what)
-            # A redirect is refused like any other: whoever redirects us must not be shown our token.
+            body = _decompress(body, response.headers.get("content-encoding", ""), what)
+            error = from_answer(response.status, body, retry_after=response.headers.get("retry-after", ""), request=what)
+            # A redirect is an error like any other: its target must not get our token.
             if not again or not isinstance(error, Unauthorized):
                 raise error
             self._cluster.credentials.refused(presented)
-            self._context_for = None  # a certificate that has run out is a 401 too
+            self._context_for = None  # an expired certificate is a 401 too
         raise AssertionError("the second attempt returns or raises")
 
-    async def _begun(self, request: "_Request", shown: bytes, context: ssl.SSLContext | None, limits: Limits) -> Answer:
-        """An answer of which the head is there. What may be sent twice is, if the connection is closed instead of an answer."""
+    async def _head(self, request: "_Request", content: bytes, context: ssl.SSLContext | None, limits: Limits) -> ClientResponse:
+        """A response whose head is complete. An idempotent request is sent again if its connection closes without a response."""
         for again in (request.method in IDEMPOTENT, False):
-            answer = await self._connections.ask(shown, context, limits)
+            response = await self._connections.send(content, context, limits)
             try:
-                await answer.head()
+                await response.head()
             except BaseException as cause:
-                self._connections.done(answer)
-                if not again or answer.begun or not isinstance(cause, ConnectionError):
+                self._connections.release(response)
+                if not again or response.begun or not isinstance(cause, ConnectionError):
                     raise
             else:
-                return answer
+                return response
         raise AssertionError("the second attempt returns or raises")
 
     def _request(
@@ -268,11 +266,11 @@ class Client:
         return _Request(method, lines, body or b"")
 
     async def _credentials(self) -> tuple[Presented, ssl.SSLContext | None]:
-        """What to show, and the context to show it in. Files and exec plugins are waited for in a thread, one at a time."""
+        """The credentials and the TLS context to use. Files and exec plugins run in a thread, one at a time."""
         credentials = self._cluster.credentials
         if credentials.at_hand and self._context_for == (presented := credentials.present()):
             return presented, self._context
-        async with self._asking:
+        async with self._credentials_lock:
             presented = credentials.present() if credentials.at_hand else await asyncio.to_thread(credentials.present)
             fits = self._context_for is not None and self._context_for.certificate == presented.certificate
             if not fits:
@@ -281,14 +279,14 @@ class Client:
             return presented, self._context
 
     def _unreachable(self, what: str, cause: OSError, silent: str = "") -> Unreachable:
-        """In words, and whether the request can have reached the server at all."""
+        """The error with its cause, and whether the request can have reached the server."""
         if isinstance(cause, ssl.SSLError) or isinstance(cause.__cause__, ssl.SSLError):
             self._context_for = None  # certificates rotate: read the files again before the next handshake
-        words = str(cause) or silent or type(cause).__name__
-        return Unreachable(f"{what}: {words}", sent=not isinstance(cause, NotConnectedError))
+        text = str(cause) or silent or type(cause).__name__
+        return Unreachable(f"{what}: {text}", sent=not isinstance(cause, ConnectError))
 
     def _retry_in_s(self, error: KubeError, attempt: int) -> float | None:
-        """How long to wait before a GET is asked again, or None if asking again would not help."""
+        """How long to wait before a GET is retried, or None if a retry would not help."""
         backoff_s = FIRST_RETRY_S * 2.0 ** (attempt - 1) * (0.5 + 0.5 * self._random())
         if self._closed:
             return None
@@ -296,7 +294,7 @@ class Client:
             case Unreachable():
                 return backoff_s
             case TooManyRequests() | ApiError(status=503):
-                return min(LONGEST_RETRY_S, max(backoff_s, error.retry_after_s or 0.0))
+                return min(MAX_RETRY_S, max(backoff_s, error.retry_after_s or 0.0))
         return None
 
 
@@ -334,25 +332,24 @@ _PATH_SAFE: Final = "/:@!$&'()*+,;=~%"
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """A request, but for the proof of who asks."""
+    """A request without its credentials."""
 
     method: str
     lines: tuple[str, ...]
     body: bytes
 
-    def shown(self, presented: Presented) -> bytes:
+    def encode(self, presented: Presented) -> bytes:
         """All of it, as it is sent."""
-        proof = (f"Authorization: {presented.authorization}",) if presented.authorization is not None else ()
-        return "\r\n".join((*self.lines, *proof, "\r\n")).encode("latin-1") + self.body
+        authorization = (f"Authorization: {presented.authorization}",) if presented.authorization is not None else ()
+        return "\r\n".join((*self.lines, *authorization, "\r\n")).encode("latin-1") + self.body
 
 
-def _plain(said: bytes, encoding: str, what: str) -> bytes:
-    """A body without its compression."""
+def _decompress(body: bytes, encoding: str, what: str) -> bytes:
     if encoding in ("", "identity"):
-        return said
+        return body
     if encoding != "gzip":
-        raise BadAnswer(f"{what}: its body comes as {encoding!r}; it must be gzip or plain")
+        raise BadAnswer(f"{what}: the body's content-encoding is {encoding!r}; it must be gzip or none")
     try:
-        return gzip.decompress(said)
+        return gzip.decompress(body)
     except (OSError, EOFError, zlib.error) as error:
         raise BadAnswer(f"{what}: {error}") from error

@@ -204,7 +204,7 @@ class FakeNode:
 
     async def page(self, path: str) -> str:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
         text = (await reader.read()).decode()
         writer.close()
         return text

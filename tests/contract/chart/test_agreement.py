@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from accelshare.cli import accelshare
-from accelshare.extender.serving import LEAVE_S
+from accelshare.extender.serving import STOP_S
 from accelshare.install.scheduler import content
 from accelshare.install.scheduler.desired_config import DesiredConfig, Settings, Tls
 from accelshare.install.scheduler.release import dialect, parse
@@ -57,7 +57,7 @@ def test_every_argument_is_text(arguments: list[str]) -> None:
 def test_the_extender_has_the_time_to_leave_that_it_takes() -> None:
     """kubelet must not kill it while it waits for binds in doubt."""
     (pod,) = [spec for title, spec in pods(objects(*preset("gpushare"))) if title == "Deployment/gpushare-schd-extender"]
-    assert pod["terminationGracePeriodSeconds"] >= LEAVE_S + 2
+    assert pod["terminationGracePeriodSeconds"] >= STOP_S + 2
 
 
 def test_the_rights_are_those_of_the_plain_files() -> None:

@@ -9,27 +9,31 @@ import aiohttp
 import pytest
 
 from accelshare.agent import status
+from accelshare.http import server
+from cluster.https import free_port
 
 TCP_CLOSED = 7  # the first byte of TCP_INFO
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
 async def test_by_ipv6_and_by_ipv4() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-    served = await status.serve(None, port, {"/readyz": lambda: (200, b"ready")})
-    async with served, aiohttp.ClientSession() as session:
+    port = free_port()
+    served = status.serve(None, port, {"/readyz": lambda: (200, b"ready")})
+    async with aiohttp.ClientSession() as session:
         for host in ("127.0.0.1", "[::1]"):
             async with session.get(f"http://{host}:{port}/readyz") as answer:
                 assert (answer.status, await answer.text()) == (200, "ready")
+    await served.stop()
 
 
 @pytest.fixture
-async def port() -> AsyncIterator[int]:
+async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+    monkeypatch.setattr(server, "CHECK_EVERY_S", 0.1)
     pages = {"/readyz": lambda: (200, b"ready"), "/large": lambda: (200, b"x" * 2**26)}
-    served = await status.serve("127.0.0.1", 0, pages, limit_s=1.0)
-    async with served:
-        yield served.sockets[0].getsockname()[1]
+    port = free_port()
+    served = status.serve("127.0.0.1", port, pages, limit_s=1.0)
+    yield port
+    await served.stop()
 
 
 async def ask(port: int) -> int:
@@ -41,7 +45,7 @@ async def ask(port: int) -> int:
 async def test_callers_who_say_nothing_keep_nobody_away(port: int) -> None:
     """However many connections are opened and left idle, few are kept, and a probe is answered."""
     with contextlib.ExitStack() as idle:
-        callers = [idle.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(status.MOST_CALLERS + 16)]
+        callers = [idle.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(status.MAX_CONNECTIONS + 16)]
         assert await ask(port) == 200
         callers[0].settimeout(30)
         with contextlib.suppress(ConnectionResetError):
@@ -78,6 +82,7 @@ async def test_headers_without_end_are_refused(port: int, line: bytes) -> None:
 async def test_a_header_that_drips_is_cut_off(port: int) -> None:
     """A byte now and then does not renew the time that a caller has."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /readyz HTTP/1.1\r\n")
     ended = asyncio.create_task(reader.read())
     async with asyncio.timeout(30):
         while not ended.done():

@@ -1,4 +1,4 @@
-"""Answers that take their time."""
+"""Responses that take their time."""
 
 import asyncio
 import json
@@ -13,8 +13,8 @@ from accelshare.extender import routes as routes_room
 from accelshare.extender.card_metrics import NODES_AT_ONCE
 from accelshare.extender.deciding import Deciding
 from accelshare.extender.metrics import Metrics
-from accelshare.extender.probes import PAGES
-from accelshare.extender.routes import NEUTRAL, Answer, Routes
+from accelshare.extender.routes import NEUTRAL, PROBE_PATHS, Routes
+from accelshare.http.messages import Request, Response
 from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
@@ -35,7 +35,7 @@ def routes_of(ledger: Ledger) -> Routes:
         deciding=Deciding(ledger, CATALOG, shortlist=1),
         binder=nobody,
         metrics=Metrics(),
-        not_done=lambda: None,
+        not_ready=lambda: None,
         requeue=nobody,
     )
 
@@ -71,8 +71,8 @@ def full_nodes(count: int) -> Ledger:
 )
 async def test_a_call_that_cannot_be_read_is_answered_where_kube_scheduler_looks(verb: str, body: bytes) -> None:
     """Text that is not UTF-8, deep or no JSON: status 200, because kube-scheduler reads no other body."""
-    answer = routes_of(Ledger()).answer("POST", f"/accelshare/{verb}", body)
-    assert isinstance(answer, Answer)
+    answer = routes_of(Ledger()).handle(Request("POST", f"/accelshare/{verb}", body))
+    assert isinstance(answer, Response)
     assert answer.status == 200
     assert "cannot be read" in json.loads(answer.body)["Error"]
 
@@ -83,9 +83,9 @@ async def test_between_two_nodes_of_a_preemption_others_have_their_turn() -> Non
     victims = {f"n{number:03}": {"Pods": [{"UID": f"p{number:03}"}], "NumPDBViolations": number} for number in range(NODES)}
     body = json.dumps({"Pod": pod, "NodeNameToMetaVictims": victims}).encode()
     async with Turns() as turns:
-        answer = routes_of(full_nodes(NODES)).answer("POST", "/accelshare/preempt", body)
+        answer = routes_of(full_nodes(NODES)).handle(Request("POST", "/accelshare/preempt", body))
         assert isinstance(answer, Awaitable)
-        answered: Answer = await answer
+        answered: Response = await answer
     assert json.loads(answered.body)["NodeNameToMetaVictims"] == victims
     assert turns.taken >= NODES - 1
 
@@ -95,9 +95,9 @@ async def test_between_some_nodes_of_a_large_inspect_others_have_their_turn(pref
     """And the answer is what all of them at once would be."""
     ledger = full_nodes(10 * NODES_AT_ONCE + 1)
     async with Turns() as turns:
-        answer = routes_of(ledger).answer("GET", f"{prefix}/inspect", b"")
+        answer = routes_of(ledger).handle(Request("GET", f"{prefix}/inspect", b""))
         assert isinstance(answer, Awaitable)
-        answered: Answer = await answer
+        answered: Response = await answer
     profile = next((profile for profile in CATALOG if profile.http.prefix == prefix), None)
     at_once = inspect_json.neutral(rows(ledger)) if profile is None else inspect_json.dialect(rows(ledger), profile)
     assert answered.body + b"".join(answered.more) == orjson.dumps(at_once)
@@ -108,15 +108,15 @@ def test_no_profile_can_take_a_path_of_our_own() -> None:
     """A profile with the prefix /accelshare would replace the neutral answers."""
     own = {NEUTRAL, "/metrics", *routes_of(Ledger())._pages}
     assert own == set(OWN_PATHS)
-    assert set(PAGES) <= set(OWN_PATHS)
+    assert set(PROBE_PATHS) <= set(OWN_PATHS)
     for path in own:
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(path, UrlPrefix)
 
 
 def asked_for(ledger: Ledger, name: str) -> str:
-    answer = routes_of(ledger).answer("GET", f"/accelshare/inspect/{name}", b"")
-    assert isinstance(answer, Answer)
+    answer = routes_of(ledger).handle(Request("GET", f"/accelshare/inspect/{name}", b""))
+    assert isinstance(answer, Response)
     assert answer.status == 404
     return str(json.loads(answer.body)["error"])
 
@@ -140,4 +140,4 @@ def test_of_thousands_of_nodes_few_are_compared(monkeypatch: pytest.MonkeyPatch)
     for number in range(2_000):
         ledger.apply(node(f"{'a' * 200}-{number:05}", 16))
     asked_for(ledger, "a" * 206)
-    assert compared == [routes_room.MOST_COMPARED]
+    assert compared == [routes_room.MAX_COMPARED_NAMES]

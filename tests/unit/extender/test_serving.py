@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from accelshare.extender.feed import Feed
 from accelshare.extender.requeue import Requeue
-from accelshare.extender.serving import Settings, serve
+from accelshare.extender.serving import OWN_FILES, ConnectionLimits, Settings, connection_limits, serve
 from accelshare.testing.api_server import FakeApiServer
 from accelshare.vendors.catalog import load
 from cluster.https import free_port
@@ -40,3 +41,29 @@ async def test_a_task_that_breaks_ends_the_process(task: type, tmp_path: Path, m
         with pytest.raises(RuntimeError, match="broken"):
             async with asyncio.timeout(LIMIT_S):
                 await serve(settings, load(()))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "most"),
+    [
+        (1024, 1 << 20, 2140, ConnectionLimits(1000, 100)),
+        (1 << 20, 1 << 20, 0, ConnectionLimits(1000, 100)),
+        (256, 1024, 1024, ConnectionLimits(442, 100)),
+        (64, 64, 64, ConnectionLimits(10, 3)),
+        (-1, -1, 0, ConnectionLimits(1000, 100)),
+    ],
+)
+def test_every_callers_bind_has_a_file_left(
+    soft: int, hard: int, raised: int, most: ConnectionLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is raised if it may be; what it does not allow is not promised to callers."""
+    import resource
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: told.append(limits))
+    told: list[tuple[int, int]] = []
+    assert connection_limits() == most
+    assert told == ([(raised, hard)] if raised else [])
+    if raised:
+        assert OWN_FILES + 2 * most.scheduler + most.probes <= raised

@@ -328,7 +328,7 @@ async def test_sent_and_never_found_out_is_unknown() -> None:
     api = Api(posts=[silent] * 9, gets=[silent] * 999)
     outcome = await api.bind(deadline_s=2.0)
     assert isinstance(outcome, Unknown)
-    assert "no answer within" in outcome.message
+    assert "no response within" in outcome.message
 
 
 async def test_lost_and_not_yet_there_at_the_end_is_unknown() -> None:

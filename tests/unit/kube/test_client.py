@@ -181,7 +181,7 @@ async def test_silence_ends_with_the_time_limit() -> None:
         return web.Response()
 
     async with asking(never) as client:
-        with pytest.raises(Unreachable, match=r"no answer within 0\.05 s") as caught:
+        with pytest.raises(Unreachable, match=r"within 0\.05 s") as caught:
             await client.request("POST", "/", body=b"{}", timeout_s=0.05)
     assert caught.value.sent
 

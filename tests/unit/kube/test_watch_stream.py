@@ -147,7 +147,7 @@ async def test_a_watch_that_outlives_its_time_is_given_up() -> None:
             await asyncio.sleep(0.005)
 
     async with asking(streaming(send), timeout_s=0.3) as client:
-        with pytest.raises(Unreachable, match="no answer within"):
+        with pytest.raises(Unreachable, match="no response within"):
             await events(client, timeout_s=0.01)
 
 

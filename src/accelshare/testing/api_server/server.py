@@ -1,30 +1,37 @@
 """The in-memory API server on a loopback port, inside the running event loop.
 
-Belongs here: starting, stopping, the kubeconfig that leads to it. Never: what it answers.
+Belongs here: starting and stopping, authentication, watches, injected faults, the kubeconfig for it. Never: the other verbs.
 """
 
 import asyncio
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import hmac
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+from urllib.parse import parse_qsl
 
-import uvicorn
+import orjson
 import yaml
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from accelshare.testing.api_server.app import ABORT, App
-from accelshare.testing.api_server.faults import Faults
+from accelshare.http import messages
+from accelshare.http.messages import TEXT, AbortConnection, Response
+from accelshare.http.server import Server, listen
+from accelshare.testing.api_server import verbs
+from accelshare.testing.api_server.errors import CODES, ApiError, bad_request
+from accelshare.testing.api_server.faults import Drop, Fault, Faults
 from accelshare.testing.api_server.store import Store
-from accelshare.testing.api_server.streaming import Streams
+from accelshare.testing.api_server.streaming import MAX_WATCH_S, WatchOptions, WatchStream
+from accelshare.testing.api_server.verbs import Answer, Request, Target, target
 
-_GOODBYE_S: Final = 1
+VERSION: Final = {"major": "1", "minor": "36", "gitVersion": "v1.36.4+accelshare-memory", "platform": "memory"}
+HEALTH: Final = frozenset({"/readyz", "/livez", "/healthz"})
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+TRUE: Final = frozenset({"1", "true", "True"})
+MAX_BODY_BYTES: Final = 64 << 20
 
 
 class FakeApiServer:
-    """`async with FakeApiServer() as api:` serves `api.store` at `api.url`, and fails as `api.faults` says."""
+    """`async with FakeApiServer() as api:` serves `api.store` at `api.url`, with the faults of `api.faults`."""
 
     def __init__(self, store: Store | None = None, *, token: str = "", port: int = 0) -> None:
         self.store = Store() if store is None else store
@@ -32,49 +39,34 @@ class FakeApiServer:
         self.token = token
         self.url = ""
         self._port = port
-        self._streams = Streams()
+        self._watches: set[WatchStream] = set()
         self._stopping = asyncio.Event()
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._server: Server | None = None
 
     async def __aenter__(self) -> Self:
-        listening = socket.create_server(("127.0.0.1", self._port))
-        # asyncio sets this only on sockets whose protocol it is told, and without it each answer waits 40 ms for an ACK.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listening = listen("127.0.0.1", self._port)
         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        app = App(self.store, self.faults, self._streams, self._stopping, self.token)
-        config = uvicorn.Config(
-            app,
-            http=_Protocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=_GOODBYE_S,
-        )
-        self._server = _Server(config)
-        self._serving = asyncio.create_task(self._server.serve([listening]))
-        await self._server.ready.wait()
+        self._server = Server(self._handle, listening, max_body_bytes=MAX_BODY_BYTES)
+        self._server.start()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._server is not None
-        assert self._serving is not None
-        self._server.should_exit = True
         self._stopping.set()
         self.end_watches()
-        await self._serving
+        await self._server.stop()
 
     @property
     def open_watches(self) -> int:
-        return len(self._streams)
+        return len(self._watches)
 
     def end_watches(self) -> None:
         """End every open watch, as a server does that restarts."""
-        self._streams.end_all()
+        for stream in tuple(self._watches):
+            stream.end()
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """A kubeconfig that leads here."""
+        """Write a kubeconfig for this server."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -87,26 +79,83 @@ class FakeApiServer:
         path.write_text(yaml.safe_dump(content, sort_keys=False))
         return path
 
+    async def _handle(self, received: messages.Request) -> Response:
+        request = Request(
+            method=received.method,
+            path=received.raw_path,
+            query=dict(parse_qsl(received.query, keep_blank_values=True)),
+            headers=received.headers,
+            raw_body=received.body,
+        )
+        fault = self.faults.meet(request.method, request.line)
+        stopped = fault is not None and fault.delay_s and await self._stops_within(fault.delay_s)
+        if stopped or (fault is not None and fault.drop is Drop.BEFORE):
+            raise AbortConnection
+        try:
+            response = _response(_failed(fault)) if fault is not None and fault.code else self._answer(request)
+        except ApiError as error:
+            response = Response(error.code, orjson.dumps(error.status()))
+        if fault is not None and fault.drop is Drop.AFTER:
+            raise AbortConnection
+        return response
 
-class _Server(uvicorn.Server):
-    """A server that is a guest in its loop: signals stay its host's, and it says when it is ready."""
+    async def _stops_within(self, delay_s: float) -> bool:
+        """Wait for this time, or until the server stops."""
+        try:
+            async with asyncio.timeout(delay_s):
+                return await self._stopping.wait()
+        except TimeoutError:
+            return False
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
+    def _answer(self, request: Request) -> Response:
+        authorization = request.headers.get("authorization", "").encode()
+        if self.token and not hmac.compare_digest(authorization, f"Bearer {self.token}".encode()):
+            raise ApiError("Unauthorized", "Unauthorized")
+        if request.path in HEALTH:
+            return Response(200, b"ok", TEXT)
+        if request.path == "/version":
+            return Response(200, orjson.dumps(VERSION))
+        if request.path == REVIEWS and request.method == "POST":
+            return _review(request)
+        found = target(request.path)
+        if found is None:
+            return Response(404, b"404 page not found\n", TEXT)
+        if request.method == "GET" and not found.name and request.query.get("watch") in TRUE:
+            return self._watch(found, request)
+        return _response(verbs.answer(self.store, found, request))
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
+    def _watch(self, found: Target, request: Request) -> Response:
+        initial = request.query.get("sendInitialEvents", "")
+        watch = self.store.watch(
+            found.resource.plural,
+            namespace=found.namespace,
+            labels=request.query.get("labelSelector", ""),
+            fields=request.query.get("fieldSelector", ""),
+            revision=None if initial in TRUE else verbs.revision(request),
+        )
+        bookmarks = request.query.get("allowWatchBookmarks") in TRUE
+        timeout_s = request.number("timeoutSeconds") or MAX_WATCH_S
+        options = WatchOptions(timeout_s=timeout_s, bookmarks=bookmarks, mark_end_of_initial=initial in TRUE and bookmarks)
+        stream = WatchStream(watch, options, self._watches.discard)
+        self._watches.add(stream)
+        return Response(200, b"", stream=stream)
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+
+def _response(answer: Answer) -> Response:
+    retry_after = (f"retry-after: {answer.retry_after_s}",) if answer.retry_after_s else ()
+    return Response(answer.code, answer.content, answer.content_type, headers=retry_after)
 
 
-class _Protocol(HttpToolsProtocol):
-    """HTTP as ever, with a way for a fault to break the connection."""
+def _failed(fault: Fault) -> Answer:
+    reason = next((reason for reason, code in CODES.items() if code == fault.code and reason), "InternalError")
+    details = {"retryAfterSeconds": fault.retry_after_s} if fault.retry_after_s else None
+    error = ApiError(reason, "an injected fault", details=details, code=fault.code)
+    return Answer(fault.code, orjson.dumps(error.status()), retry_after_s=fault.retry_after_s)
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
+
+def _review(request: Request) -> Response:
+    """Whoever has the token may do everything."""
+    body = request.body()
+    if not isinstance(body, dict):
+        raise bad_request("the object provided is unrecognized: it is no SelfSubjectAccessReview")
+    return Response(201, orjson.dumps({**body, "metadata": {}, "status": {"allowed": True}}))

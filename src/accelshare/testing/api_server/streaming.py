@@ -1,11 +1,10 @@
-"""A watch on the wire: one JSON object a line, until the client leaves, the time is up, or the server stops.
+"""A watch as a stream of bytes: one JSON object a line, until the time is up or the server stops.
 
 Belongs here: waiting, bookmarks, timeouts. Never: which events a watcher sees.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,87 +16,68 @@ from accelshare.testing.api_server.history import Watch
 BOOKMARK_EVERY_S: Final = 60.0
 # The last bookmark comes this long before the end, so that it arrives.
 BOOKMARK_BEFORE_END_S: Final = 2.0
-LONGEST_S: Final = 3600.0
-
-Write = Callable[[bytes], Awaitable[None]]
+MAX_WATCH_S: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class WatchOptions:
     """What the client asked of its watch."""
 
-    timeout_s: float = LONGEST_S
+    timeout_s: float = MAX_WATCH_S
     bookmarks: bool = False
     mark_end_of_initial: bool = False
 
 
-class Streams:
-    """All open watches: what a server that stops must end first."""
+class WatchStream:
+    """The body of one watch's response. `end` ends it cleanly, as a server does that shuts down."""
 
-    def __init__(self) -> None:
-        self._open: set[asyncio.Event] = set()
+    def __init__(self, watch: Watch, options: WatchOptions, on_close: Callable[["WatchStream"], None]) -> None:
+        self._watch = watch
+        self._options = options
+        self._on_close = on_close
+        self._changed = asyncio.Event()
+        self._ended = False
+        watch.on_change(self._changed.set)
 
-    def end_all(self) -> None:
-        """End every watch, as a server does that shuts down: cleanly, with its last chunk."""
-        for ended in tuple(self._open):
-            ended.set()
+    def end(self) -> None:
+        self._ended = True
+        self._changed.set()
 
-    def __len__(self) -> int:
-        return len(self._open)
+    async def aclose(self) -> None:
+        self._watch.close()
+        self._on_close(self)
 
-    @contextmanager
-    def _opened(self) -> Iterator[asyncio.Event]:
-        ended = asyncio.Event()
-        self._open.add(ended)
-        try:
-            yield ended
-        finally:
-            self._open.discard(ended)
-
-    async def serve(self, watch: Watch, terms: Terms, write: Write, left: Awaitable[Any]) -> None:
-        """Write events until the end. `left` completes when the client is gone."""
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + terms.timeout_s
-        marks = _bookmark_times(loop.time(), deadline) if terms.bookmarks else iter(())
-        next_mark, began = next(marks, deadline), watch.revision
-        news = asyncio.Event()
-        watch.on_change(news.set)
-        with self._opened() as ended:
-            leaving = asyncio.ensure_future(left)
-            ending = asyncio.ensure_future(ended.wait())
-            try:
-                if terms.mark_end_of_initial:
-                    await _write_events(watch, write)
-                    await write(_bookmark(watch, end_of_initial=True))
-                while not (leaving.done() or ending.done()) and loop.time() < deadline:
-                    news.clear()
-                    await _write_events(watch, write)
-                    if loop.time() >= next_mark < deadline:
-                        if watch.revision > began:  # a client that has missed nothing knows its place
-                            await write(_bookmark(watch))
-                        next_mark = next(marks, deadline)
-                    await _first_of(news, (leaving, ending), until=min(next_mark, deadline))
-            except ApiError as error:
-                await write(_line("ERROR", orjson.dumps(error.status())))
-            finally:
-                watch.close()
-                leaving.cancel()
-                ending.cancel()
-                await asyncio.gather(leaving, ending, return_exceptions=True)
+        deadline = loop.time() + self._options.timeout_s
+        marks = _bookmark_times(loop.time(), deadline) if self._options.bookmarks else iter(())
+        next_mark, first_revision = next(marks, deadline), self._watch.revision
+        mark_initial = self._options.mark_end_of_initial
+        try:
+            while not self._ended and loop.time() < deadline:
+                self._changed.clear()
+                while events := self._watch.take():
+                    yield b"".join(_line(event.type, event.version.json) for event in events)
+                if mark_initial:
+                    mark_initial = False
+                    yield _bookmark(self._watch, end_of_initial=True)
+                if loop.time() >= next_mark < deadline:
+                    if self._watch.revision > first_revision:  # a client that has missed nothing needs no bookmark
+                        yield _bookmark(self._watch)
+                    next_mark = next(marks, deadline)
+                await self._wait_until(min(next_mark, deadline))
+        except ApiError as error:
+            yield _line("ERROR", orjson.dumps(error.status()))
 
-
-async def _write_events(watch: Watch, write: Write) -> None:
-    while events := watch.take():
-        await write(b"".join(_line(event.type, event.version.json) for event in events))
-
-
-async def _first_of(news: asyncio.Event, ends: tuple[asyncio.Future[Any], ...], *, until: float) -> None:
-    loop = asyncio.get_running_loop()
-    waiting = asyncio.ensure_future(news.wait())
-    try:
-        await asyncio.wait((waiting, *ends), timeout=max(0.0, until - loop.time()), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
+    async def _wait_until(self, moment: float) -> None:
+        """Until there are events, or the watch is ended, or this moment of the loop's clock."""
+        if self._ended:
+            return
+        try:
+            async with asyncio.timeout_at(moment):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
 
 
 def _bookmark_times(start: float, deadline: float) -> Iterator[float]:

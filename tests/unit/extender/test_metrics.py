@@ -1,6 +1,6 @@
 """The watch's lag, told by our own binds."""
 
-from accelshare.extender.bind_latency import REMEMBERED, BindLatency
+from accelshare.extender.metrics import MAX_UNSEEN_BINDS, BindLatency
 
 
 class Scene:
@@ -36,7 +36,7 @@ def test_a_bind_that_failed_has_no_echo() -> None:
 
 def test_binds_without_an_echo_are_forgotten_one_day() -> None:
     scene = Scene()
-    for number in range(REMEMBERED + 1):
+    for number in range(MAX_UNSEEN_BINDS + 1):
         scene.bind_latency.sent(str(number))
     scene.bind_latency.seen("0")
     scene.bind_latency.seen("1")

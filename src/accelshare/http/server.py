@@ -1,0 +1,185 @@
+"""An HTTP server on one port: accepts connections, bounds what they may cost, and finishes their requests when it stops.
+
+Belongs here: listening, accepting, limits on connections, memory and time, the order of stopping. Never: the requests of one
+connection (server_connection.py).
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self
+
+from accelshare.http.messages import Handler
+from accelshare.http.server_connection import MAX_HEAD_BYTES, OpenConnections, ServerConnection
+
+log = logging.getLogger(__name__)
+# kube-scheduler keeps idle connections for 90 s and does not send a POST again when we close one under it.
+KEEP_ALIVE_S: Final = 120.0
+HANDSHAKE_S: Final = 10.0
+UNREAD_S: Final = 30.0  # while the client reads nothing of its response
+CHECK_EVERY_S: Final = 5.0
+DRAIN_S: Final = 30.0
+CLOSE_S: Final = 1.0
+BACKLOG: Final = 2048
+MAX_CONNECTIONS: Final = 1000
+MAX_UNREAD_BYTES: Final = 64 << 20  # responses to all clients that they have not read: a few /metrics pages of 5,000 nodes
+
+
+class ListenError(Exception):
+    """The port cannot be opened; the message has the address and the cause."""
+
+
+class Server:
+    """Serves while it is open: `async with Server(…)`, or `start` and `stop`. `stop` finishes requests in flight for DRAIN_S.
+
+    A client that does not answer the shutdown of its connection, as a dead one does not over TLS, is aborted after CLOSE_S.
+    `tls` returns the context of each new connection.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        listening: socket.socket,
+        *,
+        max_body_bytes: int,
+        max_head_bytes: int = MAX_HEAD_BYTES,
+        max_connections: int = MAX_CONNECTIONS,
+        keep_alive_s: float | None = None,
+        unread_s: float | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        self._handler = handler
+        self._listening = listening
+        self._tls = tls
+        self._max_body_bytes = max_body_bytes
+        self._max_head_bytes = max_head_bytes
+        self._max_connections = max_connections
+        self._keep_alive_s = KEEP_ALIVE_S if keep_alive_s is None else keep_alive_s
+        self._unread_s = UNREAD_S if unread_s is None else unread_s
+        self._connections = OpenConnections(max_bytes=2 * max_body_bytes + MAX_UNREAD_BYTES)
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.stop()
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._listening.setblocking(False)
+        self._listening.listen(BACKLOG)
+        self._tasks = [loop.create_task(self._accept()), loop.create_task(self._close_idle())]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._listening.close()
+        for connection in tuple(self._connections):
+            connection.close_when_idle()
+        await _wait_all([each.handling for each in self._connections if each.handling is not None], DRAIN_S)
+        await _wait_all([each.closed for each in self._connections], CLOSE_S)
+        for connection in tuple(self._connections):
+            connection.abort()
+        await _wait_all([task for each in self._connections for task in (each.connecting, each.responding) if task], CLOSE_S)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(self._listening)
+            except OSError as error:  # above all: too many open files
+                log.warning("accept outcome=failed connections=%d error=%r", len(self._connections), str(error))
+                self._connections.drop_one()
+                await asyncio.sleep(CLOSE_S)
+                continue
+            if len(self._connections) >= self._max_connections and not self._connections.drop_one():
+                self._connections.dropped += 1
+                accepted.close()
+                continue
+            connection = ServerConnection(
+                self._handler,
+                self._connections,
+                address=str(address[0]),
+                max_body_bytes=self._max_body_bytes,
+                max_head_bytes=self._max_head_bytes,
+            )
+            self._connections.add(connection)
+            connection.connecting = loop.create_task(self._connect(connection, accepted))
+            # A callback, not a finally: a task that is cancelled before its first step runs none of its code.
+            connection.connecting.add_done_callback(partial(self._finish_connect, connection, accepted))
+
+    async def _connect(self, connection: ServerConnection, accepted: socket.socket) -> None:
+        """Make the transport, over TLS after the handshake. The connection counts from accept on."""
+        loop = asyncio.get_running_loop()
+        try:
+            if self._tls is None:
+                await loop.connect_accepted_socket(lambda: connection, accepted)
+            else:
+                await loop.connect_accepted_socket(
+                    lambda: connection,
+                    accepted,
+                    ssl=self._tls(),
+                    ssl_handshake_timeout=HANDSHAKE_S,
+                    ssl_shutdown_timeout=CLOSE_S,
+                )
+        except OSError as error:  # ssl's errors and a TimeoutError are some
+            log.debug("accept outcome=no-connection address=%s error=%r", connection.address, str(error))
+
+    def _finish_connect(self, connection: ServerConnection, accepted: socket.socket, _task: asyncio.Task[None]) -> None:
+        connection.connecting = None
+        if not connection.connected:
+            accepted.close()
+            self._connections.forget(connection)
+
+    async def _close_idle(self) -> None:
+        """Close idle connections, those whose request does not end, and those whose client does not read its response."""
+        while True:
+            await asyncio.sleep(CHECK_EVERY_S)
+            now = asyncio.get_running_loop().time()
+            for connection in tuple(self._connections):
+                if connection.unread_since is not None:
+                    if connection.unread_since < now - self._unread_s:
+                        self._connections.drop(connection)
+                elif connection.responding is None and connection.connected and connection.idle_since < now - self._keep_alive_s:
+                    connection.close_when_idle()
+            if self._connections.dropped:
+                log.warning("connections dropped=%d open=%d", self._connections.dropped, len(self._connections))
+                self._connections.dropped = 0
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to this host's address, or without a host to every address of the machine, IPv6 and IPv4."""
+    try:
+        everywhere = not host and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if everywhere else socket.AF_UNSPEC
+        addresses = socket.getaddrinfo(host or None, port, family, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = addresses[0]
+        return _bind(socket.socket(family, kind, protocol), address, everywhere=everywhere)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+def _bind(listening: socket.socket, address: Any, *, everywhere: bool) -> socket.socket:
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Inherited by each connection; without it a response can wait 40 ms for the peer's acknowledgement.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if everywhere:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind(address)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+async def _wait_all(futures: Iterable[asyncio.Future[None]], limit_s: float) -> None:
+    """Until all of them are done, or the time is over."""
+    if waited := list(futures):
+        await asyncio.wait(waited, timeout=limit_s)

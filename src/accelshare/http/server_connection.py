@@ -1,0 +1,406 @@
+"""One client's connection to a server: reads complete requests and writes complete responses, in order and within limits.
+
+Belongs here: HTTP/1.1 as clients speak it (llhttp's grammar, through httptools), what is held in memory for each client, and
+which client is dropped when that is too much. Never: what a path means, who may call, accepting (server.py).
+"""
+
+import asyncio
+import logging
+import socket
+import struct
+from collections import Counter, deque
+from collections.abc import Awaitable, Coroutine
+from typing import Final, cast
+
+import msgspec
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from accelshare.http.messages import AbortConnection, Handler, Request, Response, Stream, chunk
+
+log = logging.getLogger(__name__)
+MAX_HEAD_BYTES: Final = 64 << 10
+_HEADER_SEPARATORS: Final = len(": \r\n")
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+
+
+class _Pending(msgspec.Struct, frozen=True):
+    """A request that waits for its turn, or the response to one that was refused before it was complete."""
+
+    request: Request
+    last: bool  # the connection closes after this response
+    refusal: Response | None = None
+
+
+class ServerConnection(asyncio.Protocol):
+    def __init__(
+        self, handler: Handler, connections: "OpenConnections", *, address: str, max_body_bytes: int, max_head_bytes: int
+    ) -> None:
+        """`connections` has this one until it is closed and its last request is handled."""
+        self._handler = handler
+        self._connections = connections
+        self._max_body_bytes = max_body_bytes
+        self._max_head_bytes = max_head_bytes
+        self._parser = HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._pending: deque[_Pending] = deque()
+        self._closing = False  # requests that have not been read yet get no response
+        self._refused = False  # everything else that the client sends is ignored
+        self._owes_continue = False  # the client waits for 100 Continue before it sends the body
+        self._parser_events = 0
+        self._unparsed_bytes = 0  # since the last event: of a header, trailer or chunk extension that has not ended
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._written_bytes = 0  # of the last response
+        self._unread_bytes = 0  # of the last response, at most
+        self._streaming: asyncio.Task[None] | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._parts: list[bytes] = []
+        self._begin()
+        self._loop = asyncio.get_running_loop()
+        self.address = address
+        self.connecting: asyncio.Task[None] | None = None
+        self.responding: asyncio.Task[None] | None = None
+        self.handling: asyncio.Future[None] | None = None  # until the response is known, though not yet read
+        self.idle_since = self._loop.time()
+        self.unread_since: float | None = None  # the client has read nothing of its response since then
+        self.held_bytes = 0
+        self.held_since = 0.0
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def connected(self) -> bool:
+        """Was there a connection, over TLS one with a complete handshake?"""
+        return self._transport is not None
+
+    def close_when_idle(self) -> None:
+        """Respond to the requests that were read, then close."""
+        self._closing = True
+        if self.responding is None and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now, without a TLS shutdown."""
+        if self._transport is not None:
+            self._transport.abort()
+        elif self.connecting is not None:
+            self.connecting.cancel()
+
+    def reset(self) -> None:
+        """Close now; the kernel, too, discards what the client has not read."""
+        if self._transport is not None and not self._transport.is_closing():
+            connection: socket.socket | None = self._transport.get_extra_info("socket")
+            if connection is not None:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.abort()
+
+    # Called by the loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self._closing:
+            self._transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed.set_result(None)
+        self._pending.clear()
+        self._writable.set()
+        self.unread_since = None
+        self._connections.hold(self, 0)
+        if self._streaming is not None:
+            self._streaming.cancel()
+        if self.responding is None:
+            self._connections.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused or self._closing:
+            return
+        events = self._parser_events
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._closing = True  # the client would switch protocols after this request, which gets a response in HTTP/1.1
+        except HttpParserError as error:
+            self._refuse(400, f"this is not HTTP/1.1: {error}")
+        # The parser keeps a header until it is complete, at a cost that grows with the square of its length.
+        self._unparsed_bytes = self._unparsed_bytes + len(data) if events == self._parser_events else 0
+        if self._unparsed_bytes > self._max_head_bytes:
+            self._refuse_head()
+        self._count_held()
+
+    def eof_received(self) -> bool:
+        """The client sends no more but may still read, so pending requests get their responses. TLS has no half-open state."""
+        self._closing = True
+        over_tls = self._transport is not None and self._transport.get_extra_info("sslcontext") is not None
+        if self._streaming is not None:
+            return False  # a stream has no end of its own: a client that closes its half has left
+        return not over_tls and (self.responding is not None or bool(self._pending))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+        self.unread_since = self._loop.time()
+        self._unread_bytes = self._written_bytes
+        self._count_held()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+        self.unread_since = None
+        if self.responding is None:
+            self._response_read()
+        self._next()
+        self._resume_reading()
+
+    # Called by the parser.
+
+    def on_message_begin(self) -> None:
+        self._parser_events += 1
+        self._begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._parser_events += 1
+        self._url += url
+        self._count_head(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._parser_events += 1
+        self._count_head(len(name) + len(value) + _HEADER_SEPARATORS)
+        self._headers.append((name, value))
+        match name.lower():
+            case b"content-length" if value.isdigit() and int(value) > self._max_body_bytes:
+                self._refuse_body()
+            case b"expect" if value.lower() == b"100-continue":
+                self._owes_continue = self._parser.get_http_version() == "1.1"
+
+    def on_headers_complete(self) -> None:
+        self._parser_events += 1
+        self._write_continue()
+
+    def on_body(self, data: bytes) -> None:
+        self._parser_events += 1
+        self._owes_continue = False  # the client did not wait
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > self._max_body_bytes:
+            self._refuse_body()
+
+    def on_message_complete(self) -> None:
+        self._parser_events += 1
+        self._owes_continue = False
+        if self._refused:
+            return
+        method = self._parser.get_method().decode("ascii")
+        request = Request(method, self._url.decode("latin-1"), b"".join(self._parts), self._headers)
+        self._parts = []
+        self._size = 0
+        self._put(_Pending(request, last=not self._parser.should_keep_alive()))
+
+    def _begin(self) -> None:
+        self._url = b""
+        self._headers = []
+        self._parts = []
+        self._size = 0
+        self._head_size = 0
+
+    def _count_head(self, size: int) -> None:
+        self._head_size += size
+        if self._head_size > self._max_head_bytes:
+            self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        self._refuse(431, f"the request's head is longer than {self._max_head_bytes} bytes")
+
+    def _refuse_body(self) -> None:
+        self._refuse(413, f"the request's body is larger than {self._max_body_bytes} bytes, the limit set by --max-body-mib")
+
+    def _refuse(self, status: int, error: str) -> None:
+        """Ignore the rest of what the client sends; the refusal is written after the responses that are due before it."""
+        if not self._refused:
+            self._refused = True
+            self._parts.clear()
+            self._size = 0
+            self._put(_Pending(Request("", ""), last=True, refusal=_error(status, error)))
+
+    # Responding.
+
+    @property
+    def _open(self) -> asyncio.Transport | None:
+        """The transport, while it can be written to."""
+        return self._transport if self._transport is not None and not self._transport.is_closing() else None
+
+    def _count_held(self) -> None:
+        size = self._size + self._unread_bytes
+        if self._pending:
+            size += sum(len(pending.request.body) for pending in self._pending)
+        if size != self.held_bytes and self in self._connections:
+            self._connections.hold(self, size)
+
+    def _response_read(self) -> None:
+        """The client has read the last response, as far as we know."""
+        self._unread_bytes = 0
+        self._count_held()
+
+    def _write_continue(self) -> None:
+        """After the responses that are due before it."""
+        due = self._owes_continue and not self._refused and self.responding is None and not self._pending
+        if due and self._open is not None:
+            self._owes_continue = False
+            self._open.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _put(self, pending: _Pending) -> None:
+        self._pending.append(pending)
+        self._next()
+        if self._pending and self._open is not None:
+            self._open.pause_reading()
+
+    def _next(self) -> None:
+        """Handle what is pending: at once if the handler does, else in a task, which a disconnecting client does not end."""
+        while self._pending and self.responding is None and self.unread_since is None and self._open is not None:
+            pending = self._pending.popleft()
+            try:
+                response = pending.refusal or self._handler(pending.request)
+            except AbortConnection:
+                self.abort()
+                return
+            except Exception:
+                response = _failure(pending.request)
+            if isinstance(response, Response) and not response.more and response.stream is None:
+                self._write(pending, response)
+            else:
+                self.handling = self._loop.create_future()
+                self.responding = self._loop.create_task(self._respond(pending, response))
+
+    async def _respond(self, pending: _Pending, coming: Response | Awaitable[Response]) -> None:
+        response = await self._handle(pending, coming)
+        if self.handling is not None:
+            self.handling.set_result(None)
+            self.handling = None
+        if response is not None:
+            await self._write_all(pending, response)
+        self.responding = None
+        if self.closed.done():
+            self._connections.forget(self)
+        elif self._writable.is_set():
+            self._response_read()
+        self._next()
+        self._resume_reading()
+
+    async def _handle(self, pending: _Pending, coming: Response | Awaitable[Response]) -> Response | None:
+        """The response, or None if the client disconnected before the handler began."""
+        if isinstance(coming, Response):
+            return coming
+        if self._open is None and isinstance(coming, Coroutine):
+            coming.close()
+            return None
+        try:
+            return await coming
+        except AbortConnection:
+            self.abort()
+            return None
+        except Exception:
+            return _failure(pending.request)
+
+    async def _write_all(self, pending: _Pending, response: Response) -> None:
+        """Write as fast as the client reads. The server drops a client that reads nothing for too long."""
+        last = self._write(pending, response, more=bool(response.more) or response.stream is not None)
+        if response.stream is not None:
+            self._streaming = self._loop.create_task(self._write_stream(response.stream))
+            if self._open is None:
+                self._streaming.cancel()
+            await asyncio.wait([self._streaming])
+            self._streaming = None
+            await response.stream.aclose()
+        for piece in response.more if pending.request.method != "HEAD" else ():
+            await asyncio.sleep(0)
+            await self._writable.wait()
+            if self._open is None:
+                return
+            self._open.write(piece)
+        if last and (response.more or response.stream is not None) and self._open is not None:
+            self._open.close()
+
+    async def _write_stream(self, stream: Stream) -> None:
+        try:
+            async for piece in stream:
+                await self._writable.wait()
+                self._write_chunk(piece)
+            self._write_chunk(b"")
+        except Exception:
+            log.exception("stream outcome=failed address=%s", self.address)
+            self.abort()
+
+    def _write_chunk(self, piece: bytes) -> None:
+        if self._open is not None:
+            self._written_bytes = len(piece)
+            self._open.write(chunk(piece))
+
+    def _resume_reading(self) -> None:
+        """Pending requests are handled before more is read, or before the connection closes."""
+        if self._pending or self.responding is not None or self._open is None:
+            return
+        if self._closing:
+            self._open.close()
+        else:
+            self._write_continue()
+            self._open.resume_reading()
+
+    def _write(self, pending: _Pending, response: Response, *, more: bool = False) -> bool:
+        """Head and body in one write, so that the client wakes up once. Tells whether the connection closes after it."""
+        last = pending.last or (self._closing and not self._pending)
+        self.idle_since = self._loop.time()
+        transport = self._open
+        if transport is not None:
+            self._written_bytes = response.size
+            self._unread_bytes = self._written_bytes if more else 0
+            transport.write(response.head(last=last) + (b"" if pending.request.method == "HEAD" else response.body))
+            self._count_held()
+            if last and not more:
+                transport.close()
+        return last
+
+
+class OpenConnections(set[ServerConnection]):
+    """A server's connections from accept until they are closed and handled, and what is held in memory for them."""
+
+    def __init__(self, *, max_bytes: int) -> None:
+        """`max_bytes` is for all of them together: bodies that are incomplete, responses that are not read."""
+        super().__init__()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self.dropped = 0  # since it was last logged
+
+    def hold(self, connection: ServerConnection, size: int) -> None:
+        """Count the bytes held for this connection. If all of them exceed the limit, drop the slowest clients."""
+        if size and not connection.held_bytes:
+            connection.held_since = asyncio.get_running_loop().time()
+        self._bytes += size - connection.held_bytes
+        connection.held_bytes = size
+        while self._bytes > self._max_bytes:
+            self.drop(min((other for other in self if other.held_bytes), key=lambda other: other.held_since))
+
+    def drop_one(self) -> bool:
+        """Drop one that no handler works for: first one in its handshake, then one of the address with most connections."""
+        idle = [connection for connection in self if connection.handling is None]
+        if not idle:
+            return False
+        count = Counter(connection.address for connection in self)
+        self.drop(max(idle, key=lambda each: (not each.connected, count[each.address], -each.idle_since)))
+        return True
+
+    def drop(self, connection: ServerConnection) -> None:
+        self.dropped += 1
+        self.forget(connection)
+        connection.reset()
+
+    def forget(self, connection: ServerConnection) -> None:
+        self.discard(connection)
+        self._bytes -= connection.held_bytes
+        connection.held_bytes = 0
+
+
+def _failure(request: Request) -> Response:
+    """A request that fails must not end the process that every other pod needs; the log has the traceback."""
+    log.exception("request outcome=failed path=%s", request.path)
+    return _error(500, "accelshare failed on this request; its log has the cause")
+
+
+def _error(status: int, error: str) -> Response:
+    return Response(status, msgspec.json.encode({"error": error}))
