@@ -1,4 +1,5 @@
-"""Fakes that the demo and the tests share: an API server in memory, a kubelet and a container runtime that run nothing.
+"""Fakes for the demo and the tests: FakeApiServer, FakeKubelet and FakeRuntime.
 
-Belongs here: stand-ins for programs that accelshare talks to, with their real protocols. Never: used by the product's commands.
+Belongs here: stand-ins for the programs that accelshare talks to, with their real protocols; they run no containers. Never: code
+that the product's commands use.
 """

@@ -1,7 +1,7 @@
-"""An API server in memory, for the demo and the tests: the part of Kubernetes that accelshare talks to, and no more.
+"""A fake API server for the demo and the tests: the part of Kubernetes' API that accelshare uses.
 
-Belongs here: resources as data, the verbs on them, their wire, and faults to inject. Whatever it answers is held to the real
-kube-apiserver by tests/contract/test_api_server.py, which asks both the same questions.
+Belongs here: resources as data, the verbs on them, HTTP, and injected faults. tests/contract/test_api_server.py sends the same
+requests to it and to the real kube-apiserver.
 Never: scheduling, controllers, kubelets; anything that the contract suite does not cover.
 """
 

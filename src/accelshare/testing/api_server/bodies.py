@@ -18,13 +18,13 @@ _OMITTED_EMPTY: Final = ("labels", "annotations")
 
 
 def decode(resource: Resource, body: Any) -> Object:
-    """A private copy of the body as an object of this resource, with its defaults; 400 when it is not one."""
+    """A copy of the body as an object of this resource, with defaults; 400 if it is not one."""
     if not isinstance(body, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
     kind, version = body.get("kind") or resource.kind, body.get("apiVersion") or resource.api_version
     if (kind, version) != (resource.kind, resource.api_version):
         raise _mistyped(resource, f"{kind} in version {version} was sent", kind=kind)
-    item: Object = {"kind": kind, "apiVersion": version, "metadata": {}} | _without_nothing(body)
+    item: Object = {"kind": kind, "apiVersion": version, "metadata": {}} | _without_empty(body)
     metadata = item["metadata"]
     _check_type(resource, "metadata", metadata, dict)
     for field in ("labels", "annotations"):
@@ -45,7 +45,7 @@ def decode(resource: Resource, body: Any) -> Object:
 
 
 def decode_patched(resource: Resource, body: Any) -> Object:
-    """The same for what a patch made of a stored object: to the client it is the patch that is invalid."""
+    """Decode the result of a patch; errors name the patch."""
     try:
         return decode(resource, body)
     except ApiError as error:
@@ -54,8 +54,8 @@ def decode_patched(resource: Resource, body: Any) -> Object:
 
 def _check_type(resource: Resource, field: str, value: Any, wanted: type) -> Any:
     if not isinstance(value, wanted):
-        told = f"json: cannot unmarshal {_JSON_NAMES[type(value)]} into Go struct field {field} of type {_JSON_NAMES[wanted]}"
-        raise _mistyped(resource, told)
+        message = f"json: cannot unmarshal {_JSON_NAMES[type(value)]} into Go struct field {field} of type {_JSON_NAMES[wanted]}"
+        raise _mistyped(resource, message)
     return value
 
 
@@ -63,12 +63,12 @@ def _mistyped(resource: Resource, why: str, *, kind: str = "") -> ApiError:
     return bad_request(f'{kind or resource.kind} in version "v1" cannot be handled as a {resource.kind}: {why}')
 
 
-def _without_nothing(value: Any) -> Any:
-    """A deep copy: to Kubernetes a null and an empty list are the same as nothing."""
+def _without_empty(value: Any) -> Any:
+    """A deep copy without nulls and empty lists, which Kubernetes treats as absent."""
     if type(value) is dict:
-        return {key: _without_nothing(inner) for key, inner in value.items() if inner is not None and inner != []}
+        return {key: _without_empty(inner) for key, inner in value.items() if inner is not None and inner != []}
     if type(value) is list:
-        return [_without_nothing(inner) for inner in value]
+        return [_without_empty(inner) for inner in value]
     return value
 
 
@@ -107,7 +107,7 @@ _UNPROCESSABLE: Final = "the server rejected our request due to an error in our 
 
 
 def apply_patch(content_type: str, target: Object, patch: Any) -> Object:
-    """The object with the patch applied; 415 for a kind of patch that this server does not know."""
+    """The object with the patch applied; 415 for an unknown kind of patch."""
     kind = content_type.partition(";")[0].strip()
     if kind not in KINDS:
         known = ", ".join(KINDS)
@@ -153,7 +153,7 @@ KINDS: Final[Mapping[str, Callable[[Object, Any], Object]]] = {
 
 
 def _operation(document: Any, step: Object) -> None:
-    """One step. Where a key of a map is missing, replace adds it and copy finds null, as in the real server's library."""
+    """One operation. If a key of a map is missing, replace adds it and copy reads null, as kube-apiserver's library does."""
     match step["op"]:
         case "add":
             _add(document, step["path"], deepcopy(step["value"]))
@@ -173,7 +173,7 @@ def _operation(document: Any, step: Object) -> None:
 
 
 def _locate(document: Any, pointer: str) -> tuple[Any, str]:
-    """The container that holds what a JSON pointer names, and the last step into it."""
+    """The map or list that contains the target of a JSON pointer, and the last step of the pointer."""
     if pointer and not pointer.startswith("/"):
         raise ValueError(f"{pointer!r} is not a JSON pointer")
     *steps, last = ["root", *(step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:])]
@@ -232,7 +232,7 @@ def _strategic(target: Any, patch: Object, path: str) -> Object:
             name = key.partition("/")[2]
             merged[name] = [item for item in merged.get(name, []) if item not in value]
         elif key.startswith("$"):
-            continue  # orders of lists and retained keys: hints of kubectl's that no client of ours sends
+            continue  # orders of lists and retained keys: hints of kubectl that our clients do not send
         elif value is None:
             merged.pop(key, None)
         else:
@@ -265,7 +265,7 @@ def _merge_items(current: list[Object], patch: list[Object], key: str, path: str
 
 
 def _ordered(patched: Iterable[Any], current: Iterable[Any]) -> list[Any]:
-    """The keys of a merged list: those of the patch in its order, and before each the untouched ones that came before it."""
+    """The order of a merged list: the patch's keys in its order, and before each the unpatched keys that preceded it."""
     place = {key: index for index, key in enumerate(current)}
     coming = [*patched]
     untouched = deque(key for key in place if key not in coming)

@@ -1,4 +1,4 @@
-"""Deleting in steps: what a deletion does to an object now, and what is left for later.
+"""What a DELETE request does to an object now, and what is left for later.
 
 Belongs here: grace periods, finalizers, preconditions. Never: writing to the store.
 """
@@ -14,8 +14,8 @@ from accelshare.testing.api_server.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a client's DeleteOptions ask for."""
+class DeleteOptions:
+    """A client's DeleteOptions."""
 
     grace_s: int | None = None
     uid: str = ""
@@ -23,8 +23,8 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One deletion's effect: the object marked as being deleted, if that changes it; and whether it goes now."""
+class DeletionStep:
+    """The effect of one request: the object marked as terminating, if that changes it, and whether it is removed now."""
 
     marked: Object | None
     remove: bool
@@ -32,60 +32,60 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The last version of the object, and whether it is gone."""
+    """The object's last version, and whether it is removed."""
 
     version: Version
     gone: bool
 
 
-def read_options(options: Mapping[str, Any]) -> Wish:
-    grace = options.get("gracePeriodSeconds")
+def read_options(body: Mapping[str, Any]) -> DeleteOptions:
+    grace = body.get("gracePeriodSeconds")
     if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
         raise bad_request(f"gracePeriodSeconds is {grace!r}; it must be a whole number of seconds")
-    preconditions = options.get("preconditions") or {}
-    return Wish(
+    preconditions = body.get("preconditions") or {}
+    return DeleteOptions(
         grace_s=grace if grace is None or grace >= 0 else 1,
         uid=preconditions.get("uid") or "",
         revision=preconditions.get("resourceVersion") or "",
     )
 
 
-def require(resource: Resource, item: Object, wish: Wish) -> None:
-    """409 when the stored object is not the one that the client meant."""
+def check_preconditions(resource: Resource, item: Object, options: DeleteOptions) -> None:
+    """409 if the stored object has another uid or version than the preconditions."""
     meta = item["metadata"]
-    if wish.uid and wish.uid != meta["uid"]:
-        text = f"the UID in the precondition ({wish.uid}) does not match the UID in record ({meta['uid']})."
+    if options.uid and options.uid != meta["uid"]:
+        text = f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']})."
         why = f"{text} The object might have been deleted and then recreated"
         raise conflict(resource.kind, meta["name"], why, group=resource.group)
-    if wish.revision and wish.revision != meta["resourceVersion"]:
-        text = f"the ResourceVersion in the precondition ({wish.revision}) does not match the ResourceVersion in record"
+    if options.revision and options.revision != meta["resourceVersion"]:
+        text = f"the ResourceVersion in the precondition ({options.revision}) does not match the ResourceVersion in record"
         why = f"{text} ({meta['resourceVersion']}). The object might have been modified"
         raise conflict(resource.kind, meta["name"], why, group=resource.group)
 
 
-def plan(resource: Resource, item: Object, wish: Wish, now: datetime) -> Step:
-    """What deleting this object does now."""
+def plan(resource: Resource, item: Object, options: DeleteOptions, now: datetime) -> DeletionStep:
+    """What a deletion of this object does now."""
     meta = item["metadata"]
-    held = bool(meta.get("finalizers"))
+    has_finalizers = bool(meta.get("finalizers"))
     if resource.grace_s is None:
-        if not held:
-            return Step(None, remove=True)
-        return Step(None if "deletionTimestamp" in meta else _marked(item, now, 0), remove=False)
+        if not has_finalizers:
+            return DeletionStep(None, remove=True)
+        return DeletionStep(None if "deletionTimestamp" in meta else _marked(item, now, 0), remove=False)
     if "deletionTimestamp" not in meta:
-        grace_s = resource.grace_s(item, wish.grace_s)
-        return Step(_marked(item, now + timedelta(seconds=grace_s), grace_s), remove=not grace_s and not held)
+        grace_s = resource.grace_s(item, options.grace_s)
+        return DeletionStep(_marked(item, now + timedelta(seconds=grace_s), grace_s), remove=not grace_s and not has_finalizers)
     pending_s = meta.get("deletionGracePeriodSeconds", 0)
     if not pending_s:
-        return Step(None, remove=not held)
-    if wish.grace_s is None or wish.grace_s >= pending_s:  # a deletion under way can only be made faster
-        return Step(None, remove=False)
-    shortened_s = wish.grace_s - pending_s
+        return DeletionStep(None, remove=not has_finalizers)
+    if options.grace_s is None or options.grace_s >= pending_s:  # a grace period can only be shortened
+        return DeletionStep(None, remove=False)
+    shortened_s = options.grace_s - pending_s
     until = max(now, datetime.fromisoformat(meta["deletionTimestamp"]) + timedelta(seconds=shortened_s))
-    return Step(_marked(item, until, wish.grace_s), remove=not wish.grace_s and not held)
+    return DeletionStep(_marked(item, until, options.grace_s), remove=not options.grace_s and not has_finalizers)
 
 
 def ends_with_update(new: Object, old: Object) -> bool:
-    """Was this update the one that an object under deletion has waited for: its last finalizer gone, no grace left?"""
+    """Whether this update ends a deletion: the last finalizer is removed and no grace period is left."""
     waiting = bool(old["metadata"].get("finalizers")) and "deletionTimestamp" in old["metadata"]
     return waiting and not new["metadata"].get("finalizers") and not old["metadata"].get("deletionGracePeriodSeconds")
 

@@ -1,4 +1,4 @@
-"""What the API server refuses, and in which words: a Status object for every failure.
+"""The fake API server's errors: a Status object for every failure, in kube-apiserver's words.
 
 Belongs here: the reasons, their HTTP codes, the wording that clients read. Never: deciding when to refuse.
 """
@@ -24,14 +24,14 @@ CODES: Final[Mapping[str, int]] = {
     "InternalError": 500,
     "ServiceUnavailable": 503,
     "Timeout": 504,
-    "": 500,  # an error that the real server did not foresee has a code and no reason
+    "": 500,  # an unexpected error of kube-apiserver has a code and no reason
 }
 
 MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
 class ApiError(Exception):
-    """A failed request: `status()` is the body of its answer."""
+    """A failed request; `status()` is the body of its response."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ApiError(Exception):
         self.continue_token = continue_token
 
     def status(self) -> Object:
-        """The Status object, as it stands in the answer or in an ERROR event of a watch."""
+        """The Status object for the response or for an ERROR event of a watch."""
         metadata = {"continue": self.continue_token} if self.continue_token else {}
         body: Object = {"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure", "message": str(self)}
         if self.reason:
@@ -61,7 +61,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with one field."""
+    """A problem of one field."""
 
     field: str
     body: str
@@ -116,18 +116,18 @@ def expired(message: str, *, continue_token: str = "") -> ApiError:
 
 
 def invalid_object(kind: str, name: str, problems: Sequence[FieldError], *, group: str = "") -> ApiError:
-    """All problems of one object in one answer."""
+    """All problems of one object in one error."""
     texts = list(dict.fromkeys(f"{problem.field}: {problem.body}" for problem in problems))
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": problem.type, "message": problem.body, "field": problem.field} for problem in problems]
     details = _about(kind, name, group) | {"causes": causes}
-    return ApiError("Invalid", f"{_qualified(kind, group)} {quoted(name)} is invalid: {told}", details=details)
+    return ApiError("Invalid", f"{_qualified(kind, group)} {quoted(name)} is invalid: {joined}", details=details)
 
 
 def precondition_failed(resource: str, name: str, key: str, what: str, wanted: str, found: str, *, group: str = "") -> ApiError:
-    """The conflict of a write that names another uid or version than the stored one."""
-    told = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-    where = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {told}"
+    """The conflict of a write with another uid or version than the stored object."""
+    message = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    where = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {message}"
     return conflict(resource, name, where, group=group)
 
 

@@ -1,7 +1,7 @@
 """The versions of one resource's objects, and the two ways to read them: lists in pages and watches.
 
 A page of a list shows one moment, however long the client takes to ask for the next page. A watch is a position in the list of
-changes: it takes what it has not seen yet, and falls behind at its own cost; the store never waits for it.
+changes: it takes what it has not seen yet, and the store never waits for it.
 Never: whether a change is allowed, waiting, sockets.
 """
 
@@ -23,7 +23,7 @@ _HEAD: Final = frozenset({"kind", "apiVersion"})
 
 
 class Version:
-    """One version of one object. It never changes, so its JSON is written once, and only if somebody asks."""
+    """One version of one object. It never changes, so it is encoded once, when first needed."""
 
     __slots__ = ("_json", "object", "revision")
 
@@ -34,25 +34,25 @@ class Version:
 
     @property
     def item(self) -> bytes:
-        """The object as a list has it: kind and apiVersion are said once, by the list."""
+        """The object's JSON as a list item: without kind and apiVersion, which the list has."""
         if self._json is None:
             self._json = orjson.dumps({key: value for key, value in self.object.items() if key not in _HEAD})
         return self._json
 
     @property
     def json(self) -> bytes:
-        """The whole object."""
+        """The object's JSON."""
         head = orjson.dumps({"kind": self.object["kind"], "apiVersion": self.object["apiVersion"]})
         return head[:-1] + b"," + self.item[1:]
 
     def stamped(self, revision: int) -> "Version":
-        """The same content under a later revision: how a watch shows an object that is gone."""
+        """The same content under a later revision, as a DELETED event shows it."""
         metadata = self.object["metadata"] | {"resourceVersion": str(revision)}
         return Version(self.object | {"metadata": metadata}, revision)
 
 
 class Change:
-    """One object went from one version to the next; None on the left is its beginning, on the right its end."""
+    """A change of one object; `old` is None if it was created, `new` if it was deleted."""
 
     __slots__ = ("_gone", "key", "new", "old", "revision")
 
@@ -65,7 +65,7 @@ class Change:
 
     @property
     def gone(self) -> Version:
-        """The last state, for those who see the object disappear."""
+        """The last version under the revision of the change, for DELETED events."""
         if self._gone is None:
             assert self.old is not None, "only what was there can go"
             self._gone = self.old.stamped(self.revision)
@@ -73,7 +73,7 @@ class Change:
 
 
 class Collection:
-    """All objects of one kind, by `namespace/name` or `name`, with their recent past."""
+    """All objects of one kind, by `namespace/name` or `name`, with their recent changes."""
 
     def __init__(self, *, keep: int) -> None:
         self.now: dict[str, Version] = {}
@@ -85,11 +85,11 @@ class Collection:
 
     @property
     def oldest(self) -> int:
-        """The oldest revision whose state is still known."""
+        """The oldest revision that can still be read."""
         return self._compacted
 
     def put(self, key: str, new: Version | None, revision: int) -> Change:
-        """Write a version, or with None remove the object, and tell everybody who listens."""
+        """Write a version, or with None remove the object, and wake all watches."""
         old = self.now.get(key)
         if old is None or new is None:
             self._sorted = None
@@ -99,21 +99,21 @@ class Collection:
             self.now[key] = new
         change = Change(key, old, new, revision)
         self._changes.append(change)
-        if len(self._changes) >= 2 * self._keep:  # now and then many at once, so that a change costs the same as before
+        if len(self._changes) >= 2 * self._keep:  # in large batches, so that a change stays cheap
             self._forget(len(self._changes) - self._keep)
         for wake in tuple(self.listeners.values()):
             wake()
         return change
 
     def since(self, revision: int, *, limit: int | None = None) -> Sequence[Change]:
-        """The changes after a revision, oldest first; 410 when some of them are forgotten."""
+        """The changes after a revision, oldest first; 410 if some of them are compacted."""
         if revision < self._compacted:
             raise expired(f"too old resource version: {revision} ({self._compacted})")
         first = bisect_right(self._changes, revision, key=attrgetter("revision"))
         return self._changes[first:] if limit is None else self._changes[first : first + limit]
 
     def at(self, revision: int) -> tuple[Sequence[str], Mapping[str, Version]]:
-        """The keys in order and the objects as they were at a revision."""
+        """The sorted keys and the objects at a revision."""
         later = self.since(revision)
         if not later:
             return self._keys(), self.now
@@ -126,7 +126,7 @@ class Collection:
         return sorted(then), then
 
     def compact(self, revision: int) -> None:
-        """Forget how anything was before this revision."""
+        """Forget everything before this revision."""
         self._forget(bisect_right(self._changes, revision, key=attrgetter("revision")))
         self._compacted = max(self._compacted, revision)
 
@@ -153,7 +153,7 @@ _INCONSISTENT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some of a list's objects, the moment they show, and how to get the next ones."""
+    """Some objects of a list, their revision, and the token of the next page."""
 
     resource: Resource
     versions: tuple[Version, ...]
@@ -162,7 +162,7 @@ class Page:
 
     @property
     def json(self) -> bytes:
-        """The list object."""
+        """The list's JSON."""
         metadata = {"resourceVersion": str(self.revision)} | ({"continue": self.continue_token} if self.continue_token else {})
         head = {"kind": f"{self.resource.kind}List", "apiVersion": self.resource.api_version, "metadata": metadata}
         items = b",".join(version.item for version in self.versions)
@@ -179,9 +179,9 @@ def page(
     token: str,
     current: int,
 ) -> Page:
-    """One page; the first one of a list when there is no token yet. 410 when the token's moment is forgotten."""
+    """One page of a list, the first one without a token. 410 if the token's revision is compacted."""
     prefix = f"{namespace}/" if namespace else ""
-    start, revision = _read(token) if token else ("", current)
+    start, revision = _read_token(token) if token else ("", current)
     if revision == _LATEST:
         revision = current
     if revision > current:
@@ -189,48 +189,48 @@ def page(
     try:
         keys, objects = collection.at(revision)
     except ApiError as error:
-        raise expired(_INCONSISTENT, continue_token=_write(start, _LATEST)) from error
+        raise expired(_INCONSISTENT, continue_token=_write_token(start, _LATEST)) from error
 
-    found: list[Version] = []
+    matching: list[Version] = []
     for position in range(bisect_left(keys, prefix + start), len(keys)):
         if not keys[position].startswith(prefix):
             break
         version = objects[keys[position]]
         if not selector.matches(version.object, resource.fields):
             continue
-        if limit and len(found) == limit:
-            last = resource.key(found[-1].object["metadata"].get("namespace", ""), found[-1].object["metadata"]["name"])
-            return Page(resource, tuple(found), revision, _write(last.removeprefix(prefix) + "\x00", revision))
-        found.append(version)
-    return Page(resource, tuple(found), revision)
+        if limit and len(matching) == limit:
+            last = resource.key(matching[-1].object["metadata"].get("namespace", ""), matching[-1].object["metadata"]["name"])
+            return Page(resource, tuple(matching), revision, _write_token(last.removeprefix(prefix) + "\x00", revision))
+        matching.append(version)
+    return Page(resource, tuple(matching), revision)
 
 
-def _write(start: str, revision: int) -> str:
+def _write_token(start: str, revision: int) -> str:
     token = orjson.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start})
     return urlsafe_b64encode(token).rstrip(b"=").decode()
 
 
-def _read(token: str) -> tuple[str, int]:
+def _read_token(token: str) -> tuple[str, int]:
     try:
         content = orjson.loads(urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         version, revision, start = content["v"], int(content["rv"]), str(content["start"])
     except (ValueError, KeyError, TypeError) as error:
         raise bad_request(f"continue key is not valid: {error}") from error
     if version != _TOKEN_VERSION or not revision or not start:
-        raise bad_request("continue key is not valid: it has no version, moment or start")
+        raise bad_request("continue key is not valid: it has no version, revision or start")
     return start, revision
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """ADDED, MODIFIED or DELETED, and the object as this watcher should see it."""
+    """ADDED, MODIFIED or DELETED, and the object's version."""
 
     type: str
     version: Version
 
 
 class Watch:
-    """One client's watch. `take` gives what is new and never waits; `on_change` is called when there is more to take."""
+    """One client's watch. `take` returns new events and never waits; the `on_change` callback says that there are more."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class Watch:
         self._initial = deque(initial)
 
     def take(self, limit: int = 500) -> list[WatchEvent]:
-        """What happened since the last call, at most so much at once; 410 when it is no longer known."""
+        """The events since the last call, at most `limit` changes of them; 410 if they are compacted."""
         if self._initial:
             return [WatchEvent("ADDED", self._initial.popleft()) for _ in range(min(limit, len(self._initial)))]
         events: list[WatchEvent] = []
@@ -259,7 +259,7 @@ class Watch:
             if not changes:
                 break
             self.revision = changes[-1].revision
-            events.extend(self._seen(changes))
+            events.extend(self._events(changes))
         return events
 
     def on_change(self, wake: Callable[[], None]) -> None:
@@ -268,17 +268,17 @@ class Watch:
     def close(self) -> None:
         self._collection.listeners.pop(self, None)
 
-    def _seen(self, changes: Iterable[Change]) -> Iterator[WatchEvent]:
-        """The changes as seen through the selector: what comes into view is added, what leaves it is deleted."""
+    def _events(self, changes: Iterable[Change]) -> Iterator[WatchEvent]:
+        """The changes as events: an object that begins to match the selector is ADDED, one that stops matching is DELETED."""
         for change in changes:
             if not change.key.startswith(self._prefix):
                 continue
-            before, after = self._shows(change.old), self._shows(change.new)
+            before, after = self._matches(change.old), self._matches(change.new)
             if after:
                 assert change.new is not None
                 yield WatchEvent("MODIFIED" if before else "ADDED", change.new)
             elif before:
                 yield WatchEvent("DELETED", change.gone)
 
-    def _shows(self, version: Version | None) -> bool:
+    def _matches(self, version: Version | None) -> bool:
         return version is not None and self._selector.matches(version.object, self.resource.fields)

@@ -23,7 +23,7 @@ CONTAINER_DEFAULTS: Final[Mapping[str, Any]] = {
     "terminationMessagePolicy": "File",
 }
 CONTAINER_LISTS: Final = ("containers", "initContainers")
-# A pod's spec stands still, but for these.
+# The mutable fields of a pod's spec.
 UPDATABLE: Final = ("activeDeadlineSeconds", "schedulingGates", "tolerations")
 NOT_UPDATABLE_TEXT: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -35,7 +35,7 @@ NATIVE: Final = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
 
 
 def default(pod: Object) -> None:
-    """Fill in what the manifest left out. ValueError for a quantity that is none."""
+    """Set the defaults. ValueError for a malformed quantity."""
     spec = pod.setdefault("spec", {})
     for key, value in SPEC_DEFAULTS.items():
         spec.setdefault(key, value)
@@ -53,7 +53,7 @@ def default(pod: Object) -> None:
 
 
 def on_create(pod: Object) -> None:
-    """A new pod is pending, whatever its manifest says."""
+    """A new pod is Pending, whatever its manifest says."""
     pod["metadata"]["generation"] = 1
     pod["status"] = {"phase": "Pending"}
     if pod["spec"].get("schedulingGates"):
@@ -64,20 +64,20 @@ def on_create(pod: Object) -> None:
 
 
 def on_update(new: Object, old: Object) -> None:
-    """An update of the pod leaves its status alone; a new spec is a new generation."""
+    """An update of the pod keeps its status; a new spec is a new generation."""
     _keep(new, old, "status")
     if new["spec"] != old["spec"]:
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
 def on_status_update(new: Object, old: Object) -> None:
-    """An update of the status leaves the spec alone, and the owners."""
+    """An update of the status keeps the spec and the owner references."""
     _keep(new, old, "spec")
     _keep(new["metadata"], old["metadata"], "ownerReferences")
 
 
 def problems(pod: Object) -> Iterator[FieldError]:
-    """Everything wrong with a pod's spec."""
+    """All problems of a pod's spec."""
     spec = pod["spec"]
     if not spec.get("containers"):
         yield required("spec.containers")
@@ -88,7 +88,7 @@ def problems(pod: Object) -> Iterator[FieldError]:
 
 
 def update_problems(new: Object, old: Object) -> Iterator[FieldError]:
-    """Every attempt to change what is fixed once a pod exists."""
+    """All changes of immutable fields."""
     for field in CONTAINER_LISTS:
         if len(new["spec"].get(field, [])) != len(old["spec"].get(field, [])):
             yield forbidden_field(f"spec.{field}", "pod updates may not add or remove containers")
@@ -106,7 +106,7 @@ def update_problems(new: Object, old: Object) -> Iterator[FieldError]:
 
 
 def refusal_to_bind(pod: Object) -> str:
-    """Why this pod cannot be bound; empty when it can."""
+    """Why this pod cannot be bound; empty if it can."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     if "deletionTimestamp" in pod["metadata"]:
         return f"pod {name} is being deleted, cannot be assigned to a host"
@@ -118,7 +118,7 @@ def refusal_to_bind(pod: Object) -> str:
 
 
 def bound(pod: Object, binding: Object, now: str) -> Object:
-    """The pod on its node, with the binding's annotations and labels: all in one write."""
+    """The pod bound to its node, with the binding's annotations and labels."""
     metadata = dict(pod["metadata"])
     for field in ("annotations", "labels"):
         if given := binding["metadata"].get(field):
@@ -131,7 +131,7 @@ def bound(pod: Object, binding: Object, now: str) -> Object:
 
 
 def grace_s(pod: Object, asked_s: int | None) -> int:
-    """How long a pod may take to stop: nothing, if it runs nowhere."""
+    """The grace period of a pod's deletion: 0 if it is on no node."""
     if not pod["spec"].get("nodeName") or pod["status"].get("phase") in ENDED:
         return 0
     period = pod["spec"].get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
@@ -139,7 +139,7 @@ def grace_s(pod: Object, asked_s: int | None) -> int:
 
 
 def selectable(pod: Mapping[str, Any]) -> Mapping[str, str]:
-    """The values that a field selector can ask for."""
+    """The pod's values for field selectors."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
     addresses = status.get("podIPs", [])
     return {
@@ -188,7 +188,7 @@ def _container_problems(container: Object, path: str, seen: set[str]) -> Iterato
 
 
 def amount_problems(resource: str, amount: Quantity, path: str) -> Iterator[FieldError]:
-    """What is wrong with one amount of one resource, in a pod or on a node."""
+    """All problems of one resource's amount, in a pod or on a node."""
     if problem := qualified_name_problem(resource):
         yield invalid(path, resource, problem)
     elif "/" not in resource and resource not in NATIVE and resource != "pods" and not resource.startswith("hugepages-"):

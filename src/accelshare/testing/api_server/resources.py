@@ -19,7 +19,7 @@ NOT_KNOWN: Final = '"{field}" is not a known field selector: only "metadata.name
 
 
 def _nothing(_: Object) -> None:
-    """A kind without this rule."""
+    """The default for a kind without this rule."""
 
 
 def _no_problems(_: Object) -> Iterable[FieldError]:
@@ -31,7 +31,7 @@ def _no_update_problems(_new: Object, _old: Object) -> Iterable[FieldError]:
 
 
 def _keep_nothing(_new: Object, _old: Object) -> None:
-    """A kind whose updates may change everything."""
+    """The default for a kind whose updates may change everything."""
 
 
 def _names(item: Mapping[str, Any]) -> Mapping[str, str]:
@@ -41,7 +41,7 @@ def _names(item: Mapping[str, Any]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of object and how it differs from the plainest kind."""
+    """One resource, and how it differs from the defaults below."""
 
     plural: str
     kind: str

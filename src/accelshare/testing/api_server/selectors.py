@@ -24,7 +24,7 @@ _COMMA: Final = re.compile(r",(?![^(]*\))")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition on one key: its value is among the wanted ones, or it is not."""
+    """One condition on the value of one key."""
 
     key: str
     holds: Callable[[str | None], bool]
@@ -32,7 +32,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Both selectors of a request: every term must hold."""
+    """The label and field selector of a request: all terms must hold."""
 
     labels: tuple[Term, ...] = ()
     fields: tuple[Term, ...] = ()
@@ -49,7 +49,7 @@ class Selector:
 
 
 def selector(labels: str, fields: str, offered: Collection[str], *, unknown_field: str) -> Selector:
-    """The selector that two query parameters stand for; a 400 with the reason when one cannot be read."""
+    """The selector of two query parameters; 400 if one is malformed."""
     return Selector(_labels(labels), _fields(fields, offered, unknown_field))
 
 

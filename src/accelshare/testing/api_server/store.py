@@ -1,4 +1,4 @@
-"""The truth of the in-memory API server: all objects, and the verbs on them. Synchronous, and without any I/O.
+"""The fake API server's store: all objects, and the verbs on them. Synchronous, without I/O.
 
 Belongs here: create, get, list, watch, update, patch, delete, bind; one counter of revisions for everything.
 Never: HTTP, waiting; the rules of one kind, which stand in its row of the table of resources.
@@ -38,14 +38,14 @@ _WIPED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrace
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write left behind, and whether it made something new."""
+    """The version that a write stored, and whether it created the object."""
 
     version: Version
     created: bool = False
 
 
 class Store:
-    """Objects by resource, namespace and name. What it hands out is shared and must not be changed."""
+    """Objects by resource, namespace and name. Callers must not change the objects that it returns: they are shared."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Store:
         return self._revision
 
     def create(self, plural: str, body: Any, *, namespace: str = "") -> Version:
-        """Store a new object. 409 when it is there, 422 when it is invalid, 404 when its namespace is not there."""
+        """Store a new object. 409 if it exists, 422 if it is invalid, 404 if its namespace does not exist."""
         resource = RESOURCES[plural]
         item = decode(resource, body)
         meta = item["metadata"]
@@ -90,7 +90,7 @@ class Store:
         return self._commit(resource, key, item)
 
     def get(self, plural: str, name: str, *, namespace: str = "default") -> Version:
-        """The object as it is now. 404 when there is none."""
+        """The current version of an object; 404 if it does not exist."""
         resource = RESOURCES[plural]
         version = self._collections[plural].now.get(resource.key(namespace, name))
         if version is None:
@@ -100,7 +100,7 @@ class Store:
     def list(
         self, plural: str, *, namespace: str = "", labels: str = "", fields: str = "", limit: int = 0, token: str = ""
     ) -> Page:
-        """The objects of one namespace or of all, in pages if a limit is given."""
+        """The objects of one namespace or of all namespaces, in pages if there is a limit."""
         resource = RESOURCES[plural]
         chosen = self._selector(resource, labels, fields)
         return page(
@@ -116,7 +116,7 @@ class Store:
     def watch(
         self, plural: str, *, namespace: str = "", labels: str = "", fields: str = "", revision: int | None = None
     ) -> Watch:
-        """Everything after a revision; without one, first all that is there and then everything that follows."""
+        """A watch of all changes after a revision; without a revision, of all existing objects and then all changes."""
         resource, collection = RESOURCES[plural], self._collections[plural]
         initial = () if revision else self.list(plural, namespace=namespace, labels=labels, fields=fields).versions
         return Watch(
@@ -129,15 +129,15 @@ class Store:
         )
 
     def update(self, plural: str, name: str, body: Any, *, namespace: str = "default", subresource: str = "") -> Written:
-        """Replace an object. 409 when the body's resourceVersion or uid is not the stored one's."""
+        """Replace an object. 409 if the body has another resourceVersion or uid than the stored object."""
         resource = RESOURCES[plural]
         item = decode(resource, body)
         meta = item["metadata"]
         _put_in_namespace(resource, meta, namespace)
         if meta.get("name") != name:
-            told = f"the name of the object ({meta.get('name', '')}) does not match the name on the URL ({name})"
+            message = f"the name of the object ({meta.get('name', '')}) does not match the name on the URL ({name})"
             unnamed = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            raise bad_request(told if meta.get("name") else unnamed)
+            raise bad_request(message if meta.get("name") else unnamed)
         key = resource.key(namespace, name)
         if key not in self._collections[plural].now and resource.put_creates:
             _require_uid(resource, None, meta, key)
@@ -160,18 +160,18 @@ class Store:
         content_type: str = STRATEGIC,
         subresource: str = "",
     ) -> Version:
-        """Change a part of an object. A resourceVersion in the patch is a condition: 409 when it is not the stored one."""
+        """Change a part of an object. 409 if the patch has another resourceVersion than the stored object."""
         resource = RESOURCES[plural]
         old = self.get(plural, name, namespace=namespace)
         item = decode_patched(resource, bodies.apply_patch(content_type, old.object, patch))
         _put_in_namespace(resource, item["metadata"], namespace)
         if item["metadata"].get("name") != name:
-            told = f"the name of the object ({item['metadata'].get('name', '')}) does not match the name on the URL ({name})"
-            raise bad_request(told)
+            message = f"the name of the object ({item['metadata'].get('name', '')}) does not match the name on the URL ({name})"
+            raise bad_request(message)
         return self._replace(resource, old, item, subresource)
 
     def bind(self, name: str, binding: Any, *, namespace: str = "default") -> Version:
-        """Put a pod on a node, with the binding's annotations, in one write."""
+        """Bind a pod to a node and add the binding's annotations, in one write."""
         if not isinstance(binding, dict) or binding.get("kind", "Binding") != "Binding":
             raise bad_request("the object provided is unrecognized (must be of type Binding)")
         binding = {"metadata": {}, "target": {}} | binding
@@ -196,15 +196,15 @@ class Store:
     def delete(
         self, plural: str, name: str, *, namespace: str = "default", options: Mapping[str, Any] | None = None
     ) -> deletion.Deleted:
-        """Delete an object, or begin to: a pod on a node stays, marked, until its kubelet deletes it with no grace."""
+        """Delete an object, or mark it: a pod on a node stays until its kubelet deletes it with grace period 0."""
         resource = RESOURCES[plural]
         old = self.get(plural, name, namespace=namespace)
-        wish = deletion.read_options(options or {})
-        deletion.require(resource, old.object, wish)
+        wanted = deletion.read_options(options or {})
+        deletion.check_preconditions(resource, old.object, wanted)
         if plural == "namespaces":
             return self._delete_namespace(old)
         key = resource.key(namespace, name)
-        step = deletion.plan(resource, old.object, wish, self._now())
+        step = deletion.plan(resource, old.object, wanted, self._now())
         version = old if step.marked is None else self._commit(resource, key, step.marked)
         if not step.remove:
             return deletion.Deleted(version, gone=False)
@@ -212,7 +212,7 @@ class Store:
         return deletion.Deleted(version, gone=True)
 
     def compact(self) -> None:
-        """Forget the past: watches and lists that begin before now are answered with 410."""
+        """Forget all earlier revisions: watches and lists that start before now get 410."""
         for collection in self._collections.values():
             collection.compact(self._revision)
 
@@ -235,7 +235,7 @@ class Store:
         return self._commit(resource, key, item)
 
     def _commit(self, resource: Resource, key: str, item: Object) -> Version:
-        """Write an object under the next revision; a write that changes nothing has none."""
+        """Write an object under the next revision; a write without a change keeps the old version."""
         collection = self._collections[resource.plural]
         old = collection.now.get(key)
         if old is not None and _content(item) == _content(old.object):
@@ -251,7 +251,7 @@ class Store:
         self._collections[resource.plural].put(key, None, self._revision)
 
     def _delete_namespace(self, old: Version) -> deletion.Deleted:
-        """Here the work of the namespace controller takes no time: the contents go, then the namespace."""
+        """Delete the namespace's contents, then the namespace: the namespace controller's work, at once."""
         name = old.object["metadata"]["name"]
         if name in NAMESPACES_AT_START[:3]:
             raise forbidden("namespaces", name, "this namespace may not be deleted")
@@ -290,7 +290,7 @@ class Store:
 
 
 def _put_in_namespace(resource: Resource, meta: Object, namespace: str) -> None:
-    """An object belongs to the namespace of the URL; without one, to its own, and at last to "default"."""
+    """Set the object's namespace: the URL's, else its own, else "default"."""
     if not resource.namespaced:
         meta.pop("namespace", None)
     elif namespace and meta.get("namespace", namespace) != namespace:
@@ -300,7 +300,7 @@ def _put_in_namespace(resource: Resource, meta: Object, namespace: str) -> None:
 
 
 def _require_uid(resource: Resource, old: Version | None, meta: Object, key: str) -> None:
-    """A uid in a request means that very object, and no other of its name."""
+    """A uid in a request must be that of the stored object."""
     wanted, found = meta.get("uid", ""), "" if old is None else old.object["metadata"]["uid"]
     if wanted and wanted != found:
         where = f"/registry/{resource.plural}/{key}"

@@ -48,14 +48,14 @@ _IMMUTABLE: Final = ("name", "namespace", "uid")
 
 
 def subdomain_problem(name: str) -> str:
-    """What is wrong with a name such as a pod's or a node's; empty when nothing is."""
+    """Why a name, such as a pod's or a node's, is not a DNS subdomain; empty if it is one."""
     if len(name) > 253:
         return "must be no more than 253 characters"
     return "" if _SUBDOMAIN_SHAPE.fullmatch(name) else _SUBDOMAIN_TEXT
 
 
 def label_problem(name: str) -> str:
-    """What is wrong with a name such as a namespace's or a container's; empty when nothing is."""
+    """Why a name, such as a namespace's or a container's, is not a DNS label; empty if it is one."""
     if len(name) > 63:
         return "must be no more than 63 characters"
     if _LABEL_SHAPE.fullmatch(name):
@@ -64,7 +64,7 @@ def label_problem(name: str) -> str:
 
 
 def metadata_problems(metadata: Object, *, name_is_label: bool) -> Iterator[FieldError]:
-    """Everything wrong with an object's name, labels and annotations."""
+    """All problems of an object's name, labels and annotations."""
     name = metadata.get("name", "")
     if not name:
         yield required("metadata.name", "name or generateName is required")
@@ -87,14 +87,14 @@ def metadata_problems(metadata: Object, *, name_is_label: bool) -> Iterator[Fiel
 
 
 def identity_problems(new: Object, old: Object) -> Iterator[FieldError]:
-    """Every attempt to change what identifies an object."""
+    """All changes of the fields that identify an object."""
     for field in _IMMUTABLE:
         if new.get(field) != old.get(field):
             yield FieldError(f"metadata.{field}", f"Invalid value: {quoted(str(new.get(field, '')))}: field is immutable")
 
 
 def keep_server_fields(new: Object, old: Object) -> None:
-    """Put back what a client cannot change; a uid that it left out is the stored one's."""
+    """Restore the fields that a client cannot change; a missing uid is the stored one."""
     new.setdefault("uid", old["uid"])
     for field in _KEPT:
         if field in old:
@@ -104,7 +104,7 @@ def keep_server_fields(new: Object, old: Object) -> None:
 
 
 def qualified_name_problem(key: str) -> str:
-    """What is wrong with a label's or an annotation's key, or a resource's name; empty when nothing is."""
+    """Why a label's or annotation's key, or a resource's name, is invalid; empty if it is valid."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         shape = _KEY_TEXT.removeprefix("name part ")
@@ -142,9 +142,9 @@ class Quantity:
 
 
 def parse_quantity(value: object) -> Quantity:
-    """The quantity that a manifest's string or number stands for; ValueError when it stands for none."""
+    """The quantity of a manifest's string or number; ValueError if it is malformed."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(MALFORMED)  # noqa: TRY004 – to the caller it is one and the same: not a quantity
+        raise ValueError(MALFORMED)  # noqa: TRY004 – to the caller it is the same error: not a quantity
     return _parse_quantity(str(value))
 
 

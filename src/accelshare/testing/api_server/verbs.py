@@ -17,7 +17,7 @@ from accelshare.testing.api_server.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One object, or with no name a whole collection, and the part of it that is meant."""
+    """The resource that a path names: one object, or without a name a collection, and the subresource."""
 
     resource: Resource
     namespace: str = ""
@@ -26,7 +26,7 @@ class Target:
 
 
 def target(path: str) -> Target | None:
-    """The target of a path; None when this server has nothing there."""
+    """The target of a path; None if this server does not serve it."""
     match [unquote(part) for part in path.strip("/").split("/")]:
         case ["api", "v1", *rest]:
             return _within("", rest)
@@ -41,7 +41,7 @@ def _within(group: str, parts: list[str]) -> Target | None:
     if len(parts) > 2 and parts[0] == "namespaces":
         _, namespace, *parts = parts
     match parts:
-        case ["bindings"] if namespace and not group:  # the older door to the same room
+        case ["bindings"] if namespace and not group:  # the older path of the same subresource
             return Target(RESOURCES["pods"], namespace, subresource="binding")
         case [plural, *rest] if len(rest) <= 2:
             resource = RESOURCES.get(plural)
@@ -56,7 +56,7 @@ def _within(group: str, parts: list[str]) -> Target | None:
     return Target(resource, namespace, name, subresource) if known.get(subresource, False) else None
 
 
-# What a client must not believe to have got.
+# Refused, because a client must not believe that they had an effect.
 NOT_DONE: Final = frozenset({"dryRun", "resourceVersionMatch"})
 
 
@@ -72,7 +72,7 @@ class Request:
 
     @property
     def line(self) -> str:
-        """Path and query, for those who look for a request."""
+        """Path and query."""
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
     def body(self) -> Any:
@@ -94,7 +94,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer, ready for the wire."""
+    """An HTTP response."""
 
     code: int
     content: bytes
@@ -103,9 +103,9 @@ class Answer:
 
 
 def answer(store: Store, found: Target, request: Request) -> Answer:
-    """Carry out a request, other than a watch. ApiError when it is refused."""
+    """Handle a request other than a watch. ApiError if it is refused."""
     for key in NOT_DONE & request.query.keys():
-        raise bad_request(f"the in-memory API server does not do {key}={request.query[key]}")
+        raise bad_request(f"the fake API server does not support {key}={request.query[key]}")
     verb = VERBS.get((request.method, "one" if found.name else "all", found.subresource))
     if verb is None:
         raise ApiError("MethodNotAllowed", "the server does not allow this method on the requested resource")
@@ -127,14 +127,14 @@ def _list(store: Store, found: Target, request: Request) -> Answer:
         raise bad_request("specifying resource version is not allowed when using continue")
     if wanted is not None and wanted > store.revision:
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-        told = f"Timeout: Too large resource version: {wanted}, current: {store.revision}"
-        raise ApiError("Timeout", told, details={"causes": [cause], "retryAfterSeconds": 1})
+        message = f"Timeout: Too large resource version: {wanted}, current: {store.revision}"
+        raise ApiError("Timeout", message, details={"causes": [cause], "retryAfterSeconds": 1})
     page = store.list(
         found.resource.plural,
         namespace=found.namespace,
         labels=request.query.get("labelSelector", ""),
         fields=request.query.get("fieldSelector", ""),
-        limit=0 if wanted == 0 else limit,  # a list of "whatever you have" comes from the cache, whole
+        limit=0 if wanted == 0 else limit,  # a list at revision 0 comes from the cache, without pages
         token=token,
     )
     return Answer(200, page.json)
@@ -227,5 +227,5 @@ def revision(request: Request) -> int | None:
     try:
         return int(text) if text else None
     except ValueError as error:
-        told = f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax"
-        raise ApiError("", f"resourceVersion: Invalid value: {quoted(text)}: {told}") from error
+        problem = f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax"
+        raise ApiError("", f"resourceVersion: Invalid value: {quoted(text)}: {problem}") from error
