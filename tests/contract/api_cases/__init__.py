@@ -1,4 +1,4 @@
-"""The cases of test_api_server.py by topic. A case is a function that takes an `api`; its name is the promise."""
+"""The cases of test_api_server.py by topic. A case is a function that takes an `api`; its name states what must hold."""
 
 from typing import Final
 

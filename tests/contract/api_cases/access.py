@@ -1,17 +1,17 @@
-"""Who may ask, what is there to ask, and is anybody at home."""
+"""Cases about access: health, version, tokens, unknown paths and methods, access reviews."""
 
 from dataclasses import replace
 
 from tests.contract.api_cases.client import Api, pod
 
 
-def the_server_says_that_it_is_well(api: Api) -> None:
+def the_server_is_healthy(api: Api) -> None:
     for path in ("/readyz", "/livez", "/healthz"):
         reply = api.get(path)
         assert (reply.code, reply.body) == (200, "ok")
 
 
-def the_server_says_its_version(api: Api) -> None:
+def the_server_has_a_version(api: Api) -> None:
     reply = api.get("/version")
     assert reply.code == 200
     assert reply.body["major"] == "1"
@@ -25,12 +25,12 @@ def a_wrong_token_is_refused(api: Api) -> None:
         assert (reply.code, reply.reason, reply.message) == (401, "Unauthorized", "Unauthorized")
 
 
-def a_path_that_leads_nowhere_is_not_found(api: Api) -> None:
+def an_unknown_path_is_not_found(api: Api) -> None:
     for path in ("/api/v1/gadgets", "/apis/example.com/v1/gadgets", "/nowhere", "/api/v1/namespaces/default/pods/a/gadget"):
         assert api.get(path).code == 404, path
 
 
-def a_verb_that_a_thing_does_not_have_is_refused(api: Api) -> None:
+def a_method_that_a_resource_does_not_have_is_refused(api: Api) -> None:
     ns = api.namespace()
     api.make(f"{ns}/pods", pod("a"))
     for method, path in (
@@ -44,7 +44,7 @@ def a_verb_that_a_thing_does_not_have_is_refused(api: Api) -> None:
 
 
 def an_administrator_may_do_everything(api: Api) -> None:
-    """A review is answered and forgotten."""
+    """A review is answered and not stored."""
     for attributes in (
         {"verb": "create", "group": "apps", "resource": "daemonsets", "namespace": "kube-system"},
         {"verb": "*", "resource": "*"},

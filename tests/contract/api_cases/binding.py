@@ -1,4 +1,4 @@
-"""Binding: one POST puts a pod on a node with its annotations."""
+"""Cases about bindings: one POST binds a pod to a node and writes its annotations."""
 
 from tests.contract.api_cases.client import STRATEGIC, Api, binding, name_of, pod
 
@@ -55,7 +55,7 @@ def a_binding_can_name_its_pod_exactly(api: Api) -> None:
 
 
 def a_condition_of_the_pod_refuses_older_bindings(api: Api) -> None:
-    """Also on a pod whose annotations are as large as they may be, and without a word about its other conditions."""
+    """Also on a pod whose annotations have the largest size; its other conditions stay."""
     ns = api.namespace()
     body = pod("a")
     body["metadata"]["annotations"] = {"example.com/x": "x" * (256 * 1024 - len("example.com/x"))}

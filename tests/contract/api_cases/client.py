@@ -1,4 +1,4 @@
-"""A tiny raw HTTP client for the contract cases: what goes over the wire and nothing else."""
+"""A raw HTTP client for the cases: it sends requests and reads responses and watches."""
 
 import json
 import uuid
@@ -20,7 +20,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: its code, its body as JSON or text, its content type."""
+    """A response: its code, its body as JSON or text, its content type."""
 
     code: int
     body: Any
@@ -44,14 +44,14 @@ class Reply:
 
 
 class Stream:
-    """An open watch: its events one by one."""
+    """An open watch; reads one event at a time."""
 
     def __init__(self, response: HTTPResponse) -> None:
         self.code = response.status
         self._response = response
 
     def next(self) -> tuple[str, Body]:
-        """The next event's type and object; fails when the stream ends or nothing comes for long."""
+        """The next event's type and object; fails if the stream ends or no event comes for long."""
         line = self._response.readline()
         assert line, "the watch ended while another event was expected"
         event = json.loads(line)
@@ -63,7 +63,7 @@ class Stream:
         return item
 
     def rest(self) -> list[tuple[str, Body]]:
-        """Everything until the server ends the stream."""
+        """All events until the server ends the stream."""
         lines = [json.loads(line) for line in self._response]
         return [(event["type"], event["object"]) for event in lines]
 
@@ -74,7 +74,7 @@ class Stream:
 
 @dataclass
 class Api:
-    """One API server, real or in memory."""
+    """One API server, real or fake."""
 
     url: str
     token: str = ""
@@ -110,7 +110,7 @@ class Api:
             yield Stream(self._send(connection, "GET", path, None, "application/json", {"watch": "true", **query}))
 
     def make(self, path: str, body: Body) -> Body:
-        """Create what a case needs; it must work."""
+        """Create an object that a case needs; must succeed."""
         reply = self.post(path, body)
         assert reply.code == 201, reply.body
         made: Body = reply.body
@@ -188,7 +188,7 @@ def binding(name: str, node_name: str = "n1", **metadata: Any) -> Body:
 
 
 def leases(namespace: str) -> str:
-    """The path of a namespace's leases, which live in a group of their own."""
+    """The path of a namespace's leases, which are in an API group of their own."""
     return namespace.replace("/api/v1", "/apis/coordination.k8s.io/v1") + "/leases"
 
 

@@ -1,4 +1,4 @@
-"""Creating objects, and what the server makes of them."""
+"""Cases about POST: created objects and their defaults."""
 
 from tests.contract.api_cases.client import Api, config_map, lease, leases, name_of, node, pod, unique
 

@@ -1,4 +1,4 @@
-"""Deleting: at once, with grace, under conditions, many at a time."""
+"""Cases about DELETE: at once, with a grace period, with preconditions, of collections."""
 
 from tests.contract.api_cases.client import Api, binding, config_map, lease, leases, name_of, pod
 

@@ -1,4 +1,4 @@
-"""PATCH in its three kinds, and the status subresources."""
+"""Cases about PATCH: its three kinds, and the status subresources."""
 
 from tests.contract.api_cases.client import JSON_PATCH, MERGE, STRATEGIC, Api, Body, config_map, name_of, pod
 
@@ -46,7 +46,7 @@ def a_strategic_patch_merges_lists_by_their_key(api: Api) -> None:
 
 
 def a_strategic_patch_orders_what_it_merges(api: Api) -> None:
-    """The patch's own order rules; what it does not name keeps its place before what it does."""
+    """Items have the patch's order; unpatched items stay before the items that they preceded."""
     path = api.node()
     cases = {"N": "NABC", "CA": "BCA", "BN": "ABNC", "NB": "NABC", "CNA": "BCNA", "": "ABC", "B": "ABC"}
 
@@ -158,7 +158,7 @@ def a_json_patch_that_does_not_fit_changes_nothing(api: Api) -> None:
 
 
 def a_json_patch_is_easy_about_missing_keys(api: Api) -> None:
-    """Unlike RFC 6902 has it, replace adds what is not there, and copy of nothing copies nothing."""
+    """Unlike in RFC 6902, replace adds a missing key, and copy of a missing key copies null."""
     ns = api.namespace()
     api.make(f"{ns}/configmaps", config_map("a", x="1"))
     steps = [

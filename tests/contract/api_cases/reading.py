@@ -1,4 +1,4 @@
-"""Reading: one object, lists, pages, selectors."""
+"""Cases about GET: one object, lists, pages, selectors."""
 
 from tests.contract.api_cases.client import Api, config_map, name_of, pod, unique
 
@@ -90,7 +90,7 @@ def a_page_as_long_as_the_list_is_the_last(api: Api) -> None:
 
 
 def an_old_continue_token_expires(api: Api) -> None:
-    """The answer is 410, with a token that goes on from the same place at the present moment.
+    """The response is 410, with a token that continues from the same key at the current revision.
 
     Events, because the real server remembers other kinds in a cache of its own, for a while longer than etcd does.
     """

@@ -1,4 +1,4 @@
-"""PUT: replacing objects, with and without a condition."""
+"""Cases about PUT: replacing objects, with and without a resourceVersion."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Defaults that scheduling relies on, and the mistakes that users make."""
+"""Cases about validation: defaults that scheduling relies on, and users' mistakes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Watching: from a version on, from nothing, through selectors, to the end."""
+"""Cases about watches: from a version, from the current state, with selectors, and how they end."""
 
 from tests.contract.api_cases.client import MERGE, Api, binding, lease, leases, name_of, pod
 
@@ -70,7 +70,7 @@ def labels_come_into_view_and_leave_it(api: Api) -> None:
 
 
 def a_node_sees_its_pods(api: Api) -> None:
-    """What a kubelet, and an agent, watches: pods come into view when they are bound."""
+    """As kubelet and the agent watch: a pod is ADDED when it is bound."""
     ns = api.namespace()
     version = api.make(f"{ns}/pods", pod("a"))["metadata"]["resourceVersion"]
     node = f"node-of-{name_of(ns)}"
@@ -124,7 +124,7 @@ def a_watch_ends_when_its_time_is_up(api: Api) -> None:
 
 
 def a_bookmark_is_a_place_to_go_on_from(api: Api) -> None:
-    """Shortly before the end of a watch it says how far the server has come, past what the watch does not show."""
+    """Shortly before its end a watch sends a bookmark with the server's revision, beyond changes that it does not show."""
     ns, elsewhere = api.namespace(), api.namespace()
     for attempt in range(5):  # "we don't provide any guarantees on sending bookmarks", says the real server
         version = api.get(f"{ns}/pods").version
@@ -151,7 +151,7 @@ def there_are_no_bookmarks_unasked(api: Api) -> None:
 
 
 def a_version_from_long_ago_is_gone(api: Api) -> None:
-    """The stream begins as any other, and its only event is the error.
+    """The stream starts normally, and its only event is the error.
 
     Events, because the real server keeps them in no cache of its own, which on a young server remembers everything.
     """

@@ -141,10 +141,10 @@ async def test_a_client_that_does_not_read_holds_nobody_up() -> None:
         quick.close()
 
 
-async def test_what_it_does_not_do_it_does_not_pretend(client: aiohttp.ClientSession) -> None:
+async def test_an_unsupported_parameter_is_refused(client: aiohttp.ClientSession) -> None:
     async with client.post("/api/v1/namespaces/default/pods?dryRun=All", json=POD) as answer:
         assert answer.status == 400
-        assert (await answer.json())["message"] == "the in-memory API server does not do dryRun=All"
+        assert "dryRun=All" in (await answer.json())["message"]
     async with client.get("/api/v1/namespaces/default/pods/a") as answer:
         assert answer.status == 404
 
