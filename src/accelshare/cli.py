@@ -1,7 +1,7 @@
-"""The command `accelshare`: a table of sub-commands, each loaded when it is called.
+"""The command `accelshare`: a table of sub-commands, each imported when it is called.
 
-Belongs here: the table, and how an error of ours ends the program. Never: logic, or an import that a sub-command needs
-and another does not: `accelshare --help` must not wait for a web server to load.
+Belongs here: the table, and how an error ends the program. Never: logic, or an import that only one sub-command needs:
+`accelshare --help` must not wait for a web server to load.
 """
 
 import gc
@@ -19,38 +19,39 @@ from accelshare.vendors.problems import VendorError
 
 @dataclass(frozen=True, slots=True)
 class SubCommand:
-    """Where a sub-command lives (`module:attribute`), and its line in `accelshare --help`."""
+    """The `module:attribute` of a sub-command, and its line in `accelshare --help`."""
 
     target: str
     summary: str
 
 
 COMMANDS: Final[Mapping[str, SubCommand]] = {
-    "agent": SubCommand("accelshare.agent.command:agent", "Hand out this node's cards to its containers."),
+    "agent": SubCommand("accelshare.agent.command:agent", "Deliver this node's cards to its containers."),
     "certificates": SubCommand(
-        "accelshare.install.certificates.command:certificates", "Make and renew TLS certificates for both sides."
+        "accelshare.install.certificates.command:certificates",
+        "Create and renew the TLS certificates of both sides.",
     ),
     "completion": SubCommand("accelshare.inspect_cli.completion:completion", "Print the completion script of a shell."),
-    "explain": SubCommand("accelshare.inspect_cli.explain_command:explain", "Say why a pod waits, or why it is where it is."),
+    "explain": SubCommand("accelshare.inspect_cli.explain_command:explain", "Explain why a pod waits, or why it is on its node."),
     "extender": SubCommand("accelshare.extender.command:extender", "Serve kube-scheduler: filter, prioritize, preempt and bind."),
     "inspect": SubCommand("accelshare.inspect_cli.command:inspect", "Show every card and who is on it."),
     "node-labels": SubCommand(
-        "accelshare.install.cluster.node_labels:node_labels", "Label nodes that share their cards, and undo it."
+        "accelshare.install.cluster.node_labels:node_labels", "Label the nodes that share their cards, and undo it."
     ),
     "node-cleanup": SubCommand(
-        "accelshare.install.cluster.node_cleanup:node_cleanup", "Take away what agents wrote on their nodes."
+        "accelshare.install.cluster.node_cleanup:node_cleanup", "Remove what agents wrote on their nodes."
     ),
-    "preflight": SubCommand("accelshare.install.preflight.command:preflight", "Look whether a cluster is ready for accelshare."),
+    "preflight": SubCommand("accelshare.install.preflight.command:preflight", "Check whether a cluster is ready for accelshare."),
     "profile": SubCommand("accelshare.vendors.command:profile", "List, show and check vendor profiles."),
     "runtime-config": SubCommand(
-        "accelshare.install.runtime.command:runtime_config", "Make the container runtime insist on cards, and undo it."
+        "accelshare.install.runtime.command:runtime_config", "Make the container runtime require the agent, and undo it."
     ),
     "scheduler-config": SubCommand(
-        "accelshare.install.scheduler.command:scheduler_config", "Tell kube-scheduler of the extender, and put it back."
+        "accelshare.install.scheduler.command:scheduler_config", "Make kube-scheduler call the extender, and undo it."
     ),
 }
 
-# Errors that say all there is to say: they are printed, without a traceback, and the exit code is 2.
+# Errors whose message is enough: printed without a traceback, exit code 2.
 OUR_ERRORS: Final[tuple[type[Exception], ...]] = (VendorError,)
 
 
@@ -59,7 +60,7 @@ class _OurError(click.ClickException):
 
 
 class LazyGroup(click.Group):
-    """A group whose sub-commands are rows of a table until one is called."""
+    """A group whose sub-commands are imported when one is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -78,7 +79,7 @@ class LazyGroup(click.Group):
         except OUR_ERRORS as error:
             raise _OurError(visible_lines(str(error))) from error
         except click.ClickException as error:
-            if type(error) is not click.ClickException:  # about the words that the person typed
+            if type(error) is not click.ClickException:  # a usage error
                 raise
             raise click.ClickException(visible_lines(error.message)) from error
 
@@ -86,11 +87,11 @@ class LazyGroup(click.Group):
 def _loaded(name: str, row: SubCommand) -> click.Command:
     module, _, attribute = row.target.partition(":")
     try:
-        # What is loaded stays: looking for garbage in it again and again would only delay a person's first byte.
+        # Loaded modules stay, so collecting garbage meanwhile would only delay the first output.
         gc.disable()
         command: click.Command = getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        # A module of ours that is not there is a smaller installation; anything else missing is a broken one.
+        # A missing module of accelshare is a smaller installation; a missing library is a broken one.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise click.ClickException(f"the sub-command {name} is not part of this installation") from error

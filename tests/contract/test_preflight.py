@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from accelshare.install.preflight.checks.permissions import IN_CLUSTER, IN_NAMESPACE
+from accelshare.install.preflight.checks.control_plane import IN_CLUSTER, IN_NAMESPACE
 from accelshare.testing.api_server import FakeApiServer
 from cluster.control_plane import ControlPlane
 
@@ -67,8 +67,8 @@ def expect_a_seed_cluster(told: Told) -> None:
     assert (told.code, told.err) == (0, "")
     assert told.says("unread") == ""
     assert "Kubernetes v1.36.4" in told.says("versions")
-    assert "containerd 2.4.2 on preflight-node can deliver by pod identity" in told.says("runtimes")
-    assert "fine you may do all that an install needs" in told.says("permissions")
+    assert "containerd 2.4.2 on preflight-node can deliver cards by pod identity" in told.says("runtimes")
+    assert "fine you have all rights that an install needs" in told.says("permissions")
     assert "preflight-node with gpushare=true" in told.says("labels")
     assert "Service kube-system/gpushare-schd-extender has node port 32766" in told.says("ports")
     originals = told.says("originals")
@@ -106,7 +106,7 @@ async def test_a_wanted_memory_unit_is_refused_while_pods_of_another_one_live(tm
     assert (refused.code, {each["check"] for each in refused.findings}) == (1, {"memory-units"})
     assert "problem nvidia: the memory unit of preflight-node is 'GiB' and cannot become 'MiB'" in refused.says("memory-units")
     (finding,) = refused.findings
-    assert finding["says"].endswith("are there: default/trains")
+    assert finding["says"].endswith(": default/trains")
     assert finding["do"] == ["end them first, or keep 'GiB' (in the chart vendors.nvidia.memoryUnit)"]
     assert (kept.code, kept.says("memory-units")[:4]) == (0, "fine")
 

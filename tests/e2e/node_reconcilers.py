@@ -1,6 +1,6 @@
-"""Control-plane nodes as directories, their caretakers, and a namespace of the real API server as the chart would make it.
+"""Control-plane nodes as directories, their reconcilers, and a namespace of the real API server as the chart creates it.
 
-Each node has kubeadm's manifest and a kubelet that does as told. Belongs here: words to set a scene. Never: expectations.
+Each node has kubeadm's manifest and a simulated kubelet. Belongs here: set-up of tests. Never: assertions.
 """
 
 import contextlib
@@ -91,10 +91,10 @@ class Cluster:
         await self.scheduling_cluster.delete(f"/api/v1/namespaces/{self.namespace}/services/accelshare-extender")
 
     async def restore_all(self, limit_s: float = 60.0) -> list[str]:
-        said: list[str] = []
+        lines: list[str] = []
         lease = Lease(self.scheduling_cluster.client, self.namespace, STATE, identity="restore-all")
-        await state_configmap.restore_all(self.scheduling_cluster.client, self.place, lease, limit_s=limit_s, say=said.append)
-        return said
+        await state_configmap.restore_all(self.scheduling_cluster.client, self.place, lease, limit_s=limit_s, say=lines.append)
+        return lines
 
 
 @contextlib.asynccontextmanager

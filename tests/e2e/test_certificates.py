@@ -164,7 +164,7 @@ async def test_somebody_elses_secret_is_left_alone(room: Room) -> None:
     )
     code, _, err = await room.run("ensure")
     assert code == 1
-    assert "accelshare-extender-tls is there and is not of our making" in err
+    assert "accelshare-extender-tls" in err
     assert await room.text("accelshare-extender-tls", "tls.crt") == "mine"
     with pytest.raises(NotFound):
         await room.secret("accelshare-ca")  # nothing was written at all

@@ -10,7 +10,7 @@ import pytest
 from accelshare.install.errors import InstallError
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler.host import HostState
-from accelshare.install.scheduler.manager import state_configmap as boards
+from accelshare.install.scheduler.manager import state_configmap
 from accelshare.install.scheduler.plan import CHECKSUM
 from accelshare.kube.client import Client
 from accelshare.kube.leases import Lease
@@ -66,14 +66,14 @@ async def test_it_waits_for_the_service(cluster: Cluster) -> None:
     host = cluster.host("cp-1")
     reconciler = cluster.reconciler("cp-1", host)
     await reconciler.reconcile()
-    assert "accelshare-extender is not there" in (await cluster.states())["cp-1"]
+    assert "accelshare-extender" in (await cluster.states())["cp-1"]
     assert host.manifest.read_bytes() == KUBEADM
     await cluster.service()
     await reconciler.reconcile()
     assert await cluster.states() == {"cp-1": "applied"}
 
 
-async def test_plain_http_only_if_it_is_said(cluster: Cluster) -> None:
+async def test_plain_http_only_with_its_flag(cluster: Cluster) -> None:
     host, address = cluster.host("cp-1"), await cluster.service()
     await cluster.reconciler("cp-1", host, plain_http=True).reconcile()
     assert extender_of(host)["urlPrefix"] == f"http://{address}:12345/accelshare"
@@ -160,7 +160,7 @@ async def test_somebody_elses_change_is_refused_in_words_and_taken_up_when_it_is
 
 
 async def test_a_scheduler_that_does_not_come_up_is_rolled_back_and_not_tried_again(cluster: Cluster) -> None:
-    """Every try restarts kube-scheduler, so the next one needs a reason: another wish, another manifest, or a person's word."""
+    """Every try restarts kube-scheduler, so the next one needs a change: of configuration, manifest or failure."""
     host = cluster.host("cp-1")
     await cluster.service()
     host.kubelet.breaks = lambda content: CHECKSUM.encode() in content
@@ -194,7 +194,7 @@ async def test_somebody_at_work_by_hand_is_waited_for(cluster: Cluster) -> None:
     assert await cluster.states() == {"cp-1": "applied"}
 
 
-async def test_a_host_that_cannot_be_written_is_told(cluster: Cluster) -> None:
+async def test_a_host_that_cannot_be_written_is_a_failure(cluster: Cluster) -> None:
     await cluster.service()
     host = cluster.host("cp-1")
     host.directory.write_text("a file, where our directory should be")
@@ -262,7 +262,7 @@ async def test_nobody_acts_without_the_lease(cluster: Cluster) -> None:
     async with Lease(cluster.client, cluster.namespace, STATE, identity="cp-1").held() as theirs:
         assert theirs
         await reconciler.reconcile()
-        assert await cluster.states() == {"cp-2": "waiting: cp-1 is at work"}
+        assert await cluster.states() == {"cp-2": "waiting: cp-1 holds the Lease"}
         assert host.manifest.read_bytes() == KUBEADM
     await reconciler.reconcile()
     assert await cluster.states() == {"cp-2": "applied"}
@@ -336,24 +336,24 @@ async def test_a_new_ca_restarts_the_scheduler_in_its_turn(cluster: Cluster) -> 
 
 
 async def test_restore_all(cluster: Cluster) -> None:
-    """Asked for on the board, done by each node, told line by line; nothing of ours is left, and it stays so."""
+    """Requested in the ConfigMap, done by each node, printed line by line; nothing of accelshare's is left."""
     await cluster.service()
     hosts = {name: cluster.host(name) for name in ("cp-1", "cp-2")}
-    caretakers = [cluster.reconciler(name, host) for name, host in hosts.items()]
-    for reconciler in caretakers:
+    reconcilers = [cluster.reconciler(name, host) for name, host in hosts.items()]
+    for reconciler in reconcilers:
         await reconciler.reconcile()
 
     over = asyncio.Event()
 
     async def rounds() -> None:
         while not over.is_set():
-            for reconciler in caretakers:
+            for reconciler in reconcilers:
                 await reconciler.reconcile()
             await asyncio.sleep(0.02)
 
     running = asyncio.create_task(rounds())
-    said = await cluster.restore_all()
-    assert {"cp-1: restored", "cp-2: restored"} <= set(said)
+    lines = await cluster.restore_all()
+    assert {"cp-1: restored", "cp-2: restored"} <= set(lines)
     assert await cluster.state_map() == {"wanted": "restored", "node.cp-1": "restored", "node.cp-2": "restored"}
     await asyncio.sleep(0.2)
     over.set()
@@ -366,7 +366,7 @@ async def test_restore_all(cluster: Cluster) -> None:
     assert await cluster.restore_all() == ["cp-1: restored", "cp-2: restored"]
 
     await cluster.write(wanted="applied")
-    for reconciler in caretakers:
+    for reconciler in reconcilers:
         await reconciler.reconcile()
     assert await cluster.states() == {"cp-1": "applied", "cp-2": "applied"}
 
@@ -401,15 +401,13 @@ async def test_restore_all_where_nobody_answers(cluster: Cluster) -> None:
         await cluster.restore_all(limit_s=1.0)
 
 
-async def test_a_wish_that_changed_in_the_last_moment_is_not_carried_out(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """restore-all sees every node that acts: whoever acts has said so on the very board that restore-all wrote."""
+async def test_a_wanted_state_that_changed_at_the_last_moment_wins(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """restore-all sees every node that is at work: it has written so into the ConfigMap that restore-all reads."""
     await cluster.service()
     host = cluster.host("cp-1")
-    read, reads = boards.read, 0
+    read, reads = state_configmap.read, 0
 
-    async def read_and_then_somebody_writes(client: Client, place: Place) -> boards.StateConfigMap | None:
+    async def read_and_then_somebody_writes(client: Client, place: Place) -> state_configmap.StateConfigMap | None:
         nonlocal reads
         found = await read(client, place)
         reads += 1
@@ -417,7 +415,7 @@ async def test_a_wish_that_changed_in_the_last_moment_is_not_carried_out(
             await cluster.write(wanted="restored")
         return found
 
-    monkeypatch.setattr(boards, "read", read_and_then_somebody_writes)
+    monkeypatch.setattr(state_configmap, "read", read_and_then_somebody_writes)
     await cluster.reconciler("cp-1", host).reconcile()
     assert reads == 2
     assert host.manifest.read_bytes() == KUBEADM

@@ -104,7 +104,7 @@ async def test_pods_of_every_sort_under_an_old_scheduler(
         )
         assert applied.returncode == 0, applied.stderr
         assert applied.stderr.endswith("applied\n")
-        assert "is not looked at" not in applied.stderr
+        assert "health is checked" not in applied.stderr
         assert listeners(10251) <= {"0100007F"}  # 127.0.0.1
 
         await scheduling_cluster.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})

@@ -1,5 +1,5 @@
-"""Is this cluster ready for accelshare? What a careful operator would look at before an install, looked at in one go.
+"""`accelshare preflight`: checks of a cluster before an install or an upgrade.
 
-Belongs here: one snapshot of the cluster (`reading.py`), checks that make findings of it (`checks/`, pure), printing them.
-Never: a write to the cluster, a guess where nothing could be read, other shells.
+Belongs here: one snapshot of the cluster (`snapshot.py`), pure checks that turn it into findings (`checks/`), printing findings
+(`findings.py`). Never: a write to the cluster, a guess where nothing could be read.
 """

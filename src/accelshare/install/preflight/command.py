@@ -1,14 +1,14 @@
-"""`accelshare preflight`: the flags.
+"""`accelshare preflight`: its options and output.
 
-Belongs here: from argv to findings, printed. Never: a check.
+Belongs here: from argv to printed findings. Never: a check.
 """
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from accelshare.install.commands import with_client
 from accelshare.install.preflight.checks import NAMES
 from accelshare.options import kubeconfig_options, output_option, profiles_option
 from accelshare.terminal import echo
@@ -17,12 +17,12 @@ from accelshare.terminal import echo
 def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     for value in values:
         if not value.partition("=")[1]:
-            raise click.BadParameter(f"{value!r} is not VENDOR=UNIT, such as the one that an agent is told")
+            raise click.BadParameter(f"{value!r} is not VENDOR=UNIT, such as acme=GiB")
     return dict(value.split("=", 1) for value in values)
 
 
-@click.command(short_help="Look whether a cluster is ready for accelshare.")
-@click.option("-n", "--namespace", default="kube-system", show_default=True, help="Where accelshare would be installed.")
+@click.command(short_help="Check whether a cluster is ready for accelshare.")
+@click.option("-n", "--namespace", default="kube-system", show_default=True, help="Namespace of the installation.")
 @output_option
 @kubeconfig_options
 @click.option("--only", type=click.Choice(NAMES), multiple=True, help="Only this check; repeatable. Default: all.")
@@ -32,7 +32,7 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     multiple=True,
     callback=_units,
     metavar="VENDOR=UNIT",
-    help="The memory unit that you want, refused while pods of another one live; repeatable. Empty: the profile's.",
+    help="Wanted memory unit; a problem while pods use another one. Repeatable. Empty: the profile's default.",
 )
 @profiles_option
 def preflight(
@@ -44,34 +44,34 @@ def preflight(
     units: dict[str, str],
     directories: Sequence[Path],
 ) -> None:
-    """Look at a cluster before an install: versions, runtimes, rights, kube-scheduler, labels, ports, other systems, pods.
+    """Check a cluster before an install: versions, runtimes, rights, kube-scheduler, labels, ports, other systems, pods.
 
-    Nothing is written. Exit code 1 if something has to be solved first, or if the cluster cannot be asked.
+    Nothing is written. The exit code is 1 if there is a problem, or if the API server does not answer.
     """
     from accelshare import __version__
-    from accelshare.install.preflight import printing, reading
-    from accelshare.install.preflight.checks import chosen, findings, parts, permissions
-    from accelshare.install.preflight.snapshot import Snapshot
-    from accelshare.kube import config
-    from accelshare.kube.client import Client
+    from accelshare.install.preflight.checks import chosen, findings, parts
+    from accelshare.install.preflight.checks.control_plane import needed_rights
+    from accelshare.install.preflight.findings import as_json, as_text, ready
+    from accelshare.install.preflight.snapshot import read
     from accelshare.kube.errors import KubeError
     from accelshare.vendors import catalog
 
     if "memory-units" in only and not units:
-        raise click.UsageError("--only memory-units has nothing to look for without --memory-unit VENDOR=UNIT")
+        raise click.UsageError("--only memory-units needs --memory-unit VENDOR=UNIT")
     profiles = catalog.load(directories)
     checks = chosen(only, units)
 
-    async def look() -> Snapshot:
-        cluster = config.load(kubeconfig, context=context)
-        async with Client(cluster, user_agent=f"accelshare-preflight/{__version__}") as client:
-            return await reading.read(client, parts(checks), permissions.needed(namespace))
-
+    rights = needed_rights(namespace)
     try:
-        snapshot = asyncio.run(look())
+        snapshot = with_client(
+            kubeconfig,
+            context,
+            lambda client: read(client, parts(checks), rights),
+            user_agent=f"accelshare-preflight/{__version__}",
+        )
     except KubeError as error:
-        raise click.ClickException(f"the cluster cannot be looked at: {error}") from error
-    found = findings(checks, snapshot, profiles)
-    echo(printing.as_json(found) if output == "json" else printing.as_text(found), nl=False)
-    if not printing.ready(found):
+        raise click.ClickException(f"the cluster cannot be checked: {error}") from error
+    results = findings(checks, snapshot, profiles)
+    echo(as_json(results) if output == "json" else as_text(results), nl=False)
+    if not ready(results):
         raise click.exceptions.Exit(1)

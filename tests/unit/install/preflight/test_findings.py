@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 from accelshare.install.preflight.checks import chosen, findings
-from accelshare.install.preflight.checks.permissions import needed
-from accelshare.install.preflight.findings import Finding, Grade
-from accelshare.install.preflight.printing import as_json, as_text, ready
+from accelshare.install.preflight.checks.control_plane import needed_rights
+from accelshare.install.preflight.findings import Finding, Grade, as_json, as_text, ready
 from accelshare.install.preflight.snapshot import Snapshot
 from accelshare.vendors import catalog
 from tests.unit.install.preflight.builders import node, scheduler_pod, workload
@@ -27,7 +26,7 @@ def test_text_has_a_line_each_what_to_do_and_a_sum() -> None:
         "\n"
         "ready for accelshare (1 warning)\n"
     )
-    assert as_text([PROBLEM, WARNING]).endswith("not ready: solve what is marked as a problem (1 problem, 1 warning)\n")
+    assert as_text([PROBLEM, WARNING]).endswith("not ready: solve the problems first (1 problem, 1 warning)\n")
     assert as_text([FINE]).endswith("\nready for accelshare\n")
 
 
@@ -51,7 +50,7 @@ def test_the_page_shows_what_is_printed() -> None:
         pods=(scheduler_pod("master"),),
         deployments=(workload("gpushare-schd-extender"),),
         daemon_sets=(workload("gpushare-device-plugin-ds"),),
-        rights=dict.fromkeys(needed("kube-system"), True),
+        rights=dict.fromkeys(needed_rights("kube-system"), True),
     )
     printed = as_text(findings(chosen(), snapshot, catalog.load()))
     for page in (ROOT / "docs/how-to/preflight.md", ROOT / "docs/zh/how-to/preflight.md"):
