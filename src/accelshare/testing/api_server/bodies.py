@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, Final
 
-from accelshare.testing.api_server.errors import ApiError, FieldError, Object, bad_request, invalid_object
+from accelshare.testing.api_server.errors import FieldError, Object, RequestError, bad_request, invalid_object
 from accelshare.testing.api_server.resources import Resource
 
 _JSON_NAMES: Final = {bool: "bool", int: "number", float: "number", list: "array", dict: "object", str: "string"}
@@ -48,7 +48,7 @@ def decode_patched(resource: Resource, body: Any) -> Object:
     """Decode the result of a patch; errors name the patch."""
     try:
         return decode(resource, body)
-    except ApiError as error:
+    except RequestError as error:
         raise invalid_object("", "", [FieldError("patch", f"Invalid value: {error}")]) from error
 
 
@@ -59,7 +59,7 @@ def _check_type(resource: Resource, field: str, value: Any, wanted: type) -> Any
     return value
 
 
-def _mistyped(resource: Resource, why: str, *, kind: str = "") -> ApiError:
+def _mistyped(resource: Resource, why: str, *, kind: str = "") -> RequestError:
     return bad_request(f'{kind or resource.kind} in version "v1" cannot be handled as a {resource.kind}: {why}')
 
 
@@ -112,7 +112,7 @@ def apply_patch(content_type: str, target: Object, patch: Any) -> Object:
     if kind not in KINDS:
         known = ", ".join(KINDS)
         text = f"the body of the request was in an unknown format - accepted media types include: {known}"
-        raise ApiError("UnsupportedMediaType", text)
+        raise RequestError("UnsupportedMediaType", text)
     return KINDS[kind](target, patch)
 
 
@@ -125,7 +125,7 @@ def json_patch(target: Object, patch: Any) -> Object:
         try:
             _operation(document, step)
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise ApiError("Invalid", _UNPROCESSABLE) from error
+            raise RequestError("Invalid", _UNPROCESSABLE) from error
     result: Object = document["root"]
     return result
 
@@ -255,7 +255,7 @@ def _strategic_value(target: Any, patch: Any, path: str) -> Any:
 def _merge_items(current: list[Object], patch: list[Object], key: str, path: str) -> list[Object]:
     for item in patch:
         if item.get("$patch") != "replace" and key not in item:
-            raise ApiError("", f"map: {item} does not contain declared merge key: {key}")
+            raise RequestError("", f"map: {item} does not contain declared merge key: {key}")
     if any(item.get("$patch") == "replace" for item in patch):
         return [deepcopy(item) for item in patch if item.get("$patch") != "replace"]
     deleted = {item[key] for item in patch if item.get("$patch") == "delete"}

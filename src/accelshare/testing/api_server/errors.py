@@ -30,7 +30,7 @@ CODES: Final[Mapping[str, int]] = {
 MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-class ApiError(Exception):
+class RequestError(Exception):
     """A failed request; `status()` is the body of its response."""
 
     def __init__(
@@ -89,42 +89,46 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def not_found(resource: str, name: str, *, group: str = "") -> ApiError:
-    return ApiError("NotFound", f"{_qualified(resource, group)} {quoted(name)} not found", details=_about(resource, name, group))
+def not_found(resource: str, name: str, *, group: str = "") -> RequestError:
+    return RequestError(
+        "NotFound", f"{_qualified(resource, group)} {quoted(name)} not found", details=_about(resource, name, group)
+    )
 
 
-def already_exists(resource: str, name: str, *, group: str = "") -> ApiError:
+def already_exists(resource: str, name: str, *, group: str = "") -> RequestError:
     text = f"{_qualified(resource, group)} {quoted(name)} already exists"
-    return ApiError("AlreadyExists", text, details=_about(resource, name, group))
+    return RequestError("AlreadyExists", text, details=_about(resource, name, group))
 
 
-def conflict(resource: str, name: str, why: str, *, group: str = "") -> ApiError:
+def conflict(resource: str, name: str, why: str, *, group: str = "") -> RequestError:
     text = f"Operation cannot be fulfilled on {_qualified(resource, group)} {quoted(name)}: {why}"
-    return ApiError("Conflict", text, details=_about(resource, name, group))
+    return RequestError("Conflict", text, details=_about(resource, name, group))
 
 
-def forbidden(resource: str, name: str, why: str) -> ApiError:
-    return ApiError("Forbidden", f"{resource} {quoted(name)} is forbidden: {why}", details=_about(resource, name, ""))
+def forbidden(resource: str, name: str, why: str) -> RequestError:
+    return RequestError("Forbidden", f"{resource} {quoted(name)} is forbidden: {why}", details=_about(resource, name, ""))
 
 
-def bad_request(message: str) -> ApiError:
-    return ApiError("BadRequest", message)
+def bad_request(message: str) -> RequestError:
+    return RequestError("BadRequest", message)
 
 
-def expired(message: str, *, continue_token: str = "") -> ApiError:
-    return ApiError("Expired", message, continue_token=continue_token)
+def expired(message: str, *, continue_token: str = "") -> RequestError:
+    return RequestError("Expired", message, continue_token=continue_token)
 
 
-def invalid_object(kind: str, name: str, problems: Sequence[FieldError], *, group: str = "") -> ApiError:
+def invalid_object(kind: str, name: str, problems: Sequence[FieldError], *, group: str = "") -> RequestError:
     """All problems of one object in one error."""
     texts = list(dict.fromkeys(f"{problem.field}: {problem.body}" for problem in problems))
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": problem.type, "message": problem.body, "field": problem.field} for problem in problems]
     details = _about(kind, name, group) | {"causes": causes}
-    return ApiError("Invalid", f"{_qualified(kind, group)} {quoted(name)} is invalid: {joined}", details=details)
+    return RequestError("Invalid", f"{_qualified(kind, group)} {quoted(name)} is invalid: {joined}", details=details)
 
 
-def precondition_failed(resource: str, name: str, key: str, what: str, wanted: str, found: str, *, group: str = "") -> ApiError:
+def precondition_failed(
+    resource: str, name: str, key: str, what: str, wanted: str, found: str, *, group: str = ""
+) -> RequestError:
     """The conflict of a write with another uid or version than the stored object."""
     message = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
     where = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {message}"

@@ -46,7 +46,7 @@ class Faults:
         self._faults: list[Fault] = []
 
     def answer(self, code: int, *, method: str = "", path: str = "", times: int = 1, retry_after_s: int = 0) -> Fault:
-        """Answer with this code, without handling the request."""
+        """ApiResponse with this code, without handling the request."""
         return self._add(Fault(method, path, times, code=code, retry_after_s=retry_after_s))
 
     def drop_before(self, *, method: str = "", path: str = "", times: int = 1) -> Fault:

@@ -15,7 +15,7 @@ from typing import Final
 
 import orjson
 
-from accelshare.testing.api_server.errors import ApiError, Object, bad_request, expired
+from accelshare.testing.api_server.errors import Object, RequestError, bad_request, expired
 from accelshare.testing.api_server.resources import Resource
 from accelshare.testing.api_server.selectors import Selector
 
@@ -152,7 +152,7 @@ _INCONSISTENT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """Some objects of a list, their revision, and the token of the next page."""
 
     resource: Resource
@@ -178,7 +178,7 @@ def page(
     limit: int,
     token: str,
     current: int,
-) -> Page:
+) -> ListPage:
     """One page of a list, the first one without a token. 410 if the token's revision is compacted."""
     prefix = f"{namespace}/" if namespace else ""
     start, revision = _read_token(token) if token else ("", current)
@@ -188,7 +188,7 @@ def page(
         raise bad_request(f"Too large resource version: {revision}, current: {current}")
     try:
         keys, objects = collection.at(revision)
-    except ApiError as error:
+    except RequestError as error:
         raise expired(_INCONSISTENT, continue_token=_write_token(start, _LATEST)) from error
 
     matching: list[Version] = []
@@ -200,9 +200,9 @@ def page(
             continue
         if limit and len(matching) == limit:
             last = resource.key(matching[-1].object["metadata"].get("namespace", ""), matching[-1].object["metadata"]["name"])
-            return Page(resource, tuple(matching), revision, _write_token(last.removeprefix(prefix) + "\x00", revision))
+            return ListPage(resource, tuple(matching), revision, _write_token(last.removeprefix(prefix) + "\x00", revision))
         matching.append(version)
-    return Page(resource, tuple(matching), revision)
+    return ListPage(resource, tuple(matching), revision)
 
 
 def _write_token(start: str, revision: int) -> str:
@@ -222,7 +222,7 @@ def _read_token(token: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class WatchEvent:
+class StoreEvent:
     """ADDED, MODIFIED or DELETED, and the object's version."""
 
     type: str
@@ -249,11 +249,11 @@ class Watch:
         self._selector = selector
         self._initial = deque(initial)
 
-    def take(self, limit: int = 500) -> list[WatchEvent]:
+    def take(self, limit: int = 500) -> list[StoreEvent]:
         """The events since the last call, at most `limit` changes of them; 410 if they are compacted."""
         if self._initial:
-            return [WatchEvent("ADDED", self._initial.popleft()) for _ in range(min(limit, len(self._initial)))]
-        events: list[WatchEvent] = []
+            return [StoreEvent("ADDED", self._initial.popleft()) for _ in range(min(limit, len(self._initial)))]
+        events: list[StoreEvent] = []
         while not events:
             changes = self._collection.since(self.revision, limit=limit)
             if not changes:
@@ -268,7 +268,7 @@ class Watch:
     def close(self) -> None:
         self._collection.listeners.pop(self, None)
 
-    def _events(self, changes: Iterable[Change]) -> Iterator[WatchEvent]:
+    def _events(self, changes: Iterable[Change]) -> Iterator[StoreEvent]:
         """The changes as events: an object that begins to match the selector is ADDED, one that stops matching is DELETED."""
         for change in changes:
             if not change.key.startswith(self._prefix):
@@ -276,9 +276,9 @@ class Watch:
             before, after = self._matches(change.old), self._matches(change.new)
             if after:
                 assert change.new is not None
-                yield WatchEvent("MODIFIED" if before else "ADDED", change.new)
+                yield StoreEvent("MODIFIED" if before else "ADDED", change.new)
             elif before:
-                yield WatchEvent("DELETED", change.gone)
+                yield StoreEvent("DELETED", change.gone)
 
     def _matches(self, version: Version | None) -> bool:
         return version is not None and self._selector.matches(version.object, self.resource.fields)

@@ -17,11 +17,11 @@ from accelshare.http import messages
 from accelshare.http.messages import TEXT, AbortConnection, Response
 from accelshare.http.server import Server, listen
 from accelshare.testing.api_server import verbs
-from accelshare.testing.api_server.errors import CODES, ApiError, bad_request
+from accelshare.testing.api_server.errors import CODES, RequestError, bad_request
 from accelshare.testing.api_server.faults import Drop, Fault, Faults
 from accelshare.testing.api_server.store import Store
 from accelshare.testing.api_server.streaming import MAX_WATCH_S, WatchOptions, WatchStream
-from accelshare.testing.api_server.verbs import Answer, Request, Target, target
+from accelshare.testing.api_server.verbs import ApiRequest, ApiResponse, RequestTarget, request_target
 
 VERSION: Final = {"major": "1", "minor": "36", "gitVersion": "v1.36.4+accelshare-memory", "platform": "memory"}
 HEALTH: Final = frozenset({"/readyz", "/livez", "/healthz"})
@@ -80,7 +80,7 @@ class FakeApiServer:
         return path
 
     async def _handle(self, received: messages.Request) -> Response:
-        request = Request(
+        request = ApiRequest(
             method=received.method,
             path=received.raw_path,
             query=dict(parse_qsl(received.query, keep_blank_values=True)),
@@ -93,7 +93,7 @@ class FakeApiServer:
             raise AbortConnection
         try:
             response = _response(_failed(fault)) if fault is not None and fault.code else self._answer(request)
-        except ApiError as error:
+        except RequestError as error:
             response = Response(error.code, orjson.dumps(error.status()))
         if fault is not None and fault.drop is Drop.AFTER:
             raise AbortConnection
@@ -107,28 +107,28 @@ class FakeApiServer:
         except TimeoutError:
             return False
 
-    def _answer(self, request: Request) -> Response:
+    def _answer(self, request: ApiRequest) -> Response:
         authorization = request.headers.get("authorization", "").encode()
         if self.token and not hmac.compare_digest(authorization, f"Bearer {self.token}".encode()):
-            raise ApiError("Unauthorized", "Unauthorized")
+            raise RequestError("Unauthorized", "Unauthorized")
         if request.path in HEALTH:
             return Response(200, b"ok", TEXT)
         if request.path == "/version":
             return Response(200, orjson.dumps(VERSION))
         if request.path == REVIEWS and request.method == "POST":
             return _review(request)
-        found = target(request.path)
-        if found is None:
+        target = request_target(request.path)
+        if target is None:
             return Response(404, b"404 page not found\n", TEXT)
-        if request.method == "GET" and not found.name and request.query.get("watch") in TRUE:
-            return self._watch(found, request)
-        return _response(verbs.answer(self.store, found, request))
+        if request.method == "GET" and not target.name and request.query.get("watch") in TRUE:
+            return self._watch(target, request)
+        return _response(verbs.answer(self.store, target, request))
 
-    def _watch(self, found: Target, request: Request) -> Response:
+    def _watch(self, target: RequestTarget, request: ApiRequest) -> Response:
         initial = request.query.get("sendInitialEvents", "")
         watch = self.store.watch(
-            found.resource.plural,
-            namespace=found.namespace,
+            target.resource.plural,
+            namespace=target.namespace,
             labels=request.query.get("labelSelector", ""),
             fields=request.query.get("fieldSelector", ""),
             revision=None if initial in TRUE else verbs.revision(request),
@@ -141,19 +141,19 @@ class FakeApiServer:
         return Response(200, b"", stream=stream)
 
 
-def _response(answer: Answer) -> Response:
+def _response(answer: ApiResponse) -> Response:
     retry_after = (f"retry-after: {answer.retry_after_s}",) if answer.retry_after_s else ()
     return Response(answer.code, answer.content, answer.content_type, headers=retry_after)
 
 
-def _failed(fault: Fault) -> Answer:
+def _failed(fault: Fault) -> ApiResponse:
     reason = next((reason for reason, code in CODES.items() if code == fault.code and reason), "InternalError")
     details = {"retryAfterSeconds": fault.retry_after_s} if fault.retry_after_s else None
-    error = ApiError(reason, "an injected fault", details=details, code=fault.code)
-    return Answer(fault.code, orjson.dumps(error.status()), retry_after_s=fault.retry_after_s)
+    error = RequestError(reason, "an injected fault", details=details, code=fault.code)
+    return ApiResponse(fault.code, orjson.dumps(error.status()), retry_after_s=fault.retry_after_s)
 
 
-def _review(request: Request) -> Response:
+def _review(request: ApiRequest) -> Response:
     """Whoever has the token may do everything."""
     body = request.body()
     if not isinstance(body, dict):

@@ -15,9 +15,9 @@ from accelshare.testing.api_server import bodies, deletion, pods, values
 from accelshare.testing.api_server.bodies import decode, decode_patched
 from accelshare.testing.api_server.errors import (
     MODIFIED,
-    ApiError,
     FieldError,
     Object,
+    RequestError,
     already_exists,
     bad_request,
     conflict,
@@ -26,7 +26,7 @@ from accelshare.testing.api_server.errors import (
     not_found,
     precondition_failed,
 )
-from accelshare.testing.api_server.history import Collection, Page, Version, Watch, page
+from accelshare.testing.api_server.history import Collection, ListPage, Version, Watch, page
 from accelshare.testing.api_server.resources import RESOURCES, Resource
 from accelshare.testing.api_server.selectors import Selector, selector
 
@@ -84,7 +84,7 @@ class Store:
         if key in self._collections[plural].now:
             raise already_exists(plural, meta["name"], group=resource.group)
         if meta.get("resourceVersion"):
-            raise ApiError("", "resourceVersion should not be set on objects to be created")
+            raise RequestError("", "resourceVersion should not be set on objects to be created")
         meta["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         meta["creationTimestamp"] = self._timestamp()
         return self._commit(resource, key, item)
@@ -99,7 +99,7 @@ class Store:
 
     def list(
         self, plural: str, *, namespace: str = "", labels: str = "", fields: str = "", limit: int = 0, token: str = ""
-    ) -> Page:
+    ) -> ListPage:
         """The objects of one namespace or of all namespaces, in pages if there is a limit."""
         resource = RESOURCES[plural]
         chosen = self._selector(resource, labels, fields)
@@ -179,11 +179,11 @@ class Store:
         if binding["metadata"].get("name") != name:
             raise bad_request("name in URL does not match name in Binding object")
         if binding["target"].get("kind", "") not in ("", "Node"):
-            raise ApiError(
+            raise RequestError(
                 "", f'target.kind: Unsupported value: "{binding["target"]["kind"]}": supported values: "Node", "<empty>"'
             )
         if not binding["target"].get("name"):
-            raise ApiError("", "target.name: Required value")
+            raise RequestError("", "target.name: Required value")
         old, key = self.get("pods", name, namespace=namespace), f"{namespace}/{name}"
         _require_uid(RESOURCES["pods"], old, binding["metadata"], key)
         wanted, found = binding["metadata"].get("resourceVersion", ""), str(old.revision)

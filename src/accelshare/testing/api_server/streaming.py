@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from accelshare.testing.api_server.errors import ApiError
+from accelshare.testing.api_server.errors import RequestError
 from accelshare.testing.api_server.history import Watch
 
 BOOKMARK_EVERY_S: Final = 60.0
@@ -66,7 +66,7 @@ class WatchStream:
                         yield _bookmark(self._watch)
                     next_mark = next(marks, deadline)
                 await self._wait_until(min(next_mark, deadline))
-        except ApiError as error:
+        except RequestError as error:
             yield _line("ERROR", orjson.dumps(error.status()))
 
     async def _wait_until(self, moment: float) -> None:

@@ -10,13 +10,13 @@ from urllib.parse import unquote, urlencode
 
 import orjson
 
-from accelshare.testing.api_server.errors import ApiError, Object, bad_request, quoted
+from accelshare.testing.api_server.errors import Object, RequestError, bad_request, quoted
 from accelshare.testing.api_server.resources import RESOURCES, Resource
 from accelshare.testing.api_server.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RequestTarget:
     """The resource that a path names: one object, or without a name a collection, and the subresource."""
 
     resource: Resource
@@ -25,7 +25,7 @@ class Target:
     subresource: str = ""
 
 
-def target(path: str) -> Target | None:
+def request_target(path: str) -> RequestTarget | None:
     """The target of a path; None if this server does not serve it."""
     match [unquote(part) for part in path.strip("/").split("/")]:
         case ["api", "v1", *rest]:
@@ -36,13 +36,13 @@ def target(path: str) -> Target | None:
             return None
 
 
-def _within(group: str, parts: list[str]) -> Target | None:
+def _within(group: str, parts: list[str]) -> RequestTarget | None:
     namespace = ""
     if len(parts) > 2 and parts[0] == "namespaces":
         _, namespace, *parts = parts
     match parts:
         case ["bindings"] if namespace and not group:  # the older path of the same subresource
-            return Target(RESOURCES["pods"], namespace, subresource="binding")
+            return RequestTarget(RESOURCES["pods"], namespace, subresource="binding")
         case [plural, *rest] if len(rest) <= 2:
             resource = RESOURCES.get(plural)
             name, subresource = (*rest, "", "")[:2]
@@ -53,7 +53,7 @@ def _within(group: str, parts: list[str]) -> Target | None:
     if name and resource.namespaced and not namespace:
         return None
     known = {"binding": resource.plural == "pods", "status": resource.on_status_update is not None, "": True}
-    return Target(resource, namespace, name, subresource) if known.get(subresource, False) else None
+    return RequestTarget(resource, namespace, name, subresource) if known.get(subresource, False) else None
 
 
 # Refused, because a client must not believe that they had an effect.
@@ -61,7 +61,7 @@ NOT_DONE: Final = frozenset({"dryRun", "resourceVersionMatch"})
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request, read completely."""
 
     method: str
@@ -93,7 +93,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """An HTTP response."""
 
     code: int
@@ -102,25 +102,25 @@ class Answer:
     retry_after_s: int = 0
 
 
-def answer(store: Store, found: Target, request: Request) -> Answer:
-    """Handle a request other than a watch. ApiError if it is refused."""
+def answer(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
+    """Handle a request other than a watch. RequestError if it is refused."""
     for key in NOT_DONE & request.query.keys():
         raise bad_request(f"the fake API server does not support {key}={request.query[key]}")
-    verb = VERBS.get((request.method, "one" if found.name else "all", found.subresource))
+    verb = VERBS.get((request.method, "one" if target.name else "all", target.subresource))
     if verb is None:
-        raise ApiError("MethodNotAllowed", "the server does not allow this method on the requested resource")
-    return verb(store, found, request)
+        raise RequestError("MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return verb(store, target, request)
 
 
-def _create(store: Store, found: Target, request: Request) -> Answer:
-    return Answer(201, store.create(found.resource.plural, request.body(), namespace=found.namespace).json)
+def _create(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
+    return ApiResponse(201, store.create(target.resource.plural, request.body(), namespace=target.namespace).json)
 
 
-def _get(store: Store, found: Target, request: Request) -> Answer:
-    return Answer(200, store.get(found.resource.plural, found.name, namespace=found.namespace).json)
+def _get(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
+    return ApiResponse(200, store.get(target.resource.plural, target.name, namespace=target.namespace).json)
 
 
-def _list(store: Store, found: Target, request: Request) -> Answer:
+def _list(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
     token, limit = request.query.get("continue", ""), request.number("limit") or 0
     wanted = revision(request)
     if token and wanted:
@@ -128,70 +128,70 @@ def _list(store: Store, found: Target, request: Request) -> Answer:
     if wanted is not None and wanted > store.revision:
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         message = f"Timeout: Too large resource version: {wanted}, current: {store.revision}"
-        raise ApiError("Timeout", message, details={"causes": [cause], "retryAfterSeconds": 1})
+        raise RequestError("Timeout", message, details={"causes": [cause], "retryAfterSeconds": 1})
     page = store.list(
-        found.resource.plural,
-        namespace=found.namespace,
+        target.resource.plural,
+        namespace=target.namespace,
         labels=request.query.get("labelSelector", ""),
         fields=request.query.get("fieldSelector", ""),
         limit=0 if wanted == 0 else limit,  # a list at revision 0 comes from the cache, without pages
         token=token,
     )
-    return Answer(200, page.json)
+    return ApiResponse(200, page.json)
 
 
-def _update(store: Store, found: Target, request: Request) -> Answer:
+def _update(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
     written = store.update(
-        found.resource.plural, found.name, request.body(), namespace=found.namespace, subresource=found.subresource
+        target.resource.plural, target.name, request.body(), namespace=target.namespace, subresource=target.subresource
     )
-    return Answer(201 if written.created else 200, written.version.json)
+    return ApiResponse(201 if written.created else 200, written.version.json)
 
 
-def _patch(store: Store, found: Target, request: Request) -> Answer:
+def _patch(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
     version = store.patch(
-        found.resource.plural,
-        found.name,
+        target.resource.plural,
+        target.name,
         request.body(),
-        namespace=found.namespace,
+        namespace=target.namespace,
         content_type=request.headers.get("content-type", ""),
-        subresource=found.subresource,
+        subresource=target.subresource,
     )
-    return Answer(200, version.json)
+    return ApiResponse(200, version.json)
 
 
-def _bind(store: Store, found: Target, request: Request) -> Answer:
+def _bind(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
     body = request.body()
-    name = found.name or (body.get("metadata", {}).get("name", "") if isinstance(body, dict) else "")
-    store.bind(name, body, namespace=found.namespace)
-    return Answer(201, orjson.dumps(_success(code=201)))
+    name = target.name or (body.get("metadata", {}).get("name", "") if isinstance(body, dict) else "")
+    store.bind(name, body, namespace=target.namespace)
+    return ApiResponse(201, orjson.dumps(_success(code=201)))
 
 
-def _delete(store: Store, found: Target, request: Request) -> Answer:
-    resource = found.resource
-    deleted = store.delete(resource.plural, found.name, namespace=found.namespace, options=_delete_options(request))
+def _delete(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
+    resource = target.resource
+    deleted = store.delete(resource.plural, target.name, namespace=target.namespace, options=_delete_options(request))
     if resource.answers_deleted or not deleted.gone:
-        return Answer(200, deleted.version.json)
-    about = {"name": found.name, "group": resource.group, "kind": resource.plural}
+        return ApiResponse(200, deleted.version.json)
+    about = {"name": target.name, "group": resource.group, "kind": resource.plural}
     about["uid"] = deleted.version.object["metadata"]["uid"]
-    return Answer(200, orjson.dumps(_success(details={key: value for key, value in about.items() if value})))
+    return ApiResponse(200, orjson.dumps(_success(details={key: value for key, value in about.items() if value})))
 
 
-def _delete_all(store: Store, found: Target, request: Request) -> Answer:
+def _delete_all(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
     page = store.list(
-        found.resource.plural,
-        namespace=found.namespace,
+        target.resource.plural,
+        namespace=target.namespace,
         labels=request.query.get("labelSelector", ""),
         fields=request.query.get("fieldSelector", ""),
     )
     for version in page.versions:
         meta = version.object["metadata"]
         namespace = meta.get("namespace", "")
-        store.delete(found.resource.plural, meta["name"], namespace=namespace, options=_delete_options(request))
-    return Answer(200, page.json)
+        store.delete(target.resource.plural, meta["name"], namespace=namespace, options=_delete_options(request))
+    return ApiResponse(200, page.json)
 
 
 # method, one object or all, subresource
-VERBS: Final[Mapping[tuple[str, str, str], Callable[[Store, Target, Request], Answer]]] = {
+VERBS: Final[Mapping[tuple[str, str, str], Callable[[Store, RequestTarget, ApiRequest], ApiResponse]]] = {
     ("GET", "all", ""): _list,
     ("POST", "all", ""): _create,
     ("DELETE", "all", ""): _delete_all,
@@ -212,7 +212,7 @@ def _success(*, code: int | None = None, details: Object | None = None) -> Objec
     return body | ({"details": details} if details else {}) | ({"code": code} if code else {})
 
 
-def _delete_options(request: Request) -> Object:
+def _delete_options(request: ApiRequest) -> Object:
     if request.raw_body.strip():
         body = request.body()
         if not isinstance(body, dict):
@@ -222,10 +222,10 @@ def _delete_options(request: Request) -> Object:
     return {} if grace_s is None else {"gracePeriodSeconds": grace_s}
 
 
-def revision(request: Request) -> int | None:
+def revision(request: ApiRequest) -> int | None:
     text = request.query.get("resourceVersion", "")
     try:
         return int(text) if text else None
     except ValueError as error:
         problem = f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax"
-        raise ApiError("", f"resourceVersion: Invalid value: {quoted(text)}: {problem}") from error
+        raise RequestError("", f"resourceVersion: Invalid value: {quoted(text)}: {problem}") from error

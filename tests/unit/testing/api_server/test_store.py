@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from accelshare.testing.api_server import Store
-from accelshare.testing.api_server.errors import ApiError, Object
+from accelshare.testing.api_server.errors import Object, RequestError
 
 
 def config_map(name: str, **data: str) -> Object:
@@ -24,7 +24,7 @@ def test_the_past_is_bounded() -> None:
         store.create("configmaps", config_map(f"c{number}"))
     collection = store._collections["configmaps"]
     assert len(collection._changes) < 20
-    with pytest.raises(ApiError, match="too old resource version") as gone:
+    with pytest.raises(RequestError, match="too old resource version") as gone:
         store.watch("configmaps", revision=before).take()
     assert (gone.value.code, gone.value.reason) == (410, "Expired")
     assert [
@@ -55,7 +55,7 @@ def test_a_watcher_that_does_not_take_holds_nobody_up() -> None:
         store.create("configmaps", config_map(f"c{number}"))
         seen += [event.version.object["metadata"]["name"] for event in quick.take()]
     assert seen == [f"c{number}" for number in range(100)]
-    with pytest.raises(ApiError, match="too old resource version"):
+    with pytest.raises(RequestError, match="too old resource version"):
         slow.take()
 
 
@@ -107,7 +107,7 @@ def test_a_namespace_takes_its_contents_along() -> None:
     watch = store.watch("pods", namespace="ml", revision=store.revision)
     store.delete("namespaces", "ml")
     assert [event.type for event in watch.take()] == ["DELETED"]
-    with pytest.raises(ApiError, match='namespaces "ml" not found'):
+    with pytest.raises(RequestError, match='namespaces "ml" not found'):
         store.create("pods", pod("b"), namespace="ml")
 
 
