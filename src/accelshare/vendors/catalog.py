@@ -1,4 +1,4 @@
-"""All profiles there are: the shipped ones and those of extra directories, found by name or resource.
+"""The catalog of profiles: the shipped ones and those of extra directories, by name or resource.
 
 Belongs here: reading profile files, and looking profiles up. Never: what files mean together (`layers.py`).
 """
@@ -13,9 +13,9 @@ from accelshare.vendors.layers import ProfileFile, survey
 from accelshare.vendors.problems import Problem, ProfileError, UnknownProfile
 from accelshare.vendors.profile import Profile
 
-# How a resource is asked for: as a slice of a card's memory, or as whole cards.
-Asked = Literal["memory", "whole"]
-# Not importlib.resources: a person who calls `inspect` would wait 7 ms for it.
+# What a resource requests: a slice of a card's memory, or whole cards.
+Requested = Literal["memory", "whole"]
+# Not importlib.resources: it would add 7 ms to every `inspect`.
 MOST_BYTES: Final = 256 * 1024
 LONGEST_LINE: Final = 4096  # tomllib takes minutes for a key of 100,000 dots
 SHIPPED: Final = Path(__file__).parent / "profiles"
@@ -27,12 +27,12 @@ class Catalog:
 
     profiles: tuple[Profile, ...]
     _by_name: dict[str, Profile] = field(init=False, repr=False, compare=False)
-    _by_resource: dict[str, tuple[Profile, Asked]] = field(init=False, repr=False, compare=False)
+    _by_resource: dict[str, tuple[Profile, Requested]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Looked up for every resource of every pod, hence tables; a frozen value is filled in through its base class.
+        # Looked up for every resource of every pod, hence dicts; a frozen value is set through its base class.
         profiles = tuple(sorted(self.profiles, key=lambda profile: profile.name))
-        resources: dict[str, tuple[Profile, Asked]] = {}
+        resources: dict[str, tuple[Profile, Requested]] = {}
         for profile in profiles:
             if profile.resources.memory is not None:
                 resources[profile.resources.memory] = (profile, "memory")
@@ -57,13 +57,13 @@ class Catalog:
     def __len__(self) -> int:
         return len(self.profiles)
 
-    def by_resource(self, name: str) -> tuple[Profile, Asked] | None:
-        """The profile whose pods ask with this resource, and for what; None if it is no business of ours."""
+    def by_resource(self, name: str) -> tuple[Profile, Requested] | None:
+        """The profile of this resource, and what it requests; None if no profile has it."""
         return self._by_resource.get(name)
 
 
 def load(directories: Iterable[Path] = ()) -> Catalog:
-    """The shipped profiles with these directories laid over them, the last one on top; ProfileError tells all problems."""
+    """The shipped profiles and these directories, of which the last takes precedence; ProfileError with all problems."""
     layers, unread = read_layers(directories)
     found = survey(layers)
     if unread or found.problems:
@@ -72,15 +72,15 @@ def load(directories: Iterable[Path] = ()) -> Catalog:
 
 
 def load_usable(directories: Iterable[Path] = ()) -> tuple[Catalog, dict[str, str]]:
-    """The profiles that are right, and by name those that are not, with what is wrong: for who must go on with the others.
+    """The profiles without problems, and the problems of the others by name.
 
-    A profile whose own file is wrong is not replaced by the shipped one of its name: it would serve what nobody asked for.
+    A profile whose own file has problems is not replaced by the shipped one of its name: that would serve other names than asked.
     ProfileError if a directory cannot be read at all.
     """
     directories = tuple(directories)
     layers, unread = read_layers(directories)
-    if lost := [problem for problem in unread if problem.file in map(str, directories)]:
-        raise ProfileError(lost)
+    if unreadable := [problem for problem in unread if problem.file in map(str, directories)]:
+        raise ProfileError(unreadable)
     found = survey(layers)
     names = {source.file: source.name for layer in layers for source in layer}
     broken: dict[str, list[str]] = {}
@@ -108,7 +108,7 @@ def read_layers(directories: Iterable[Path]) -> tuple[list[list[ProfileFile]], l
 
 
 def read_files(named: Iterable[tuple[str, Path]]) -> tuple[list[ProfileFile], list[Problem]]:
-    """Each file as data, under the name its problems will be told with."""
+    """Each file as data, under its name in problems."""
     sources: list[ProfileFile] = []
     problems: list[Problem] = []
     for name, file in named:

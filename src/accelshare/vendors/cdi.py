@@ -1,6 +1,6 @@
-"""The CDI specification of a profile's cards: the file behind the names that containers are given.
+"""The CDI specification of a profile's cards, which defines the CDI names that containers get.
 
-Belongs here: its content. Pure. Never: writing or removing it, which is the agent's.
+Belongs here: its content. Pure. Never: writing or removing the file, which is the agent's.
 """
 
 import json
@@ -11,10 +11,10 @@ from typing import Final
 from accelshare.vendors.container_edits import CardNames, DeviceNode, EditsError, cdi_name, device_nodes
 from accelshare.vendors.profile import Profile
 
-# Old enough for every runtime that knows CDI, and it has all that is said here.
+# Old enough for every runtime with CDI, and it has every field used here.
 CDI_VERSION: Final = "0.5.0"
 
-# Names that CDI's own parser takes for a device.
+# Device names that CDI's own parser accepts.
 _DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 
 
@@ -56,7 +56,7 @@ def existing_name(profile: Profile, card: CardNames, specs: Iterable[object]) ->
 
 
 def _devices(spec: object, kind: str) -> Iterator[tuple[str, list[str]]]:
-    """Each device of a specification of this kind, with its device files; what is none is passed over."""
+    """Each device of a specification of this kind, with its device files; anything else is skipped."""
     if not isinstance(spec, Mapping) or spec.get("kind") != kind or not isinstance(spec.get("devices"), list):
         return
     for device in spec["devices"]:

@@ -1,6 +1,6 @@
-"""`accelshare profile`: which vendors there are, what is known about one, and whether a file of one's own is right.
+"""`accelshare profile`: lists, shows and checks vendor profiles.
 
-Belongs here: arguments and printing. Never: rules about profiles, or how they are written out.
+Belongs here: arguments, printing, and profiles as TOML, JSON and a table. Never: rules about profiles.
 """
 
 import json
@@ -27,7 +27,7 @@ def as_json(profile: Profile) -> str:
 
 
 def as_toml(profile: Profile) -> str:
-    """Every value in force, as a profile file that says all of it; what no source confirms is marked."""
+    """Every value in force, as a complete profile file; unverified values are marked."""
     return "\n".join(_toml_lines(to_data(profile), set(profile.unverified))) + "\n"
 
 
@@ -35,7 +35,7 @@ def as_table(profiles: Iterable[Profile]) -> str:
     """One line per profile, in columns."""
     rows: list[tuple[str, ...]] = [("NAME", "NOUN", "MEMORY", "WHOLE", "URL PREFIX", "TITLE")]
     for profile in profiles:
-        found = (
+        cells = (
             profile.name,
             profile.noun,
             profile.resources.memory,
@@ -43,7 +43,7 @@ def as_table(profiles: Iterable[Profile]) -> str:
             profile.http.prefix,
             profile.title,
         )
-        rows.append(tuple(cell or "-" for cell in found))
+        rows.append(tuple(cell or "-" for cell in cells))
     widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(padded, row, widths)).rstrip() for row in rows)
     return "\n".join(lines) + "\n"
@@ -60,7 +60,7 @@ def _toml_lines(data: Mapping[str, object], doubts: set[str]) -> Iterator[str]:
 
 def _section(path: str, table: Mapping[str, object], doubts: set[str]) -> Iterator[str]:
     inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    # A head with nothing under it says nothing, unless it is the emptiness that is in doubt.
+    # A section without values is not written, unless it is itself unverified.
     if len(inner) < len(table) or path in doubts:
         yield ""
         yield f"[{path}]{_DOUBT if path in doubts else ''}"
@@ -121,7 +121,7 @@ def check(files: Sequence[Path], directories: Sequence[Path]) -> None:
     """
     layers, unread = catalog.read_layers(directories)
     own, unread_own = catalog.read_files([(str(file), file) for file in files])
-    # A file that lies in one of the directories as well was read twice; its problems are told once.
+    # A file that is also in one of the directories was read twice; its problems are reported once.
     problems = tuple(dict.fromkeys((*unread, *unread_own, *survey([*layers, own]).problems)))
     for name in dict.fromkeys(map(str, files)):
         wrong = [problem for problem in problems if problem.file == name]

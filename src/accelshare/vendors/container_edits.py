@@ -1,4 +1,4 @@
-"""What a container is given so that it sees its cards and no others: the profile's templates, filled in.
+"""What a container gets so that it sees exactly its cards: the profile's templates, filled in.
 
 Belongs here: from a profile and the cards of one container to the edits of that container. Pure: which device files the host
 has is an argument. Never: choosing cards, talking to kubelet or a runtime; the CDI file behind the names (`cdi.py`).
@@ -18,7 +18,7 @@ _BYTES_PER_MIB = 2**20
 
 
 class EditsError(VendorError):
-    """A container's cards cannot be described to it; the message says which card lacks what."""
+    """The edits cannot be made; the message names the card and what it lacks."""
 
 
 class CardNames(Protocol):
@@ -66,7 +66,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEdits:
-    """Everything that is added to one container, in the words that kubelet and the runtimes share."""
+    """Everything that is added to one container, in the terms of kubelet and the runtimes."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     device_nodes: tuple[DeviceNode, ...] = ()
@@ -85,12 +85,12 @@ def edits(
     node_labels: Mapping[str, str] | None = None,
     enforcement: Enforcement | None = None,
 ) -> ContainerEdits:
-    """The edits for a container that was given these cards; `exists` says whether the host has a device file.
+    """The edits for a container with these cards; `exists` tests whether the host has a device file.
 
     A container with whole cards gets no limit: it has the card to itself.
     """
     if not cards:
-        raise EditsError(f"profile {profile.name}: a container without cards has nothing to be given")
+        raise EditsError(f"profile {profile.name}: a container without cards gets no edits")
     rules, strategies = profile.container, profile.container.strategy
     fills = [_fill(card, ordinal, container_units=container_units, pod_units=pod_units) for ordinal, card in enumerate(cards)]
 
@@ -128,7 +128,7 @@ def device_nodes(profile: Profile, cards: Sequence[CardNames], exists: Callable[
 
 
 def naming_templates(profile: Profile) -> dict[str, str]:
-    """The variables that tell a container's cards to whoever makes them visible; without such, any that name a card."""
+    """The variables that name a container's cards for the vendor's runtime; if there are none, any that name a card."""
     rules = profile.container
     by_strategy = {**rules.envvar} if "envvar" in rules.strategy else {}
     strong = {name: template for name, template in by_strategy.items() if _names_a_card(template)}
@@ -184,7 +184,7 @@ def cdi_name(profile: Profile, card: CardNames) -> str:
 
 
 def naming(card: CardNames) -> dict[str, object]:
-    """What templates may say about a card itself; a minor number that nobody knows is left out."""
+    """The placeholders of a card; without its minor number, if that is not known."""
     known: dict[str, object] = {"index": card.index, "id": card.id}
     return known if card.minor is None else {**known, "minor": card.minor}
 
@@ -219,7 +219,7 @@ def _amounts(prefix: str, units: int, unit_mib: float) -> dict[str, object]:
 
 
 def _joined(name: str, template: str, fills: Sequence[Mapping[str, object]]) -> str:
-    """The template filled for each card: said once if all say the same, else joined by commas."""
+    """The template filled for each card: one value if all are the same, else joined by commas."""
     try:
         values = [filled(template, words) for words in fills]
     except EditsError as error:

@@ -1,18 +1,18 @@
-"""A path of the host, seen from a container that has the host's root somewhere else.
+"""Paths of the host in a container that mounts the host's root elsewhere.
 
-Belongs here: following links as the host itself would, where an absolute one starts at its root and not at ours. Never: what is
-looked for.
+Belongs here: following links as the host would: an absolute link starts at the host's root, not at ours. Never: which file is
+searched.
 """
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-_MOST_LINKS: Final = 40  # as the kernel's own
+_MOST_LINKS: Final = 40  # as in the kernel
 
 
 def seen_from_here(path: str, host: Path) -> Path:
-    """Where this file of the host is; a link too many, and the path is taken as it is."""
+    """Where this file of the host is here; with too many links, the path as it is."""
     plain = host / path.removeprefix("/")
     if host == Path("/"):
         return plain
@@ -37,7 +37,7 @@ def seen_from_here(path: str, host: Path) -> Path:
 
 
 def candidate_paths(names: Iterable[str], folders: Iterable[str], host: Path) -> tuple[str, ...]:
-    """These names as they are, then the same files in these folders of the host, as far as they are there."""
+    """These names as they are, then the same files in these folders of the host, if they exist."""
     names = tuple(names)
     paths = [name if name.startswith("/") else f"{folder}/{name}" for name in names for folder in folders]
     there = (str(seen_from_here(path, host)) for path in paths)

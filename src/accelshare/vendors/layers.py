@@ -1,7 +1,7 @@
-"""Files laid over each other: what one profile file means once everything it extends is under it.
+"""Merges profile files: `extends`, overriding between directories, and names that clash between profiles.
 
-Belongs here: names across files, `extends`, and the problems between files. Pure: the files were read before.
-Never: reading them (`catalog.py`), or rules about one file (`schema.py`, `agreement.py`).
+Belongs here: what several files mean together. Pure: the files were read before. Never: reading them (`catalog.py`), or rules
+about one file (`validation.py`, `agreement.py`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from accelshare.vendors.validation import out_of_bounds, parse, problems_of_part
 
 @dataclass(frozen=True, slots=True)
 class ProfileFile:
-    """One file as read: where it lay, what it said."""
+    """One profile file: its name and its data."""
 
     file: str
     data: Mapping[str, object]
@@ -34,7 +34,7 @@ class ProfileFile:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What all files together make: the profiles that hold in the end, by name, and everything that is wrong."""
+    """The result of all files: the profiles in force by name, and every problem."""
 
     profiles: tuple[Profile, ...]
     problems: tuple[Problem, ...]
@@ -56,7 +56,7 @@ def survey(layers: Sequence[Sequence[ProfileFile]]) -> Survey:
             if source.name is not None:
                 first[source.name] = source.file
             if profile is not None:
-                # Taken out first, so that it is told apart from the profiles that were there before this file.
+                # Removed first, so that it is last in the order and clashes are reported at this file.
                 effective.pop(profile.name, None)
                 effective[profile.name] = (profile, source.file)
     problems.extend(_clashes(list(effective.values())))
@@ -64,7 +64,7 @@ def survey(layers: Sequence[Sequence[ProfileFile]]) -> Survey:
 
 
 def _within_bounds(layers: Sequence[Sequence[ProfileFile]]) -> tuple[list[list[ProfileFile]], list[Problem]]:
-    """The files that can be looked at, and what is wrong with the others."""
+    """The files within the limits, and the problems of the others."""
     problems: list[Problem] = []
     kept: list[list[ProfileFile]] = []
     for layer in layers:
@@ -78,7 +78,7 @@ def _within_bounds(layers: Sequence[Sequence[ProfileFile]]) -> tuple[list[list[P
 
 
 def merge(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
-    """The base with single keys replaced; tables are merged key by key, and an empty text or list takes a key away."""
+    """The base with single keys replaced; tables are merged key by key, and an empty text or list removes a key."""
     merged = dict(base)
     for key, value in over.items():
         if value in ("", []):
@@ -93,7 +93,7 @@ def merge(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, o
 
 @dataclass(frozen=True, slots=True)
 class _Resolved:
-    """A file with everything it extends under it, and the problems of those files, which are told there."""
+    """A file merged with everything it extends, and the problems of those files, which are reported there."""
 
     data: Mapping[str, object]
     reported: tuple[Problem, ...] = ()
@@ -103,7 +103,7 @@ def _made(source: ProfileFile, layers: Sequence[Sequence[ProfileFile]], depth: i
     try:
         resolved = _resolve(source, layers, depth, (source,))
     except ProfileError as error:
-        # Without its base a file cannot be complete, but what it does say can still be right or wrong.
+        # Without its base a file is not complete, but its own keys can still be checked.
         return None, [*error.problems, *problems_of_part(merge({}, source.data), file=source.file)]
     problems: list[Problem] = []
     if source.base is not None:
@@ -136,7 +136,7 @@ def _resolve(
     try:
         under = _resolve(base, layers, place, (*seen, base))
     except ProfileError as error:
-        # Told at the file it is about; here it only says why nothing can be built on it.
+        # Reported at the base's own file too; here it is the reason why this file cannot be merged.
         message = f"is {shown(source.base)}; that profile cannot be made either: {error.problems[0]}"
         raise ProfileError([Problem(source.file, "extends", message)]) from error
     own = {key: value for key, value in source.data.items() if key != "extends"}
@@ -155,7 +155,7 @@ def _problems_of(source: ProfileFile) -> tuple[Problem, ...]:
 
 
 def _still_unverified(doubts: object, own: Mapping[str, object]) -> object:
-    """Whoever sets a doubtful value vouches for it: it is not doubtful any more."""
+    """The unverified keys without those that the file sets itself."""
     if not isinstance(doubts, list):
         return doubts
     settled = [f"{key}." for key in _leaves(own)]
@@ -175,7 +175,7 @@ def _leaves(data: Mapping[str, object], above: str = "") -> Iterator[str]:
 
 
 def _clashes(profiles: Sequence[tuple[Profile, str]]) -> Iterator[Problem]:
-    """Names that two profiles claim; told at the file that was read later."""
+    """Names that two profiles have; reported at the file that was read later."""
     claimed: dict[tuple[str, str], tuple[str, str]] = {}
     for profile, file in profiles:
         for what, key, value in _claims(profile):

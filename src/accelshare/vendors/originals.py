@@ -1,6 +1,6 @@
-"""The systems whose place accelshare takes: what they are found by in a cluster.
+"""The systems that accelshare replaces, and how they are recognized in a cluster.
 
-Belongs here: reading `originals.toml`. Never: asking a cluster, saying how to move.
+Belongs here: reading `originals.toml`. Never: reading a cluster, how to migrate.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ FILE: Final = Path(__file__).with_name("originals.toml")
 
 
 class Original(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of them. Workloads are written Kind/name; `urls` is what its guide tells kube-scheduler, `files` where."""
+    """One system. Workloads are Kind/name; `urls` are the URLs in its kube-scheduler configuration, `files` the files with it."""
 
     name: str
     profile: str
@@ -31,7 +31,7 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Originals(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All that is known."""
+    """All known systems."""
 
     systems: tuple[Original, ...] = msgspec.field(name="system")
     neighbours: tuple[Neighbour, ...] = msgspec.field(name="neighbour")

@@ -1,5 +1,5 @@
-"""Other people's shapes to our nouns and back: pods, nodes, annotations, the scheduler's messages.
+"""Translates between Kubernetes objects and the ledger's nouns: pods, nodes, annotations, kube-scheduler's messages.
 
-Belongs here: Kubernetes' spellings, and every place where a JSON object is taken apart or put together.
-Never: network, files, clock, deciding anything. What cannot be read is said in words, not raised past this room.
+Belongs here: Kubernetes' spellings, and decoding and encoding of JSON objects. Never: network, files, clock, decisions. Parts of
+an object that cannot be read become problems in its fact, not exceptions.
 """

@@ -1,11 +1,11 @@
-"""An assignment as pod annotations, and back.
+"""The record of an assignment in pod annotations: writing and reading it.
 
-Belongs here: what is written with a bind, and what is believed of what stands on a pod. Never: amounts, which are always
-read from the pod's own request, so that no annotation can make a pod larger or smaller than kubelet will.
+Belongs here: the annotations of a Binding, and which of them are believed. Never: amounts, which are always read from the pod's
+request, so that no annotation can make a pod larger or smaller than it is for kubelet.
 
-Two records are written in the same breath. Ours (`accelshare.io/assignment`) has everything, the hardware's id included.
-The profile's own keys are what its users, tools and node plugins already read, one card by its index or several joined by
-commas. Ours is believed first; a pod placed by an original system has only the other.
+Every Binding has two records. Ours (`accelshare.io/assignment`) has everything, also the id of the hardware. The profile's own
+keys are what its users, tools and node plugins already read: the index of one card, or several joined by commas. Ours takes
+precedence; a pod placed by an original system has only the other.
 """
 
 import re
@@ -22,14 +22,14 @@ from accelshare.wire.decoding import LONGEST_ANNOTATION, Decoder, UnreadableErro
 from accelshare.wire.inventory import LONGEST_ID, MOST_CARDS
 
 OURS: Final = "accelshare.io/assignment"
-# A runtime with a validator refuses a container of such a pod while the plugin of this name is away.
+# A runtime with a validator refuses a container of such a pod while the plugin of this name is not connected.
 REQUIRED_PLUGINS: Final = "required-plugins.noderesource.dev"
 PLUGIN: Final = "accelshare"
 _WHOLE_POD: Final = f"{REQUIRED_PLUGINS}/pod"
 _PLUGIN_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,62}")
 MOST_PLUGINS: Final = 32
-LONGEST_KEY_NAME: Final = 63  # of an annotation, after the slash; nobody can write a longer one
-# On a container, for the runtime: the cards that it was given by the agent. Kubernetes has no way for users to write it.
+LONGEST_KEY_NAME: Final = 63  # of an annotation, after the slash; Kubernetes' limit
+# On a container, for the runtime: the cards that the agent delivered to it. Users cannot write it through Kubernetes.
 DELIVERED: Final = "accelshare.io/delivered"
 LARGEST_INDEX: Final = MOST_CARDS - 1
 # On a Node, written by its agent: the cards of pods whose own record was wrong, by uid. Users of a namespace cannot write Nodes.
@@ -51,11 +51,11 @@ _corrections: Final = Decoder(dict[str, str], most_bytes=LONGEST_ANNOTATION)
 def write(
     slices: tuple[Slice, ...], *, profiles: Mapping[str, Profile], sizes: Mapping[tuple[str, int], int], now_ns: int
 ) -> dict[str, str]:
-    """The annotations that say who was given what; `sizes` tells how large each (kind, index) of the node is."""
+    """The annotations of this assignment; `sizes` has the size of each (kind, index) of the node."""
     annotations = {OURS: text(slices)} if slices else {}
     for kind in dict.fromkeys(slice_.kind for slice_ in slices):
         shared = [s for s in slices if s.kind == kind and not s.whole]
-        annotations |= dict(_seed_keys(profiles[kind], shared, sizes, now_ns))
+        annotations |= dict(_vendor_keys(profiles[kind], shared, sizes, now_ns))
     return annotations
 
 
@@ -68,7 +68,7 @@ def text(slices: tuple[Slice, ...]) -> str:
 
 
 def slices_of(record: str) -> tuple[Slice, ...]:
-    """What text() wrote; nothing if it is something else."""
+    """The slices in a record of text(); none if it cannot be read."""
     try:
         entries = _decoder.decode(record)
     except UnreadableError:
@@ -77,7 +77,7 @@ def slices_of(record: str) -> tuple[Slice, ...]:
 
 
 def record_keys(profiles: Iterable[Profile]) -> frozenset[str]:
-    """The annotation keys that say which cards a pod has: ours, and those of these vendors without the flag `assigned`."""
+    """The annotation keys of a record: ours, and those of these vendors except `assigned`."""
     keys = [key for p in profiles for a in (p.annotations,) for key in (a.index, a.card_size, a.pod_units, a.assign_time)]
     return frozenset({OURS, *(key for key in keys if key is not None)})
 
@@ -95,7 +95,7 @@ def write_corrections(records: Mapping[str, str]) -> str | None:
 
 
 def read_corrections(value: str) -> dict[str, str]:
-    """What write_corrections wrote; nothing if it is something else."""
+    """The records of write_corrections; none if they cannot be read."""
     try:
         return _corrections.decode(value)
     except UnreadableError:
@@ -103,7 +103,7 @@ def read_corrections(value: str) -> dict[str, str]:
 
 
 def corrected_slices(value: str) -> dict[str, tuple[Slice, ...]]:
-    """The same as cards of each pod. A record that cannot be read names none: the pod's card is then unknown."""
+    """The same as slices of each pod. A record that cannot be read has none: the pod's card is then unknown."""
     slices: dict[str, tuple[Slice, ...]] = {}
     for uid, record in read_corrections(value).items():
         by_kind, _ = _ours({OURS: record})
@@ -115,25 +115,25 @@ def corrected_slices(value: str) -> dict[str, tuple[Slice, ...]]:
 
 
 def require_plugin(containers: Iterable[str] = (), annotations: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What makes the container runtime insist on our part in each of these containers, whatever the pod's own annotations say.
+    """The annotations with which the container runtime requires our plugin for each of these containers.
 
-    A validator looks at the narrowest scope only: the container's, the pod's, then the plain key. So each gets our name beside
-    the plugins that the user required there.
+    A validator reads only the narrowest scope: the container's, the pod's, then the plain key. So each gets our name in addition
+    to the plugins that the user requires there.
     """
     own = annotations or {}
     scopes = [_scope(name) for name in containers if len(_scope(name).partition("/")[2]) <= LONGEST_KEY_NAME]
-    whole_pod = _insisting(own, _WHOLE_POD)
-    notes = {REQUIRED_PLUGINS: _insisting(own, REQUIRED_PLUGINS), _WHOLE_POD: whole_pod}
-    # One text for all containers of which the user says nothing: there may be thousands, and the text may be long.
-    return notes | {scope: _insisting(own, scope) if scope in own else whole_pod for scope in scopes}
+    whole_pod = _with_our_plugin(own, _WHOLE_POD)
+    notes = {REQUIRED_PLUGINS: _with_our_plugin(own, REQUIRED_PLUGINS), _WHOLE_POD: whole_pod}
+    # One text for all containers without a key of their own: there may be thousands, and the text may be long.
+    return notes | {scope: _with_our_plugin(own, scope) if scope in own else whole_pod for scope in scopes}
 
 
-def _insisting(annotations: Mapping[str, str], key: str) -> str:
+def _with_our_plugin(annotations: Mapping[str, str], key: str) -> str:
     return msgspec.json.encode(list(dict.fromkeys((*_required(annotations, key), PLUGIN)))).decode()
 
 
 def requires_plugin(annotations: Mapping[str, str], container: str) -> bool | None:
-    """Whether the runtime insists on our part in this container; None if the pod requires nothing of it."""
+    """Whether the pod requires our plugin for this container; None if it requires no plugin."""
     if not annotations.keys() & {_scope(container), _WHOLE_POD, REQUIRED_PLUGINS}:
         return None
     return PLUGIN in _required(annotations, _scope(container))
@@ -144,15 +144,15 @@ def _scope(container: str) -> str:
 
 
 def _required(annotations: Mapping[str, str], key: str) -> list[str]:
-    """The plugins that are required in this scope. The validator reads YAML; every word of it that may be a name is taken for
-    one, so that nothing the user required is lost.
+    """The plugins that are required in this scope. The validator reads YAML; every word that may be a name is taken as one, so
+    that nothing the user requires is lost.
     """
     wider = {REQUIRED_PLUGINS: (), _WHOLE_POD: (REQUIRED_PLUGINS,)}.get(key, (_WHOLE_POD, REQUIRED_PLUGINS))
     value = next((annotations[scope] for scope in (key, *wider) if scope in annotations), "")
     return [found.group() for found in islice(_PLUGIN_NAME.finditer(value), MOST_PLUGINS)]
 
 
-def _seed_keys(
+def _vendor_keys(
     profile: Profile, shared: list[Slice], sizes: Mapping[tuple[str, int], int], now_ns: int
 ) -> Iterator[tuple[str, str]]:
     if not shared:
@@ -171,7 +171,7 @@ def _seed_keys(
 def read(
     annotations: Mapping[str, str], request: Request, profiles: Mapping[str, Profile]
 ) -> tuple[tuple[Slice, ...], tuple[str, ...]]:
-    """The cards that the annotations name for this request, and what could not be read of them, in words."""
+    """The cards that the annotations name for this request, and messages about what could not be read."""
     record, problems = _ours(annotations)
     slices: list[Slice] = []
     for ask in request:

@@ -1,11 +1,10 @@
-"""The one door for JSON that comes from outside: API objects, lists, watch events, records, inventories, kube-scheduler's calls.
+"""Decodes all JSON from outside: API objects, lists, watch events, records, inventories, kube-scheduler's calls.
 
-Belongs here: decoding with a bound on everything that could hurt the reader, and one error for all that cannot be read.
-Never: what a text means.
+Belongs here: decoding with limits, and one error for everything that cannot be read. Never: what a text means.
 
 msgspec checks types and numbers, and answers text that is not UTF-8 with a UnicodeDecodeError. It recurses, also over parts that
-nobody asked for, and raises RecursionError at some thousand levels, less on a deep stack. No object that we read has more than
-20 levels, so what lies deeper than `MOST_LEVELS` is replaced by null and the rest is read: a hostile part spoils only itself.
+are skipped, and raises RecursionError at some thousand levels, less on a deep stack. No object that we read has more than
+20 levels, so what lies deeper than `MOST_LEVELS` is replaced by null and the rest is read: a hostile part affects only itself.
 """
 
 import re
@@ -25,16 +24,16 @@ _TO_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+(?:"|\Z|\\
 
 
 class UnreadableError(ValueError):
-    """Something from outside is not what it should be; the text says why."""
+    """Something from outside cannot be read; the text is the reason."""
 
 
 class Decoder(Generic[T]):
-    """Decodes JSON to one type. Whatever the text is, it answers a value of that type or raises UnreadableError."""
+    """Decodes JSON to one type. Whatever the text is, it returns a value of that type or raises UnreadableError."""
 
     __slots__ = ("_decode", "_most_bytes")
 
     def __init__(self, kind: type[T], *, most_bytes: int = 0) -> None:
-        """`most_bytes`: refuse longer texts unread; 0: whoever reads them from the network has bounded them."""
+        """`most_bytes`: refuse longer texts; 0: their length was limited when they were received."""
         self._decode = msgspec.json.Decoder(kind).decode
         self._most_bytes = most_bytes
 
@@ -44,7 +43,7 @@ class Decoder(Generic[T]):
         try:
             return self._decode(text)
         except RecursionError:
-            pass  # read once more, below: on an error's own stack there would be less room
+            pass  # read again below: the stack of an exception handler is deeper
         except ValueError as error:
             raise UnreadableError(str(error)[:LONGEST_PROBLEM]) from error
         try:
@@ -76,5 +75,5 @@ def shallow(text: bytes) -> bytes:
 
 
 def version_number(text: str) -> int:
-    """A resourceVersion as a number that grows with each write. Servers promise only a string; one that is no number is 0."""
+    """A resourceVersion as a number that grows with each write. The API guarantees only a string; one that is no number is 0."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_VERSION else 0

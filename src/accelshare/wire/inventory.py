@@ -1,6 +1,6 @@
-"""What a node has, as one annotation on it, written by the node's agent and read by everybody else.
+"""The inventory annotation of a Node: its cards, written by the node's agent and read by everything else.
 
-Belongs here: the annotation's shape, both ways. Never: finding cards (vendors/drivers), writing to the cluster (kube/).
+Belongs here: encoding and decoding the annotation. Never: finding cards (vendors/drivers), writing to the cluster (kube/).
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ BY_RUNTIME: Final = "nri"  # the delivery of which a pod must tell its container
 
 
 class CardEntry(msgspec.Struct, omit_defaults=True, frozen=True):
-    """One card as its node tells it. `size` counts units; the rest is for people and for the container."""
+    """One card in the inventory. `size` is in units; the rest is for people and for the container."""
 
     index: int
     size: int
@@ -31,19 +31,19 @@ class CardEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     model: str = ""
     numa: int | None = None
     problem: str = ""  # why it is not healthy
-    size_given: bool = False  # the card does not tell its size: a profile or a flag does
-    enforced_by: str = ""  # who holds a pod to its share here; nobody, if empty
+    size_given: bool = False  # the card does not report its size: a profile or a flag sets it
+    enforced_by: str = ""  # how a pod's share is enforced; empty: it is not
 
 
 class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):
-    """All cards of a kind. While the node does not deliver, a pod bound to it would find nobody to hand it its card."""
+    """All cards of a kind. While `delivers` is false, a pod bound to the node would not get its card."""
 
     cards: list[CardEntry]
     unit: str = ""
-    delivery: str = ""  # the way a card reaches its container
+    delivery: str = ""  # how a card is delivered to its container
     delivers: bool = True
-    insists: bool = False  # no container is made without its card, whoever is away
-    whole_by_others: bool = False  # another device plugin hands out whole cards
+    insists: bool = False  # the runtime makes no container without its card
+    whole_by_others: bool = False  # another device plugin delivers whole cards
     problem: str = ""  # what keeps the agent from serving this kind
     slots: dict[str, int] = {}  # by hardware id: numbers in kubelet's device ids that are not the card's index
 
@@ -57,9 +57,7 @@ def write(inventory: dict[str, KindEntry]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The cards of each kind, the kinds that are not delivered at the moment, those that the container runtime hands out, and in
-    words what could not be believed.
-    """
+    """An inventory as read: the cards of each kind, the kinds whose delivery is paused, how kinds are delivered, and problems."""
 
     cards: dict[str, tuple[Card, ...]] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
@@ -69,12 +67,12 @@ class Inventory:
 
 
 def entries_of(text: str) -> dict[str, KindEntry]:
-    """Exactly what was written; UnreadableError if it is no inventory."""
+    """The inventory as written; UnreadableError if it is none."""
     return _decoder.decode(text)
 
 
 def read(text: str) -> Inventory:
-    """What can be believed of an inventory. A kind with a mistake in it has no cards at all."""
+    """The valid part of an inventory. A kind with a mistake has no cards at all."""
     try:
         entries = entries_of(text)
     except UnreadableError as error:
@@ -97,13 +95,13 @@ def _mistakes(kind: str, entry: KindEntry) -> list[str]:
     where = f"annotation {KEY}, {kind}"
     mistakes: list[str] = []
     if len(entry.cards) > MOST_CARDS:
-        mistakes.append(f"{where}: it has {len(entry.cards)} cards; at most {MOST_CARDS} are believed")
+        mistakes.append(f"{where}: it has {len(entry.cards)} cards; at most {MOST_CARDS} are accepted")
     bad = [card for card in entry.cards if not _in_bounds(card)]
     if bad:
         first = bad[0]
-        said = f"index {str(first.index)[:20]}, size {str(first.size)[:20]} and an id of {len(first.id)} characters"
+        values = f"index {str(first.index)[:20]}, size {str(first.size)[:20]} and an id of {len(first.id)} characters"
         bounds = f"an index is 0 to {MOST_CARDS - 1}, a size 0 to {LARGEST_SIZE}, an id has at most {LONGEST_ID} characters"
-        mistakes.append(f"{where}: {len(bad)} of {len(entry.cards)} cards are out of bounds, the first has {said}; {bounds}")
+        mistakes.append(f"{where}: {len(bad)} of {len(entry.cards)} cards are out of bounds, the first has {values}; {bounds}")
     if len({card.index for card in entry.cards}) < len(entry.cards):
         mistakes.append(f"{where}: two cards have the same index")
     ids = [card.id for card in entry.cards if card.id]

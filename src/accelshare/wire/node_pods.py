@@ -1,6 +1,6 @@
-"""A pod as its own node must know it: what each container takes, in kubelet's order, and which cards the pod was given.
+"""Reads pods for the agent of their node: what each container requests, in kubelet's order, and the pod's cards.
 
-Belongs here: reading pods for the node's side. What the whole cluster must know of a pod is in pods.py.
+Belongs here: reading pods for the agent. What the ledger needs of a pod is read in pods.py.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -23,7 +23,7 @@ Want: TypeAlias = tuple[str, bool, int]  # kind, whole cards?, amount
 
 @dataclass(frozen=True, slots=True)
 class ContainerNeeds:
-    """What one container of a pod asks for."""
+    """What one container of a pod requests."""
 
     container: str
     wants: tuple[Want, ...]
@@ -73,7 +73,7 @@ class _Pod(msgspec.Struct, rename="camel", gc=False):
 
 @dataclass(frozen=True, slots=True)
 class NodePod:
-    """One pod of this node. `seen` is what the ledger would be told of it."""
+    """One pod of this node. `seen` is its fact for the ledger."""
 
     seen: PodSeen
     parts: tuple[ContainerNeeds, ...]
@@ -81,8 +81,8 @@ class NodePod:
     phase: str
     terminating: bool
     runtime_class: str = ""  # empty: the node's default runtime handler makes its containers
-    by_hand: bool = False  # it named its node itself: nobody chose a card for it, whatever stands on it
-    asked: Mapping[str, frozenset[str]] = field(default_factory=dict)  # container → every extended resource that it asks for
+    by_hand: bool = False  # it named its node itself, so no card was chosen for it, whatever its record has
+    asked: Mapping[str, frozenset[str]] = field(default_factory=dict)  # container → every extended resource that it requests
     claims: frozenset[str] = frozenset()  # containers with devices by a resource claim, of whichever driver
 
     @property
@@ -91,7 +91,7 @@ class NodePod:
 
     @property
     def uid_at_kubelet(self) -> str:
-        """A pod of a file on the node has a uid of kubelet's own; what the API server has is its picture, which names it."""
+        """A static pod has another uid at kubelet; its mirror pod at the API server has that uid in an annotation."""
         return self.annotations.get(_MIRROR, self.uid)
 
     @property
@@ -100,8 +100,8 @@ class NodePod:
 
 
 def by_uid_at_kubelet(pods: Iterable[NodePod]) -> dict[str, NodePod]:
-    """Pods by the uid that kubelet has for them. Anybody can write the annotation of a mirror pod: whose own uid it is comes
-    first.
+    """Pods by the uid that kubelet has for them. Any user can write the annotation of a mirror pod, so a pod's own uid takes
+    precedence.
     """
     known = list(pods)
     return {pod.uid_at_kubelet: pod for pod in known} | {pod.uid: pod for pod in known if pod.uid_at_kubelet == pod.uid}
@@ -119,7 +119,7 @@ class NodePodReader:
         self._pods = PodReader(catalog)
 
     def decode(self, raw: msgspec.Raw | bytes) -> NodePod:
-        """The pod; one that asks for no card has no parts."""
+        """The pod; one that requests no card has no parts."""
         pod = _decoder.decode(raw)
         seen = self._pods.fact(WholePod(pod.metadata, pod.spec, pod.status))
         if seen is None:
@@ -143,9 +143,9 @@ class NodePodReader:
     def _part(self, container: _Container, ordinary: Collection[str]) -> ContainerNeeds:
         amounts = _amounts(container)
         wants: list[Want] = []
-        for resource, said in sorted(amounts.items()):
+        for resource, value in sorted(amounts.items()):
             found = self._catalog.by_resource(resource)
-            amount = whole_number(said) or 0
+            amount = whole_number(value) or 0
             if found is not None and amount:
                 wants.append((found[0].name, found[1] == "whole", amount))
         return ContainerNeeds(container.name, tuple(wants), ends_first=container.name in ordinary)
@@ -157,7 +157,7 @@ def _amounts(container: _Container) -> dict[str, Quantity]:
 
 
 def _extended(container: _Container) -> frozenset[str]:
-    return frozenset(name for name, said in _amounts(container).items() if "/" in name and whole_number(said))
+    return frozenset(name for name, value in _amounts(container).items() if "/" in name and whole_number(value))
 
 
 def _created_with_a_node(raw: msgspec.Raw) -> bool:
@@ -169,8 +169,8 @@ def _created_with_a_node(raw: msgspec.Raw) -> bool:
 
 
 def _by_hand(pod: _Pod) -> bool:
-    """A bind leaves a condition on the pod, and kubelet writes the same one with its start time. But a bind has no field manager:
-    who manages nodeName created the pod with it.
+    """Did the pod name its node itself? A bind adds a condition to the pod, and kubelet writes the same condition with the start
+    time. But a bind has no field manager: if nodeName has one, the pod was created with it.
     """
     if _created_with_a_node(pod.metadata.managed_fields):
         return True

@@ -1,7 +1,7 @@
-"""A node object to its cards.
+"""Reads the cards of a Node object.
 
-Belongs here: reading nodes. The node's own inventory tells each card; a node without one, where an original plugin is still
-installed, tells only a total and a count, and then its cards are taken to be equal, as the original systems do.
+Belongs here: reading nodes. The node's inventory has each card. A node without one, where an original plugin is still installed,
+has only a total and a count; its cards are then assumed to be equal, as in the original systems.
 """
 
 from collections.abc import Mapping
@@ -35,12 +35,12 @@ class NodeReader:
         status = node.status or NodeStatus()
         annotations = node.metadata.annotations or {}
         text = annotations.get(inventory.KEY)
-        told = inventory.read(text) if text is not None else inventory.Inventory()
-        problems = told.problems
+        found = inventory.read(text) if text is not None else inventory.Inventory()
+        problems = found.problems
         cards: list[Card] = []
         for profile in self._profiles:
-            if profile.name in told.cards:
-                cards.extend(told.cards[profile.name])
+            if profile.name in found.cards:
+                cards.extend(found.cards[profile.name])
                 continue
             derived, problem = _equal_cards(profile, status.capacity or status.allocatable or {})
             cards.extend(derived)
@@ -51,9 +51,9 @@ class NodeReader:
             version=version_of(node.metadata),
             cards=tuple(cards),
             address=addresses.get("InternalIP", "")[:LONGEST_ADDRESS],
-            paused=told.paused & self._kinds,
-            by_runtime=told.by_runtime & self._kinds,
-            by_device_plugin=told.by_device_plugin & self._kinds,
+            paused=found.paused & self._kinds,
+            by_runtime=found.by_runtime & self._kinds,
+            by_device_plugin=found.by_device_plugin & self._kinds,
             corrected=assignment.corrected_slices(annotations.get(assignment.CORRECTED, "{}")),
             problems=problems,
         )
@@ -66,10 +66,10 @@ def _equal_cards(profile: Profile, amounts: Mapping[str, Quantity]) -> tuple[lis
         names = profile.resources
         return [], (f"{names.memory} is {total} but {names.count} is missing; without it no card's size is known",)
     if not total or not count:
-        # Nothing to slice; cards that another plugin hands out whole are still counted.
+        # Nothing to slice; cards that another plugin delivers whole are still counted.
         count, total = _amount(amounts, profile.resources.whole), 0
     if count > inventory.MOST_CARDS or total > inventory.LARGEST_SIZE * max(count, 1):
-        return [], (f"{profile.title}: {count} cards with {total} units in all cannot be believed",)
+        return [], (f"{profile.title}: {count} cards with {total} units in all cannot be right",)
     return [Card(profile.name, index, total // count) for index in range(count)], ()
 
 

@@ -1,6 +1,6 @@
-"""The parts of Kubernetes objects that we read, and no more: what is not named here is skipped while decoding.
+"""The parts of Kubernetes objects that accelshare reads; other fields are skipped while decoding.
 
-Belongs here: shapes. Everything a server may leave out or set to null has a default.
+Belongs here: their types. Every field that a server may omit or set to null has a default.
 """
 
 from typing import TypeAlias

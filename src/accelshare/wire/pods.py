@@ -1,6 +1,6 @@
-"""A pod's manifest to what the ledger needs to know of it.
+"""Reads pods for the ledger: the request at its peak, the record, the state.
 
-Belongs here: reading requests and records of pods. Never: whether they can be served.
+Belongs here: reading requests and records. Never: whether they can be served.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,15 +32,17 @@ from accelshare.wire.quantity import thousandths, whole_number
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One init container: what it takes, and whether it stays beside the ones after it (a sidecar) or gives all back."""
+class InitAmount:
+    """One init container: its amount, and whether it keeps running (a sidecar) or ends before the next one."""
 
     amount: int
     stays: bool = False
 
 
-def peak(apps: Iterable[int], steps: Sequence[Step] = ()) -> int:
-    """The most that is held at once: while each init container runs beside the sidecars before it, or when all apps run."""
+def peak(apps: Iterable[int], steps: Sequence[InitAmount] = ()) -> int:
+    """The most that a pod holds at once, as Kubernetes counts it: while an init container runs with the sidecars before it, or
+    while all app containers run.
+    """
     staying = 0
     most = 0
     for step in steps:
@@ -52,20 +54,22 @@ def peak(apps: Iterable[int], steps: Sequence[Step] = ()) -> int:
     return max(most, staying + sum(apps))
 
 
-AGENT_LABEL: Final = "accelshare.io/agent"  # on the pods that hand out their nodes' cards
+AGENT_LABEL: Final = "accelshare.io/agent"  # on the agents' pods
 LARGEST_AMOUNT: Final = 2**31 - 1
 TEMPLATES_REMEMBERED: Final = 10_000
-LONGEST_TEMPLATE: Final = 4_000  # characters; a larger one is somebody's joke, and is read each time
+LONGEST_TEMPLATE: Final = 4_000  # characters; a larger one is not cached
 MOST_NAMES_REMEMBERED: Final = 32  # containers of one pod
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 REJECTED: Final = ("Failed", "UnexpectedAdmissionError")  # what kubelet writes when no device plugin serves a pod
-WRONG_POD: Final = "code = InvalidArgument desc = accelshare:"  # in kubelet's message: the agent refused the pod for its own sake
+WRONG_POD: Final = (
+    "code = InvalidArgument desc = accelshare:"  # in kubelet's message: the agent refused the pod for the pod's own mistake
+)
 
 Role: TypeAlias = Literal["memory", "whole"]
 
 
 class AgentIdentity(NamedTuple):
-    """Where the nodes' agents run, and as whom: a label alone can be given to any pod."""
+    """Namespace and service account of the agents: a label alone can be set on any pod."""
 
     namespace: str
     service_account: str
@@ -75,7 +79,7 @@ class PodReader:
     """Reads pods with the resource names of a catalog."""
 
     def __init__(self, catalog: Catalog, *, agents: AgentIdentity | None = None) -> None:
-        """`agents`: who counts as a node's agent; None: every pod with the label, for readers that decide nothing by it."""
+        """`agents`: which pods are agents; None: every pod with the label, for readers that make no decision by it."""
         self._agents = agents
         self._profiles = {profile.name: profile for profile in catalog.profiles}
         self._roles: dict[str, tuple[str, Role]] = {}
@@ -87,7 +91,7 @@ class PodReader:
         self._templates: dict[object, tuple[Request, Refusal | None, Needs]] = {}
 
     def decode(self, raw: msgspec.Raw | bytes) -> PodSeen | AgentSeen | None:
-        """The fact about this pod, or None for a pod that neither asks for a card nor hands them out."""
+        """The fact about this pod, or None for a pod that neither requests a card nor is an agent."""
         pod = pod_decoder.decode(raw)
         return self.fact(pod) or self._agent(pod)
 
@@ -96,10 +100,10 @@ class PodReader:
         if not request and refusal is None:
             return None
         metadata = pod.metadata
-        # What a user wrote on a pod before it was bound is nobody's record; the bind will write over it.
+        # Annotations on a pod that is not bound are not a record; the bind overwrites them.
         record = metadata.annotations or {} if pod.spec.node_name else {}
         slices, problems = assignment.read(record, request, self._profiles)
-        # Its owner can edit how many cards it asks for, but not over how many it was spread by its bind.
+        # Its owner can edit the number of cards, but not the number it was bound with.
         if slices:
             request = placed_as(request, slices)
         return PodSeen(
@@ -122,9 +126,9 @@ class PodReader:
         )
 
     def request(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None]:
-        """What the pod asks, and why that can be served nowhere, if so.
+        """The pod's request, and the refusal if no node can serve it.
 
-        A wrong request is still read as well as it can be, because a pod may be on a node all the same.
+        A wrong request is still read as far as possible, because the pod may be on a node already.
         """
         asks: list[Ask] = []
         refusal = self._mixed(pod)
@@ -149,7 +153,7 @@ class PodReader:
         return tuple(asks), refusal
 
     def _mixed(self, pod: Pod | PodToSchedule) -> Refusal | None:
-        """One container that asks for whole cards and for a slice: variables of the vendor could name only one of the two."""
+        """Refuse a container that requests whole cards and a slice: the vendor's variables can name only one of the two."""
         for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
             for profile in self._profiles.values():
                 names = profile.resources.asked
@@ -158,7 +162,7 @@ class PodReader:
         return None
 
     def _read(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None, Needs]:
-        """What the pod asks and needs, remembered per template: there are few templates and many pods."""
+        """The pod's request and needs, cached by template: there are few templates and many pods."""
         template = self._template(pod)
         read = self._templates.get(template)
         if read is None:
@@ -171,9 +175,9 @@ class PodReader:
         """Everything that a request is read from."""
         labels, spec = pod.metadata.labels or {}, pod.spec
         return (
-            tuple([_said(container) for container in spec.containers or ()]),
-            tuple([(_said(container), container.restart_policy) for container in spec.init_containers or ()]),
-            _said(spec),
+            tuple([_amounts_of(container) for container in spec.containers or ()]),
+            tuple([(_amounts_of(container), container.restart_policy) for container in spec.init_containers or ()]),
+            _amounts_of(spec),
             tuple((spec.overhead or {}).items()),
             (pod.metadata.annotations or {}).get(CARD_COUNT_ANNOTATION),
             *[labels.get(label) for label in self._count_labels],
@@ -197,9 +201,9 @@ class PodReader:
         return False
 
     def _over_cards(self, pod: Pod | PodToSchedule) -> bool:
-        """Whether kubelet may have rejected the pod over a card: it names one, or names nothing else that the pod asks for.
+        """Whether kubelet may have rejected the pod over a card: the message names one, or no other resource of the pod.
 
-        Not if the agent lives and says that the pod is wrong, as one without its RuntimeClass: its owner could make more of them.
+        Not if the agent itself refused the pod, for example for a missing RuntimeClass: its owner could create many of these.
         """
         message = (pod.status and pod.status.message) or ""
         if WRONG_POD in message:
@@ -236,17 +240,17 @@ def _plain_notes(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 
 
 def needs_of(pod: Pod | PodToSchedule) -> Needs:
-    """What any pod takes of every resource it names, in thousandths, as kube-scheduler counts it."""
+    """What a pod takes of every resource, in thousandths, as kube-scheduler counts it."""
     spec = pod.spec
-    # Each amount is looked at once: a pod may have thousands of containers, each of which names a resource of its own.
+    # Each amount is read once: a pod may have thousands of containers, each with a resource of its own.
     apps: dict[str, list[int]] = {}
-    steps: dict[str, list[Step]] = {}
+    steps: dict[str, list[InitAmount]] = {}
     for container in spec.containers or ():
         for name, amount in _requests(container).items():
             apps.setdefault(name, []).append(thousandths(amount))
     for container in spec.init_containers or ():
         for name, amount in _requests(container).items():
-            steps.setdefault(name, []).append(Step(thousandths(amount), container.restart_policy == "Always"))
+            steps.setdefault(name, []).append(InitAmount(thousandths(amount), container.restart_policy == "Always"))
     needs = {name: peak(apps.get(name, ()), steps.get(name, ())) for name in apps.keys() | steps.keys()}
     needs |= {name: thousandths(amount) for name, amount in _requests(spec).items() if _of_a_whole_pod(name)}
     for name, amount in (spec.overhead or {}).items():
@@ -255,7 +259,7 @@ def needs_of(pod: Pod | PodToSchedule) -> Needs:
 
 
 def _of_a_whole_pod(resource: str) -> bool:
-    """May a pod name an amount of it for all its containers together?"""
+    """Can a pod request this resource for all its containers together?"""
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
@@ -271,14 +275,14 @@ def _pod_peak(pod: Pod | PodToSchedule, amount_of: Callable[[Container], int | N
     apps = [amount_of(container) for container in pod.spec.containers or ()]
     inits = [(amount_of(container), container.restart_policy == "Always") for container in pod.spec.init_containers or ()]
     readable = [amount for amount in apps if amount is not None]
-    steps = [Step(amount, stays) for amount, stays in inits if amount is not None]
+    steps = [InitAmount(amount, stays) for amount, stays in inits if amount is not None]
     if len(readable) < len(apps) or len(steps) < len(inits):
         return None
     return peak(readable, steps)
 
 
-def _said(asking: Container | PodSpec) -> object:
-    resources = asking.resources
+def _amounts_of(owner: Container | PodSpec) -> object:
+    resources = owner.resources
     if resources is None:
         return None
     return tuple(resources.limits.items()) if resources.limits else (), tuple((resources.requests or {}).items())
@@ -292,6 +296,6 @@ def _amount(container: Container, resource: str) -> int | None:
     return 0
 
 
-def _requests(asking: Container | PodSpec) -> dict[str, Quantity]:
-    resources = asking.resources
+def _requests(owner: Container | PodSpec) -> dict[str, Quantity]:
+    resources = owner.resources
     return {**(resources.limits or {}), **(resources.requests or {})} if resources else {}

@@ -1,6 +1,6 @@
 """Kubernetes quantities as whole numbers.
 
-Belongs here: one small grammar. `4`, `"4"`, `4k`, `4Ki`, `4e3`, `1500m`.
+Belongs here: Kubernetes' grammar of quantities: `4`, `"4"`, `4k`, `4Ki`, `4e3`, `1500m`.
 """
 
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
@@ -25,7 +25,7 @@ def whole_number(value: object) -> int | None:
 
 
 def thousandths(value: object) -> int:
-    """The quantity in thousandths, rounded up, 0 if it cannot be read: for comparing CPU and memory, never for booking."""
+    """The quantity in thousandths, rounded up, 0 if it cannot be read: for comparing CPU and memory, never for the ledger."""
     exact = _exact(value)
     if exact is None or not 0 <= exact <= LARGEST:
         return 0

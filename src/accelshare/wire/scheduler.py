@@ -1,7 +1,7 @@
 """kube-scheduler's extender messages, as it sends them from 1.18 to 1.36 and as the lower-case clients before it did.
 
-Belongs here: the messages' shapes. The scheduler's client has no JSON tags: requests come in Go's own casing and what is
-absent is null. Go reads any casing, so a client that writes lower case is read too.
+Belongs here: reading and writing these messages. The scheduler's client has no JSON tags: requests have Go's own casing, and
+absent fields are null. Go reads any casing, so a client that writes lower case is read too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,26 +14,29 @@ import orjson
 from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.objects import Metadata, Pod, PodToSchedule
 
-MOST_LOOKS: Final = 16  # a look goes through all bytes; reading them costs about as much as so many looks
+MOST_SEARCHES: Final = 16  # a search scans all bytes; decoding them costs about as much as so many searches
 _decoder: Final = Decoder(list[str])
 
 
 class NodeNames:
-    """A list of names in JSON. A name with escapes in it is not found by looking, only by reading."""
+    """The node names of one call as JSON: thousands, of which few are needed, so they are searched before they are decoded.
 
-    __slots__ = ("_count", "_looks", "_raw", "_read", "_set")
+    A name with escapes is found only after decoding.
+    """
+
+    __slots__ = ("_count", "_raw", "_read", "_searches", "_set")
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
         self._count: int | None = None
-        self._looks = 0
+        self._searches = 0
         self._read: list[str] | None = None
         self._set: frozenset[str] | None = None
 
     def __contains__(self, name: object) -> bool:
         if self._set is None:
-            if self._looks < MOST_LOOKS:
-                self._looks += 1
+            if self._searches < MOST_SEARCHES:
+                self._searches += 1
                 return f'"{name}"'.encode() in self._raw
             self._set = frozenset(self.listed())
         return name in self._set
@@ -47,7 +50,7 @@ class NodeNames:
         return self._count
 
     def listed(self) -> list[str]:
-        """All of them; UnreadableError if they are no names."""
+        """All names; UnreadableError if they cannot be read."""
         if self._read is None:
             self._read = _decoder.decode(self._raw)
         return self._read
@@ -104,7 +107,7 @@ class BindArguments(msgspec.Struct, rename="pascal", frozen=True):
 
 
 class NodesAsked(msgspec.Struct, frozen=True):
-    """A filter or prioritize call: a pod, and the nodes that are left for it, by name or as whole objects."""
+    """A filter or prioritize call: a pod and its candidate nodes, by name or as whole objects."""
 
     pod: PodToSchedule
     nodes: NodeNames
@@ -112,7 +115,7 @@ class NodesAsked(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> list[str]:
-        """All names; UnreadableError if they are none."""
+        """All names; UnreadableError if they cannot be read."""
         try:
             return self.nodes.listed()
         except UnreadableError as error:
@@ -180,7 +183,7 @@ def read_bind(body: bytes) -> BindArguments:
 
 
 def write_filter_answer(answer: FilterAnswer, asked: NodesAsked) -> bytes:
-    """The same form that was asked in: names for names, objects for objects."""
+    """The answer in the form of the call: names for names, objects for objects."""
     reply: dict[str, Any] = {
         "Nodes": None,
         "NodeNames": list(answer.names),

@@ -12,7 +12,7 @@ from accelshare.ledger.nouns import Ask, Slice
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.wire.node_pods import ContainerNeeds, NodePod
-from accelshare.wire.pods import Step, peak
+from accelshare.wire.pods import InitAmount, peak
 
 PROFILE = load()["enflame"]
 HERE = Kind(PROFILE, "1", 1024, {index: InventoryCard(FoundCard(index, f"id{index}", 16384), 16) for index in range(64)})
@@ -56,7 +56,7 @@ def test_a_record_with_too_few_cards_gives_too_few() -> None:
 
 @for_all(st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=4), st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_the_peak_of_a_pod_is_enough_for_all_of_its_containers(inits: list[tuple[int, bool]], apps: list[int]) -> None:
-    cards = list(range(peak(apps, [Step(amount, stays) for amount, stays in inits])))
+    cards = list(range(peak(apps, [InitAmount(amount, stays) for amount, stays in inits])))
     parts = [part(f"i{n}", amount, ends_first=not stays) for n, (amount, stays) in enumerate(inits)]
     parts += [part(f"a{n}", amount) for n, amount in enumerate(apps)]
     one = replace(pod(cards), parts=tuple(parts))

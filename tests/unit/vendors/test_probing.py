@@ -78,7 +78,7 @@ async def test_a_tool_of_the_host_is_found_and_asked(host: Host, folder: str) ->
         ("echo version 1.17.8", "acme-ctk --version has version 1.17.8; 1.20.1 is needed"),
         ("echo hello", "acme-ctk --version has no version: 'hello'"),
         ("echo version ...", "acme-ctk --version has no version: 'version ...'"),
-        ("echo no >&2; exit 2", "acme-ctk --version: ended with exit code 2 and said 'no'"),
+        ("echo no >&2; exit 2", "acme-ctk --version: ended with exit code 2 and printed 'no'"),
         ("sleep 600", "acme-ctk --version: gave no answer within 0.3 s and was killed"),
     ],
 )

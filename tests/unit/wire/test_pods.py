@@ -14,7 +14,7 @@ from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog, load
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 from accelshare.wire.objects import SpecWithPreferences
-from accelshare.wire.pods import AgentIdentity, PodReader, Step, peak, prefers_some_nodes
+from accelshare.wire.pods import AgentIdentity, InitAmount, PodReader, peak, prefers_some_nodes
 from accelshare.wire.quantity import thousandths
 from tests.unit.wire.objects import pod
 
@@ -347,16 +347,18 @@ def test_what_many_containers_require_of_the_runtime_is_one_text(reader: PodRead
     [
         ([4], [], 4),
         ([4, 8], [], 12),
-        ([4], [Step(8)], 8),
-        ([4, 8], [Step(8)], 12),
-        ([4], [Step(8), Step(3)], 8),
-        ([4], [Step(2, stays=True)], 6),
-        ([4], [Step(2, stays=True), Step(5)], 7),
-        ([4], [Step(5), Step(2, stays=True)], 6),
-        ([1], [Step(2, stays=True), Step(3, stays=True), Step(4)], 9),
-        ([], [Step(2, stays=True)], 2),
+        ([4], [InitAmount(8)], 8),
+        ([4, 8], [InitAmount(8)], 12),
+        ([4], [InitAmount(8), InitAmount(3)], 8),
+        ([4], [InitAmount(2, stays=True)], 6),
+        ([4], [InitAmount(2, stays=True), InitAmount(5)], 7),
+        ([4], [InitAmount(5), InitAmount(2, stays=True)], 6),
+        ([1], [InitAmount(2, stays=True), InitAmount(3, stays=True), InitAmount(4)], 9),
+        ([], [InitAmount(2, stays=True)], 2),
         ([], [], 0),
     ],
 )
-def test_init_containers_run_one_by_one_beside_the_sidecars_before_them(apps: list[int], steps: list[Step], most: int) -> None:
+def test_init_containers_run_one_by_one_beside_the_sidecars_before_them(
+    apps: list[int], steps: list[InitAmount], most: int
+) -> None:
     assert peak(apps, steps) == most

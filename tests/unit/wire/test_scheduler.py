@@ -3,7 +3,7 @@
 import pytest
 
 from accelshare.wire.decoding import UnreadableError
-from accelshare.wire.scheduler import MOST_LOOKS, NodeNames
+from accelshare.wire.scheduler import MOST_SEARCHES, NodeNames
 
 
 def test_a_name_is_found_whole_or_not_at_all() -> None:
@@ -17,7 +17,7 @@ def test_a_name_is_found_whole_or_not_at_all() -> None:
 
 def test_after_some_looks_it_is_read_and_answers_the_same() -> None:
     names = NodeNames(b'["a", "b"]')
-    assert ["b" in names for _ in range(2 * MOST_LOOKS)] == [True] * 2 * MOST_LOOKS
+    assert ["b" in names for _ in range(2 * MOST_SEARCHES)] == [True] * 2 * MOST_SEARCHES
     assert ["c" in names for _ in range(3)] == [False] * 3
 
 

@@ -1,6 +1,6 @@
-"""Code that touches hardware: one file per way of asking, two verbs each.
+"""Drivers: find a vendor's cards and watch their health, through its libraries and tools.
 
-Belongs here: finding a vendor's cards and hearing when one falls ill. Every root and path is an argument, so that the same
-code runs against fake tools and libraries. Never: the cluster, units, scheduling. A driver that is not sure of a card does
-not report it; a driver that cannot ask says what it tried.
+Belongs here: code that touches hardware. Every root and path is an argument, so that the same code runs against fake tools and
+libraries. Never: the cluster, units, scheduling. A driver does not report a card that it is not sure of; a driver that cannot
+read the hardware reports what it tried.
 """

@@ -1,4 +1,4 @@
-"""A vendor's C library: loading it, binding its functions, and turning its return codes into words.
+"""Loads a vendor's C library, binds its functions, and turns its return codes into errors.
 
 Belongs here: what every such library needs. Never: a function or a structure of one of them.
 """
@@ -24,7 +24,7 @@ S = TypeVar("S")
 
 
 class LibraryError(QueryFailed):
-    """A function of the library did not succeed; the text says which, and what it returned."""
+    """A function of the library did not succeed; the text has its name and return code."""
 
     def __init__(self, text: str, code: int) -> None:
         self.code = code
@@ -37,7 +37,7 @@ def failed(function: str, code: int, words: str) -> LibraryError:
 
 
 class Library:
-    """A loaded library; `words` gives the meaning of a return code, where the library knows it."""
+    """A loaded library; `words` returns the meaning of a return code, if the library has a text for it."""
 
     def __init__(self, name: str) -> None:
         try:
@@ -52,7 +52,7 @@ class Library:
         return hasattr(self._library, function)
 
     def raw(self, name: str, *argtypes: Any, restype: Any = ctypes.c_int) -> Callable[..., Any]:
-        """The function as it is; CannotAsk if the library has none of that name."""
+        """The function as it is; QueryFailed if the library has none of that name."""
         try:
             function = getattr(self._library, name)
         except AttributeError:
@@ -78,7 +78,7 @@ class Library:
 
 
 def text_of(buffer: "ctypes.Array[ctypes.c_char]") -> str:
-    """A C string as text, however it was filled."""
+    """A C string as text, also if it is not valid UTF-8."""
     return buffer.value.decode("utf-8", "replace").strip()
 
 

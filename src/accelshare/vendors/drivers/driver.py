@@ -1,6 +1,6 @@
-"""What a driver is: two verbs, and the values they speak in.
+"""The interface between the agent and drivers: cards, health, errors, and the order of query methods.
 
-Belongs here: the seam between the agent and hardware. Never: any vendor.
+Belongs here: what every driver uses, and the rule that only sure cards are listed. Never: any vendor.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Final, Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class FoundCard:
-    """One card as its host knows it. The index is the vendor's own count, the id outlives a renumbering."""
+    """One card as its host reports it. The index is the vendor's own number; the id stays when cards are renumbered."""
 
     index: int
     id: str
@@ -23,27 +23,27 @@ class FoundCard:
     numa: int | None = None
     pci: str = ""
     healthy: bool = True
-    problem: str = ""  # why it is not healthy, in words
-    used_mib: int | None = field(default=None, compare=False)  # memory in use at that moment; none: not told
+    problem: str = ""  # why it is not healthy
+    used_mib: int | None = field(default=None, compare=False)  # memory in use at that moment; none: not reported
     former_ids: tuple[str, ...] = field(default=(), compare=False)  # what earlier versions wrote into pods' records
-    measured: bool = True  # its memory was told by the card; if not, by a profile or a flag
-    asked_by: str = field(default="", compare=False)  # the way of asking that answered
+    measured: bool = True  # the card reports its memory; if not, a profile or a flag does
+    asked_by: str = field(default="", compare=False)  # the query method that found it
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A card's health has changed, or is told for the first time."""
+    """The health of a card, when it changes or is first reported."""
 
     id: str
     healthy: bool
     problem: str = ""
-    used_mib: int | None = field(default=None, compare=False)  # as a card's; it changes all the time, and is no change of health
+    used_mib: int | None = field(default=None, compare=False)  # it changes all the time and is not compared
 
 
 class DriverError(Exception):
-    """No card could be asked for; `tried` has one line for each way that was tried, and why it failed.
+    """No query method succeeded; `tried` has one line for each method and why it failed.
 
-    `absent`: the vendor's libraries and tools are not on this host, which is no trouble.
+    `absent`: the vendor's libraries and tools are not on this host, which is not a problem.
     """
 
     def __init__(self, tried: Sequence[str], *, absent: bool = False) -> None:
@@ -54,7 +54,7 @@ class DriverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where the host's trees are seen from here: a container mounts them elsewhere, a test makes its own."""
+    """Where the host's /dev, /proc and /sys are mounted: elsewhere in a container, and in a test."""
 
     dev: Path = Path("/dev")
     proc: Path = Path("/proc")
@@ -63,63 +63,63 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a profile or a flag says about asking: where libraries and tools are, and how patient to be."""
+    """Options of a driver from a profile or a flag: its libraries, tools and times."""
 
     roots: Roots = field(default_factory=Roots)
     libraries: tuple[str, ...] = ()  # names or paths, tried in order; none: the driver's own list
     tools: tuple[str, ...] = ()  # names or paths, tried in order; none: the driver's own list
     timeout_s: float = 10.0
-    every_s: float = 2.0  # how often health is looked at where nothing tells it
-    host: Path = Path("/")  # where the host's root is seen from here; its own libraries and tools are looked for below it
-    card_memory_mib: int | None = None  # of cards that do not tell their memory
+    every_s: float = 2.0  # interval of health checks, if there are no notifications
+    host: Path = Path("/")  # where the host's root is mounted; its libraries and tools are searched there
+    card_memory_mib: int | None = None  # of cards that do not report their memory
 
 
 class Driver(Protocol):
-    """One vendor's way to its cards."""
+    """Finds one vendor's cards and watches their health."""
 
     async def discover(self) -> list[FoundCard]:
-        """The cards of this host by index; none at all is an answer too. Raises DriverError if nobody could be asked."""
+        """The cards of this host by index; possibly none. Raises DriverError if no query method succeeds."""
         ...
 
     def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
-        """Each change of health of these cards, for ever, recovery included. A failing look is tried again."""
+        """Each change of health of these cards, forever, recovery included. A failed check is repeated."""
         ...
 
 
 @runtime_checkable
 class TellsUse(Protocol):
-    """A driver whose looks at health also see how much memory is in use. Not every library or tool tells."""
+    """A driver whose health checks also read how much memory is in use. Not every library or tool reports it."""
 
     def used_mib(self) -> Mapping[str, int]:
-        """By id, as the last look saw it; a card of which that is not known is left out."""
+        """By id, from the last health check; a card without a known value is not in it."""
         ...
 
 
 log = logging.getLogger(__name__)
 
-# 16 TiB: no card has more, so a larger figure was misread.
+# 16 TiB: no card has more, so a larger number was misread.
 MOST_MEMORY_MIB: Final = 1 << 24
-# A node tells no card beyond it, and a pod's record names none.
+# The inventory and the records of pods have no larger index.
 LARGEST_INDEX: Final = 255
 NO_MEMORY_REPORTED: Final = (
-    "it does not tell its memory (unified with the host's?); give a figure by --card-memory-mib VENDOR=MIB or the profile's "
+    "it does not report its memory (unified with the host's?); set it with --card-memory-mib VENDOR=MIB or the profile's "
     "driver.card_memory_mib"
 )
-# Enough of an answer to recognise the program that gave it.
+# Enough of an output to recognize the program that printed it.
 LONGEST_SHOWN: Final = 120
 
 
-class QueryFailed(Exception):  # noqa: N818 (it reads as what it is: this way cannot be asked)
-    """One way gave no answer that could be trusted; the text says why, in one line."""
+class QueryFailed(Exception):  # noqa: N818 (the name reads as the error)
+    """One query method gave no usable answer; the text is the reason, in one line."""
 
 
 class NotInstalled(QueryFailed):
-    """This way is not on this host at all."""
+    """The library or tool of this query method is not on this host."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedDevice:
-    """A device that was seen and is not offered, and why."""
+    """A device that is not listed as a card, and why."""
 
     index: int | None
     why: str
@@ -130,18 +130,18 @@ class SkippedDevice:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What one way answered: the cards that are sure, by index, and what was left out."""
+    """The answer of one query method: the sure cards by index, and the skipped devices."""
 
     cards: tuple[FoundCard, ...] = ()
     skipped: tuple[SkippedDevice, ...] = ()
 
 
-# A name for the line about its failure, and the asking itself, which raises CannotAsk.
+# A name for messages, and the query itself, which raises QueryFailed.
 QueryMethod = tuple[str, Callable[[], Awaitable[Listing]]]
 
 
 def listing(cards: Iterable[FoundCard], skipped: Iterable[SkippedDevice] = ()) -> Listing:
-    """These cards without the doubtful ones: no size, an impossible index, or an index or an id that two of them claim."""
+    """These cards without the doubtful ones: no size, an impossible index, or an index or id that several have."""
     cards = list(cards)
     indexes = Counter(card.index for card in cards)
     ids = Counter(card.id for card in cards)
@@ -166,26 +166,26 @@ def listing(cards: Iterable[FoundCard], skipped: Iterable[SkippedDevice] = ()) -
 
 
 def with_memory(found: Listing, memory_mib: int | None) -> Listing:
-    """The listing in which cards that do not tell their memory have this much; without a figure they are left out."""
-    silent = [card for card in found.cards if not card.measured]
+    """The listing in which cards that do not report their memory have this much; without a number they are skipped."""
+    unmeasured = [card for card in found.cards if not card.measured]
     if memory_mib is not None:
-        given = tuple(card if card.measured else replace(card, memory_mib=memory_mib) for card in found.cards)
-        return Listing(given, found.skipped)
-    skipped = (SkippedDevice(card.index, NO_MEMORY_REPORTED) for card in silent)
+        cards = tuple(card if card.measured else replace(card, memory_mib=memory_mib) for card in found.cards)
+        return Listing(cards, found.skipped)
+    skipped = (SkippedDevice(card.index, NO_MEMORY_REPORTED) for card in unmeasured)
     return Listing(tuple(card for card in found.cards if card.measured), (*found.skipped, *skipped))
 
 
-async def first_listing(ways: Sequence[QueryMethod]) -> Listing:
-    """The answer of the first way that has one; DriverError with a line for each if none has."""
+async def first_listing(methods: Sequence[QueryMethod]) -> Listing:
+    """The answer of the first query method that succeeds; DriverError with a line for each if none does."""
     tried: list[str] = []
     absent = True
-    for name, ask in ways:
+    for name, query in methods:
         try:
-            found = await ask()
+            found = await query()
         except QueryFailed as error:
             tried.append(f"{name}: {error}")
             absent = absent and isinstance(error, NotInstalled)
-        except DriverError as error:  # several places were tried, and each has its line
+        except DriverError as error:  # several libraries were tried, each with its own line
             tried.extend(error.tried)
             absent = absent and error.absent
         else:
@@ -194,20 +194,20 @@ async def first_listing(ways: Sequence[QueryMethod]) -> Listing:
 
 
 class SkippedDeviceLog:
-    """Words about left-out devices, said when they come up and not again at every look."""
+    """Logs skipped devices, each once and not again at every check."""
 
     def __init__(self, driver: str) -> None:
         self._driver = driver
-        self._said: frozenset[str] = frozenset()
+        self._logged: frozenset[str] = frozenset()
 
-    def say(self, skipped: Iterable[SkippedDevice]) -> None:
+    def update(self, skipped: Iterable[SkippedDevice]) -> None:
         lines = frozenset(map(str, skipped))
-        for line in sorted(lines - self._said):
-            log.warning("driver=%s left out %s", self._driver, line)
-        self._said = lines
+        for line in sorted(lines - self._logged):
+            log.warning("skipped device driver=%s reason=%s", self._driver, line)
+        self._logged = lines
 
 
 def excerpt(text: str) -> str:
-    """The first words of an answer, for the line that says it was not understood."""
+    """The beginning of an output, for the message that it was not understood."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return repr(line if len(line) <= LONGEST_SHOWN else line[:LONGEST_SHOWN] + "…") if line else "nothing"

@@ -1,6 +1,6 @@
 """Enflame's driver: libefml, else efsmi as JSON, as -q and as a table; minor numbers and presence from sysfs.
 
-Belongs here: the order of ways, and how a look is made of them. Never: the library's functions, the tool's texts.
+Belongs here: the order of query methods, and the health check. Never: the library's functions, the tool's output.
 """
 
 import asyncio
@@ -61,7 +61,7 @@ class EnflameDriver:
             (f"{self._options.roots.sys}/bus/pci", self._ask_sysfs),
         ]
         found = await self._host.of(ways)
-        self._skipped_log.say(found.skipped)
+        self._skipped_log.update(found.skipped)
         return list(found.cards)
 
     async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
@@ -98,23 +98,23 @@ class EnflameDriver:
         return parsed(output.checked())
 
     async def _ask_sysfs(self) -> Listing:
-        """The last word of a failed discovery: sysfs knows that there are cards, and not how large they are."""
+        """The last query method only explains the failure: sysfs lists cards, but not their memory."""
         match await self._host.run(partial(pci.has_vendor, self._options.roots.sys, PCI_VENDOR)):
             case True:
-                raise QueryFailed(f"has devices of vendor {PCI_VENDOR}, and does not tell their memory")
+                raise QueryFailed(f"has devices of vendor {PCI_VENDOR}, but does not have their memory")
             case False:
                 raise NotInstalled(f"has no device of vendor {PCI_VENDOR}")
             case None:
                 raise NotInstalled("cannot be read")
 
     def _complete(self, found: Listing) -> Listing:
-        """The listing with what only the host's trees know: minor number and NUMA node."""
+        """The listing with data of /sys: the minor number and the NUMA node."""
         roots = self._options.roots
         cards = (replace(card, minor=self._minor(card), numa=pci.numa(roots.sys, card.pci)) for card in found.cards)
         return Listing(tuple(cards), found.skipped)
 
     def _minor(self, card: FoundCard) -> int | None:
-        """The number in the name of the card's node, /dev/gcu<N>, which sysfs has below its PCI device."""
+        """The number in the name of the card's device file, /dev/gcu<N>, which sysfs has below its PCI device."""
         for folder in _FOLDERS:
             try:
                 names = (
@@ -127,11 +127,11 @@ class EnflameDriver:
             numbers = [int(found[1]) for found in map(_NODE.fullmatch, names) if found]
             if len(numbers) == 1:
                 return numbers[0]
-        # Without sysfs the index is right where a node of that number is there; else nothing is sure.
+        # Without sysfs the index is right if a device file of that number exists; else the number is not known.
         return card.index if (self._options.roots.dev / f"gcu{card.index}").exists() else None
 
     def _off_the_bus(self, cards: Sequence[FoundCard]) -> dict[str, Health]:
-        """Cards whose PCI device has vanished, while that of another is there, so that it is the card and not our view."""
+        """Cards whose PCI device has disappeared, while another card's exists, so that sysfs itself is readable."""
         there = {card.id: pci.folder(self._options.roots.sys, card.pci).is_dir() for card in cards if card.pci}
         if not any(there.values()):
             return {}

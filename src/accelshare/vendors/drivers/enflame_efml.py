@@ -16,7 +16,7 @@ from accelshare.vendors.drivers.enflame_efsmi import card_id, with_distinct_ids
 
 LIBRARIES: Final = ("libefml.so.1", "libefml.so", "libefml.so.2")
 FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/local/efsmi", "/usr/local/lib")
-NOT_HEALTHY: Final = "the driver says that it is not healthy"
+NOT_HEALTHY: Final = "the driver reports it as not healthy"
 
 # The functions that take no length write up to 128 bytes.
 _TEXT_BYTES = 256

@@ -1,4 +1,4 @@
-"""efsmi's three outputs: JSON, the blocks of `-q`, and the table for people in all its generations.
+"""Parses the three outputs of efsmi: JSON, the blocks of `-q`, and the table in all its versions.
 
 Belongs here: reading these texts. Never: running the tool.
 """
@@ -15,7 +15,7 @@ from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, S
 
 TOOLS: Final = ("efsmi",)
 TOOL_FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/usr/local/efsmi")
-NOT_HEALTHY: Final = "efsmi says that it is not healthy"
+NOT_HEALTHY: Final = "efsmi reports it as not healthy"
 
 _NONE = frozenset({"", "n/a", "-", "none", "unknown", "xxx"})
 # The unit also shows that a size was not cut short; JSON may have a bare number, which its braces keep whole.
@@ -29,20 +29,20 @@ _HEX = re.compile(r"(?:0x)?([0-9A-Fa-f]{1,8})")
 
 
 def card_id(uuid: str, serial: str, place: str, index: int) -> str:
-    """What the card itself says it is, in the seed's form GCU-<uuid>; else its serial number, else its place."""
+    """The card's id in gcushare's form GCU-<uuid>; else by its serial number, else by its PCI address."""
     known = next((text for text in (uuid, serial) if text.lower() not in _NONE), place or str(index))
     return known if known.startswith("GCU-") else f"GCU-{known}"
 
 
 def with_distinct_ids(cards: Iterable[FoundCard]) -> list[FoundCard]:
-    """Virtual functions of one card share its serial number; their index tells them apart."""
+    """Virtual functions of one card share its serial number; their index makes the ids distinct."""
     cards = list(cards)
     ids = Counter(card.id for card in cards)
     return [replace(card, id=f"{card.id}-{card.index}") if ids[card.id] > 1 else card for card in cards]
 
 
 def parse_json(text: str) -> Listing:
-    """The cards of `efsmi -q --json-format`; CannotAsk if it is no such answer."""
+    """The cards of `efsmi -q --json-format`; QueryFailed if it is no such answer."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -68,7 +68,7 @@ def _flat(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def parse_query(text: str) -> Listing:
-    """The cards of `efsmi -q`; CannotAsk if it has no block of a device."""
+    """The cards of `efsmi -q`; QueryFailed if it has no block of a device."""
     blocks: list[tuple[int, dict[str, str]]] = []
     for line in map(str.strip, text.splitlines()):
         device = _DEVICE.fullmatch(line)
@@ -120,7 +120,7 @@ def _place(values: Mapping[str, str]) -> str:
 
 
 def parse_table(text: str) -> Listing:
-    """The cards of the plain table: a line with number, name and bus, then one with memory; CannotAsk if it is no such table.
+    """The cards of the plain table: a line with number, name and bus, then one with memory; QueryFailed if it is no such table.
 
     Generations differ in the second line (`39 C  Sleep  105W  300W`, `-  Sleep  -`, `34℃  LP0  N/A`) and not in the cells used.
     """

@@ -1,9 +1,9 @@
-"""From looks at the cards to changes of their health.
+"""Turns repeated health checks into changes of health, and keeps the last memory usage.
 
-Belongs here: comparing what is seen with what was told, and what a look that fails means. Never: how to look.
+Belongs here: comparing a check with what was reported before, and what a failed check means. Never: how to check.
 
-A look that fails proves nothing once: the last health stands. After LOOKS_BEFORE_DOUBT in a row nobody can say that a card
-is well, so each is told unhealthy, until a look succeeds again.
+One failed check changes nothing: the last health stays. After LOOKS_BEFORE_DOUBT in a row the health is
+unknown, so every card is reported unhealthy until a check succeeds.
 """
 
 import logging
@@ -17,27 +17,27 @@ log = logging.getLogger(__name__)
 
 FAILURES_BEFORE_UNHEALTHY: Final = 3
 
-# The health of the cards that could be judged; raises DriverError or CannotAsk if nobody could be asked.
+# The health of the cards that could be checked; raises DriverError or QueryFailed if the check failed.
 HealthCheck = Callable[[], Awaitable[Mapping[str, Health]]]
 
 
 async def health_changes(
     cards: Sequence[FoundCard], look: HealthCheck, pause: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[Health]:
-    """Each difference to what was told before, beginning with what `discover` said; for ever."""
+    """Each change of health since `discover`, forever."""
     reported = {card.id: Health(card.id, card.healthy, card.problem) for card in cards}
     failures = 0
     while True:
         try:
             seen = await look()
             if failures:
-                log.info("health can be looked at again after %d failures", failures)
+                log.info("health check succeeded failures_before=%d", failures)
             failures = 0
         except (DriverError, QueryFailed, OSError) as error:
             failures += 1
             if failures == 1:
-                log.warning("health could not be looked at: %s", error)
-            doubt = f"could not be asked {FAILURES_BEFORE_UNHEALTHY} times in a row: {error}"
+                log.warning("health check failed error=%s", error)
+            doubt = f"its health check failed {FAILURES_BEFORE_UNHEALTHY} times in a row: {error}"
             seen = {card.id: Health(card.id, False, doubt) for card in cards} if failures == FAILURES_BEFORE_UNHEALTHY else {}
         for id, health in seen.items():
             if id in reported and reported[id] != health:
@@ -49,7 +49,7 @@ async def health_changes(
 def health_in(cards: Sequence[FoundCard], seen: Listing) -> dict[str, Health]:
     """The health of these cards in a fresh listing; a card that is not in it is unhealthy."""
     by_id = {card.id: card for card in seen.cards}
-    # Another way of asking may know a card by another id; its place on the bus is the same, if it has that to itself.
+    # Another query method may have another id for a card; its PCI address is the same, unless several cards share it.
     shared = {pci for side in (cards, seen.cards) for pci, number in Counter(card.pci for card in side).items() if number > 1}
     by_place = {card.pci: card for card in seen.cards if card.pci and card.pci not in shared}
     skipped = {left.index: left.why for left in seen.skipped if left.index is not None}
@@ -64,10 +64,12 @@ def health_in(cards: Sequence[FoundCard], seen: Listing) -> dict[str, Health]:
 
 
 class LastUsage:
+    """How much memory of each card was in use at the last health check."""
+
     def __init__(self) -> None:
         self.mib: dict[str, int] = {}
 
     def remember(self, seen: Mapping[str, Health]) -> Mapping[str, Health]:
-        """The same look, of which the numbers are kept. What it does not tell is not known any more."""
+        """Keep the memory usage of this check, and return the check. What it does not report is unknown from now on."""
         self.mib = {id: health.used_mib for id, health in seen.items() if health.used_mib is not None}
         return seen

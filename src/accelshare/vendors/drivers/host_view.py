@@ -1,6 +1,6 @@
-"""A listing completed with what the host's own trees say: NUMA nodes, minor numbers, the kernel module's view.
+"""Completes a listing from the host's /proc and /sys: NUMA nodes, minor numbers, states of the kernel module.
 
-Belongs here: reading beside the event loop. Never: what is read; that is each vendor's.
+Belongs here: reading these on a thread. Never: what is read, which is each vendor's.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class HostView:
-    """What the host's own trees add to a listing. Reading them may hang with the vendor's kernel module, hence the thread."""
+    """Adds the host's view to a listing. Reading it may hang in the vendor's kernel module, hence the thread."""
 
     def __init__(self, vendor: str, completed: Callable[[Listing], Listing], options: Options) -> None:
         self._vendor = vendor
@@ -23,9 +23,9 @@ class HostView:
         self._card_memory_mib = options.card_memory_mib
         self._calls = BlockingCalls(f"{vendor} host")
 
-    async def of(self, ways: Sequence[QueryMethod]) -> Listing:
-        """The first answer, completed; DriverError if there is none or the trees cannot be read."""
-        found = with_memory(await first_listing(ways), self._card_memory_mib)
+    async def of(self, methods: Sequence[QueryMethod]) -> Listing:
+        """The first answer, completed; DriverError if there is none or /proc and /sys cannot be read."""
+        found = with_memory(await first_listing(methods), self._card_memory_mib)
         try:
             return await self.run(partial(self._complete, found))
         except QueryFailed as error:

@@ -1,6 +1,6 @@
 """Kunlun's driver: libxpuml, else xpu_smi's table, else xpu_smi -m; health by the same, and by /proc/xpu.
 
-Belongs here: the order of ways, and how a look is made of them. Never: the library's functions, the tool's texts.
+Belongs here: the order of query methods, and the health check. Never: the library's functions, the tool's output.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.host_paths import candidate_paths
 
 PCI_VENDOR: Final = "1d22"
-# The name that Intel's tool has too; the text tells them apart, and so does a host without a device of Kunlun's.
+# Intel has a tool of the same name. Its output differs, and a host without a PCI device of Kunlun's has no Kunlun tool.
 SHARED_TOOL_NAME: Final = "xpu-smi"
 GOOD_PROC_STATES: Final = frozenset({"RUNNING", "NORMAL"})
 
@@ -50,12 +50,12 @@ class KunlunDriver:
 
     async def discover(self) -> list[FoundCard]:
         found = await self._host.of([("XPUML", self._library().listing_once), *self._tool_methods()])
-        self._skipped_log.say(found.skipped)
+        self._skipped_log.update(found.skipped)
         return list(found.cards)
 
     async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
         library = self._library()
-        # /proc is far cheaper to ask than the tool, and knows a card's state as well.
+        # /proc is far cheaper to read than the tool's output, and has a card's state too.
         ways: list[QueryMethod] = [
             ("XPUML", library.listing),
             (str(self._proc), partial(self._ask_proc, cards)),
@@ -95,11 +95,11 @@ class KunlunDriver:
     async def _ask_proc(self, cards: Sequence[FoundCard]) -> Listing:
         states = await self._host.run(lambda: [self._proc_state(card) for card in cards])
         if None in states:
-            raise QueryFailed("does not tell the state of every card")
+            raise QueryFailed("does not have the state of every card")
         return Listing(tuple(replace(card, healthy=True, problem="", used_mib=None) for card in cards))
 
     def _complete(self, found: Listing) -> Listing:
-        """The listing with what only the host's trees know: NUMA node, and the kernel's view of each card."""
+        """The listing with data of /proc and /sys: the NUMA node, and the kernel's state of each card."""
         found = self._ranks.kept(found)
         return Listing(tuple(map(self._with_host_view, found.cards)), found.skipped)
 

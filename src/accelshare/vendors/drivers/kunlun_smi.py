@@ -1,4 +1,4 @@
-"""xpu_smi's two outputs: the table for people, read by its header, and the line per device of `-m`.
+"""Parses the two outputs of xpu_smi: the table, by its header, and the lines of `-m`, one for each device.
 
 Belongs here: reading these texts, and telling Intel's tool of the same name apart. Never: running the tool.
 """
@@ -75,7 +75,7 @@ def refuse_intel(text: str) -> None:
 
 
 def parse_table(text: str) -> Listing:
-    """The cards of the DEVICES table; CannotAsk if there is none."""
+    """The cards of the DEVICES table; QueryFailed if there is none."""
     refuse_intel(text)
     columns: dict[str, int] = {}
     cards: list[FoundCard] = []
@@ -129,7 +129,7 @@ def _read_row(cell: dict[str, str], cards: list[FoundCard], skipped: list[Skippe
 
 
 def parse_lines(text: str) -> Listing:
-    """The cards of `xpu_smi -m`; CannotAsk if no line is one of it. An empty answer is no cards."""
+    """The cards of `xpu_smi -m`; QueryFailed if no line is one of it. An empty answer is no cards."""
     refuse_intel(text)
     cards: list[FoundCard] = []
     skipped: list[SkippedDevice] = []

@@ -16,7 +16,7 @@ from accelshare.vendors.drivers.kunlun_smi import PF_IS_NO_CARD, board_id, with_
 LIBRARIES: Final = ("libxpuml.so.1", "libxpuml.so")
 FOLDERS: Final = ("/usr/local/xpu/lib64", "/usr/local/xpu/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 
-# xpumlDeviceState_t; a card at work is RUNNING, one that nobody uses is UNUSED.
+# xpumlDeviceState_t; a card in use is RUNNING, an idle one UNUSED.
 GOOD_STATES: Final = frozenset({0, 201})
 STATES: Final[Mapping[int, str]] = {0: "UNUSED", 201: "RUNNING", 205: "IN_RESET", 207: "ERROR", 208: "IN_EXCEPTION"}
 
@@ -79,7 +79,7 @@ class Xpuml:
         self._memory(device, byref(memory))
         place = optional(lambda: self._place(device)) or ""
         minor = optional(lambda: self._minor(device))
-        minor = index if minor is None else minor  # an older library does not tell, and counts as the kernel does
+        minor = index if minor is None else minor  # an older library does not report it; its index is the kernel's number
         healthy = state.value in GOOD_STATES
         return FoundCard(
             index=index,

@@ -1,4 +1,4 @@
-"""The helper process that a vendor's library runs in. A line of JSON on standard input is a call, a line of output its answer.
+"""The helper process that runs a vendor's library. A line of JSON on standard input is a call, a line of output its answer.
 
 Belongs here: the helper's own side of `library_process.py`. It imports little: it is started often. Never: asyncio, the agent.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final
 from accelshare.vendors.drivers.ctypes_library import LibraryError
 from accelshare.vendors.drivers.driver import NotInstalled, QueryFailed
 
-# What can be opened, and which of its methods may be called.
+# The libraries that can be opened, and the methods that can be called.
 SESSIONS: Final[Mapping[str, str]] = {
     "nvml": "accelshare.vendors.drivers.nvidia_nvml:Nvml",
     "xpuml": "accelshare.vendors.drivers.kunlun_xpuml:Xpuml",
@@ -34,7 +34,7 @@ def main() -> None:
     if os.getppid() != int(sys.argv[1]):
         return
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Libraries print to standard output what nobody asked for.
+    # Libraries print to standard output, which carries our answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     session: Any = None
@@ -61,7 +61,7 @@ def main() -> None:
             answer({"failed": str(error), "code": error.code})
         except QueryFailed as error:
             answer({"failed": str(error), "absent": isinstance(error, NotInstalled)})
-        except Exception as error:  # whatever the library made of it, it is this library's trouble
+        except Exception as error:  # any failure of the library is an answer
             answer({"failed": f"{type(error).__name__}: {error}"})
     if session is not None:
         session.close()

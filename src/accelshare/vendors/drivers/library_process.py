@@ -1,8 +1,8 @@
-"""A vendor's library, called in a helper process: it may crash or hang there, and only that process ends.
+"""Calls a vendor's library in a helper process: if it crashes or hangs, only that process ends.
 
-Belongs here: starting, asking and ending the helper, and trying the places where a library may be. Never: what it is asked.
+Belongs here: starting, calling and ending the helper, and trying the candidates for a library. Never: what is called.
 
-The helper is killed when an answer is late, when it answers nonsense, and when whoever asked goes away.
+The helper is killed when an answer is late or unreadable, and when the caller is cancelled.
 """
 
 import asyncio
@@ -51,14 +51,14 @@ class LibraryProcess:
         return self._process is not None
 
     async def call(self, what: str, *arguments: object, into: type[T], timeout_s: float | None = None) -> T:
-        """The answer; LibraryError or CannotAsk if there is none. After a CannotAsk of ours the helper is gone."""
+        """The answer; LibraryError or QueryFailed if there is none. After a QueryFailed of this class the helper has ended."""
         async with self._turn:
             if self._process is None:
                 await self._start()
             return await self._call(what, arguments, into, timeout_s or self._timeout_s)
 
     async def close(self) -> None:
-        """Ends the helper, whatever it does."""
+        """End the helper, even if it hangs."""
         if self._process is not None:
             await self._end(self._process)
 
@@ -106,7 +106,7 @@ class LibraryProcess:
             raise QueryFailed(f"gave no answer within {timeout_s:g} s and was killed") from None
         except (ValueError, msgspec.MsgspecError) as error:  # ValueError: a line without end
             await self._end(process)
-            raise QueryFailed(f"answered what is no answer to {what}: {excerpt(str(error))}") from error
+            raise QueryFailed(f"gave an unreadable answer to {what}: {excerpt(str(error))}") from error
         except BaseException:
             await self._end(process)
             raise
@@ -131,7 +131,7 @@ class LibraryProcess:
                 await process.wait()
         except TimeoutError:
             self._unkillable = process
-            log.warning("helper=%s pid=%d does not end, not even when killed", self._name, process.pid)
+            log.warning("cannot kill helper=%s pid=%d", self._name, process.pid)
 
 
 async def _line(process: asyncio.subprocess.Process, what: str) -> bytes:
@@ -147,7 +147,7 @@ async def _line(process: asyncio.subprocess.Process, what: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A library that may be there: how it is called in messages, what it is opened as, its name or path."""
+    """A library to try: its label in messages, its session type, its name or path."""
 
     label: str
     session: str
@@ -159,8 +159,8 @@ class Candidate:
         return "/" not in self.library or Path(self.library).exists()
 
 
-class NoLibraryAnswered(DriverError):  # noqa: N818 (it reads as what it is)
-    """No candidate could be asked; `codes` are the return codes of those that were loaded and failed."""
+class NoLibraryAnswered(DriverError):  # noqa: N818 (the name reads as the error)
+    """No candidate answered; `codes` are the return codes of those that were loaded and failed."""
 
     def __init__(self, tried: Sequence[str], codes: frozenset[int], *, absent: bool) -> None:
         super().__init__(tried, absent=absent)
@@ -200,7 +200,7 @@ class VendorLibrary:
         raise NoLibraryAnswered(tried, frozenset(codes), absent=absent)
 
     async def call_open(self, what: str, *arguments: object, into: type[T], timeout_s: float) -> T:
-        """The answer of the library that is open; CannotAsk if none is."""
+        """The answer of the library that is open; QueryFailed if none is."""
         if not self.is_open:
             raise QueryFailed("no library is open")
         return await self._process.call(what, *arguments, into=into, timeout_s=timeout_s)

@@ -1,6 +1,6 @@
-"""NVIDIA's driver: NVML, or nvidia-smi where NVML cannot be asked; health by XID events and by looking.
+"""NVIDIA's driver: NVML, or nvidia-smi if NVML cannot be used; health by XID events and by checks.
 
-Belongs here: the order of ways, and how a look is made of them. Never: the library's functions, the CSV, the rule for XIDs.
+Belongs here: the order of query methods, and the health check. Never: the library's functions, the CSV, the rule for XIDs.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class NvidiaDriver:
         self._options = options
         self._clock = clock
         self._host = HostView("nvidia", self._complete, options)
-        self._open_xids = OpenXids(quiet_s)  # it outlives a watch: cards are watched anew when another one comes
+        self._open_xids = OpenXids(quiet_s)  # kept across watches: a new watch starts when a card is added
         self._skipped_log = SkippedDeviceLog("nvidia")
         self._use = LastUsage()
 
@@ -50,7 +50,7 @@ class NvidiaDriver:
     async def discover(self) -> list[FoundCard]:
         library: QueryMethod = ("NVML", self._library().listing_once)
         found = await self._host.of([library, *self._tool_methods()])
-        self._skipped_log.say(found.skipped)
+        self._skipped_log.update(found.skipped)
         return list(found.cards)
 
     async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
@@ -89,7 +89,7 @@ class NvidiaDriver:
         return nvidia_smi.parsed(text, fields)
 
     def _complete(self, found: Listing) -> Listing:
-        """The listing with what the host's trees know: the NUMA node, and the minor number that the CSV lacks."""
+        """The listing with data of /proc and /sys: the NUMA node, and the minor number that the CSV lacks."""
         roots = self._options.roots
         cards = (
             replace(
@@ -103,7 +103,7 @@ class NvidiaDriver:
 
 
 class _Watch:
-    """One watch's own NVML, kept open: opening it can take seconds, and events come only to who listens."""
+    """The NVML of one watch, kept open: opening it can take seconds, and it receives events only while it is open."""
 
     def __init__(
         self, cards: Sequence[FoundCard], library: VendorLibrary, options: Options, book: OpenXids, clock: Callable[[], float]
@@ -116,7 +116,7 @@ class _Watch:
         self._listening = False
 
     async def look(self) -> Mapping[str, Health]:
-        """Every card's health by NVML; DriverError if NVML cannot be asked."""
+        """Every card's health by NVML; DriverError if NVML cannot be used."""
         try:
             seen = await self._library.ask("look", self._ids, into=list[NvmlCardStatus])
         except NoLibraryAnswered as error:
@@ -128,12 +128,12 @@ class _Watch:
         return {card.id: self._judged(card) for card in seen}
 
     def with_open_xids(self, seen: Mapping[str, Health]) -> Mapping[str, Health]:
-        """The tool's view, in which a card that NVML has reported an XID of is not healthy before that is over."""
+        """The tool's result, in which a card with an open XID from NVML is not healthy."""
         problems = {id: self._open_xids.problem(id, recovery_action=None, now=self._clock()) for id in seen}
         return {id: Health(id, False, problems[id]) if health.healthy and problems[id] else health for id, health in seen.items()}
 
     async def pause(self) -> None:
-        """Waits for an XID, or until it is time to look again."""
+        """Wait for an XID, or until the next check is due."""
         every_s = self._options.every_s
         if not self._listening or not self._library.is_open:
             await asyncio.sleep(every_s)
@@ -143,12 +143,12 @@ class _Watch:
                 "xid_events", every_s, into=list[tuple[str, int]], timeout_s=every_s + self._options.timeout_s
             )
         except QueryFailed as error:
-            log.info("XID events cannot be waited for, looking on: %s", error)
+            log.info("cannot wait for XID events, polling instead error=%s", error)
             await self._library.close()
             await asyncio.sleep(every_s)
             return
         for id, xid in xid_events:
-            log.warning("XID %d on %s", xid, id or "an unknown card, so on all")
+            log.warning("XID event xid=%d card=%s", xid, id or "unknown (counted for all)")
             for concerned in [id] if id else self._ids:
                 self._open_xids.note(concerned, xid, now=self._clock())
 

@@ -1,4 +1,4 @@
-"""NVML through ctypes: the cards it lists, what it says of each, and the XIDs it reports.
+"""NVML through ctypes: the cards it lists, the status of each, and the XIDs it reports.
 
 Belongs here: the functions and structures of libnvidia-ml. It runs in a helper process (`library_main.py`).
 Never: what an XID means for health (`nvidia_xids.py`).
@@ -45,26 +45,26 @@ MIG_IS_ON: Final = "MIG is on, so its memory belongs to its instances; switch MI
 _XID_CRITICAL = 0x8
 _RECOVERY_ACTION_FIELD = 230
 _MOST_EVENTS_AT_ONCE = 256
-# Not about a card: NVML itself must be opened anew.
+# Not about a card: NVML itself must be opened again.
 _BROKEN = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, DRIVER_MISMATCH})
-# The card is not there: what a reset looks like from here.
+# The card has disappeared, as during a reset.
 _AWAY = frozenset({LOST, NOT_FOUND, GPU_NOT_FOUND})
 
 
 @dataclass(frozen=True, slots=True)
 class NvmlCardStatus:
-    """What NVML says of one card now."""
+    """The status of one card in NVML."""
 
     id: str
     problem: str = ""
-    away: bool = False  # it is not there at all
+    away: bool = False  # it has disappeared
     used_mib: int | None = None
-    recovery_action: int | None = None  # 0 for none; None if this driver cannot tell
-    listening: bool = False  # its XIDs are heard
+    recovery_action: int | None = None  # 0 for none; None if this driver does not report it
+    listening: bool = False  # its XID events are registered
 
 
 class Nvml:
-    """NVML, initialised until `close`. Every method may raise CannotAsk; LibraryError has NVML's code."""
+    """NVML, initialised until `close`. Every method may raise QueryFailed; LibraryError has NVML's code."""
 
     def __init__(self, name: str) -> None:
         self._library = library = Library(name)
@@ -77,7 +77,7 @@ class Nvml:
         self._memory = library.bind("nvmlDeviceGetMemoryInfo", c_void_p, POINTER(_Memory))
         self._events: c_void_p | None = None
         self._registered: dict[int, str] = {}
-        self._silent: set[str] = set()  # cards that report no events: they are looked at, and that is all
+        self._silent: set[str] = set()  # cards that report no events: they are only polled
         self._shutdown = library.bind("nvmlShutdown")
         library.bind("nvmlInit_v2 nvmlInit")()
 
@@ -120,7 +120,7 @@ class Nvml:
         )
 
     def look(self, ids: list[str]) -> list[NvmlCardStatus]:
-        """What there is to say of these cards. From now on `heard` tells the XIDs of those that report any."""
+        """The status of these cards. From now on `xid_events` returns the XIDs of those that report any."""
         if not self._registered:
             self.stop_listening()
         return [self._seen(id) for id in ids]
@@ -133,7 +133,7 @@ class Nvml:
         except LibraryError as error:
             if error.code in _BROKEN:
                 raise
-            if error.code in _AWAY:  # what it reports once it is back must be asked for anew
+            if error.code in _AWAY:  # its events must be registered again when it is back
                 self._registered = {handle: known for handle, known in self._registered.items() if known != id}
             return NvmlCardStatus(id, str(error), away=error.code in _AWAY)
         except QueryFailed as error:
@@ -145,7 +145,7 @@ class Nvml:
         return NvmlCardStatus(id, used_mib=used_mib, recovery_action=action, listening=id in self._registered.values())
 
     def _memory_of(self, device: c_void_p) -> "_Memory | None":
-        """None of a card that has none of its own, as one that shares the host's."""
+        """The memory of a card; None if it has none of its own because it shares the host's."""
         memory = _Memory()
         try:
             self._memory(device, byref(memory))
@@ -180,7 +180,7 @@ class Nvml:
             self._silent.add(id)
 
     def xid_events(self, wait_s: float) -> list[tuple[str, int]]:
-        """The XIDs that came up within this time: the card's id, empty if it is not known whose, and the number."""
+        """The XIDs reported within this time: the card's id, empty if it is not known, and the number."""
         wait = self._library.bind("nvmlEventSetWait_v2 nvmlEventSetWait", c_void_p, POINTER(_EventData), c_uint)
         found: list[tuple[str, int]] = []
         while len(found) < _MOST_EVENTS_AT_ONCE:

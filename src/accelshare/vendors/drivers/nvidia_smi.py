@@ -1,6 +1,6 @@
-"""nvidia-smi's CSV: the fallback where NVML cannot be loaded, as in a container that has only the tool.
+"""Parses the CSV of nvidia-smi: the fallback if NVML cannot be loaded, as in a container that has only the tool.
 
-Belongs here: which fields are asked, and reading the answer. Never: running the tool.
+Belongs here: the fields of the query, and reading the answer. Never: running the tool.
 """
 
 import re
@@ -20,14 +20,14 @@ OLD_FIELDS: Final = ("index", "uuid", "memory.total", "pci.bus_id", "name")
 _UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _MEMORY = re.compile(r"[0-9]{1,9}|\[?N/A\]?|\[Not Supported\]")  # the latter of cards that share the host's memory
-# One lost card makes the tool say so, and end badly, while it still lists the others.
+# If a card is lost, the tool prints this and fails, but still lists the other cards.
 _LOST = "Unable to determine the device handle"
 _NONE = "No devices were found"
 _MINOR = re.compile(r"^Device Minor:\s*([0-9]{1,5})\s*$", re.MULTILINE)
 
 
 def question(fields: tuple[str, ...]) -> tuple[str, ...]:
-    """The tool's arguments that ask for these fields."""
+    """The tool's arguments to query these fields."""
     return (f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
 
 
@@ -41,7 +41,7 @@ def tells_of_lost_cards(text: str) -> bool:
 
 
 def parsed(text: str, fields: tuple[str, ...]) -> Listing:
-    """The cards of a CSV answer; CannotAsk if it is no such answer."""
+    """The cards of a CSV answer; QueryFailed if it is no such answer."""
     cards: list[FoundCard] = []
     skipped: list[SkippedDevice] = []
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -75,7 +75,7 @@ def parsed(text: str, fields: tuple[str, ...]) -> Listing:
 
 
 def minor(proc_root: Path, place: str) -> int | None:
-    """The number in /dev/nvidia<minor>, which the CSV does not have; None if the kernel does not tell. It is not the index."""
+    """The number in /dev/nvidia<minor>, which the CSV does not have; None if the kernel does not have it. It is not the index."""
     if not place:
         return None
     try:

@@ -1,10 +1,10 @@
-"""What an XID means for a card's health, and when it is over.
+"""The rule for XIDs: which ones make a card unhealthy, and when it is healthy again.
 
-Belongs here: the rule of recovery and its tables. Never: the library, the clock.
+Belongs here: the rule and its tables. Never: the library, the clock.
 
 The rule: a critical XID makes a card unhealthy. It is healthy again when it answers, the driver asks for no recovery action,
-and no critical XID has come for `quiet_s`. Drivers that cannot tell a recovery action (before R560) are believed only for
-XIDs that do not need a reset; the others stay until the card has been away and back, which is what a reset looks like.
+and no critical XID has come for `quiet_s`. Drivers that do not report a recovery action (before R560) are believed only for
+XIDs that need no reset; the others stay until the card has disappeared and come back, as after a reset.
 """
 
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ RECOVERY_ACTIONS: Final[Mapping[int, str]] = {
 
 
 def recovery_problem(action: int | None) -> str:
-    """Why a card of which the driver asks this is unhealthy, or nothing."""
-    return f"the driver asks for {RECOVERY_ACTIONS.get(action, f'recovery action {action}')}" if action else ""
+    """The problem of a card for which the driver requests this action; empty for none."""
+    return f"the driver requests {RECOVERY_ACTIONS.get(action, f'recovery action {action}')}" if action else ""
 
 
 class OpenXids:
-    """The critical XIDs that are not over yet."""
+    """The critical XIDs that still make their card unhealthy."""
 
     def __init__(self, quiet_s: float) -> None:
         self._quiet_s = quiet_s
@@ -55,15 +55,15 @@ class OpenXids:
         if xid in IGNORED:
             return
         before = self._open.get(id)
-        # A lesser XID after one that needs a reset must not talk it away.
+        # A later XID must not replace one that needs a reset.
         self._open[id] = (before[0] if before and before[0] in NEEDS_RESET else xid, now)
 
     def away(self, id: str) -> None:
-        """This card is not there: what it reports once it is back is a new story."""
+        """This card has disappeared: its former XIDs no longer count when it is back."""
         self._open.pop(id, None)
 
     def problem(self, id: str, *, recovery_action: int | None, now: float) -> str:
-        """Why a card that answers is unhealthy all the same, or nothing; `recovery_action` is None if the driver cannot tell."""
+        """Why a card that answers is unhealthy, or nothing; `recovery_action` is None if the driver does not report it."""
         if recovery_action:
             return recovery_problem(recovery_action)
         if id not in self._open:

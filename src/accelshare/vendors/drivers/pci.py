@@ -1,6 +1,6 @@
-"""PCI addresses as Linux writes them, and what sysfs says about one.
+"""PCI addresses as Linux writes them, and a device's data in sysfs.
 
-Belongs here: one spelling for every tool's spelling. Never: which device is whose.
+Belongs here: one form for the addresses of every tool. Never: a vendor.
 """
 
 import re
@@ -28,7 +28,7 @@ def folder(sys_root: Path, pci: str) -> Path:
 
 
 def numa(sys_root: Path, pci: str) -> int | None:
-    """The NUMA node of this device; None if the host has none, or does not tell."""
+    """The NUMA node of this device; None if there is none, or it is not known."""
     if not pci:
         return None
     try:
@@ -39,7 +39,7 @@ def numa(sys_root: Path, pci: str) -> int | None:
 
 
 def has_vendor(sys_root: Path, vendor: str) -> bool | None:
-    """Whether a device of this PCI vendor (four hex digits) is there; None if sysfs cannot tell."""
+    """Whether a device of this PCI vendor (four hex digits) exists; None if sysfs cannot be read."""
     try:
         devices = list((sys_root / "bus" / "pci" / "devices").iterdir())
     except OSError:

@@ -1,6 +1,6 @@
-"""Cards that need no code: declared in the profile, or read off device files, or off the lines of any command.
+"""The static driver, for cards without code: listed in the profile, or found by device files or by the lines of a command.
 
-Belongs here: the three sources of `driver.static`, and health as far as files and that command tell it. Never: any vendor.
+Belongs here: the three sources of `driver.static`, and health from device files and that command. Never: any vendor.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _LONGEST_LINE = 1000
 
 
 class StaticDriver:
-    """A driver by rules alone. A card is well while its device files are there and the command, if any, says so."""
+    """A driver by rules alone. A card is healthy while its device files exist and the command, if any, reports it healthy."""
 
     def __init__(self, options: Options, rules: StaticRules, device_nodes: Sequence[str] = ()) -> None:
         self._options = options
@@ -42,11 +42,11 @@ class StaticDriver:
     async def discover(self) -> list[FoundCard]:
         """The cards of this host by index."""
         found = await self._ask()
-        self._skipped_log.say(found.skipped)
+        self._skipped_log.update(found.skipped)
         return list(found.cards)
 
     def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
-        """Each change of health of these cards, for ever."""
+        """Each change of health of these cards, forever."""
 
         async def look() -> Mapping[str, Health]:
             return health_in(cards, await self._ask())
@@ -88,7 +88,7 @@ class StaticDriver:
 
     async def _from_command(self) -> Listing:
         output = await run_tool(*self._rules.command, timeout_s=self._options.timeout_s)
-        # A pattern's time grows with what it is applied to.
+        # A pattern takes longer on longer lines.
         lines = [line[:_LONGEST_LINE] for line in output.checked().splitlines() if line.strip()]
         matches = [match for line in lines if (match := re.search(self._rules.pattern or "", line))]
         if lines and not matches:
@@ -103,24 +103,24 @@ class StaticDriver:
         return listing(cards, skipped)
 
     def _card(self, match: re.Match[str], place: int) -> FoundCard:
-        said = {name: text.strip() for name, text in match.groupdict().items() if text is not None}
-        index = int(said.get("index", place))
-        healthy = "healthy" not in match.re.groupindex or bool(said.get("healthy"))
+        groups = {name: text.strip() for name, text in match.groupdict().items() if text is not None}
+        index = int(groups.get("index", place))
+        healthy = "healthy" not in match.re.groupindex or bool(groups.get("healthy"))
         return FoundCard(
             index=index,
-            id=said.get("id") or f"card-{index}",
-            memory_mib=self._memory_mib(said),
-            minor=int(said.get("minor", index)),
-            model=said.get("model", self._rules.model),
+            id=groups.get("id") or f"card-{index}",
+            memory_mib=self._memory_mib(groups),
+            minor=int(groups.get("minor", index)),
+            model=groups.get("model", self._rules.model),
             healthy=healthy,
-            problem="" if healthy else f"{self._rules.command[0]} does not call it healthy: {excerpt(match.string)}",
+            problem="" if healthy else f"{self._rules.command[0]} does not report it healthy: {excerpt(match.string)}",
         )
 
-    def _memory_mib(self, said: Mapping[str, str]) -> int:
-        if "memory_mib" in said:
-            return int(float(said["memory_mib"]))
-        if "memory_gib" in said:
-            return int(float(said["memory_gib"]) * _MIB_PER_GIB)
+    def _memory_mib(self, groups: Mapping[str, str]) -> int:
+        if "memory_mib" in groups:
+            return int(float(groups["memory_mib"]))
+        if "memory_gib" in groups:
+            return int(float(groups["memory_gib"]) * _MIB_PER_GIB)
         return self._rules.memory_mib or 0
 
     def _judged(self, card: FoundCard) -> FoundCard:

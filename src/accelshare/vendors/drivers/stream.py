@@ -1,6 +1,6 @@
-"""Stream Computing's NPUs: `stc-smi` for what they are and how they do, /dev for whether they can be reached.
+"""Stream Computing's driver: `stc-smi` for the cards and their state, /dev for their device files.
 
-Belongs here: putting the tool's answers and the device files together. Never: reading its text (`stream_tool.py`).
+Belongs here: combining the tool's outputs and the device files. Never: parsing its output (`stream_tool.py`).
 """
 
 import asyncio
@@ -26,15 +26,15 @@ from accelshare.vendors.drivers.stream_tool import Board
 from accelshare.vendors.drivers.tools import run_tool
 
 _TOOLS: Final = ("/usr/local/hpe/bin/stc-smi", "stc-smi")
-# Every board in the vendor's documents has four; the tool is believed where it says otherwise.
+# Every board in the vendor's documents has four; the tool's own number takes precedence.
 _USUAL_CLUSTERS: Final = 4
-# The summary of a working board shows N/A, so that it tells nothing.
+# The summary of a working board shows N/A, so N/A is not a problem.
 _STATUS_ON: Final = ("on", "n/a", "")
 _CLUSTER_DEAD: Final = "dead"
 
 
 class StreamDriver:
-    """Boards by index. One is ill if a device file is missing, its status is not on, or a cluster is dead."""
+    """Boards by index. A board is unhealthy if a device file is missing, its status is not on, or a cluster is dead."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -43,11 +43,11 @@ class StreamDriver:
     async def discover(self) -> list[FoundCard]:
         """The boards of this host by index."""
         found = await self._ask(exact_sizes=True)
-        self._skipped_log.say(found.skipped)
+        self._skipped_log.update(found.skipped)
         return list(found.cards)
 
     def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
-        """Each change of health of these boards, for ever."""
+        """Each change of health of these boards, forever."""
 
         async def look() -> Mapping[str, Health]:
             return health_in(cards, await self._ask(exact_sizes=False))

@@ -1,6 +1,6 @@
-"""What `stc-smi` prints, in its three forms: all about each board (-q), a table of values (csv), and the list of boards.
+"""Parses the three outputs of `stc-smi`: each board in full (-q), a table of values (csv), and the list of boards.
 
-Belongs here: from text to boards; an answer that is none of these is told as such. Pure. Never: running the tool.
+Belongs here: from text to boards; any other text is an error. Pure. Never: running the tool.
 """
 
 import re
@@ -27,7 +27,7 @@ _MIB: Final = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One NPU as the tool tells it; what a form does not tell is empty."""
+    """One NPU as the tool reports it; values that an output does not have are empty."""
 
     index: int
     model: str = ""
@@ -121,5 +121,5 @@ def _csv_boards(head: list[str], rows: list[list[str]]) -> Iterator[Board]:
 
 
 def _address(text: str) -> str:
-    # The list says 0:65:00.0 where the query says 0000:65:00.0.
+    # The list has 0:65:00.0 for the 0000:65:00.0 of the query.
     return pci.address(text.strip().rjust(12, "0")) if text.strip() else ""

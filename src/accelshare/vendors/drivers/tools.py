@@ -1,6 +1,7 @@
-"""Running a vendor's tool: bounded in time and in output, and ended together with its children.
+"""Runs calls that may hang: blocking calls on a thread, and a vendor's tool with limits on time and output.
 
-Belongs here: finding, starting, reading and killing a program. Never: what its output means.
+Belongs here: threads that are given up, and finding, starting, reading and killing a program with its children. Never: what its
+output means.
 """
 
 import asyncio
@@ -24,8 +25,8 @@ T = TypeVar("T")
 class BlockingCalls:
     """Calls that must not overlap: a vendor's library, or one of its sessions.
 
-    A thread inside a hanging library cannot be ended, so at most one is ever left behind: later calls fail at once, in
-    words, until it comes back. Threads are daemons, so that a hanging library does not keep the process alive.
+    A thread inside a hanging library cannot be ended, so at most one is ever left behind: later calls fail at once
+    until it comes back. Threads are daemons, so that a hanging library does not keep the process alive.
     """
 
     def __init__(self, name: str) -> None:
@@ -35,9 +36,9 @@ class BlockingCalls:
         self._given_up = False
 
     async def run(self, call: Callable[[], T], *, timeout_s: float) -> T:
-        """What the call returns or raises; CannotAsk if it, or the one before it, does not end in time."""
+        """What the call returns or raises; QueryFailed if it, or the one before it, does not end in time."""
         async with self._turn:
-            # A call whose caller went away is let finish; one that was given up has had its time.
+            # A call whose caller was cancelled may still finish; one that was given up has had its time.
             if self._running is not None and not await _ended(self._running, 0 if self._given_up else timeout_s):
                 self._given_up = True
                 raise QueryFailed("an earlier call still hangs")
@@ -54,18 +55,18 @@ async def _ended(future: "Future[Any]", timeout_s: float) -> bool:
     if future.done():
         return True
     loop = asyncio.get_running_loop()
-    reported = asyncio.Event()
+    ended = asyncio.Event()
 
     def tell(_: "Future[Any]") -> None:
         try:
-            loop.call_soon_threadsafe(reported.set)
-        except RuntimeError:  # the loop has closed meanwhile; nobody waits any more
+            loop.call_soon_threadsafe(ended.set)
+        except RuntimeError:  # the loop is closed; nothing waits any more
             pass
 
     future.add_done_callback(tell)
     try:
         async with asyncio.timeout(timeout_s):
-            await reported.wait()
+            await ended.wait()
     except TimeoutError:
         return future.done()
     return True
@@ -74,36 +75,36 @@ async def _ended(future: "Future[Any]", timeout_s: float) -> bool:
 def _fulfil(future: "Future[T]", call: Callable[[], T]) -> None:
     try:
         result = call()
-    except BaseException as error:  # handed to whoever waits, as a return value is
+    except BaseException as error:  # raised where the result is awaited
         future.set_exception(error)
     else:
         future.set_result(result)
 
 
-# A node's whole table is a few KiB; a tool that prints without end must not fill the memory.
+# The output for a whole node is a few KiB; a tool that prints without end must not fill the memory.
 MOST_OUTPUT_BYTES: Final = 1 << 20
-# By path, runs that even a kill did not end, as when the vendor's kernel module hangs: each keeps a thread and a process.
+# By path, runs that a kill did not end, as when the vendor's kernel module hangs: each keeps a thread and a process.
 _unkillable: Final[dict[str, "_Running"]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a tool left behind when it ended by itself."""
+    """Exit code and output of a tool that ended by itself."""
 
     code: int
     text: str
     complaint: str
 
     def checked(self) -> str:
-        """The text, if the tool said that it went well."""
+        """The text, if the tool succeeded."""
         if self.code != 0:
-            said = excerpt(self.complaint) if self.complaint.strip() else excerpt(self.text)
-            raise QueryFailed(f"ended with exit code {self.code} and said {said}")
+            printed = excerpt(self.complaint) if self.complaint.strip() else excerpt(self.text)
+            raise QueryFailed(f"ended with exit code {self.code} and printed {printed}")
         return self.text
 
 
 async def run_tool(tool: str, *args: str, timeout_s: float) -> Output:
-    """Runs a tool by name or path to its end; CannotAsk if it is missing, hangs or prints without end."""
+    """Runs a tool by name or path to its end; QueryFailed if it is missing, hangs or prints without end."""
     found = shutil.which(tool)
     if found is None:
         raise NotInstalled("no such file" if "/" in tool else "not found on PATH")
@@ -130,7 +131,7 @@ class _Running:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._unwanted = False
+        self._cancelled = False
         self.over = False  # nothing of it is left, not even its thread
 
     def to_its_end(self) -> Output:
@@ -142,8 +143,8 @@ class _Running:
     def _output(self) -> Output:
         deadline = time.monotonic() + self._timeout_s
         with self._lock:
-            if self._unwanted:
-                raise QueryFailed("is no longer wanted")
+            if self._cancelled:
+                raise QueryFailed("was cancelled")
             try:
                 process = subprocess.Popen(
                     self._command,
@@ -168,7 +169,7 @@ class _Running:
     def end(self) -> None:
         """Kills the tool and all that it started; a tool that has ended by itself is left alone."""
         with self._lock:
-            self._unwanted = True
+            self._cancelled = True
             if self._process is None or self._process.returncode is not None:
                 return
             try:

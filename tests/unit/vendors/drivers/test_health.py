@@ -53,14 +53,14 @@ async def reported(*looks: Mapping[str, Health] | Exception) -> list[Health]:
     async def pause() -> None:
         pass
 
-    xid_events = []
+    reports = []
     try:
         async with aclosing(health_changes([A, B], look, pause)) as stream:  # type: ignore[type-var]
             async for health in stream:
-                xid_events.append(health)
+                reports.append(health)
     except EndOfScriptError:
         pass
-    return xid_events
+    return reports
 
 
 async def test_health_as_discovered_is_not_told() -> None:
@@ -88,9 +88,9 @@ async def test_a_look_that_fails_now_and_then_changes_nothing() -> None:
 
 
 async def test_looks_that_fail_in_a_row_make_every_card_doubtful_once() -> None:
-    xid_events = await reported(*[BLIND] * (FAILURES_BEFORE_UNHEALTHY + 3), WELL)
-    assert [(health.id, health.healthy) for health in xid_events] == [("a", False), ("b", False), ("a", True), ("b", True)]
-    assert xid_events[0].problem == "could not be asked 3 times in a row: tool: not found on PATH"
+    reports = await reported(*[BLIND] * (FAILURES_BEFORE_UNHEALTHY + 3), WELL)
+    assert [(health.id, health.healthy) for health in reports] == [("a", False), ("b", False), ("a", True), ("b", True)]
+    assert reports[0].problem == "its health check failed 3 times in a row: tool: not found on PATH"
 
 
 def test_a_card_that_is_not_listed_is_unhealthy_with_the_reason_if_there_is_one() -> None:

@@ -95,7 +95,7 @@ async def test_a_commands_lines_are_cards(tmp_path: Path) -> None:
     first, second = await driver(tmp_path, rules).discover()
     assert first == FoundCard(0, "A", 16384, minor=0)
     assert (second.index, second.healthy) == (1, False)
-    assert second.problem.endswith("acme-smi does not call it healthy: 'card 1 B 8192MiB HOT'")
+    assert second.problem.endswith("acme-smi does not report it healthy: 'card 1 B 8192MiB HOT'")
 
 
 async def test_what_a_line_does_not_tell_comes_from_the_rules(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_a_glob_that_a_profile_may_have_can_be_looked_for(tmp_path: Path, 
     ("script", "says"),
     [
         ("echo hello; echo world", "none of its 2 lines has the pattern; the first is 'hello'"),
-        ("echo broken >&2; exit 3", "exit code 3 and said 'broken'"),
+        ("echo broken >&2; exit 3", "exit code 3 and printed 'broken'"),
         ("sleep 600 & sleep 600", "no answer within 0.3 s"),
     ],
 )

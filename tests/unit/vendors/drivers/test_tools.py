@@ -42,7 +42,7 @@ async def test_text_and_complaint_are_kept_apart(hardware: Hardware) -> None:
 
 async def test_a_failure_is_told_with_what_the_tool_said(hardware: Hardware) -> None:
     output = await run_tool(hardware.tool("t", "echo 'no driver' >&2; exit 3"), timeout_s=10)
-    with pytest.raises(QueryFailed, match="ended with exit code 3 and said 'no driver'"):
+    with pytest.raises(QueryFailed, match="ended with exit code 3 and printed 'no driver'"):
         output.checked()
 
 

@@ -73,7 +73,7 @@ async def test_a_card_that_is_not_healthy_says_so(way: type[EnflameDriver], hard
     hardware.has({**S60, "health": 0}, L300)
     first, second = await way(hardware).discover()  # type: ignore[arg-type]
     assert not first.healthy
-    assert first.problem.endswith("says that it is not healthy")
+    assert "not healthy" in first.problem
     assert second.healthy
 
 
@@ -99,7 +99,7 @@ async def test_a_minor_that_nobody_tells_is_not_guessed(hardware: Hardware) -> N
 @pytest.mark.parametrize(
     ("vendor", "last"),
     [
-        ("0x1e36", "has devices of vendor 1e36, and does not tell their memory"),
+        ("0x1e36", "has devices of vendor 1e36, but does not have their memory"),
         ("0x8086", "has no device of vendor 1e36"),
         ("", "cannot be read"),
     ],

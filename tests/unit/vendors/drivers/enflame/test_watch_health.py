@@ -18,7 +18,7 @@ def by_library(hardware: Hardware) -> EnflameDriver:
 
 @pytest.mark.parametrize(
     ("library", "tool", "problem"),
-    [("libefml.so", "none", "the driver says that it is not healthy"), ("none.so", "efsmi", "efsmi says that it is not healthy")],
+    [("libefml.so", "none", "the driver reports it as not healthy"), ("none.so", "efsmi", "efsmi reports it as not healthy")],
 )
 async def test_health_comes_and_goes(hardware: Hardware, library: str, tool: str, problem: str) -> None:
     hardware.has(ONE, TWO)
@@ -86,6 +86,6 @@ async def test_looks_that_fail_end_in_doubt_and_then_recover(hardware: Hardware)
     async with Watching(driver, cards) as watching:
         health = await watching.next()
         assert (health.id, health.healthy) == ("GCU-U1", False)
-        assert health.problem.startswith("could not be asked 3 times in a row: ")
+        assert health.problem.startswith("its health check failed 3 times in a row: ")
         hardware.has(ONE)
         assert await watching.next() == Health("GCU-U1", True)

@@ -79,7 +79,7 @@ async def test_looks_that_fail_end_in_doubt_and_then_recover(hardware: Hardware)
     async with Watching(driver, cards) as watching:
         health = await watching.next()
         assert (health.id, health.healthy) == (ALONE, False)
-        assert health.problem.startswith("could not be asked 3 times in a row: ")
+        assert health.problem.startswith("its health check failed 3 times in a row: ")
         hardware.has(CARD)
         assert await watching.next() == Health(ALONE, True)
 

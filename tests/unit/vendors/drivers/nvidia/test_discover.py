@@ -86,7 +86,7 @@ async def test_no_cards_is_an_answer(way: type[NvidiaDriver], hardware: Hardware
 async def test_a_card_that_the_driver_wants_reset_is_found_unhealthy(hardware: Hardware) -> None:
     hardware.has({**CARDS[0], "action": 1})
     [card] = await by_library(hardware).discover()
-    assert (card.healthy, card.problem) == (False, "the driver asks for a reset of the GPU")
+    assert (card.healthy, card.problem) == (False, "the driver requests a reset of the GPU")
 
 
 async def test_two_cards_of_one_uuid_are_both_doubtful(hardware: Hardware) -> None:
@@ -148,7 +148,7 @@ async def test_a_tool_that_hangs_is_given_up(hardware: Hardware) -> None:
     [
         ("segmentation fault", 0, "printed 'segmentation fault'; it must be lines of index, uuid"),
         ("", 0, "printed nothing"),
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 9, "ended with exit code 9 and said"),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 9, "ended with exit code 9"),
     ],
 )
 async def test_garbage_and_failure_are_no_cards(hardware: Hardware, text: str, code: int, problem: str) -> None:
@@ -172,7 +172,7 @@ async def test_a_card_that_tells_no_memory_has_what_it_is_given(
     options = hardware.options(libraries=(library,)) if way == "library" else hardware.options(tools=(tool,))
     with caplog.at_level(logging.WARNING):
         assert [card.id for card in await NvidiaDriver(options).discover()] == [A30]
-    assert "device 0: it does not tell its memory" in caplog.text
+    assert "device 0: it does not report its memory" in caplog.text
     assert "--card-memory-mib" in caplog.text
     driver = NvidiaDriver(replace(options, card_memory_mib=122880))
     cards = await driver.discover()

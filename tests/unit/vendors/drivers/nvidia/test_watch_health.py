@@ -107,7 +107,7 @@ async def test_a_recovery_action_keeps_a_card_unhealthy_until_it_is_done(hardwar
     driver, cards = await found(hardware)
     async with Watching(driver, cards) as watching:
         hardware.has({**CARDS[0], "action": 4}, CARDS[1])
-        assert await watching.next() == Health(ONE, False, "the driver asks for it to be drained and reset")
+        assert await watching.next() == Health(ONE, False, "the driver requests it to be drained and reset")
         hardware.has(*CARDS)
         assert await watching.next() == Health(ONE, True)
 
@@ -154,7 +154,7 @@ async def test_a_library_that_hangs_makes_no_card_healthy(hardware: Hardware) ->
     async with Watching(driver, cards) as watching:
         health = await watching.next()
     assert not health.healthy
-    assert health.problem.startswith("could not be asked 3 times in a row: ")
+    assert health.problem.startswith("its health check failed 3 times in a row: ")
 
 
 async def test_health_by_the_tool_where_there_is_no_library(hardware: Hardware) -> None:

@@ -44,4 +44,4 @@ def test_a_driver_that_asks_for_nothing_is_believed_after_the_quiet_time(book: O
 
 
 def test_an_action_of_a_later_driver_is_told_by_number(book: OpenXids) -> None:
-    assert book.problem("a", recovery_action=42, now=0) == "the driver asks for recovery action 42"
+    assert book.problem("a", recovery_action=42, now=0) == "the driver requests recovery action 42"
