@@ -1,8 +1,8 @@
-"""A real containerd without a kubelet: its files in one directory, its processes in namespaces that end with the test.
+"""A real containerd without kubelet for a test: its files in one directory, its processes in namespaces that end with the test.
 
-Belongs here: starting, killing and asking it. Never: what plugins do.
+Belongs here: starting, killing and calling it. Never: what plugins do.
 
-It is the cluster's own version; with ACCELSHARE_CONTAINERD=DIRECTORY the one that is there instead, beside its shim and ctr.
+It has the cluster's version, or with ACCELSHARE_CONTAINERD=DIRECTORY the version in that directory, with its shim and ctr.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ OTHER: Final = os.environ.get("ACCELSHARE_CONTAINERD", "")
 
 
 class ContainerdAlone:
-    """`with LonelyContainerd() as containerd:` is a runtime with NRI on, and nobody who uses it but us."""
+    """`with ContainerdAlone() as containerd:` runs a runtime with NRI that only this test uses."""
 
     def __init__(self, *, validator: bool = False, request_timeout: str = "2s") -> None:
-        # Short, because paths of sockets must be.
+        # Short, because socket paths are limited.
         self.directory = Path(tempfile.mkdtemp(prefix="nri-", dir="/tmp"))
         self.cgroup = f"/accelshare-{self.directory.name}"
         self._log = self.directory / "containerd.log"
@@ -73,7 +73,7 @@ class ContainerdAlone:
         self.close()
 
     def start(self) -> None:
-        """Returns when it answers."""
+        """Start containerd and wait until it answers."""
         assert self._holder is not None
         namespaces = Path("/proc") / str(self._holder.pid) / "ns"
         enter = ["nsenter", f"--mount={namespaces / 'mnt'}", f"--pid={namespaces / 'pid_for_children'}"]
@@ -88,15 +88,15 @@ class ContainerdAlone:
         wait_until(self._answers, f"containerd answers; see\n{self._log.read_text()[-2000:]}", limit_s=120.0)
 
     def kill(self) -> None:
-        """As a crash: containers and their shims stay."""
+        """Kill containerd; containers and their shims stay."""
         assert self._daemon is not None
-        # Ours is nsenter; the runtime is its only child.
+        # The process is nsenter; containerd is its only child.
         for child in Path(f"/proc/{self._daemon.pid}/task/{self._daemon.pid}/children").read_text().split():
             os.kill(int(child), 9)
         self._daemon.wait(60)
 
     def close(self) -> None:
-        """Everything ends with the first process of its namespace, the mounts too."""
+        """End everything: processes and mounts end with the first process of their namespace."""
         if self.cri is not None:
             self.cri.close()
         if self._holder is not None:
@@ -112,8 +112,8 @@ class ContainerdAlone:
         for name in PROGRAMS:
             other = Path(OTHER).resolve() / name
             (self._programs / name).symlink_to(other if OTHER and other.exists() else programs[name])
-        said = subprocess.run([self._programs / "containerd", "--version"], check=True, capture_output=True, text=True).stdout
-        self.version = said.split()[2]
+        output = subprocess.run([self._programs / "containerd", "--version"], check=True, capture_output=True, text=True).stdout
+        self.version = output.split()[2]
         (self.directory / "config.toml").write_text(self._configuration())
 
     def _configuration(self) -> str:
@@ -157,12 +157,12 @@ class ContainerdAlone:
         return "\n".join(lines) + "\n"
 
     def _hold_namespaces(self) -> None:
-        """Processes and mounts of their own; /run is empty in there, so nothing of the machine's is touched."""
+        """Create namespaces for processes and mounts. /run is empty there, so the machine's runtime is not touched."""
         ready = self.directory / "ready"
         script = f"mount -t tmpfs tmpfs /run && : > {ready} && exec sleep infinity"
         namespaces = ["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._holder = subprocess.Popen(["unshare", *namespaces, "sh", "-c", script])
-        wait_until(ready.exists, "namespaces are made")
+        wait_until(ready.exists, "namespaces exist")
 
     def _answers(self) -> bool:
         assert self._daemon is not None
@@ -195,7 +195,7 @@ class ContainerdAlone:
 
 
 def _remove_cgroups(name: str) -> None:
-    """The kernel needs a moment after the last process."""
+    """Remove the cgroups; the kernel needs a moment after the last process."""
     deadline = time.monotonic() + 30.0
     while left := list(_cgroups(name)):
         for group in left:

@@ -1,7 +1,6 @@
-"""`python -m tests.e2e.nri.mortal SOCKET WHEN`: a plugin as a process of its own, which dies of SIGKILL in the middle of a call.
+"""`python -m tests.e2e.nri.mortal SOCKET WHEN`: a plugin process that kills itself with SIGKILL during a call.
 
-WHEN is `create`, before it has said what the container gets, `validate`, after that, or `never`. `SIGSTOP` in the place of dying
-is said as `stop-create`.
+WHEN is `create` (before its CreateContainer response), `validate` (after it) or `never`; `stop-create` sends SIGSTOP instead.
 """
 
 import asyncio

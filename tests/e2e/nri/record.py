@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.nri.record`, as root: writes anew what the contract tests replay, from a real containerd."""
+"""`python -m tests.e2e.nri.record`, as root: records a real containerd's NRI traffic again, for the contract tests to replay."""
 
 import asyncio
 import contextlib
@@ -16,14 +16,14 @@ from tests.e2e.nri.cri import Cri, CriError
 
 
 async def record(containerd: ContainerdAlone, proxy: Path, wants: Wants) -> list[tuple[str, bytes]]:
-    """Two containers are there already; one is made and started, one refused, one runs into a bug."""
+    """Record a session: two containers exist; one is created and started, one refused, one fails by a bug."""
     turns: list[tuple[str, bytes]] = []
     connected = asyncio.Event()
 
     async def copy(who: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while said := await reader.read(65536):
-            turns.append((who, said))
-            writer.write(said)
+        while data := await reader.read(65536):
+            turns.append((who, data))
+            writer.write(data)
         writer.close()
 
     async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

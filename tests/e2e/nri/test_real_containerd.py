@@ -1,4 +1,4 @@
-"""The plugin in a real containerd with real containers; only the card is none."""
+"""The plugin in a real containerd with real containers and a stand-in for the card's device."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A handler for tests: it gives every container the same card, and does to others what their names say."""
+"""A Handler for tests: it gives every container the same card; some container names have other effects."""
 
 import threading
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from accelshare.agent.nri.protocol.nri_pb2 import (
 )
 from accelshare.agent.nri.protocol.plugin import Refuse
 
-# c 10:229 (fuse) is not among the devices that every container may use, so that it works says that the rule came with it.
+# c 10:229 (fuse) is not a default device of containers, so a container that can use it got the cgroup rule too.
 CARD = LinuxDevice(
     path="/dev/card0", type="c", major=10, minor=229, file_mode=OptionalFileMode(value=0o666), uid=OptionalUInt32(value=0)
 )
@@ -24,7 +24,7 @@ GIVEN = adjustment(env={"CARD": "0"}, devices=[CARD], mounts=[LIBRARY], annotati
 
 
 class Cards:
-    """`refused` is refused, `broken` is a bug, `big-N` gets N bytes more, `unstartable` may not start."""
+    """`refused` is refused, `broken` fails by a bug, `big-N` gets an annotation of N bytes, `unstartable` may not start."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[tuple[str, ...], tuple[str, ...]]] = []  # of each list: pods, containers
@@ -55,7 +55,7 @@ class Cards:
 
 
 class Stuck(Cards):
-    """Comes to no answer until the test says so, and holds up the whole thread meanwhile."""
+    """Blocks its thread in CreateContainer until the test continues."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A short directory for sockets, and plugins that end with their test."""
+"""Fixtures: a short directory for sockets, and plugins that end with their test."""
 
 import asyncio
 import tempfile

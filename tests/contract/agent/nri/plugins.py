@@ -1,4 +1,4 @@
-"""Real plugins of a test, and what each was told of its connection."""
+"""Real plugins for tests, and the events of each connection."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -12,33 +12,33 @@ WAIT_S = 60.0
 
 
 def creation_and_validation(_runtime: str, _version: str) -> tuple[Event, ...]:
-    """What the agent wants of a runtime that insists on it."""
+    """The events that the agent subscribes to where the runtime requires it."""
     return (Event.CREATE_CONTAINER, Event.VALIDATE_CONTAINER_ADJUSTMENT)
 
 
 @dataclass(slots=True)
-class Told:
+class ConnectionEvents:
     """`connected RUNTIME VERSION` and `disconnected`, in their order."""
 
-    words: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def say(self, *words: str) -> None:
-        self.words.append(" ".join(words))
+    def add(self, *words: str) -> None:
+        self.names.append(" ".join(words))
         self._changed.set()
 
     async def first(self) -> str:
-        """What was told first; it comes from another thread."""
+        """The first event; it comes from another thread."""
         async with asyncio.timeout(WAIT_S):
-            while not self.words:
+            while not self.names:
                 self._changed.clear()
                 await self._changed.wait()
-        return self.words[0]
+        return self.names[0]
 
     async def until(self, *words: str) -> None:
-        """Exactly this was told."""
+        """Wait until exactly these events have come."""
         async with asyncio.timeout(WAIT_S):
-            while tuple(self.words) != words:
+            while tuple(self.names) != words:
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -50,16 +50,18 @@ class Plugins:
         self._socket = socket
         self.tasks: list[asyncio.Task[None]] = []
 
-    def start(self, handler: Handler, *, name: str = "accelshare", index: int = 10, wants: Wants = creation_and_start) -> Told:
-        told = Told()
+    def start(
+        self, handler: Handler, *, name: str = "accelshare", index: int = 10, wants: Wants = creation_and_start
+    ) -> ConnectionEvents:
+        events = ConnectionEvents()
         work = serve(
             self._socket,
             name,
             index,
             handler,
             wants=wants,
-            on_connected=lambda runtime, version: told.say("connected", runtime, version),
-            on_disconnected=lambda: told.say("disconnected"),
+            on_connected=lambda runtime, version: events.add("connected", runtime, version),
+            on_disconnected=lambda: events.add("disconnected"),
         )
         self.tasks.append(asyncio.create_task(work))
-        return told
+        return events

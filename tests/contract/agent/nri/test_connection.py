@@ -40,10 +40,10 @@ async def connected(one: FakeRuntime, count: int = 1) -> None:
 
 async def test_a_container_gets_what_the_handler_gives(socket: Path, plugins: Plugins) -> None:
     cards = Cards()
-    told = plugins.start(cards)
+    events = plugins.start(cards)
     async with runtime(socket, version="v2.4.2") as one:
         await connected(one)
-        await told.until("connected fake v2.4.2")
+        await events.until("connected fake v2.4.2")
         made = await one.create_container("p1", container("train"))
         assert made.environment == {"CARD": "0", "MODE": "fast"}
         assert made.devices == [CARD]
@@ -57,31 +57,31 @@ async def test_a_container_gets_what_the_handler_gives(socket: Path, plugins: Pl
 
 
 async def test_a_refusal_reaches_kubelet_and_the_connection_stays(socket: Path, plugins: Plugins) -> None:
-    told = plugins.start(Cards())
+    events = plugins.start(Cards())
     async with runtime(socket) as one:
         await connected(one)
         words = "failed to get NRI adjustment for container: rpc error: code = Unknown desc = card 0 is not for ml/train-7"
         with pytest.raises(RuntimeRefusalError, match=words):
             await one.create_container("p1", container("refused"))
         assert (await one.create_container("p1", container("train"))).devices
-        await told.until("connected fake v0.0.0")
+        await events.until("connected fake v0.0.0")
 
 
 async def test_a_bug_of_the_handler_refuses_the_container_and_the_connection_stays(socket: Path, plugins: Plugins) -> None:
-    told = plugins.start(Cards())
+    events = plugins.start(Cards())
     async with runtime(socket) as one:
         await connected(one)
         with pytest.raises(RuntimeRefusalError, match="ZeroDivisionError: a bug"):
             await one.create_container("p1", container("broken"))
         assert (await one.create_container("p1", container("train"))).devices
-        await told.until("connected fake v0.0.0")
+        await events.until("connected fake v0.0.0")
 
 
 @pytest.mark.parametrize("wants", [creation_and_start, creation_and_validation])
 async def test_a_handler_that_is_held_up_refuses_the_container_in_time(socket: Path, plugins: Plugins, wants: Wants) -> None:
     """FakeContainer without its card would be worse, and cutting us off would take others with it."""
     stuck = Stuck()
-    told = plugins.start(stuck, wants=wants)
+    events = plugins.start(stuck, wants=wants)
     async with runtime(socket, request_timeout_s=6.0) as one:
         await connected(one)
         try:
@@ -91,7 +91,7 @@ async def test_a_handler_that_is_held_up_refuses_the_container_in_time(socket: P
             stuck.go_on.set()
         made = await one.create_container("p1", container("next"))
         assert made.devices == [CARD]
-        await told.until("connected fake v0.0.0")
+        await events.until("connected fake v0.0.0")
 
 
 async def test_a_loop_that_is_held_up_holds_up_no_container(socket: Path, plugins: Plugins) -> None:
@@ -167,10 +167,10 @@ class Cutting(Cards):
 async def test_a_runtime_that_goes_away_in_a_call_is_found_again(socket: Path, plugins: Plugins) -> None:
     """It goes on without us, as the real one does; the next container has its card again."""
     async with runtime(socket) as one:
-        told = plugins.start(Cutting(one))
+        events = plugins.start(Cutting(one))
         await connected(one)
         assert (await one.create_container("p1", container("cut"))).adjusted_by == ()
-        await told.until("connected fake v0.0.0", "disconnected", "connected fake v0.0.0")
+        await events.until("connected fake v0.0.0", "disconnected", "connected fake v0.0.0")
         await connected(one)
         assert (await one.create_container("p1", container("next"))).devices
 
@@ -183,11 +183,11 @@ async def test_a_runtime_that_starts_again_is_found_again(
     caplog.set_level(logging.INFO, "accelshare.agent.nri.protocol")
     dials = _counted_dials(monkeypatch)
     one = runtime(socket)
-    told = plugins.start(Cards())
+    events = plugins.start(Cards())
     await dials(10)
     async with one:
         await connected(one)
-    await told.until("connected fake v0.0.0", "disconnected")
+    await events.until("connected fake v0.0.0", "disconnected")
     await dials(10)
     async with one:
         await connected(one)
@@ -199,7 +199,7 @@ async def test_a_runtime_that_starts_again_is_found_again(
 
 async def test_every_end_of_a_connection_is_said(socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture) -> None:
     """The same words as last time are news, once we were connected in between."""
-    told = plugins.start(Cards())
+    events = plugins.start(Cards())
     words: list[str] = []
     async with runtime(socket) as one:
         for _ in range(2):
@@ -209,7 +209,7 @@ async def test_every_end_of_a_connection_is_said(socket: Path, plugins: Plugins,
             await connected(one, 0)
             # The next connection may be there already.
             async with asyncio.timeout(WAIT_S):
-                while told.words[: len(words)] != words:
+                while events.names[: len(words)] != words:
                     await asyncio.sleep(0.01)
     assert caplog.text.count("the runtime has closed the connection") >= 2
 
@@ -270,12 +270,12 @@ async def test_a_runtime_that_knows_the_failure_policy_refuses_when_we_die_in_th
 
 async def test_a_runtime_that_asks_validators_makes_nothing_when_we_die_in_the_call(socket: Path, plugins: Plugins) -> None:
     async with runtime(socket) as one:
-        told = plugins.start(Cutting(one), wants=creation_and_validation)
+        events = plugins.start(Cutting(one), wants=creation_and_validation)
         await connected(one)
         with pytest.raises(RuntimeRefusalError, match="validator plugin 10-accelshare failed"):
             await one.create_container("p1", container("cut"))
         assert one.containers == {}
-        await told.until("connected fake v0.0.0", "disconnected", "connected fake v0.0.0")
+        await events.until("connected fake v0.0.0", "disconnected", "connected fake v0.0.0")
 
 
 async def test_nor_when_we_die_after_our_answer(socket: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
