@@ -139,3 +139,19 @@ def scheduler_configuration(kubeconfig: Path, wanted: Mapping[str, object]) -> d
 def _merged(ours: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     both = {key: _merged(ours[key], wanted[key]) for key in ours.keys() & wanted.keys() if isinstance(ours[key], Mapping)}
     return {**ours, **wanted, **both}
+
+
+def extender_entry(url: str, resources: Sequence[str], **changes: object) -> dict[str, Any]:
+    """An entry of kube-scheduler's configuration that calls all verbs; keyword arguments change single keys."""
+    entry = {
+        "urlPrefix": url,
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "bindVerb": "bind",
+        "weight": 1000,
+        "nodeCacheCapable": True,
+        "httpTimeout": "5s",
+        "managedResources": [{"name": name, "ignoredByScheduler": False} for name in resources],
+    }
+    return entry | changes

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from cluster.cache import cache_directory
+from cluster.components import extender_entry
 from cluster.errors import ClusterError, KubectlError
 from cluster.local import bring_up, devices, images, scheduler, teardown
 from cluster.local.configuration import Nri
@@ -226,7 +227,7 @@ class LocalCluster:
 
         The extender is called with the verbs filter, prioritize, preempt and bind below the URL, from the machine's own network.
         """
-        scheduler.configure(self._layout, [scheduler.extender(url, resources, **changes)], wanted or {})
+        scheduler.configure(self._layout, [extender_entry(url, resources, **changes)], wanted or {})
 
     def restore_scheduler(self) -> None:
         """kube-scheduler as kubeadm made it."""

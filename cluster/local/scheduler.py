@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from cluster.local import cgroups, configuration, processes
@@ -20,22 +20,6 @@ _ORIGINAL: Final = "/etc/kubernetes/kube-scheduler.original.yaml"
 _CONFIGURATION: Final = "/etc/kubernetes/scheduler-configuration.yaml"
 _HEALTH: Final = "https://127.0.0.1:10259/readyz"
 _LIMIT_S: Final = 300.0
-
-
-def extender(url: str, resources: Sequence[str], **changes: object) -> dict[str, Any]:
-    """An entry that calls all verbs; keyword arguments change it key by key."""
-    entry = {
-        "urlPrefix": url,
-        "filterVerb": "filter",
-        "prioritizeVerb": "prioritize",
-        "preemptVerb": "preempt",
-        "bindVerb": "bind",
-        "weight": 1000,
-        "nodeCacheCapable": True,
-        "httpTimeout": "5s",
-        "managedResources": [{"name": name, "ignoredByScheduler": False} for name in resources],
-    }
-    return entry | changes
 
 
 def configure(layout: Layout, extenders: list[Mapping[str, Any]], wanted: Mapping[str, object]) -> None:

@@ -18,6 +18,7 @@ import yaml
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, NotFound, TooManyRequests, Unreachable
+from cluster.components import extender_entry
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
 from cluster.process import Process, last_lines
@@ -79,18 +80,8 @@ class SchedulingCluster:
 
     def start_scheduler(self, *, url: str = "", **extender: object) -> None:
         """A kube-scheduler that asks our extender; keyword arguments change the extender's entry in its configuration."""
-        entry: Object = {
-            "urlPrefix": url or f"{self.extender_url}/accelshare",
-            "filterVerb": "filter",
-            "prioritizeVerb": "prioritize",
-            "preemptVerb": "preempt",
-            "bindVerb": "bind",
-            "weight": 1000,
-            "nodeCacheCapable": True,
-            "httpTimeout": "5s",
-            "managedResources": [{"name": name, "ignoredByScheduler": False} for name in MANAGED],
-        }
-        self.scheduler = self.plane.start_scheduler({"percentageOfNodesToScore": 100, "extenders": [entry | extender]})
+        entry = extender_entry(url or f"{self.extender_url}/accelshare", MANAGED, **extender)
+        self.scheduler = self.plane.start_scheduler({"percentageOfNodesToScore": 100, "extenders": [entry]})
 
     async def get(self, path: str) -> tuple[int, str]:
         async with aiohttp.ClientSession() as session, session.get(self.extender_url + path) as answer:

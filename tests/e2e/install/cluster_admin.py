@@ -81,17 +81,23 @@ class ClusterAdmin:
 
     async def script(self, name: str, *arguments: str, stdin: str = "", helm: str = "") -> subprocess.CompletedProcess[str]:
         """One of deploy/scripts, with the pinned kubectl and helm, or another program in its place."""
-        programs = binaries(["helm", "kubectl"], lambda _words: None)
-        environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(self.hook_runner.directory),
-            "HELM": helm or str(programs["helm"]),
-            "KUBECTL": str(programs["kubectl"]),
-            "KUBECONFIG": str(self.scheduling_cluster.plane.kubeconfig),
-        }
+        kubeconfig, home = self.scheduling_cluster.plane.kubeconfig, self.hook_runner.directory
+        return await asyncio.to_thread(
+            run_script, name, *arguments, kubeconfig=kubeconfig, home=home, stdin=stdin, helm_program=helm
+        )
 
-        def run() -> subprocess.CompletedProcess[str]:
-            command = ["/bin/sh", str(ROOT / "deploy/scripts" / name), *arguments]
-            return subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=300)
 
-        return await asyncio.to_thread(run)
+def run_script(
+    name: str, *arguments: str, kubeconfig: Path, home: Path, stdin: str = "", helm_program: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run one of deploy/scripts with the pinned kubectl and helm, or with another program as helm."""
+    programs = binaries(["helm", "kubectl"], lambda _line: None)
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(home),
+        "HELM": helm_program or str(programs["helm"]),
+        "KUBECTL": str(programs["kubectl"]),
+        "KUBECONFIG": str(kubeconfig),
+    }
+    command = ["/bin/sh", str(ROOT / "deploy/scripts" / name), *arguments]
+    return subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=900)

@@ -8,31 +8,25 @@ Belongs here: commands, state and waits. Never: assertions about the product.
 import base64
 import http.client
 import json
-import os
 import ssl
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cluster.build import binaries
 from cluster.errors import KubectlError
 from cluster.local import LocalCluster, accelshare
 from cluster.waiting import wait_until
 from deploy.render import NAMESPACE, ROOT
-from tests.e2e.install.cluster_admin import KINDS
+from tests.e2e.install.cluster_admin import KINDS, run_script
+from tests.e2e.workloads import CONTAINER, workload
 
 LIMIT_S = 300.0
 MANIFEST = "/etc/kubernetes/manifests/kube-scheduler.yaml"
 CLIENT_FILE = "/etc/kubernetes/accelshare/client/tls.crt"
 # Where an installation could leave something on a host.
 PLACES = ("/etc/kubernetes", "/etc/nri", "/opt/nri", "/run/cdi", "/run/nri", "/var/lib/kubelet/device-plugins")
-# A container prints the accelerator nodes that it sees, and the variables that name cards.
-LOOK = "ls /dev | grep -E '^(gcu|xpu|nvidia|stc)[0-9]+$' | sort | tr '\\n' ' '; echo; env | sort; exec sleep 100000"
 Object = dict[str, Any]
 
 
@@ -80,28 +74,13 @@ class InstalledCluster:
 
     def script(self, name: str, *arguments: str) -> str:
         """One of deploy/scripts, with the pinned helm and kubectl."""
-        programs = binaries(["helm", "kubectl"], lambda _words: None)
-        surroundings = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(self.directory),
-            "HELM": str(programs["helm"]),
-            "KUBECTL": str(programs["kubectl"]),
-            "KUBECONFIG": str(self.local.kubeconfig),
-        }
-        command = ["/bin/sh", str(ROOT / "deploy/scripts" / name), *arguments]
-        done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False, timeout=600)
+        done = run_script(name, *arguments, kubeconfig=self.local.kubeconfig, home=self.directory)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}{self.evidence()}"
         return done.stdout
 
     def apply(self, file: str, namespace: str = "default") -> None:
         """A workload of examples/, unchanged but for its image and what that image runs."""
-        content = yaml.safe_load((ROOT / "examples" / file).read_text())
-        spec = content["spec"]["template"]["spec"] if "template" in content["spec"] else content["spec"]
-        for container in spec["containers"]:
-            container |= {"image": self.local.test_image, "imagePullPolicy": "Never", "command": ["sh", "-c", LOOK], "args": []}
-        spec["terminationGracePeriodSeconds"] = 1
-        for volume in spec.get("volumes", []):
-            volume["hostPath"] = {"path": str(self.local.state / "hpe"), "type": "DirectoryOrCreate"}
+        content = workload(ROOT / "examples" / file, self.local.state / "hpe")
         self.local.kubectl("apply", f"--namespace={namespace}", "-f", "-", stdin=json.dumps(content))
 
     def run(self, file: str, pod: str) -> None:
@@ -121,9 +100,7 @@ class InstalledCluster:
         """So many equal pods at once, found by the label `group`."""
         container = {
             "name": "main",
-            "image": self.local.test_image,
-            "imagePullPolicy": "Never",
-            "command": ["sh", "-c", LOOK],
+            **CONTAINER,
             "resources": {"limits": {name: str(amount) for name, amount in limits.items()}},
         }
         pods = [

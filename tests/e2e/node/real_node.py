@@ -14,7 +14,6 @@ from typing import Any
 
 import aiohttp
 import msgspec
-import yaml
 
 from accelshare.agent.device_plugin import pod_resources
 from accelshare.agent.device_plugin.device_ids import by_card
@@ -28,6 +27,7 @@ from cluster.local import LocalCluster
 from cluster.process import Process, last_lines
 from cluster.waiting import wait_until_async
 from tests.e2e.scheduling_cluster import REQUEST_LIMIT_S, RETRY_ON, Object
+from tests.e2e.workloads import CONTAINER, workload
 from tests.fakes.build import build
 from tests.fakes.hardware import Hardware
 
@@ -47,8 +47,6 @@ RESOURCES = (
 WORKLOAD = "/apis/apps/v1/namespaces/{namespace}/{kind}/{name}"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 AGENT = {"accelshare.io/agent": "true"}
-# What a container prints about itself: the accelerator nodes that it sees, and the variables that name cards.
-LOOK = "ls /dev | grep -E '^(gcu|xpu|nvidia|stc|zpu)[0-9]+$' | sort | tr '\\n' ' '; echo; env | sort; exec sleep 100000"
 
 
 class RealNode:
@@ -201,19 +199,11 @@ class RealNode:
         return name
 
     def container(self, name: str, limits: Mapping[str, int], **more: object) -> Object:
-        base = {"name": name, "image": self.local.test_image, "imagePullPolicy": "Never", "command": ["sh", "-c", LOOK]}
-        return {**base, "resources": {"limits": {key: str(value) for key, value in limits.items()}}, **more}
+        return {"name": name, **CONTAINER, "resources": {"limits": {key: str(value) for key, value in limits.items()}}, **more}
 
     def apply(self, file: str, *, namespace: str = "default") -> None:
         """A workload of the repository, unchanged but for its image and what that image runs."""
-        content = yaml.safe_load((ROOT / file).read_text())
-        spec = content["spec"]["template"]["spec"] if "template" in content["spec"] else content["spec"]
-        for container in spec["containers"]:
-            container |= {"image": self.local.test_image, "imagePullPolicy": "Never", "command": ["sh", "-c", LOOK], "args": []}
-        spec["terminationGracePeriodSeconds"] = 1
-        for volume in spec.get("volumes", []):
-            volume["hostPath"]["type"] = "DirectoryOrCreate"
-            volume["hostPath"]["path"] = str(self.directory / "hpe")
+        content = workload(ROOT / file, self.directory / "hpe")
         self.local.kubectl("apply", f"--namespace={namespace}", "-f", "-", stdin=json.dumps(content))
 
     async def pods(self, namespace: str = "default") -> dict[str, Object]:
@@ -335,6 +325,20 @@ async def open_real_node(local: LocalCluster, directory: Path, port: int, *flags
                 for process in (real_node.agent, real_node.extender):
                     if process is not None:
                         process.stop(120)
+
+
+async def mixed_pods(real_node: RealNode) -> dict[str, Object]:
+    """Running pods with init containers, a sidecar, several cards and whole cards, by name."""
+    inits = [
+        real_node.container("first", {GCU: 8}, command=["true"]),
+        real_node.container("beside", {GCU: 2}, restartPolicy="Always"),
+    ]
+    await real_node.pod("mixed", {GCU: 3}, {GCU: 5}, {}, initContainers=inits)
+    await real_node.pod("two", {GCU: 8}, annotations={"accelshare.io/card-count": "2"})
+    await real_node.pod("four", {"baidu.com/xpu-mem": 8000}, labels={"baidu.com/xpu-count": "4"})
+    await real_node.pod("whole", {"enflame.com/gcu": 2})
+    await real_node.pod("npu", {"streamcomputing.com/npu": 1})
+    return await real_node.running("mixed", "two", "four", "whole", "npu")
 
 
 async def all_agree(real_node: RealNode, pods: list[str]) -> None:

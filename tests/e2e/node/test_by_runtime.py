@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from accelshare.wire.quantity import whole_number
-from tests.e2e.node.real_node import RealNode, names, recorded
+from tests.e2e.node.real_node import RealNode, mixed_pods, names, recorded
 from tests.e2e.node.seed_workloads import gcushare_pods_see_their_cards, the_other_seeds_pods_see_their_cards
 
 pytestmark = pytest.mark.real
@@ -51,16 +51,7 @@ async def test_every_seeds_own_workload_sees_its_card_by_name(by_runtime: RealNo
 
 async def test_containers_inits_sidecars_several_and_whole_cards_by_name(by_runtime: RealNode) -> None:
     real_node = by_runtime
-    inits = [
-        real_node.container("first", {GCU: 8}, command=["true"]),
-        real_node.container("beside", {GCU: 2}, restartPolicy="Always"),
-    ]
-    await real_node.pod("mixed", {GCU: 3}, {GCU: 5}, {}, initContainers=inits)
-    await real_node.pod("two", {GCU: 8}, annotations={"accelshare.io/card-count": "2"})
-    await real_node.pod("four", {"baidu.com/xpu-mem": 8000}, labels={"baidu.com/xpu-count": "4"})
-    await real_node.pod("whole", {"enflame.com/gcu": 2})
-    await real_node.pod("npu", {"streamcomputing.com/npu": 1})
-    found = await real_node.running("mixed", "two", "four", "whole", "npu")
+    found = await mixed_pods(real_node)
     for container in ("beside", "c0", "c1"):
         assert await real_node.sees("mixed", container) == _wanted(found["mixed"])
     assert await real_node.sees("mixed", "c2") == []

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.e2e.node.real_node import GCU, RealNode, all_agree, names, recorded
+from tests.e2e.node.real_node import GCU, RealNode, all_agree, mixed_pods, names, recorded
 from tests.e2e.node.seed_workloads import gcushare_pods_see_their_cards, the_other_seeds_pods_see_their_cards
 
 pytestmark = pytest.mark.real
@@ -65,16 +65,7 @@ async def _holders(real_node: RealNode, count: int) -> bool:
 
 
 async def test_containers_inits_sidecars_several_and_whole_cards(real_node: RealNode) -> None:
-    inits = [
-        real_node.container("first", {GCU: 8}, command=["true"]),
-        real_node.container("beside", {GCU: 2}, restartPolicy="Always"),
-    ]
-    await real_node.pod("mixed", {GCU: 3}, {GCU: 5}, {}, initContainers=inits)
-    await real_node.pod("two", {GCU: 8}, annotations={"accelshare.io/card-count": "2"})
-    await real_node.pod("four", {"baidu.com/xpu-mem": 8000}, labels={"baidu.com/xpu-count": "4"})
-    await real_node.pod("whole", {"enflame.com/gcu": 2})
-    await real_node.pod("npu", {"streamcomputing.com/npu": 1})
-    found = await real_node.running("mixed", "two", "four", "whole", "npu")
+    found = await mixed_pods(real_node)
     (card,) = recorded(found["mixed"], "enflame")
     for container in ("beside", "c0", "c1"):
         assert await real_node.sees("mixed", container) == [f"gcu{card}"]
