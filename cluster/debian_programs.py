@@ -76,10 +76,10 @@ def _unpack(program: Program, place: Path, say: Callable[[str], None]) -> None:
 
 
 def _run(command: list[str], directory: str) -> str:
-    """Nothing if it worked, else the last line it said."""
+    """Nothing if it worked, else the last line that it printed."""
     try:
         done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
         return f"not done within {LIMIT_S:.0f} s"
-    said = (done.stderr or done.stdout).strip().splitlines() or [f"it ended with {done.returncode}"]
-    return said[-1] if done.returncode else ""
+    lines = (done.stderr or done.stdout).strip().splitlines() or [f"it ended with {done.returncode}"]
+    return lines[-1] if done.returncode else ""

@@ -4,7 +4,7 @@ ClusterError
 ├── ToolchainError    no usable Go, and none could be installed
 ├── BuildError        go build failed
 ├── ProcessError      a program of the control plane died, or was not ready in time
-└── KubectlError      kubectl said no
+└── KubectlError      kubectl failed
 """
 
 

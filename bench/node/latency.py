@@ -16,9 +16,9 @@ def latencies(page: str, plugin: str) -> dict[str, Latency]:
     """What the plugin's calls have taken since containerd started, by operation."""
     found: dict[str, dict[str, float]] = {}
     for part, labels, value in _LINE.findall(page):
-        said = dict(_LABEL.findall(labels))
-        if said.get("plugin", "").endswith(plugin):  # containerd writes the index before the name
-            found.setdefault(said["operation"], {})[part] = float(value)
+        fields = dict(_LABEL.findall(labels))
+        if fields.get("plugin", "").endswith(plugin):  # containerd writes the index before the name
+            found.setdefault(fields["operation"], {})[part] = float(value)
     return {name: Latency(name, int(parts["count"]), parts["sum"]) for name, parts in found.items()}
 
 

@@ -62,9 +62,9 @@ async def _started(node: RealBenchNode, bound: dict[str, float], name: str, unit
         return bool(line)
 
     await node.until(printed, f"{name} has printed what it sees")
-    when, _, said = line.partition(" ")
-    if len(said.split()) != (2 if units else 1):
-        raise RuntimeError(f"pod {name}, which asks {units} units, printed {said!r}")
+    when, _, text = line.partition(" ")
+    if len(text.split()) != (2 if units else 1):
+        raise RuntimeError(f"pod {name}, which asks {units} units, printed {text!r}")
     took_ms = 1000 * (datetime.fromisoformat(when).timestamp() - bound.pop(name))
     await node.clear()
     return took_ms

@@ -80,7 +80,7 @@ def _applied(local: LocalCluster) -> bool:
     )
     state = str(found.get("data", {}).get(f"node.{NODE_NAME}", ""))
     if state.startswith("failed"):
-        raise ClusterError(f"kube-scheduler could not be told of the extender: {state}")
+        raise ClusterError(f"kube-scheduler was not configured for the extender: {state}")
     return state == "applied"
 
 

@@ -234,11 +234,11 @@ def _kubeadm_after(layout: Layout) -> None:
 def _kubeadm(layout: Layout, *arguments: str, logged: bool = True) -> str:
     """kubeadm's words go to a log; a failure carries them."""
     command: list[str | Path] = [layout.programs / "kubeadm", *arguments, f"--config={layout.configuration / KUBEADM_FILE}"]
-    said = run_inside(layout, command)
+    output = run_inside(layout, command)
     if logged:
         with (layout.logs / "kubeadm.log").open("a") as log:
-            log.write(f"$ kubeadm {' '.join(arguments)}\n{said}")
-    return said
+            log.write(f"$ kubeadm {' '.join(arguments)}\n{output}")
+    return output
 
 
 def _wait_for_api_server(layout: Layout) -> None:

@@ -318,11 +318,11 @@ def leaves(command: click.Command, path: str = "") -> Iterator[tuple[str, click.
 @pytest.mark.parametrize(("path", "command"), list(leaves(accelshare)), ids=named)
 def test_every_flag_is_explained_with_its_default(path: str, command: click.Command) -> None:
     title = f"accelshare {path.split()[0]}"
-    head, *told = rows(sections(DOCS / "reference" / "cli.md").get(title, "")) or [["flag"]]
+    head, *in_docs = rows(sections(DOCS / "reference" / "cli.md").get(title, "")) or [["flag"]]
     flag, default = head.index("flag"), len(head) - 1
     for option in command.params:
         if isinstance(option, click.Option):
-            found = [row for row in told if re.search(rf"`{option.opts[-1]}[ `]", row[flag])]
+            found = [row for row in in_docs if re.search(rf"`{option.opts[-1]}[ `]", row[flag])]
             assert len(found) == 1, f"{option.opts[-1]} needs one row under {title!r}, it has {len(found)}"
             value = option.to_info_dict()["default"]
             if isinstance(value, str | int | Path) and not isinstance(value, bool):
@@ -331,8 +331,8 @@ def test_every_flag_is_explained_with_its_default(path: str, command: click.Comm
 
 def test_no_flag_is_explained_that_does_not_exist() -> None:
     known = {flag for _, command in leaves(accelshare) for flag in flags(command)}
-    told = set(re.findall(r"`(--?[a-z][a-z-]*)", prose(DOCS / "reference" / "cli.md")))
-    assert told - known == set()
+    in_docs = set(re.findall(r"`(--?[a-z][a-z-]*)", prose(DOCS / "reference" / "cli.md")))
+    assert in_docs - known == set()
 
 
 REFUSALS = [DOCS / "reference" / "refusals.md", DOCS / "zh" / "reference" / "refusals.md"]
@@ -341,16 +341,16 @@ REFUSALS = [DOCS / "reference" / "refusals.md", DOCS / "zh" / "reference" / "ref
 @pytest.mark.parametrize("page", REFUSALS, ids=named)
 @pytest.mark.parametrize("profile", SHIPPED, ids=named)
 def test_every_refusal_has_its_text(page: Path, profile: Profile) -> None:
-    told = {cells[0]: cells[1] for cells in rows(sections(page)[profile.name])[1:]}
-    assert told == {f"`{reason.value}`": profile.text(reason) for reason in Reason}
+    in_docs = {cells[0]: cells[1] for cells in rows(sections(page)[profile.name])[1:]}
+    assert in_docs == {f"`{reason.value}`": profile.text(reason) for reason in Reason}
 
 
 @pytest.mark.parametrize("page", REFUSALS, ids=named)
 def test_every_refusal_is_explained_under_the_right_heading(page: Path) -> None:
     """Three tables: eviction could help, it could not, the request itself is wrong; each row names the map it comes in."""
-    told = {cells[0].strip("`"): cells[1].strip("`") for cells in rows(prose(page)) if len(cells) == 4 and cells[0][0] == "`"}
+    in_docs = {cells[0].strip("`"): cells[1].strip("`") for cells in rows(prose(page)) if len(cells) == 4 and cells[0][0] == "`"}
     curable, incurable = "FailedNodes", "FailedAndUnresolvableNodes"
-    assert told == {reason.value: curable if reason.eviction_could_help else incurable for reason in Reason}
+    assert in_docs == {reason.value: curable if reason.eviction_could_help else incurable for reason in Reason}
     tables = [[cells[0].strip("`") for cells in rows(part)[1:]] for part in list(sections(page).values())[1:4]]
     about_the_node = [reason for reason in Reason if not reason.about_the_request]
     assert list(map(set, tables)) == [
@@ -368,21 +368,21 @@ def in_two_languages(page: str) -> list[Path]:
 def test_every_metric_is_explained(page: Path) -> None:
     texts = (Metrics().text() + AgentMetrics().text()).decode()
     served = dict(re.findall(r"^# TYPE (\w+) (\w+)$", texts, re.MULTILINE)) | dict.fromkeys(FAMILIES, "gauge")
-    told = {cells[0].strip("`"): cells[1] for cells in rows(prose(page)) if "accelshare_" in cells[0]}
-    assert told == {name: kind for name, kind in served.items() if not name.endswith("_created")}
+    in_docs = {cells[0].strip("`"): cells[1] for cells in rows(prose(page)) if "accelshare_" in cells[0]}
+    assert in_docs == {name: kind for name, kind in served.items() if not name.endswith("_created")}
 
 
 @pytest.mark.parametrize("page", in_two_languages("how-to/monitoring.md"), ids=named)
 def test_every_alert_is_explained(page: Path) -> None:
     groups = yaml.safe_load((ROOT / "deploy/prometheus/accelshare.rules.yaml").read_text())["groups"]
-    told = [cells[0].strip("`") for cells in rows(prose(page)) if cells[0].startswith("`Accelshare")]
-    assert told == [rule["alert"] for group in groups for rule in group["rules"]]
+    in_docs = [cells[0].strip("`") for cells in rows(prose(page)) if cells[0].startswith("`Accelshare")]
+    assert in_docs == [rule["alert"] for group in groups for rule in group["rules"]]
 
 
 def test_the_outcomes_that_are_counted_are_those_that_are_explained() -> None:
     table = rows(sections(DOCS / "reference" / "metrics.md")["Outcomes"])[1:]
-    told = {(cells[0], cells[1].strip("`")) for cells in table if cells[0] != "all"}
-    assert told == {(verb, outcome) for verb, outcomes in OUTCOMES.items() for outcome in outcomes}
+    in_docs = {(cells[0], cells[1].strip("`")) for cells in table if cells[0] != "all"}
+    assert in_docs == {(verb, outcome) for verb, outcomes in OUTCOMES.items() for outcome in outcomes}
 
 
 def test_every_flag_is_on_the_chinese_page_too() -> None:
@@ -399,20 +399,22 @@ def flags_of(cells: list[str]) -> tuple[list[str], str]:
 
 def test_every_outcome_of_a_bind_is_explained() -> None:
     source = (ROOT / "src/accelshare/extender/binder.py").read_text()
-    told = {cells[1].strip("`") for cells in rows(sections(DOCS / "reference" / "metrics.md")["Outcomes"]) if cells[0] == "bind"}
-    assert told == set(re.findall(r"Outcome\(\s*\"([a-z-]+)\"", source))
+    in_docs = {
+        cells[1].strip("`") for cells in rows(sections(DOCS / "reference" / "metrics.md")["Outcomes"]) if cells[0] == "bind"
+    }
+    assert in_docs == set(re.findall(r"Outcome\(\s*\"([a-z-]+)\"", source))
 
 
 @pytest.mark.parametrize("page", in_two_languages("reference/events.md"), ids=named)
 def test_every_event_is_explained(page: Path) -> None:
     """A reason is a word in CamelCase that is handed to a voice: `say(…, reason="…")`, or the feed's `_say(pod, "…", …)`."""
-    said = {reason for file in (ROOT / "src").rglob("*.py") for reason in reasons_said(ast.parse(file.read_text()))}
+    in_code = {reason for file in (ROOT / "src").rglob("*.py") for reason in event_reasons(ast.parse(file.read_text()))}
     table = rows(prose(page))
-    assert said
-    assert {cells[0].strip("`") for cells in table[1:]} == said
+    assert in_code
+    assert {cells[0].strip("`") for cells in table[1:]} == in_code
 
 
-def reasons_said(tree: ast.AST) -> Iterator[str]:
+def event_reasons(tree: ast.AST) -> Iterator[str]:
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("say", "_say"):
             for value in (*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "reason")):
@@ -434,8 +436,8 @@ def test_every_name_on_pods_and_nodes_is_explained(profile: Profile) -> None:
         profile.annotations.assign_time,
         "=".join(profile.node_label) if profile.node_label else None,
     )
-    told = set(_SPAN.findall(prose(DOCS / "reference" / "annotations.md")))
-    assert [name for name in names if name is not None and name not in told] == []
+    in_docs = set(_SPAN.findall(prose(DOCS / "reference" / "annotations.md")))
+    assert [name for name in names if name is not None and name not in in_docs] == []
 
 
 def test_every_annotation_and_label_of_ours_is_explained() -> None:

@@ -52,5 +52,5 @@ def test_a_record_written_by_hand_is_believed(page: Path) -> None:
 def test_a_profile_to_lay_over_ours_is_one(page: Path, tmp_path: Path) -> None:
     for number, text in enumerate(re.findall(r"^```toml\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)):
         (tmp_path / f"{number}.toml").write_text(text)
-        told = tomllib.loads(text)
-        assert catalog.load([tmp_path])[told["extends"]].annotations.index == told["annotations"]["index"]
+        profile = tomllib.loads(text)
+        assert catalog.load([tmp_path])[profile["extends"]].annotations.index == profile["annotations"]["index"]

@@ -206,8 +206,8 @@ def test_every_alert_has_a_test_that_it_fires_and_one_that_it_does_not() -> None
     healthy, *others = yaml.safe_load(RULE_TESTS.read_text())["tests"]
     alerts = {rule["alert"] for rule in rules()}
     assert {test["alertname"] for test in healthy["alert_rule_test"]} == alerts
-    said = json.dumps(others)
-    assert [alert for alert in sorted(alerts) if alert not in said] == []
+    text = json.dumps(others)
+    assert [alert for alert in sorted(alerts) if alert not in text] == []
 
 
 def test_promtool_can_read_every_expression_of_the_dashboard(promtool: Path, tmp_path: Path) -> None:

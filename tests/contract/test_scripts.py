@@ -71,12 +71,12 @@ def test_a_large_cluster_can_share_all_its_nodes(tmp_path: Path) -> None:
     names = [f"ip-10-{number // 250}-0-{number % 250}.a-region.compute.internal" for number in range(4000)]
     (tmp_path / "nodes").write_text("".join(f"{name}\n" for name in names))
     kubectl = program(tmp_path / "kubectl", f'[ "$1" != get ] || cat {tmp_path}/nodes')
-    helm = program(tmp_path / "helm", f'[ "$1" = list ] || {{ echo "$@" >{tmp_path}/said; cat >{tmp_path}/values; }}')
+    helm = program(tmp_path / "helm", f'[ "$1" = list ] || {{ echo "$@" >{tmp_path}/output; cat >{tmp_path}/values; }}')
     script = ROOT / "deploy/scripts/deploy.sh"
     done = run("env", f"KUBECTL={kubectl}", f"HELM={helm}", script, "--preset", "gpushare", "--all-nodes", "--", "--set", "a=b")
     assert done.returncode == 0, done.stderr
     assert yaml.safe_load((tmp_path / "values").read_text()) == {"nodes": {"names": names}}
-    words = (tmp_path / "said").read_text().split()
+    words = (tmp_path / "output").read_text().split()
     assert [words[at + 1] for at, word in enumerate(words) if word == "--values"][1:] == ["-"]
     assert words[-2:] == ["--set", "a=b"]
 
@@ -91,18 +91,18 @@ def test_a_large_cluster_can_share_all_its_nodes(tmp_path: Path) -> None:
 def test_inspect_finds_an_extender_that_has_an_ipv6_address(tmp_path: Path, secret: str, seen: str) -> None:
     answers = f'case "$*" in *services*) echo "kube-system fd00:96::1f 12345" ;; *secret*) printf %s "{secret}" ;; esac'
     kubectl = program(tmp_path / "kubectl", answers)
-    program(tmp_path / "curl", f'cat "$CURL_HOME/.curlrc" >{tmp_path}/said 2>&1; echo "$@" >>{tmp_path}/said; exit 1')
+    program(tmp_path / "curl", f'cat "$CURL_HOME/.curlrc" >{tmp_path}/output 2>&1; echo "$@" >>{tmp_path}/output; exit 1')
     run("env", f"KUBECTL={kubectl}", f"PATH={tmp_path}:/usr/bin:/bin", ROOT / "deploy/scripts/inspect.sh")
-    assert seen in (tmp_path / "said").read_text()
+    assert seen in (tmp_path / "output").read_text()
 
 
 def test_an_image_may_be_kept_where_a_path_has_a_blank(tmp_path: Path) -> None:
     """As on somebody's desktop; what make would start is asked for, not started."""
-    program(tmp_path / "make", f'exec /usr/bin/make --dry-run "$@" >{tmp_path}/said')
+    program(tmp_path / "make", f'exec /usr/bin/make --dry-run "$@" >{tmp_path}/output')
     output = tmp_path / "my images" / "a.tar"
     done = run(
         "env", f"PATH={tmp_path}:/usr/bin:/bin", ROOT / "deploy/scripts/build-image.sh", "--output", output, "--from-debian"
     )
     assert done.returncode == 0, done.stderr
-    (line,) = [line for line in (tmp_path / "said").read_text().splitlines() if "cluster image" in line]
+    (line,) = [line for line in (tmp_path / "output").read_text().splitlines() if "cluster image" in line]
     assert shlex.split(line)[-3:] == ["--output", str(output), "--from-debian"]

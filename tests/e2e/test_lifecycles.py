@@ -168,7 +168,9 @@ async def test_forged_annotations_are_written_over(served: SchedulingCluster) ->
 async def test_a_record_of_a_card_that_does_not_exist_is_told_and_counted_once(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16)
     await served.pod("astray", {MEMORY: 10}, nodeName="n1", annotations={"ALIYUN_COM_GPU_MEM_IDX": "x"})
-    shown = await served.inspected("/accelshare/inspect/n1", lambda shown: bool(shown["nodes"][0]["problems"]), "it is told")
+    shown = await served.inspected(
+        "/accelshare/inspect/n1", lambda shown: bool(shown["nodes"][0]["problems"]), "the node has a problem"
+    )
     assert "ALIYUN_COM_GPU_MEM_IDX is 'x'" in shown["nodes"][0]["problems"][0]
     await served.until(lambda: served.events("astray", "AcceleratorRecordUnreadable"), "an event says so")
     seed = await served.inspect("/gpushare-scheduler/inspect")

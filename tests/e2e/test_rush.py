@@ -60,7 +60,7 @@ async def test_a_thousand_pods_on_fifty_nodes(served: SchedulingCluster) -> None
 
 
 async def settled(scheduling_cluster: SchedulingCluster, watch: OversellWatch) -> dict[str, Object] | None:
-    """All pods, once none of those that wait would fit anywhere and each of them has been told why."""
+    """All pods, once none of those that wait would fit anywhere and each of them has a reason."""
     pods = await scheduling_cluster.pods()
     waiting = [pod for pod in pods.values() if "nodeName" not in pod["spec"]]
     most_free = max((watch.free().get((f"n{node}", card), SIZE) for node in range(50) for card in range(CARDS)), default=SIZE)
@@ -96,10 +96,10 @@ async def test_two_pods_race_for_one_card_and_one_waits(served: SchedulingCluste
     await served.bound(*names("filler", range(CARDS - 1)))
     await asyncio.gather(*(served.pod(f"racer{number}", {MEMORY: 9}) for number in range(2)))
 
-    async def one_bound_one_told() -> bool:
+    async def one_bound_one_refused() -> bool:
         racers = [pod for name, pod in (await served.pods()).items() if name.startswith("racer")]
         bound = [pod for pod in racers if "nodeName" in pod["spec"]]
-        told = [pod for pod in racers if "nodeName" not in pod["spec"] and "nodes are available" in why_waiting(pod)]
-        return len(bound) == len(told) == 1
+        refused = [pod for pod in racers if "nodeName" not in pod["spec"] and "nodes are available" in why_waiting(pod)]
+        return len(bound) == len(refused) == 1
 
-    await served.until(one_bound_one_told, "one racer is bound, the other is told why not")
+    await served.until(one_bound_one_refused, "one racer is bound, the other has the reason")

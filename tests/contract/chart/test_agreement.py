@@ -146,8 +146,8 @@ def test_the_manifests_know_no_helm(vendor: str) -> None:
 def test_profiles_reach_every_part_that_reads_them() -> None:
     things = objects(*preset("gpushare"), *setting(profiles={"mine.toml": 'name = "mine"'}))
     flag = "--profiles=/etc/accelshare/profiles"
-    told = [title for title, pod in pods(things) for container in containers(pod) if flag in container.get("args", [])]
-    assert sorted(told) == [
+    with_flag = [title for title, pod in pods(things) for container in containers(pod) if flag in container.get("args", [])]
+    assert sorted(with_flag) == [
         "DaemonSet/accelshare-scheduler-manager",
         "DaemonSet/gpushare-device-plugin-ds",
         "Deployment/gpushare-schd-extender",

@@ -47,8 +47,8 @@ def test_a_cluster_that_has_no_admission_policies_gets_none_unless_it_is_said() 
     others, policies = (
         f"--api-versions={kind}" for kind in ("apps/v1/Deployment", "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")
     )
-    said = setting(admissionPolicy__enabled=True)
-    for arguments, made in (([others], []), ([others, policies], POLICIES), ([others, *said], POLICIES)):
+    enabled = setting(admissionPolicy__enabled=True)
+    for arguments, made in (([others], []), ([others, policies], POLICIES), ([others, *enabled], POLICIES)):
         things = objects(*preset("stc"), *arguments)
         assert sorted(named(things, "ValidatingAdmissionPolicy")) == made
         assert sorted(named(things, "ValidatingAdmissionPolicyBinding")) == made

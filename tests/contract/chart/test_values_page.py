@@ -30,13 +30,15 @@ def shown(value: object) -> str:
     return "" if value == "" else f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 
-def told(cell: str) -> str:
+def default(cell: str) -> str:
     return cell if cell.startswith("`") else ""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.parent.name)
 def test_every_value_is_explained_with_its_default(page: Path) -> None:
-    table = {cells[0].strip("`"): told(cells[-1]) for cells in rows(page.read_text()) if len(cells) == 3 and cells[0][0] == "`"}
+    table = {
+        cells[0].strip("`"): default(cells[-1]) for cells in rows(page.read_text()) if len(cells) == 3 and cells[0][0] == "`"
+    }
     rest = {key: value for key, value in VALUES.items() if key != "vendors"}
     assert table == {name: shown(value) for name, value in flat(rest)}
 
@@ -47,4 +49,4 @@ def test_every_value_of_a_vendor_is_explained_with_its_default(page: Path) -> No
     table = {cells[0].strip("`"): cells[2:] for cells in rows(page.read_text()) if cells[0].strip("`") in keys}
     assert set(table) == keys
     for key, cells in table.items():
-        assert [told(cell) for cell in cells] == [shown(VALUES["vendors"][vendor].get(key, "")) for vendor in VENDORS], key
+        assert [default(cell) for cell in cells] == [shown(VALUES["vendors"][vendor].get(key, "")) for vendor in VENDORS], key

@@ -27,18 +27,18 @@ async def test_extender(scheduling_cluster: SchedulingCluster, throwaway_machine
             machine.must(f"export {name}='{os.environ[name]}'")
     machine.must("export PIP_NO_COMPILE=1")  # it is run once
     page_runner = PageRunner(machine, ports())
-    told = sections(page)
-    await page_runner.run(told.pop("Before you start"))
+    by_section = sections(page)
+    await page_runner.run(by_section.pop("Before you start"))
     assert page_runner.out("/opt/accelshare/bin/accelshare --version").startswith("accelshare ")
-    await page_runner.run(told.pop("Rights"))
+    await page_runner.run(by_section.pop("Rights"))
     # kubeadm believes that the API server is on port 6443 of this machine.
     machine.must(
         f"sed -i 's#server: .*#server: {scheduling_cluster.plane.url}#' /etc/kubernetes/accelshare.conf && unset KUBECONFIG"
     )
-    await page_runner.run(told.pop("Start it"))
+    await page_runner.run(by_section.pop("Start it"))
     assert page_runner.out("curl") == "ok"
     machine.must("export KUBECONFIG=/etc/kubernetes/accelshare.conf")
-    for part in told.values():
+    for part in by_section.values():
         await page_runner.run(part)
     assert page_runner.out("curl -s --cacert") == "ok"
     await page_runner.end()
@@ -49,18 +49,18 @@ async def test_tls(scheduling_cluster: SchedulingCluster, throwaway_machine: Mac
     page = "docs/how-to/tls.md"
     machine = throwaway_machine
     page_runner = PageRunner(machine, ports())
-    told = sections(page)
-    end = told.pop("At the end")
-    await page_runner.run(told.pop("What there is"))
+    by_section = sections(page)
+    end = by_section.pop("At the end")
+    await page_runner.run(by_section.pop("What there is"))
     assert "accelshare-scheduler-tls" in page_runner.out("accelshare certificates status")
-    await page_runner.run(told.pop("When a key is lost to somebody"))
+    await page_runner.run(by_section.pop("When a key is lost to somebody"))
     machine.must("accelshare certificates ensure --namespace kube-system")
     # What kubelet mounts for the extender's pod.
     machine.must("mkdir /tls")
     for key in ("tls.crt", "tls.key", "ca.crt"):
         value = f"go-template='{{{{index .data \"{key}\" | base64decode}}}}'"
         machine.must(f"kubectl get secret accelshare-extender-tls --namespace kube-system --output {value} > /tls/{key}")
-    for part in told.values():
+    for part in by_section.values():
         await page_runner.run(part)
     assert page_runner.out("curl") == "ok"
     await page_runner.run(end)

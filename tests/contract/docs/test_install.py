@@ -53,40 +53,40 @@ def in_prose(words: str) -> Command:
 
 
 async def test_install(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine, tmp_path: Path) -> None:
-    told = sections(PAGE)
+    by_section = sections(PAGE)
     for name in ("worker-0", "worker-1"):
         await scheduling_cluster.node(name, {})
 
     async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "kubeadm") as page_runner:
-        await page_runner.run(told.pop("On a kubeadm cluster"))
+        await page_runner.run(by_section.pop("On a kubeadm cluster"))
         assert "wanted: applied" in page_runner.out("kubectl get configmap")
         nodes = scheduling_cluster.plane.kubectl("get", "nodes", "--selector=gpushare=true", "--output=name").split()
         assert nodes == ["node/worker-0", "node/worker-1"]
         await page_runner.run([in_prose("kubectl label node worker-0")])
         scheduling_cluster.plane.kubectl("delete", "--filename", str(ROOT / "examples/nvidia/app.yaml"))
-    await PageRunner(throwaway_machine).run(told.pop("With the scripts"))
+    await PageRunner(throwaway_machine).run(by_section.pop("With the scripts"))
 
     async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "plain") as page_runner:
-        await page_runner.run(told.pop("Without helm"))
+        await page_runner.run(by_section.pop("Without helm"))
         scheduling_cluster.plane.kubectl("delete", "--filename", str(ROOT / "deploy/manifests/kunlun/samples/xpu_pod.yaml"))
 
     async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "binary") as page_runner:
         scheduler_of_systemd(scheduling_cluster, throwaway_machine, tmp_path / "node")
-        await page_runner.run(told.pop("Binary installations"))
+        await page_runner.run(by_section.pop("Binary installations"))
         assert throwaway_machine.read("/etc/kubernetes/accelshare/tls.crt").startswith("-----BEGIN CERTIFICATE-----")
         await page_runner.run([in_prose("accelshare scheduler-config restore --target systemd")])
         throwaway_machine.must("systemctl stop kube-scheduler")
 
     async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "second", "accelshare") as page_runner:
-        second = told.pop("Managed clusters")
+        second = by_section.pop("Managed clusters")
         await page_runner.run([*second, in_prose("kubectl label namespace accelshare")])
-    assert [command.words for command in told.pop("OpenShift")] == [command.words for command in second]
+    assert [command.words for command in by_section.pop("OpenShift")] == [command.words for command in second]
 
     async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "vendors") as page_runner:
-        uninstall, *why = told.pop("Uninstall")
-        for part in (told.pop("Several vendors"), told.pop("Upgrade"), why, [uninstall]):
+        uninstall, *why = by_section.pop("Uninstall")
+        for part in (by_section.pop("Several vendors"), by_section.pop("Upgrade"), why, [uninstall]):
             await page_runner.run(part)
-    assert told == {}
+    assert by_section == {}
     scheduling_cluster.plane.kubectl("delete", "namespace", "accelshare", "--wait=false")
 
 

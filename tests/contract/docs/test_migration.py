@@ -76,9 +76,9 @@ class Original:
         found = {}
         for name in self.names:
             text = self.scheduling_cluster.plane.kubectl("get", name.lower(), "--namespace=kube-system", "--output=json")
-            said = json.loads(text)["spec"]
-            said["template"]["spec"].setdefault("nodeSelector", {})  # a selector that became empty is one that never was
-            found[name] = said
+            spec = json.loads(text)["spec"]
+            spec["template"]["spec"].setdefault("nodeSelector", {})  # a selector that became empty is one that never was
+            found[name] = spec
         return found
 
     def left(self) -> list[str]:
@@ -96,11 +96,11 @@ async def test_every_command_works_and_the_way_back_leads_back(
     original = Original(SYSTEMS[page], scheduling_cluster, throwaway_machine)
     await original.make()
     before = original.specs()
-    told = sections(page)
-    back, clean = told.pop("The way back"), told.pop("When you are sure")
+    by_section = sections(page)
+    back, clean = by_section.pop("The way back"), by_section.pop("When you are sure")
     values = {"POD": "migration-pod", "NODE": "migration-node", "CLUSTER_IP": "10.0.0.77"}
     async with a_stay(scheduling_cluster, throwaway_machine, tmp_path / "migration", values=values) as page_runner:
-        for part in told.values():
+        for part in by_section.values():
             await page_runner.run(part)
         for name, spec in original.specs().items():
             if name.startswith("Deployment/"):

@@ -51,12 +51,12 @@ async def test_agent(scheduling_cluster: SchedulingCluster, kubelets_directory: 
             page_runner = PageRunner(machine, {r"--port 12346": f"--port {port}"})
             await page_runner.run(commands("docs/how-to/agent.md"))
 
-            async def told() -> bool:
-                said = annotations(await scheduling_cluster.read("/api/v1/nodes/worker-0")).get(inventory.KEY, "{}")
-                found = inventory.entries_of(said).get("nvidia")
+            async def node_delivers() -> bool:
+                text = annotations(await scheduling_cluster.read("/api/v1/nodes/worker-0")).get(inventory.KEY, "{}")
+                found = inventory.entries_of(text).get("nvidia")
                 return found is not None and found.delivers
 
-            await scheduling_cluster.until(told, "the node says that it delivers")
+            await scheduling_cluster.until(node_delivers, "the node says that it delivers")
             assert machine.must(f"curl -s http://127.0.0.1:{port}/readyz") == "ok"
             await page_runner.end()
 

@@ -18,9 +18,9 @@ def typed(words: str, *shown: str) -> list[Command]:
 async def test_a_command_that_fails_is_named_with_its_words_and_what_to_do(machine: Machine) -> None:
     with pytest.raises(AssertionError) as failure:
         await PageRunner(machine).run(typed("accelshare profile show nobody"))
-    said = str(failure.value)
-    assert said.startswith(f"{PAGE}:7: accelshare profile show nobody\nended with 2, not 0; mend the page")
-    assert "nobody" in said.splitlines()[-1]
+    message = str(failure.value)
+    assert message.startswith(f"{PAGE}:7: accelshare profile show nobody\nended with 2, not 0; mend the page")
+    assert "nobody" in message.splitlines()[-1]
 
 
 async def test_what_a_page_shows_is_what_must_come(machine: Machine) -> None:

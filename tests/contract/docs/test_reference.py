@@ -29,11 +29,11 @@ async def test_cli(scheduling_cluster: SchedulingCluster, throwaway_machine: Mac
     scheduling_cluster.plane.kubectl("create", "--filename=-", stdin=AGENTS)
     throwaway_machine.write("my-vendor.toml", block("docs/reference/profiles.md", "toml", 1))
     page_runner = PageRunner(throwaway_machine)
-    told = commands(page)
-    remove = next(number for number, command in enumerate(told) if command.words == "accelshare node-labels remove")
-    await page_runner.run(told[:remove])
+    page_commands = commands(page)
+    remove = next(number for number, command in enumerate(page_commands) if command.words == "accelshare node-labels remove")
+    await page_runner.run(page_commands[:remove])
     assert await labelled(scheduling_cluster) == ["worker-0", "worker-1"]
-    await page_runner.run(told[remove:])
+    await page_runner.run(page_commands[remove:])
     assert await labelled(scheduling_cluster) == []
     for name in ("worker-0", "worker-1"):
         node = await scheduling_cluster.read(f"/api/v1/nodes/{name}")

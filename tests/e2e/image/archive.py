@@ -17,8 +17,8 @@ class Archive:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        (told,) = json.loads(self._read("manifest.json"))
-        return dict(told)
+        (manifest,) = json.loads(self._read("manifest.json"))
+        return dict(manifest)
 
     @property
     def configuration(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Run:
 
     container: str
     code: int
-    said: str
+    output: str
 
 
 @dataclass(slots=True)
@@ -40,9 +40,9 @@ class HookRunner:
     refuses: Collection[str] = ()  # containers that fail without being run
     _taken: set[str] = field(default_factory=set)
 
-    def said(self, container: str) -> str:
+    def output(self, container: str) -> str:
         """What every run of this container printed, each with its exit code."""
-        return "\n".join(f"{run.code} {run.said}" for run in self.runs if run.container == container)
+        return "\n".join(f"{run.code} {run.output}" for run in self.runs if run.container == container)
 
     async def serve(self) -> None:
         while True:

@@ -140,7 +140,7 @@ class InstalledCluster:
 
     def state(self) -> InstallationState:
         node = self.read("node", self.local.node_name)
-        told = node["metadata"].get("annotations") or {}
+        annotations = node["metadata"].get("annotations") or {}
         roots = [self.local.path(place) for place in PLACES]
         found = (str(path) for root in roots if root.exists() for path in root.rglob("*"))
         return InstallationState(
@@ -148,7 +148,7 @@ class InstalledCluster:
             # kubelet's own, which come and go.
             files=tuple(sorted(path for path in found if "kubelet" not in path.rpartition("/")[2])),
             labels=node["metadata"]["labels"],
-            annotations={key: value for key, value in told.items() if "accelshare" in key},
+            annotations={key: value for key, value in annotations.items() if "accelshare" in key},
             amounts=frozenset(node["status"]["capacity"]) | frozenset(node["status"]["allocatable"]),
             ours=tuple(sorted(self._ours())),
         )
@@ -211,7 +211,7 @@ class InstalledCluster:
             connection.close()
 
     def served_certificate(self) -> str:
-        """What the extender shows to whoever calls."""
+        """The certificate that the extender presents."""
         address = self.read("service", "accelshare-extender")["spec"]["clusterIP"]
         return ssl.get_server_certificate((address, 12345), timeout=120)
 
@@ -243,12 +243,12 @@ class InstalledCluster:
 
     def evidence(self) -> str:
         selector = "--selector=app.kubernetes.io/part-of=accelshare"
-        told = [
+        texts = [
             self.local.kubectl("get", "pods", "--all-namespaces", "--output=wide"),
             self.local.kubectl("logs", f"--namespace={NAMESPACE}", selector, "--all-containers", "--prefix", "--tail=15"),
             self.local.kubectl("get", "events", "--all-namespaces", "--field-selector=type=Warning"),
         ]
-        return "".join(f"\n--- \n{text[-6000:]}" for text in told)
+        return "".join(f"\n--- \n{text[-6000:]}" for text in texts)
 
 
 def at_work(pod: Object) -> bool:

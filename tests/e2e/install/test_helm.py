@@ -22,9 +22,9 @@ async def test_install_upgrade_uninstall(admin: ClusterAdmin) -> None:
     await admin.scheduling_cluster.pod("running", {}, nodeName="n1")
     running = await admin.scheduling_cluster.one("running")
 
-    said = await admin.install("--set=nodes.names={n1,n2}")
-    assert "accelshare 0" in said
-    assert admin.hook_runner.said("certificates").startswith("0 ")
+    output = await admin.install("--set=nodes.names={n1,n2}")
+    assert "accelshare 0" in output
+    assert admin.hook_runner.output("certificates").startswith("0 ")
     assert await admin.labelled() == ["n1", "n2"]
     made = admin.certificates()
     assert set(admin.read("secret", "accelshare-extender-tls")["data"]) == {"tls.crt", "tls.key", "ca.crt"}
@@ -90,7 +90,7 @@ async def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_li
     with pytest.raises(HelmError, match=r"(?s)UPGRADE FAILED: pre-upgrade hooks failed.*accelshare-memory-units"):
         await admin.upgrade("--set=vendors.nvidia.memoryUnit=MiB", "--set=nodes.names={n2}")
     words = "nvidia: the memory unit of n4 is 'GiB' and cannot become 'MiB' while pods that asked in the old one are there: "
-    assert f"{words}default/old" in admin.hook_runner.said("memory-units")
+    assert f"{words}default/old" in admin.hook_runner.output("memory-units")
     # The Job stays for an hour with its words; its rights are gone already.
     left = [name.partition("/")[0] for name in admin.ours() if "memory-units" in name]
     assert left == ["job.batch", "pod"]
@@ -100,18 +100,18 @@ async def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_li
 
     await scheduling_cluster.delete("/api/v1/namespaces/default/pods/old")
     await admin.upgrade("--set=vendors.nvidia.memoryUnit=MiB")
-    assert "memory unit of n4 is 'GiB' and may become 'MiB'" in admin.hook_runner.said("memory-units")
+    assert "memory unit of n4 is 'GiB' and may become 'MiB'" in admin.hook_runner.output("memory-units")
     args = admin.read("daemonset", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "--memory-unit=nvidia=MiB" in args
 
-    await scheduling_cluster.patch("/api/v1/nodes/n4", {"metadata": {"annotations": {"accelshare.io/inventory": told("MiB")}}})
+    await scheduling_cluster.patch("/api/v1/nodes/n4", {"metadata": {"annotations": {"accelshare.io/inventory": cards("MiB")}}})
     await scheduling_cluster.pod("new", {"aliyun.com/gpu-mem": 3072}, nodeName="n4")
     with pytest.raises(HelmError, match=r"accelshare-memory-units failed"):
         await admin.helm("rollback", "1")
-    assert "is 'MiB' and cannot become 'GiB'" in admin.hook_runner.said("memory-units")
+    assert "is 'MiB' and cannot become 'GiB'" in admin.hook_runner.output("memory-units")
 
 
-def told(unit: str) -> str:
+def cards(unit: str) -> str:
     return json.dumps({"nvidia": {"unit": unit, "cards": [{"index": 0, "size": 15}]}})
 
 
@@ -125,7 +125,7 @@ async def test_an_install_stops_when_the_certificates_cannot_be_made(admin: Clus
 async def test_a_node_that_does_not_exist_stops_the_install_and_is_named(admin: ClusterAdmin) -> None:
     with pytest.raises(HelmError):
         await admin.install("--set=nodes.names={n2,n9}")
-    assert "the cluster has no node n9; there are n1, n2, n3" in admin.hook_runner.said("node-labels")
+    assert "the cluster has no node n9; there are n1, n2, n3" in admin.hook_runner.output("node-labels")
     assert await admin.labelled() == ["n1"]
 
 

@@ -38,8 +38,8 @@ def installed_cluster(root: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def test_helm_test_sees_a_card_of_every_vendor(installed_cluster: InstalledCluster) -> None:
     installed_cluster.local.kubectl("delete", "pod", "stc-example-pod")  # which has the only card of its kind
-    said = installed_cluster.helm("test", accelshare.RELEASE, "--timeout=200s")
-    assert said.count("Succeeded") == 4, said
+    output = installed_cluster.helm("test", accelshare.RELEASE, "--timeout=200s")
+    assert output.count("Succeeded") == 4, output
     installed_cluster.apply("stream/example.yaml")
     installed_cluster.running("!group", 7)
     configuration = installed_cluster.local.path("/etc/kubernetes/accelshare").rglob("*.yaml")
@@ -82,12 +82,12 @@ def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_live(ins
     agents = installed_cluster.read("daemonset", installed_cluster.agent)["metadata"]["generation"]
     with pytest.raises(ClusterError) as refused:
         installed_cluster.upgrade({"vendors": {"enflame": {"memoryUnit": "0.1"}}})
-    said = str(refused.value)
-    assert "UPGRADE FAILED: pre-upgrade hooks failed" in said
+    output = str(refused.value)
+    assert "UPGRADE FAILED: pre-upgrade hooks failed" in output
     pods = ", ".join(f"{NAMESPACE}/gcushare-pod-{number}" for number in (1, 2, 3))
     node = installed_cluster.local.node_name
     words = f"the memory unit of {node} is '1' and cannot become '0.1' while pods that asked in the old one are"
-    assert f"enflame: {words} there: {pods}" in said
+    assert f"enflame: {words} there: {pods}" in output
     assert words in installed_cluster.job_message("accelshare-memory-units")
     assert installed_cluster.read("daemonset", installed_cluster.agent)["metadata"]["generation"] == agents
     assert installed_cluster.inventory("enflame")["unit"] == "1"
@@ -118,7 +118,7 @@ def test_certificates_are_renewed_under_load(installed_cluster: InstalledCluster
         installed_cluster.until(
             lambda: installed_cluster.local.path(CLIENT_FILE).read_bytes() != client, "kube-scheduler's files are new"
         )
-        # kubelet looks for new Secrets once a minute, or when something is said of the pod.
+        # kubelet looks for new Secrets once a minute, or when the pod changes.
         selector = "--selector=app.kubernetes.io/component=extender"
         installed_cluster.local.kubectl("annotate", "pods", selector, f"--namespace={NAMESPACE}", "look=again")
         installed_cluster.until(
@@ -211,8 +211,8 @@ def test_the_scripts_and_a_rush_by_device_plugins(installed_cluster: InstalledCl
     installed_cluster.agent = "gcushare-device-plugin"
     values = ("--values", str(installed_cluster.local.state / "values.json"), "--set", "agent.delivery=device-plugin")
     logs = ("--set", f"logs.directory={installed_cluster.local.state}/logs-of-ours")
-    said = installed_cluster.script("deploy.sh", "--preset", "gcushare", "--all-nodes", "--", *values, *logs)
-    assert f"sharing: {installed_cluster.local.node_name}" in said
+    output = installed_cluster.script("deploy.sh", "--preset", "gcushare", "--all-nodes", "--", *values, *logs)
+    assert f"sharing: {installed_cluster.local.node_name}" in output
     installed_cluster.agents_ready()
     installed_cluster.until(
         lambda: installed_cluster.local.path(MANIFEST).read_bytes() != installed_cluster.before.manifest,

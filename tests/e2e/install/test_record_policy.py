@@ -209,12 +209,12 @@ async def test_a_template_with_a_record_says_so_in_an_event(scheduling_cluster: 
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "forged"}, "spec": spec}
     assert refusal(scheduling_cluster, callers.user, "create", "--filename=-", stdin=yaml.safe_dump(deployment)) == ""
 
-    async def said() -> str:
+    async def message() -> str:
         events = (await scheduling_cluster.read("/api/v1/namespaces/default/events"))["items"]
         return next((event["message"] for event in events if event["reason"] == "FailedCreate"), "")
 
     assert f"annotation {RECORD} decides which cards a pod gets" in await scheduling_cluster.until(
-        said, "the ReplicaSet says why it has no pod"
+        message, "the ReplicaSet says why it has no pod"
     )
 
 

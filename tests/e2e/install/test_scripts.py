@@ -23,7 +23,7 @@ async def test_enter_means_all_nodes(admin: ClusterAdmin) -> None:
 
     again = await admin.script("deploy.sh", "--preset", "gpushare", "--all-nodes")
     assert again.returncode == 0, again.stderr
-    assert admin.hook_runner.runs[-1].said == "unchanged\n"
+    assert admin.hook_runner.runs[-1].output == "unchanged\n"
 
     gone = await admin.script("delete.sh")
     assert gone.returncode == 0, gone.stderr
@@ -156,11 +156,11 @@ async def test_inspect_asks_the_extender_over_its_own_certificates(admin: Cluste
         f"--tls-cert={files['tls.crt']}", f"--tls-key={files['tls.key']}", f"--client-ca={files['ca.crt']}"
     )
 
-    async def told() -> str:
+    async def reached() -> str:
         done = await admin.script("inspect.sh", "--preset", "gpushare", "--address", f"127.0.0.1:{scheduling_cluster.port}")
         return done.stdout if "totalGPU" in done.stdout else ""
 
-    head, _, rest = str(await scheduling_cluster.until(told, "the extender has seen the node")).partition("\n")
+    head, _, rest = str(await scheduling_cluster.until(reached, "the extender has seen the node")).partition("\n")
     assert head == "inspect GPU usage of all nodes from scheduler cache"
     assert json.loads(rest)["nodes"][0]["totalGPU"] > 0
     bare = await asyncio.create_subprocess_exec(

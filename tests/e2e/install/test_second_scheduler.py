@@ -63,11 +63,11 @@ def second_scheduler(admin: ClusterAdmin, tls: Path, directory: Path) -> Process
     token = scheduling_cluster.plane.kubectl("create", "token", NAME, f"--namespace={NAMESPACE}").strip()
     account = directory / "account.kubeconfig"
     write_kubeconfig(account, url=scheduling_cluster.plane.url, ca_file=scheduling_cluster.plane.ca_file, user=Token(token))
-    told = admin.read("configmap", NAME)["data"]["config.yaml"]
+    configuration = admin.read("configmap", NAME)["data"]["config.yaml"]
     service = f"gpushare-schd-extender.{NAMESPACE}.svc:12345"
-    assert service in told
+    assert service in configuration
     content = yaml.safe_load(
-        told.replace(service, f"127.0.0.1:{scheduling_cluster.port}").replace("/etc/accelshare/tls", str(tls))
+        configuration.replace(service, f"127.0.0.1:{scheduling_cluster.port}").replace("/etc/accelshare/tls", str(tls))
     )
     file = directory / "config.yaml"
     file.write_text(yaml.safe_dump(content | {"clientConnection": {"kubeconfig": str(account)}}))

@@ -73,8 +73,8 @@ class Installation:
         return self.local.call_inside(sys.executable, "-m", "accelshare", *words, f"--kubeconfig={self.local.kubeconfig}")
 
     def amounts(self, amount: str | None) -> None:
-        said = {MEMORY: amount, COUNT: amount and "1"}
-        patch = json.dumps({"status": {"capacity": said, "allocatable": said}})
+        amounts = {MEMORY: amount, COUNT: amount and "1"}
+        patch = json.dumps({"status": {"capacity": amounts, "allocatable": amounts}})
         self.local.kubectl("patch", "node", self.local.node_name, "--subresource=status", "--type=merge", f"--patch={patch}")
 
     def until_applied(self) -> None:
@@ -147,8 +147,8 @@ def test_put_in_healed_and_taken_out_by_itself(installation: Installation) -> No
     installation.until_applied()
     installation.bound("after-an-upgrade")
 
-    said = installation.accelshare("scheduler-config", "manage", "--restore-all", "--deadline-s=200")
-    assert said.splitlines()[-1] == f"{installation.local.node_name}: restored"
+    output = installation.accelshare("scheduler-config", "manage", "--restore-all", "--deadline-s=200")
+    assert output.splitlines()[-1] == f"{installation.local.node_name}: restored"
     assert installation.manifest.read_bytes() == installation.original
     assert installation.left() == []
     assert installation.accelshare("certificates", "remove").count("removed") == 3

@@ -211,13 +211,13 @@ class RealNode:
         return {pod["metadata"]["name"]: pod for pod in listed["items"]}
 
     async def events(self, reason: str) -> list[str]:
-        """The names of pods of which this was said."""
+        """The names of pods with an event of this reason."""
         params = {"fieldSelector": f"reason={reason}"}
         listed = await self.client.request("GET", "/api/v1/namespaces/default/events", params=params)
         return [event["involvedObject"]["name"] for event in msgspec.json.decode(listed, type=Object)["items"]]
 
     async def moved(self) -> set[str]:
-        """The pods of which an agent has said that kubelet gave them other cards than their record, and its event."""
+        """The pods with an event AcceleratorMoved: kubelet allocated other cards than their record names."""
         listed = await self.client.request("GET", "/api/v1/events", params={"fieldSelector": "reason=AcceleratorMoved"})
         events = msgspec.json.decode(listed, type=Object)["items"]
         return {f"{event['involvedObject']['name']}: {event['metadata']['name']}" for event in events}
@@ -345,11 +345,11 @@ async def all_agree(real_node: RealNode, pods: list[str]) -> None:
     """Record, kubelet's books and the device node inside are the same card for every container of these pods."""
     found = await real_node.running(*pods)
     books = await real_node.cards_by_kubelet()
-    sights = await asyncio.gather(*(real_node.sees(name) for name in pods))
-    for name, sight in zip(pods, sights, strict=True):
+    visible = await asyncio.gather(*(real_node.sees(name) for name in pods))
+    for name, nodes in zip(pods, visible, strict=True):
         card = recorded(found[name], "enflame")
         assert books[f"default/{name}"]["c0"]["enflame"] == card, name
-        assert sight == [f"gcu{index}" for index in card], name
+        assert nodes == [f"gcu{index}" for index in card], name
 
 
 def annotations(pod: Object) -> dict[str, str]:

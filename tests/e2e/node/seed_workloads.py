@@ -13,13 +13,13 @@ async def gcushare_pods_see_their_cards(real_node: RealNode) -> None:
     where = [await real_node.sees(f"gcushare-pod-{number}", "pod-gcu-example", "kube-system") for number in (1, 2, 3)]
     assert where == [["gcu0"], ["gcu0"], ["gcu1"]]
     real_node.apply("examples/enflame/gcushare-pod-4.json", namespace="kube-system")
-    await real_node.until(lambda: _waits(real_node), "the fourth asks more than a card has, waits and is told why")
+    await real_node.until(lambda: _waits(real_node), "the fourth asks more than a card has and waits, with the reason")
 
 
 async def _waits(real_node: RealNode) -> bool:
     status = (await real_node.pods("kube-system"))["gcushare-pod-4"]["status"]
-    told = [condition.get("message", "") for condition in status.get("conditions", [])]
-    return status["phase"] == "Pending" and any("insufficient GCU" in message for message in told)
+    messages = [condition.get("message", "") for condition in status.get("conditions", [])]
+    return status["phase"] == "Pending" and any("insufficient GCU" in message for message in messages)
 
 
 async def the_other_seeds_pods_see_their_cards(real_node: RealNode) -> list[str]:

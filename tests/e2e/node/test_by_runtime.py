@@ -20,8 +20,8 @@ FLAG = "enflame.com/gcu-device-assigned"
 async def all_right(real_node: RealNode, pods: list[str]) -> None:
     """The bind's record and the device node inside are the same card for each of these pods."""
     found = await real_node.running(*pods)
-    sights = await asyncio.gather(*(real_node.sees(name) for name in pods))
-    wrong = {name: sight for name, sight in zip(pods, sights, strict=True) if sight != _wanted(found[name])}
+    visible = await asyncio.gather(*(real_node.sees(name) for name in pods))
+    wrong = {name: nodes for name, nodes in zip(pods, visible, strict=True) if nodes != _wanted(found[name])}
     assert wrong == {}
 
 
@@ -182,8 +182,8 @@ async def test_a_runtime_that_stops_insisting_and_insists_again_with_pods_runnin
         )
         await all_right(real_node, coming)
         found = await real_node.running(*envs)
-        said = {name: (await real_node.env(name))["NVIDIA_VISIBLE_DEVICES"] for name in envs}
-        assert said == {name: f"GPU-{recorded(found[name], 'nvidia')[0]}" for name in envs}
+        seen = {name: (await real_node.env(name))["NVIDIA_VISIBLE_DEVICES"] for name in envs}
+        assert seen == {name: f"GPU-{recorded(found[name], 'nvidia')[0]}" for name in envs}
         real_node.agent.kill()
         assert all(pod["status"]["phase"] == "Running" for pod in (await real_node.pods()).values())
     finally:

@@ -84,7 +84,7 @@ async def test_a_user_with_the_edit_role_moves_no_container_to_another_card(by_r
     """Between bind and container start, and between two containers: each has the card of the bind, and the record comes back."""
     real_node = by_runtime
     async with editor(real_node) as user:
-        await real_node.until(partial(_shows, real_node), "kubelet has told the scheduler of the cards")
+        await real_node.until(partial(_shows, real_node), "the scheduler sees the cards")
         await asyncio.to_thread(real_node.local.kill_kubelet)
         try:
             inits = [real_node.container("init", {GCU: 4}, command=["sh", "-c", f"ls /dev | grep '^gcu[0-9]'; {WAITS}"])]
@@ -97,7 +97,7 @@ async def test_a_user_with_the_edit_role_moves_no_container_to_another_card(by_r
         seen = await real_node.until(partial(_log, real_node, "victim", "init"), "the init container has looked")
         assert seen == f"gcu{cards[0]}\n"
         await real_node.until(partial(restored, real_node, "victim", cards), "the record is as the bind wrote it")
-        await real_node.until(partial(event, real_node, "victim", "AcceleratorRecordRewritten"), "it is told")
+        await real_node.until(partial(event, real_node, "victim", "AcceleratorRecordRewritten"), "the event exists")
         await rewrite(user, "victim", **{OURS: None, INDEX: str((cards[0] + 5) % 8)})
         await asyncio.to_thread(real_node.local.kubectl, "exec", "victim", "-c", "init", "--", "touch", "/tmp/go")
         await real_node.running("victim")
@@ -165,7 +165,7 @@ async def test_containers_that_ask_for_no_card_see_none(by_runtime: RealNode) ->
     assert (await real_node.env("cards", "c1"))["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert (await real_node.env("image"))["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert (await real_node.env("privileged"))["NVIDIA_VISIBLE_DEVICES"] == "all"
-    await real_node.until(partial(event, real_node, "image", "AcceleratorWithheld"), "it is told")
+    await real_node.until(partial(event, real_node, "image", "AcceleratorWithheld"), "the event exists")
     debugger = {**real_node.container("debugger", {}, env=every), "targetContainerName": "c0"}
     del debugger["resources"]
     body = msgspec.json.encode({"spec": {"ephemeralContainers": [debugger]}})
@@ -178,7 +178,7 @@ async def test_containers_that_ask_for_no_card_see_none(by_runtime: RealNode) ->
     await real_node.until(partial(_debugs, real_node, "cards"), "the debugger runs")
     assert (await real_node.env("cards", "debugger"))["NVIDIA_VISIBLE_DEVICES"] == "void"
     await real_node.pod("brings", {}, annotations={"nvidia.cdi.k8s.io/container.c0": "nvidia.com/gpu=all"})
-    await real_node.until(partial(event, real_node, "brings", "AcceleratorNotRequested"), "it is refused, and told")
+    await real_node.until(partial(event, real_node, "brings", "AcceleratorNotRequested"), "it is refused, with an event")
     assert "waiting" in (await real_node.pods())["brings"]["status"]["containerStatuses"][0]["state"]
 
 

@@ -79,8 +79,8 @@ async def test_ten_kills_of_the_agent_ten_of_the_extender_and_one_of_containerd(
             await rush.wave()
             await kill(real_node, victim)
         await rush.settled()
-    said = f"{len(rush.dead)} of {rush.made} pods failed admission"
-    print(f"21 kills: {said}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
+    text = f"{len(rush.dead)} of {rush.made} pods failed admission"
+    print(f"21 kills: {text}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
     assert rush.dead.isdisjoint(rush.ran)
     assert len(rush.dead) <= rush.on_their_way
 
@@ -94,8 +94,8 @@ async def test_ten_kills_of_kubelet(real_node: RealNode) -> None:
         await kill(real_node, "kubelet")
         if turn % 2:
             await rush.settled()
-    said = f"{len(rush.dead)} of {rush.made} pods failed admission"
-    print(f"10 kills: {said}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
+    text = f"{len(rush.dead)} of {rush.made} pods failed admission"
+    print(f"10 kills: {text}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
     assert rush.dead.isdisjoint(rush.ran)
     assert len(rush.dead) <= rush.on_their_way
 
