@@ -60,7 +60,7 @@ class SecretWrite:
     """A Secret that has to be created or changed, with its new content."""
 
     place: Place
-    found: Stored | None
+    secret: Stored | None
     data: Mapping[str, str | None]
     message: str
 
@@ -93,7 +93,7 @@ async def due(client: Client, names: Names, *, now: datetime, lifetimes: Lifetim
     ca = await named_data.read(client, ca_place)
     stored = [await named_data.read(client, place) for place in leaf_places]
     addresses = await services.cluster_ips(client, names.namespace, names.service)
-    sides = [_side(place, found) for place, found in zip(leaf_places, stored, strict=True)]
+    sides = [_side(place, secret) for place, secret in zip(leaf_places, stored, strict=True)]
     trust_now = _trust(ca_place, ca)
     leaves = [side.pair.certificate for side in sides if side.pair is not None]
     wanted = renewal.trust(trust_now, leaves, now=now, lifetimes=lifetimes)
@@ -102,13 +102,13 @@ async def due(client: Client, names: Names, *, now: datetime, lifetimes: Lifetim
         until = x509.facts((wanted.following or wanted.current).certificate).until
         what = "a new CA" if trust_now is None else "the next CA" if wanted.following else "the current CAs"
         writes.append(SecretWrite(ca_place, ca, _trust_data(wanted), f"{ca_place}: {what}, until {until:%Y-%m-%d}"))
-    for place, found, side, subject in zip(leaf_places, stored, sides, _subjects(names, addresses), strict=True):
+    for place, secret, side, subject in zip(leaf_places, stored, sides, _subjects(names, addresses), strict=True):
         pair = renewal.leaf(side.pair, subject, wanted, now=now, lifetimes=lifetimes)
         if pair != side.pair or side.bundle != wanted.bundle:
             until = x509.facts(pair.certificate).until
             what = f"a new certificate, until {until:%Y-%m-%d}" if pair != side.pair else "the CAs to trust"
             data = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": wanted.bundle}
-            writes.append(SecretWrite(place, found, data, f"{place}: {what}"))
+            writes.append(SecretWrite(place, secret, data, f"{place}: {what}"))
     return writes
 
 
@@ -116,8 +116,8 @@ async def remove(client: Client, names: Names) -> list[str]:
     """Delete the Secrets that accelshare manages; Secrets of others stay."""
     messages = []
     for place in names.secrets:
-        found = await named_data.read(client, place)
-        if found is not None and _is_managed(found) and await named_data.remove(client, place):
+        secret = await named_data.read(client, place)
+        if secret is not None and _is_managed(secret) and await named_data.remove(client, place):
             messages.append(f"{place}: removed")
     return messages
 
@@ -126,13 +126,13 @@ async def status(client: Client, names: Names, *, now: datetime) -> list[StatusL
     """One line for each certificate and for each missing Secret."""
     lines: list[StatusLine] = []
     for place in names.secrets:
-        found = await named_data.read(client, place)
-        if found is None:
+        secret = await named_data.read(client, place)
+        if secret is None:
             lines.append(StatusLine(f"{place}: missing", good=False))
             continue
         # The ca.crt of a side is a copy from the CA's Secret.
-        keys = ["tls.crt"] if "tls.crt" in found.data else [key for key in _CA_KEYS if key in found.data]
-        lines += [status_line(f"{place} {key}", found.data[key], now) for key in keys]
+        keys = ["tls.crt"] if "tls.crt" in secret.data else [key for key in _CA_KEYS if key in secret.data]
+        lines += [status_line(f"{place} {key}", secret.data[key], now) for key in keys]
         if not keys:
             lines.append(StatusLine(f"{place}: has no certificate", good=False))
     return lines
@@ -148,8 +148,8 @@ def status_line(name: str, pem: str, now: datetime) -> StatusLine:
         return StatusLine(f"{name}: {facts.name}, expired {facts.until:%Y-%m-%d %H:%M} UTC", good=False)
     if renewal.not_yet_valid(pem, now):
         begins = facts.made - CLOCK_SKEW
-        says = f"not valid before {begins:%Y-%m-%d %H:%M} UTC: the clock of its issuer was ahead"
-        return StatusLine(f"{name}: {facts.name}, {says}", good=False)
+        reason = f"not valid before {begins:%Y-%m-%d %H:%M} UTC: the clock of its issuer was ahead"
+        return StatusLine(f"{name}: {facts.name}, {reason}", good=False)
     left = (facts.until - now).total_seconds() / 86400
     due = ", to be renewed" if renewal.due(pem, now) else ""
     return StatusLine(f"{name}: {facts.name}, until {facts.until:%Y-%m-%d %H:%M} UTC, {left:.1f} days left{due}", good=True)
@@ -172,31 +172,31 @@ def _canonical(name: str) -> str:
 
 
 async def _write(client: Client, write: SecretWrite) -> None:
-    if write.found is None:
+    if write.secret is None:
         data = {key: value for key, value in write.data.items() if value is not None}
         form = _TLS if "tls.crt" in data else "Opaque"
         await named_data.create(client, write.place, data, labels=LABELS, form=form)
     else:
-        await named_data.change(client, write.place, write.data, version=write.found.version)
+        await named_data.change(client, write.place, write.data, version=write.secret.version)
 
 
-def _is_managed(found: Stored) -> bool:
-    return found.labels.get("app.kubernetes.io/managed-by") == LABELS["app.kubernetes.io/managed-by"]
+def _is_managed(secret: Stored) -> bool:
+    return secret.labels.get("app.kubernetes.io/managed-by") == LABELS["app.kubernetes.io/managed-by"]
 
 
-def _refuse_others(place: Place, found: Stored) -> None:
-    if not _is_managed(found):
+def _refuse_others(place: Place, secret: Stored) -> None:
+    if not _is_managed(secret):
         raise CertificateError(
             f"{place} exists and is not managed by accelshare (no label app.kubernetes.io/managed-by=accelshare); "
             "remove it, or choose another name"
         )
 
 
-def _trust(place: Place, found: Stored | None) -> Trust | None:
-    if found is None:
+def _trust(place: Place, secret: Stored | None) -> Trust | None:
+    if secret is None:
         return None
-    _refuse_others(place, found)
-    data = found.data
+    _refuse_others(place, secret)
+    data = secret.data
     following = Pair(data["next.crt"], data["next.key"]) if data.get("next.crt") and data.get("next.key") else None
     try:
         current = Pair(data.get("ca.crt", ""), data.get("ca.key", ""))
@@ -220,14 +220,14 @@ def _trust_data(trust: Trust) -> dict[str, str | None]:
     }
 
 
-def _side(place: Place, found: Stored | None) -> SideSecret:
+def _side(place: Place, secret: Stored | None) -> SideSecret:
     """Read one side's Secret; an unreadable certificate of ours is replaced."""
-    if found is None:
+    if secret is None:
         return SideSecret(None, "")
-    _refuse_others(place, found)
-    pair = Pair(found.data.get("tls.crt", ""), found.data.get("tls.key", ""))
+    _refuse_others(place, secret)
+    pair = Pair(secret.data.get("tls.crt", ""), secret.data.get("tls.key", ""))
     try:
         x509.check(pair)
     except CertificateError:
-        return SideSecret(None, found.data.get("ca.crt", ""))
-    return SideSecret(pair, found.data.get("ca.crt", ""))
+        return SideSecret(None, secret.data.get("ca.crt", ""))
+    return SideSecret(pair, secret.data.get("ca.crt", ""))

@@ -31,7 +31,7 @@ class Finding:
 
     check: str
     grade: Grade
-    says: str
+    message: str
     do: tuple[str, ...] = ()
 
 
@@ -59,7 +59,7 @@ def as_text(findings: Sequence[Finding]) -> str:
     """One line for each finding with its steps below, and a summary at the end."""
     lines = []
     for finding in findings:
-        lines.append(visible(f"{finding.grade.value:<8} {finding.check:<13} {finding.says}"))
+        lines.append(visible(f"{finding.grade.value:<8} {finding.check:<13} {finding.message}"))
         lines += [visible(f"{'':<22} → {step}") for step in finding.do]
     counts = {grade: sum(finding.grade is grade for finding in findings) for grade in Grade}
     summary = ", ".join(f"{counts[grade]} {grade.value}" for grade in (Grade.PROBLEM, Grade.WARNING, Grade.NOTE) if counts[grade])
@@ -69,5 +69,5 @@ def as_text(findings: Sequence[Finding]) -> str:
 
 def as_json(findings: Sequence[Finding]) -> str:
     """The findings as JSON."""
-    content = [{"check": each.check, "grade": each.grade.value, "says": each.says, "do": list(each.do)} for each in findings]
+    content = [{"check": each.check, "grade": each.grade.value, "says": each.message, "do": list(each.do)} for each in findings]
     return visible_json(json.dumps({"ready": ready(findings), "findings": content}, indent=2, ensure_ascii=False)) + "\n"

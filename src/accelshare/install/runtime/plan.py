@@ -3,7 +3,7 @@
 Belongs here: the drop-in, and the one line that makes containerd import it. Never: writing.
 
 The import that is added to containerd's main file is a pattern that only the drop-in matches: with a plain name containerd would
-stop reading if the drop-in were ever removed, and a whole directory could import files that nobody reads today.
+stop reading if the drop-in were ever removed, and a whole directory could import files that containerd does not read today.
 The settings of CRI-O were read in its source, not tried on a running CRI-O.
 """
 
@@ -60,7 +60,7 @@ def for_containerd(config: Path, *, directory: Path | None, merges: bool) -> Run
 
 
 def for_crio(config: Path, *, directory: Path | None) -> RuntimePlan:
-    """CRI-O reads its drop-in directory without being told; the main file stays unchanged."""
+    """CRI-O reads its drop-in directory by itself; the main file stays unchanged."""
     path = (directory or crio.directory(config)) / CRIO_DROP_IN
     before = crio.nri_settings(crio.layers(config, Tree({path: None})))
     if before.enforced:

@@ -47,19 +47,19 @@ def table(name: tuple[str, ...], content: Mapping[str, Any]) -> list[str]:
 def _new_line(text: str, pattern: str, end: str) -> str:
     """After the version, which usually comes first; else on top, before any table."""
     line = f"imports = [{_quoted(pattern)}]{end}"
-    found = _VERSION.search(text)
-    if found is None or not text[found.end() :].startswith(("\n", "\r\n")):
+    match = _VERSION.search(text)
+    if match is None or not text[match.end() :].startswith(("\n", "\r\n")):
         return line + text
-    at = text.index("\n", found.end()) + 1
+    at = text.index("\n", match.end()) + 1
     after_version = text[:at] + line + text[at:]
     return after_version if _means(after_version, {**tomllib.loads(text), "imports": [pattern]}) else line + text
 
 
 def _longer_list(text: str, pattern: str, end: str) -> str | None:
-    found = _IMPORTS.search(text)
-    if found is None:
+    match = _IMPORTS.search(text)
+    if match is None:
         return None
-    at, last, comma = found.end(), found.end(), True  # an empty list needs no comma
+    at, last, comma = match.end(), match.end(), True  # an empty list needs no comma
     while token := _IN_A_LIST.match(text, at):
         if token["sign"] == "]":
             return _with_element(text, pattern, end, close=token.start(), last=last, comma=comma)

@@ -1,7 +1,7 @@
 """`scheduler-config apply` and `restore`: change kube-scheduler's files, wait for its health, roll back if it fails.
 
 The order is: accelshare's file, then the trigger that makes kube-scheduler read it. A restore goes the other way round, so that
-kube-scheduler is never told to read a file that does not exist.
+kube-scheduler never has to read a file that does not exist.
 
 Belongs here: the order of the steps. Never: what the files say (`plan.py`), how one file is changed (`host_files/`).
 """

@@ -25,11 +25,11 @@ def flags(words: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def health_address(given: Mapping[str, str]) -> str:
+def health_address(flag_values: Mapping[str, str]) -> str:
     """HOST:PORT of the health endpoint of a kube-scheduler with these flags, on its own host."""
-    host = given.get("bind-address", "127.0.0.1")
+    host = flag_values.get("bind-address", "127.0.0.1")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 (the address to connect to is another one)
-    return f"{f'[{host}]' if ':' in host else host}:{given.get('secure-port', '10259')}"
+    return f"{f'[{host}]' if ':' in host else host}:{flag_values.get('secure-port', '10259')}"
 
 
 def put(words: MutableSequence[str], name: str, value: str) -> None:
@@ -110,42 +110,42 @@ _LAST_PORT: Final = 65535
 _ONLY_AT_DEFAULT: Final[Mapping[str, str]] = {"algorithm-provider": "DefaultProvider", "hard-pod-affinity-symmetric-weight": "1"}
 
 
-def refuse_untranslatable(given: Mapping[str, str]) -> None:
+def refuse_untranslatable(flag_values: Mapping[str, str]) -> None:
     """Raise for flags that would lose their effect."""
     for name, default in _ONLY_AT_DEFAULT.items():
-        if given.get(name, default) != default:
-            raise NotUnderstood(f"--{name}={given[name]} would lose its effect; move it into your own configuration file first")
+        if flag_values.get(name, default) != default:
+            raise NotUnderstood(f"--{name}={flag_values[name]} would lose its effect; move it into your configuration first")
 
 
-def moved_into_file(given: Mapping[str, str], release: Release) -> dict[str, Any]:
+def moved_into_file(flag_values: Mapping[str, str], release: Release) -> dict[str, Any]:
     """The settings that a new configuration file needs because kube-scheduler ignores these flags beside it."""
-    refuse_untranslatable(given)
+    refuse_untranslatable(flag_values)
     content: dict[str, Any] = {}
     rows = dict(_MOVED) | (dict(_MOVED_BEFORE_122) if release.minor < FLAGS_OVERRIDE_LEADER_ELECTION else {})
-    order = list(given)
+    order = list(flag_values)
     for name, (path, read) in rows.items():
-        others = [other for other, (other_path, _) in rows.items() if other_path == path and other in given]
-        if name not in given or name != max(others, key=order.index):
+        others = [other for other, (other_path, _) in rows.items() if other_path == path and other in flag_values]
+        if name not in flag_values or name != max(others, key=order.index):
             continue
         section, _, key = path.rpartition(".")
         try:
-            value = read(given[name])
+            value = read(flag_values[name])
         except ValueError as error:
-            raise NotUnderstood(f"--{name}={given[name]}: the value cannot be moved into a configuration file") from error
+            raise NotUnderstood(f"--{name}={flag_values[name]}: the value cannot be moved into a configuration file") from error
         (content.setdefault(section, {}) if section else content)[key] = value
-    if "scheduler-name" in given:
-        content["profiles"] = [{"schedulerName": given["scheduler-name"]}]
-    return content | plain_port(given, release)
+    if "scheduler-name" in flag_values:
+        content["profiles"] = [{"schedulerName": flag_values["scheduler-name"]}]
+    return content | plain_port(flag_values, release)
 
 
-def plain_port(given: Mapping[str, str], release: Release) -> dict[str, str]:
+def plain_port(flag_values: Mapping[str, str], release: Release) -> dict[str, str]:
     """The address of the plain HTTP port in a new file: as the flags say, else on this host only.
 
     Before 1.23 the port cannot be disabled beside --config; its default is 0.0.0.0:10251.
     """
     if not OLDEST <= release.minor < PLAIN_PORT_ENDS:
         return {}
-    port, host = given.get("port", ""), given.get("address", "127.0.0.1")
+    port, host = flag_values.get("port", ""), flag_values.get("address", "127.0.0.1")
     if port and not (port.isascii() and port.isdigit() and int(port) <= _LAST_PORT):
         raise NotUnderstood(f"--port={port} is not a port; it must be a number from 0 to {_LAST_PORT}")
     if port and int(port) == 0:  # disabled so far: keep it local

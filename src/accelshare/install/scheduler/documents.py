@@ -176,13 +176,13 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _sequence_offset(text: str) -> int:
     """The indentation of a list's dash below its key; kubeadm writes 0."""
-    found = re.search(r"^( *)(?:- )?[\w./\"'-]+:[ ]*(?:#.*)?\n(?:\s*#.*\n)*( *)- ", text, re.MULTILINE)
-    return max(0, len(found[2]) - len(found[1])) if found and "- " not in found[0].split(":")[0] else 0
+    match = re.search(r"^( *)(?:- )?[\w./\"'-]+:[ ]*(?:#.*)?\n(?:\s*#.*\n)*( *)- ", text, re.MULTILINE)
+    return max(0, len(match[2]) - len(match[1])) if match and "- " not in match[0].split(":")[0] else 0
 
 
 def _mapping_indent(text: str) -> int:
-    found = re.search(r"^[\w./\"'-]+:[ ]*(?:#.*)?\n(?:\s*#.*\n)*( +)[^\s#-]", text, re.MULTILINE)
-    return len(found[1]) if found else 2
+    match = re.search(r"^[\w./\"'-]+:[ ]*(?:#.*)?\n(?:\s*#.*\n)*( +)[^\s#-]", text, re.MULTILINE)
+    return len(match[1]) if match else 2
 
 
 def _one_line(error: Exception) -> str:

@@ -36,15 +36,15 @@ ReadLease = Callable[[Place], LeaseSpec]
 
 def place(plan: SchedulerPlan, release: Release) -> Place:
     """The Lease of the kube-scheduler that this plan starts. Raises NoLease if there is none, or if it is not known."""
-    given = flags(plan.words)
+    flag_values = flags(plan.words)
     data: dict[str, Any] = {}
-    if given.get("config") == plan.configuration.path:
+    if flag_values.get("config") == plan.configuration.path:
         data = documents.plain(documents.read(plan.configuration.content, plan.configuration.path).data)
-    elif given.get("config"):
-        raise NoLease(f"leader election is configured in {given['config']}, beside the Policy")
+    elif flag_values.get("config"):
+        raise NoLease(f"leader election is configured in {flag_values['config']}, beside the Policy")
     election = documents.mapping(data, "leaderElection", plan.configuration.path)
     connection = documents.mapping(data, "clientConnection", plan.configuration.path)
-    counting = given if not data or release.minor >= FLAGS_OVERRIDE_LEADER_ELECTION else {}
+    counting = flag_values if not data or release.minor >= FLAGS_OVERRIDE_LEADER_ELECTION else {}
 
     def setting(key: str, default: str, *names: str) -> str:
         by_flag = [counting[name] for name in names if name in counting]
@@ -60,7 +60,7 @@ def place(plan: SchedulerPlan, release: Release) -> Place:
     old = () if data else ("lock-object-name", "lock-object-namespace")
     name = setting("resourceName", "kube-scheduler", *old[:1], "leader-elect-resource-name")
     namespace = setting("resourceNamespace", "kube-system", *old[1:], "leader-elect-resource-namespace")
-    kubeconfig = connection.get("kubeconfig") if data else given.get("kubeconfig")
+    kubeconfig = connection.get("kubeconfig") if data else flag_values.get("kubeconfig")
     if not kubeconfig:
         raise NoLease("kube-scheduler has no kubeconfig, which is needed to read its Lease")
     return Place(str(kubeconfig), namespace, name)

@@ -110,9 +110,9 @@ def intent_from(host: "SchedulerHost", options: dict[str, Any]) -> "Intent":
     from accelshare.install.scheduler.plan import Intent, choose
 
     release = release_from(options, host)
-    given = host.target.flags(host.base(host.record()), host.disk)
-    policy = choose(given, release, options["kind"]).kind == "policy"
-    desired = desired_from(options, policy, limits=not (policy and given.get("config")))
+    flag_values = host.target.flags(host.base(host.record()), host.disk)
+    policy = choose(flag_values, release, options["kind"]).kind == "policy"
+    desired = desired_from(options, policy, limits=not (policy and flag_values.get("config")))
     return Intent(desired, release, str(host.directory), options["kind"], options["replace"])
 
 

@@ -117,10 +117,13 @@ class Target(Protocol):
         """Restart kube-scheduler, where kubelet does not."""
 
 
-def choose(given: Mapping[str, str], release: Release, wanted: Kind | None) -> PlannedMode:
+def choose(flag_values: Mapping[str, str], release: Release, wanted: Kind | None) -> PlannedMode:
     """Where kube-scheduler with these flags reads its extenders from. Refuses what would be a guess."""
-    config, policy = given.get("config") or None, given.get("policy-config-file") or None  # an empty value names no file
-    legacy = [name for name in given if name.startswith("policy-config") or name == "use-legacy-policy-config"]
+    config, policy = (
+        flag_values.get("config") or None,
+        flag_values.get("policy-config-file") or None,
+    )  # an empty value names no file
+    legacy = [name for name in flag_values if name.startswith("policy-config") or name == "use-legacy-policy-config"]
     if release.minor >= POLICY_ENDS:
         if legacy:
             raise NotUnderstood(f"kube-scheduler {release} has no flag --{legacy[0]}; the command line is for an older version")
@@ -129,10 +132,10 @@ def choose(given: Mapping[str, str], release: Release, wanted: Kind | None) -> P
         return PlannedMode("configuration", config)
     if config and release.minor <= 18:
         policy = None  # 1.18 ignores the policy flags beside --config
-    elif given.get("policy-configmap") and given.get("use-legacy-policy-config", "false") == "false":
-        place = given.get("policy-configmap-namespace", "kube-system")
+    elif flag_values.get("policy-configmap") and flag_values.get("use-legacy-policy-config", "false") == "false":
+        place = flag_values.get("policy-configmap-namespace", "kube-system")
         raise NotUnderstood(
-            f"the policy is in the ConfigMap {place}/{given['policy-configmap']}; "
+            f"the policy is in the ConfigMap {place}/{flag_values['policy-configmap']}; "
             "add the extender there: `accelshare scheduler-config render` prints the entry"
         )
     # With both, the extenders of the policy replace those of the configuration.
@@ -144,13 +147,13 @@ def choose(given: Mapping[str, str], release: Release, wanted: Kind | None) -> P
 
 
 def configuration_file(
-    choice: PlannedMode, existing: Existing | None, given: Mapping[str, str], intent: Intent
+    choice: PlannedMode, existing: Existing | None, flag_values: Mapping[str, str], intent: Intent
 ) -> tuple[PlannedFile, tuple[str, ...]]:
     """accelshare's file and notices about it. It is a copy of the operator's file, if there is one, with the extender added."""
     notices: tuple[str, ...] = ()
     if choice.kind == "policy":
-        notices = _notices_of_a_policy(given, intent)
-        if given.get("config"):
+        notices = _notices_of_a_policy(flag_values, intent)
+        if flag_values.get("config"):
             content.refuse_client_limits(intent.desired)
     name = POLICY_FILE if choice.kind == "policy" else CONFIGURATION_FILE
     path = str(PurePosixPath(intent.directory) / name)
@@ -164,9 +167,9 @@ def configuration_file(
             raise Clash(f"--replace {', '.join(intent.replace)}: kube-scheduler has no file with extenders")
         moved: dict[str, Any] = {}
         if choice.kind == "configuration":
-            moved = moved_into_file(given, intent.release)
+            moved = moved_into_file(flag_values, intent.release)
         else:
-            refuse_untranslatable(given)
+            refuse_untranslatable(flag_values)
         text = content.fresh(dialect(intent.release, choice.kind), intent.desired, moved)
     like = existing.path if existing is not None else None
     notices = (
@@ -177,13 +180,13 @@ def configuration_file(
     return PlannedFile(path, text, like), notices
 
 
-def _notices_of_a_policy(given: Mapping[str, str], intent: Intent) -> tuple[str, ...]:
+def _notices_of_a_policy(flag_values: Mapping[str, str], intent: Intent) -> tuple[str, ...]:
     """Raise where kube-scheduler 1.22 would exit at its start; warn where another flag would make it exit."""
     if intent.release.minor != POLICY_TRAP:
         return ()
     beside = "unless --config beside it names a KubeSchedulerConfiguration v1beta1"
-    verbosity = given.get("v", "0")
-    if not given.get("config") and verbosity.isdigit() and int(verbosity) >= 2:
+    verbosity = flag_values.get("v", "0")
+    if not flag_values.get("config") and verbosity.isdigit() and int(verbosity) >= 2:
         raise NotUnderstood(f"{policy_trap(intent.release)}, {beside}, and --v={verbosity} is set; lower it, or use no Policy")
     return (f"{policy_trap(intent.release)}, {beside}",)
 
@@ -196,7 +199,7 @@ def notices_of_address(intent: Intent) -> tuple[str, ...]:
             f"{desired.url}: the host's network, in which kube-scheduler runs, does not resolve names of Services; give an IP"
         )
     if desired.tls is None and not is_loopback(desired.host):
-        return (f"{desired.url} is plain HTTP: whoever reaches it can bind pods; use https with certificates",)
+        return (f"{desired.url} is plain HTTP: anybody who reaches it can bind pods; use https with certificates",)
     return ()
 
 

@@ -53,7 +53,7 @@ class StaticPod:
         return is_ours(trigger)
 
     def flags(self, base: bytes | None, disk: Disk) -> dict[str, str]:
-        return given_flags(self._required(base), self.manifest)
+        return flags_of(self._required(base), self.manifest)
 
     def release(self, base: bytes | None) -> Release | None:
         return release_of(self._required(base), self.manifest)
@@ -88,7 +88,7 @@ def release_of(manifest: bytes, name: str) -> Release | None:
     return parse(match[1].split("@")[0]) if match else None
 
 
-def given_flags(manifest: bytes, name: str) -> dict[str, str]:
+def flags_of(manifest: bytes, name: str) -> dict[str, str]:
     _, container = _scheduler(documents.read(manifest, name).data, name)
     return flags(_words(container))
 
@@ -103,9 +103,9 @@ def existing_path(manifest: bytes, name: str, intent: Intent) -> str | None:
 def health_url(manifest: bytes, name: str) -> str:
     """The health URL, from the manifest's flags and probe."""
     _, container = _scheduler(documents.read(manifest, name).data, name)
-    given = flags(_words(container))
+    flag_values = flags(_words(container))
     probe = mapping(container, "readinessProbe", name) or mapping(container, "livenessProbe", name)
-    return f"https://{health_address(given)}{mapping(probe, 'httpGet', name).get('path', '/healthz')}"
+    return f"https://{health_address(flag_values)}{mapping(probe, 'httpGet', name).get('path', '/healthz')}"
 
 
 def runs_as(manifest: bytes, name: str) -> tuple[int, int]:
@@ -124,10 +124,10 @@ def plan(manifest: bytes, name: str, existing: Existing | None, intent: Intent) 
     document = documents.read(manifest, name)
     pod, container = _scheduler(document.data, name)
     words = _words(container)
-    given = flags(words)
-    choice = choose(given, intent.release, intent.kind)
+    flag_values = flags(words)
+    choice = choose(flag_values, intent.release, intent.kind)
     require_content(choice, existing, name)
-    planned, notices = configuration_file(choice, existing, given, intent)
+    planned, notices = configuration_file(choice, existing, flag_values, intent)
     if choice.file == planned.path and not is_ours(manifest):
         raise NotUnderstood(
             f"{name} already names {planned.path}, but accelshare did not write it; choose another --directory or remove the flag"
@@ -149,11 +149,11 @@ def _scheduler(pod: Any, name: str) -> tuple[Any, Any]:
     if pod.get("kind") != "Pod" or not isinstance(spec, dict) or not isinstance(spec.get("containers"), list):
         raise NotUnderstood(f"{name} is not a Pod with containers; it must be kube-scheduler's static pod")
     containers = [container for container in spec["containers"] if isinstance(container, dict)]
-    found = [container for container in containers if _program(container) == _PROGRAM]
-    if len(found) == 1:
-        return spec, found[0]
-    if len(found) > 1:
-        raise NotUnderstood(f"{name} has {len(found)} containers that run kube-scheduler; {_BY_HAND}")
+    running = [container for container in containers if _program(container) == _PROGRAM]
+    if len(running) == 1:
+        return spec, running[0]
+    if len(running) > 1:
+        raise NotUnderstood(f"{name} has {len(running)} containers that run kube-scheduler; {_BY_HAND}")
     started = ", ".join(f"{container.get('name')!r} by {_program(container)!r}" for container in containers) or "none"
     raise NotUnderstood(f"{name}: no container runs kube-scheduler itself (containers: {started}); {_BY_HAND}")
 

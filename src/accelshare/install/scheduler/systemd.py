@@ -61,7 +61,7 @@ class Systemd:
 
     def flags(self, base: bytes | None, disk: Disk) -> dict[str, str]:
         unit, variables, _ = self._unit(disk)
-        return given_flags(unit, self.unit, variables)
+        return flags_of(unit, self.unit, variables)
 
     def release(self, base: bytes | None) -> Release | None:
         return None
@@ -148,17 +148,17 @@ def existing_path(unit: bytes, name: str, variables: Mapping[str, str], intent: 
     return choose(flags(_expanded(_start(unit, name), variables)), intent.release, intent.kind).file
 
 
-def given_flags(unit: bytes, name: str, variables: Mapping[str, str]) -> dict[str, str]:
+def flags_of(unit: bytes, name: str, variables: Mapping[str, str]) -> dict[str, str]:
     return flags(_expanded(_start(unit, name), variables))
 
 
 def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existing | None, intent: Intent) -> SchedulerPlan:
     """A drop-in with the unit's own command and accelshare's file. Variables stay variables."""
     words = _start(unit, name)
-    given = flags(_expanded(words, variables))
-    choice = choose(given, intent.release, intent.kind)
+    flag_values = flags(_expanded(words, variables))
+    choice = choose(flag_values, intent.release, intent.kind)
     require_content(choice, existing, name)
-    planned, notices = configuration_file(choice, existing, given, intent)
+    planned, notices = configuration_file(choice, existing, flag_values, intent)
     # A flag inside a variable is overridden by the one after it: the last one counts.
     set_flags(words, choice, planned, intent)
     text = "\n".join(

@@ -105,14 +105,14 @@ def checker(program: Path, release: Release) -> Callable[[SchedulerPlan], None]:
     def check(plan: SchedulerPlan) -> None:
         with tempfile.TemporaryDirectory(prefix="accelshare-check-") as directory:
             file, out = Path(directory) / Path(plan.configuration.path).name, Path(directory) / "defaulted.yaml"
-            given = flags(plan.words)
-            policy = given.get("policy-config-file") == plan.configuration.path
+            flag_values = flags(plan.words)
+            policy = flag_values.get("policy-config-file") == plan.configuration.path
             file.write_bytes(plan.configuration.content if policy else _with_free_ports(plan, release))
             words = [str(program), f"--{'policy-config-file' if policy else 'config'}={file}", f"--write-config-to={out}"]
             # The configured ports are in use by the running kube-scheduler.
-            words += ["--secure-port=0", *(f"--{name}={given[name]}" for name in _KEPT if name in given)]
+            words += ["--secure-port=0", *(f"--{name}={flag_values[name]}" for name in _KEPT if name in flag_values)]
             if policy:
-                words += _policy_flags(given, release, Path(directory) / "beside.yaml")
+                words += _policy_flags(flag_values, release, Path(directory) / "beside.yaml")
             try:
                 done = subprocess.run(words, capture_output=True, text=True, timeout=_LIMIT_S, check=False, cwd=directory)
             except (OSError, subprocess.TimeoutExpired) as error:
@@ -134,10 +134,10 @@ def _with_free_ports(plan: SchedulerPlan, release: Release) -> bytes:
     return document.content()
 
 
-def _policy_flags(given: Mapping[str, str], release: Release, file: Path) -> list[str]:
+def _policy_flags(flag_values: Mapping[str, str], release: Release, file: Path) -> list[str]:
     """The flags with which a Policy is checked."""
     if release.minor != POLICY_TRAP:
-        return ["--port=0", *(f"--{name}={given[name]}" for name in ("kubeconfig",) if name in given)]
+        return ["--port=0", *(f"--{name}={flag_values[name]}" for name in ("kubeconfig",) if name in flag_values)]
     # 1.22 can write a configuration from a Policy only as v1beta1.
     address = _free_address()
     content: dict[str, Any] = {
@@ -146,8 +146,8 @@ def _policy_flags(given: Mapping[str, str], release: Release, file: Path) -> lis
         "healthzBindAddress": address,
         "metricsBindAddress": address,
     }
-    if "kubeconfig" in given:
-        content["clientConnection"] = {"kubeconfig": given["kubeconfig"]}
+    if "kubeconfig" in flag_values:
+        content["clientConnection"] = {"kubeconfig": flag_values["kubeconfig"]}
     file.write_text(documents.yaml_text(content))
     return [f"--config={file}"]
 

@@ -28,7 +28,7 @@ OURS = {"app.kubernetes.io/part-of": "accelshare"}
 
 
 def said(check: Callable[[Snapshot, Catalog], Iterator[Finding]], snapshot: Snapshot) -> list[tuple[Grade, str]]:
-    return [(finding.grade, finding.says) for finding in check(snapshot, SHIPPED)]
+    return [(finding.grade, finding.message) for finding in check(snapshot, SHIPPED)]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_versions_without_end_are_one_short_line() -> None:
     nodes = (node("odd", kubelet="v1." + "9" * 5_000, runtime="containerd://2." + "9" * 5_000),)
     snapshot = Snapshot("v1.36.4", nodes=nodes)
     for check in (check_versions, check_runtimes):
-        says = [finding.says for finding in check(snapshot, SHIPPED)]
+        says = [finding.message for finding in check(snapshot, SHIPPED)]
         assert "on odd" in says[-1]
         assert all(len(line) < 300 for line in says)
 
@@ -87,7 +87,7 @@ def test_versions_without_end_are_one_short_line() -> None:
 )
 def test_each_runtime_delivers_as_its_version_can(runtime: str, words: str, step: str) -> None:
     (finding,) = check_runtimes(Snapshot("v1.36.4", nodes=(node("n1", runtime=runtime),)), SHIPPED)
-    assert words in finding.says
+    assert words in finding.message
     assert finding.grade in (Grade.FINE, Grade.NOTE)
     assert step in " ".join(finding.do)
     assert bool(step) == bool(finding.do)
@@ -108,9 +108,9 @@ def test_what_an_agent_has_found_out_counts_more_than_the_runtimes_version(
     entry = KindEntry([], delivery=delivery, insists=insists)
     nodes = (node("n1", inventory_entries={"nvidia": entry}), node("n2"), node("n3", inventory_entries={}))
     without, finding = check_runtimes(Snapshot("v1.36.4", nodes=nodes), SHIPPED)
-    assert "containerd 2.4.2 on n2, n3 can deliver" in without.says
+    assert "containerd 2.4.2 on n2, n3 can deliver" in without.message
     assert finding.grade is grade
-    assert words in finding.says
+    assert words in finding.message
     assert step in " ".join(finding.do)
     assert bool(step) == bool(finding.do)
 
@@ -118,7 +118,7 @@ def test_what_an_agent_has_found_out_counts_more_than_the_runtimes_version(
 def test_an_inventory_that_cannot_be_read_is_none() -> None:
     broken = msgspec.structs.replace(node("n1"), metadata=Metadata("n1", annotations={inventory.KEY: "x"}))
     (finding,) = check_runtimes(Snapshot("v1.36.4", nodes=(broken,)), SHIPPED)
-    assert "once its validator is enabled" in finding.says
+    assert "once its validator is enabled" in finding.message
 
 
 # Memory units: what an upgrade wants, against the pods that live.
@@ -241,7 +241,7 @@ def test_a_static_pod_is_told_by_its_manifest_and_what_it_reads_already_is_kept(
 def test_a_scheduler_of_another_kind_is_told_in_another_way(snapshot: Snapshot, words: str, step: str) -> None:
     (finding,) = check_scheduler(snapshot, SHIPPED)
     assert finding.grade is Grade.NOTE
-    assert words in finding.says
+    assert words in finding.message
     assert step in " ".join(finding.do)
 
 
@@ -284,9 +284,9 @@ def test_each_original_is_found_by_its_names_and_the_way_from_it_is_told(system:
     )
     (finding,) = check_originals(snapshot, SHIPPED)
     assert finding.grade is Grade.WARNING
-    assert f"{system.name} is installed" in finding.says
+    assert f"{system.name} is installed" in finding.message
     for _, _, name in names:
-        assert name in finding.says
+        assert name in finding.message
         assert any(name in step for step in finding.do)
     assert all(any(url in step for step in finding.do) for url in system.urls)
     assert finding.do[-1].endswith(system.page)
@@ -313,7 +313,7 @@ def test_a_scheduler_that_still_asks_an_original_is_told_of() -> None:
     pods = (scheduler_pod("cp1", "--policy-config-file=/etc/kubernetes/scheduler-policy-config.json"),)
     (finding,) = check_originals(Snapshot("v1.20.0", pods=pods), SHIPPED)
     assert finding.grade is Grade.WARNING
-    assert "reads /etc/kubernetes/scheduler-policy-config.json, where the guide of gpushare or xpushare puts" in finding.says
+    assert "reads /etc/kubernetes/scheduler-policy-config.json, where the guide of gpushare or xpushare puts" in finding.message
     assert "http://127.0.0.1:31868/xpushare-scheduler" in finding.do[0]
 
 

@@ -58,8 +58,8 @@ def needed_rights(namespace: str) -> tuple[Right, ...]:
 def check_permissions(snapshot: Snapshot, catalog: Catalog) -> Iterator[Finding]:
     missing = [str(right) for right, granted in snapshot.rights.items() if not granted]
     if missing:
-        says = f"you may not: {'; '.join(missing)}"
-        yield Finding("permissions", Grade.PROBLEM, says, ("install as a cluster administrator, or ask one for these rights",))
+        message = f"you may not: {'; '.join(missing)}"
+        yield Finding("permissions", Grade.PROBLEM, message, ("install as a cluster administrator, or ask one for these rights",))
     elif snapshot.rights:
         yield Finding("permissions", Grade.FINE, f"you have all rights that an install needs ({len(snapshot.rights)})")
 
@@ -107,15 +107,15 @@ def _configured(pods: Sequence[PodWithCommands]) -> Iterator[Finding]:
     for pod in pods:
         for word in pod.words:
             if word.partition("=")[0] in _CONFIGURED:
-                says = f"{title(pod.metadata)} has {word}: this configuration is kept, and the extender is added to a copy of it"
-                yield Finding("scheduler", Grade.NOTE, says)
+                message = f"{title(pod.metadata)} has {word}: it is kept, and the extender is added to a copy of it"
+                yield Finding("scheduler", Grade.NOTE, message)
 
 
-def _second(says: str) -> Finding:
+def _second(message: str) -> Finding:
     return Finding(
         "scheduler",
         Grade.NOTE,
-        f"{says}; a second scheduler beside it calls the extender",
+        f"{message}; a second scheduler beside it calls the extender",
         ("install with --set scheduler.mode=second; pods choose it with schedulerName: accelshare-scheduler",),
     )
 

@@ -52,8 +52,8 @@ def _api_server(version: str) -> Finding:
     if minor is None:
         return Finding("versions", Grade.WARNING, f"the API server reports {version!r}, which is not a version of Kubernetes")
     if not OLDEST <= minor <= NEWEST:
-        says = f"Kubernetes {version} is not supported; the supported versions are {SUPPORTED}"
-        return Finding("versions", Grade.PROBLEM, says)
+        message = f"Kubernetes {version} is not supported; the supported versions are {SUPPORTED}"
+        return Finding("versions", Grade.PROBLEM, message)
     form = "a policy" if minor < POLICY_TRAP else "a configuration file"
     return Finding("versions", Grade.FINE, f"Kubernetes {version}; kube-scheduler is configured by {form}")
 
@@ -79,11 +79,11 @@ def _by_report(mode: str, enabled: bool, runtime: str, where: str) -> Finding:
     if mode == BY_RUNTIME and enabled:
         return Finding("runtimes", Grade.FINE, f"{this} delivers cards by pod identity, and its validator is enabled")
     if mode == BY_RUNTIME:
-        says = f"{this} delivers cards by pod identity, but its validator is off: without the agent, containers get no card"
-        return Finding("runtimes", Grade.WARNING, says, expected.do)
+        message = f"{this} delivers cards by pod identity, but its validator is off: without the agent, containers get no card"
+        return Finding("runtimes", Grade.WARNING, message, expected.do)
     also = "" if mode == _DEVICE_PLUGIN else ", and NRI corrects it by pod identity"
-    says = f"{this} has its validator off: the device plugin interface delivers cards{also}"
-    return Finding("runtimes", expected.grade, says, expected.do)
+    message = f"{this} has its validator off: the device plugin interface delivers cards{also}"
+    return Finding("runtimes", expected.grade, message, expected.do)
 
 
 def shown(container_runtime: str) -> str:
@@ -100,17 +100,17 @@ def by_version(container_runtime: str, where: str) -> Finding:
         return Finding("runtimes", Grade.NOTE, f"{this} has no NRI: cards are delivered by the device plugin interface")
     if number < NRI_SINCE[name]:
         needed = ".".join(map(str, NRI_SINCE[name][:2]))
-        says = f"{this} is older than {needed} and has no NRI: cards are delivered by the device plugin interface"
-        return Finding("runtimes", Grade.NOTE, says)
+        message = f"{this} is older than {needed} and has no NRI: cards are delivered by the device plugin interface"
+        return Finding("runtimes", Grade.NOTE, message)
     if number < NRI_BY_DEFAULT_SINCE[name]:
-        says = f"{this} has NRI, disabled by default: while it is disabled, the device plugin interface delivers cards"
-        return Finding("runtimes", Grade.NOTE, says, (_ENABLE_NRI[name],))
+        message = f"{this} has NRI, disabled by default: while it is disabled, the device plugin interface delivers cards"
+        return Finding("runtimes", Grade.NOTE, message, (_ENABLE_NRI[name],))
     by_plugin = "the device plugin interface delivers cards, and NRI corrects it by pod identity"
     if number < VALIDATOR_SINCE[name]:
-        says = f"{this} has NRI, but cannot refuse a container while the agent is not connected: {by_plugin}"
-        return Finding("runtimes", Grade.FINE, says)
-    says = f"{this} can deliver cards by pod identity once its validator is enabled; until then {by_plugin}"
-    return Finding("runtimes", Grade.NOTE, says, (_ENABLE_VALIDATOR[name],))
+        message = f"{this} has NRI, but cannot refuse a container while the agent is not connected: {by_plugin}"
+        return Finding("runtimes", Grade.FINE, message)
+    message = f"{this} can deliver cards by pod identity once its validator is enabled; until then {by_plugin}"
+    return Finding("runtimes", Grade.NOTE, message, (_ENABLE_VALIDATOR[name],))
 
 
 def check_labels(snapshot: Snapshot, catalog: Catalog) -> Iterator[Finding]:
@@ -136,5 +136,5 @@ def _labels_of(profile: Profile, snapshot: Snapshot) -> Iterator[Finding]:
     if labelled:
         yield Finding("labels", Grade.FINE, f"{profile.title}: {named(sorted(labelled))} with {key}={value}")
     if without := sorted(with_cards - labelled):
-        says = f"{profile.title}: {named(without)} has cards but no label {key}={value}, so no agent runs there"
-        yield Finding("labels", Grade.WARNING, says, tuple(f"kubectl label node {name} {key}={value}" for name in without[:3]))
+        message = f"{profile.title}: {named(without)} has cards but no label {key}={value}, so no agent runs there"
+        yield Finding("labels", Grade.WARNING, message, tuple(f"kubectl label node {name} {key}={value}" for name in without[:3]))

@@ -28,11 +28,11 @@ def check_originals(snapshot: Snapshot, catalog: Catalog) -> Iterator[Finding]:
 
 
 def _system(system: Original, theirs: Mapping[str, Workload]) -> Iterator[Finding]:
-    there = [name for name in (*system.schedulers, *system.plugins) if name in theirs]
-    if not there:
+    installed = [name for name in (*system.schedulers, *system.plugins) if name in theirs]
+    if not installed:
         return
-    shown = ", ".join(f"{name} in {theirs[name].metadata.namespace}" for name in there)
-    if all(theirs[name].stopped for name in there):
+    shown = ", ".join(f"{name} in {theirs[name].metadata.namespace}" for name in installed)
+    if all(theirs[name].stopped for name in installed):
         yield Finding("originals", Grade.NOTE, f"{system.name} is installed but stopped ({shown})", (_page(system),))
         return
     yield Finding(
@@ -41,7 +41,7 @@ def _system(system: Original, theirs: Mapping[str, Workload]) -> Iterator[Findin
         f"{system.name} is installed ({shown}). Two schedulers would assign the same card twice, and kubelet accepts a resource "
         "from one plugin only: migrate, do not run both. Running pods keep running, and their annotations are used",
         (
-            *(_stop(name, theirs[name]) for name in there if not theirs[name].stopped),
+            *(_stop(name, theirs[name]) for name in installed if not theirs[name].stopped),
             *(f"install with --set-json 'scheduler.replace=[\"{url}\"]'" for url in system.urls),
             _page(system),
         ),

@@ -31,15 +31,15 @@ def _cards_of(profile: Profile, pods: list[PodWithCommands]) -> Iterator[Finding
     holding = [pod for pod in pods if whole is not None and whole in pod.asked]
     unrecorded = [pod for pod in sharing if not _recorded(pod, profile)]
     if sharing:
-        says = f"{profile.title}: {len(sharing)} pods hold slices; they keep running, and their records are used"
-        yield Finding("cards-in-use", Grade.NOTE, says)
+        message = f"{profile.title}: {len(sharing)} pods hold slices; they keep running, and their records are used"
+        yield Finding("cards-in-use", Grade.NOTE, message)
     if unrecorded:
         names = named([title(pod.metadata) for pod in unrecorded])
-        says = f"{profile.title}: {names} hold slices, but no annotation says of which card: each counts on the worst card"
-        yield Finding("cards-in-use", Grade.WARNING, says, ("delete them, or let the node's agent report their card",))
+        message = f"{profile.title}: {names} hold slices, but no annotation says of which card: each counts on the worst card"
+        yield Finding("cards-in-use", Grade.WARNING, message, ("delete them, or let the node's agent report their card",))
     if holding:
-        says = f"{profile.title}: {len(holding)} pods hold whole cards; the node's agent learns from kubelet which ones"
-        yield Finding("cards-in-use", Grade.NOTE, says)
+        message = f"{profile.title}: {len(holding)} pods hold whole cards; the node's agent learns from kubelet which ones"
+        yield Finding("cards-in-use", Grade.NOTE, message)
 
 
 def _recorded(pod: PodWithCommands, profile: Profile) -> bool:
@@ -52,8 +52,8 @@ def check_memory_units(snapshot: Snapshot, catalog: Catalog, units: Mapping[str,
     if not units:
         return
     if unread := sorted({ClusterPart.NODES.value, ClusterPart.PODS.value} & snapshot.unread.keys()):
-        says = f"{' and '.join(unread)} could not be read, so it is not known whether the memory unit may change"
-        yield Finding("memory-units", Grade.PROBLEM, says, ("grant the right to list nodes and pods in the whole cluster",))
+        message = f"{' and '.join(unread)} could not be read, so it is not known whether the memory unit may change"
+        yield Finding("memory-units", Grade.PROBLEM, message, ("grant the right to list nodes and pods in the whole cluster",))
         return
     for name, unit in sorted(units.items()):
         profile = catalog[name]
@@ -62,8 +62,8 @@ def check_memory_units(snapshot: Snapshot, catalog: Catalog, units: Mapping[str,
 
 def _unit_of(profile: Profile, unit: str, snapshot: Snapshot) -> Iterator[Finding]:
     if unit not in profile.unit.mib:
-        says = f"{profile.name}: memory unit {unit!r} is not known; it must be one of {', '.join(profile.unit.mib)}"
-        yield Finding("memory-units", Grade.PROBLEM, says)
+        message = f"{profile.name}: memory unit {unit!r} is not known; it must be one of {', '.join(profile.unit.mib)}"
+        yield Finding("memory-units", Grade.PROBLEM, message)
         return
     nodes: dict[str, set[str]] = {}  # by their present unit, if that is another one
     for node in snapshot.nodes:
@@ -73,8 +73,8 @@ def _unit_of(profile: Profile, unit: str, snapshot: Snapshot) -> Iterator[Findin
     for before, names in sorted(nodes.items()):
         yield _change(profile, before, unit, names, snapshot)
     if not nodes:
-        says = f"{profile.name}: no node uses another memory unit than {unit!r}"
-        yield Finding("memory-units", Grade.FINE, says)
+        message = f"{profile.name}: no node uses another memory unit than {unit!r}"
+        yield Finding("memory-units", Grade.FINE, message)
 
 
 def _change(profile: Profile, before: str, unit: str, nodes: set[str], snapshot: Snapshot) -> Finding:
@@ -85,8 +85,8 @@ def _change(profile: Profile, before: str, unit: str, nodes: set[str], snapshot:
         if pod.spec.node_name in nodes and profile.resources.memory is not None and profile.resources.memory in pod.asked
     ]
     if not pods:
-        says = f"{where} and may become {unit!r}: no pod has requested memory in the old one"
-        return Finding("memory-units", Grade.NOTE, says)
-    says = f"{where} and cannot become {unit!r} while pods have requested memory in the old one: {named(pods, most=_NAMED)}"
+        message = f"{where} and may become {unit!r}: no pod has requested memory in the old one"
+        return Finding("memory-units", Grade.NOTE, message)
+    message = f"{where} and cannot become {unit!r} while pods have requested memory in the old one: {named(pods, most=_NAMED)}"
     step = f"delete them first, or keep {before!r} (in the chart vendors.{profile.name}.memoryUnit)"
-    return Finding("memory-units", Grade.PROBLEM, says, (step,))
+    return Finding("memory-units", Grade.PROBLEM, message, (step,))
