@@ -1,4 +1,4 @@
-"""`python -m accelshare.testing.api_server`: an in-memory API server in the foreground, until Ctrl-C or SIGTERM."""
+"""`python -m accelshare.testing.api_server`: runs a fake API server in the foreground, until Ctrl-C or SIGTERM."""
 
 import argparse
 import asyncio

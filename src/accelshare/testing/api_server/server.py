@@ -1,4 +1,4 @@
-"""The in-memory API server on a loopback port, inside the running event loop.
+"""FakeApiServer: serves the store on a loopback port, in the running event loop.
 
 Belongs here: starting and stopping, authentication, watches, injected faults, the kubeconfig for it. Never: the other verbs.
 """
