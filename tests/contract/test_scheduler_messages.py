@@ -29,7 +29,7 @@ def lower_case(content: bytes) -> bytes:
 @pytest.mark.parametrize("form", ["names", "objects"])
 @pytest.mark.parametrize("casing", [bytes, lower_case])
 def test_a_question_about_nodes_is_read(verb: str, form: str, casing: Any) -> None:
-    asked = scheduler.read_nodes_asked(casing(body(f"{verb}-{form}")))
+    asked = scheduler.read_filter_call(casing(body(f"{verb}-{form}")))
     assert asked.pod.metadata.namespace == "default"
     assert asked.pod.spec.containers is not None
     assert set(asked.names) <= {"n1", "n2"}
@@ -39,7 +39,7 @@ def test_a_question_about_nodes_is_read(verb: str, form: str, casing: Any) -> No
 
 @pytest.mark.parametrize("form", ["names", "objects"])
 def test_proposed_victims_are_read_in_both_forms(form: str) -> None:
-    asked = scheduler.read_preemption_asked(body(f"preempt-{form}"))
+    asked = scheduler.read_preemption_call(body(f"preempt-{form}"))
     assert asked.pod.spec.priority == 1000
     assert set(asked.proposals) == {"n1", "n2"}
     assert all(len(victims.uids) == 2 and all(len(uid) == 36 for uid in victims.uids) for victims in asked.proposals.values())
@@ -53,7 +53,7 @@ def test_a_bind_is_read(form: str) -> None:
 
 
 def test_the_filter_answer_has_gos_own_casing() -> None:
-    asked = scheduler.read_nodes_asked(body("filter-names"))
+    asked = scheduler.read_filter_call(body("filter-names"))
     answer = json.loads(scheduler.write_filter_answer(FilterAnswer(["n1"], {"n2": "full"}, {"n3": "small"}), asked))
     assert answer == {
         "Nodes": None,
@@ -67,7 +67,7 @@ def test_the_filter_answer_has_gos_own_casing() -> None:
 
 def test_whole_nodes_are_answered_with_the_very_nodes_that_came() -> None:
     content = body("filter-objects")
-    asked = scheduler.read_nodes_asked(content)
+    asked = scheduler.read_filter_call(content)
     answer = json.loads(scheduler.write_filter_answer(FilterAnswer(asked.names[:1]), asked))
     assert answer["NodeNames"] is None
     assert answer["Nodes"]["items"] == json.loads(content)["Nodes"]["items"][:1]
@@ -87,6 +87,6 @@ def test_scores_are_a_bare_list_in_the_order_asked() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"null", b"[]", b"{}", b'{"Pod": 3}', b'{"Pod": {}}', b"\xff", b"[" * 100_000])
 def test_anything_else_is_unreadable_in_words(content: bytes) -> None:
-    for read in (scheduler.read_nodes_asked, scheduler.read_preemption_asked, scheduler.read_bind):
+    for read in (scheduler.read_filter_call, scheduler.read_preemption_call, scheduler.read_bind):
         with pytest.raises(UnreadableError, match="message"):
             read(content)

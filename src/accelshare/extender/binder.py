@@ -15,7 +15,7 @@ from accelshare.extender.fence import Fence
 from accelshare.kube import binding, paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
-from accelshare.ledger.ledger import Ledger, Pod
+from accelshare.ledger.ledger import Ledger, LedgerPod
 from accelshare.ledger.nouns import Assignment, Request, Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
@@ -197,7 +197,7 @@ class Binder:
             self._room_on(self._ledger.release(asked.pod_uid))
         return Outcome(_WORDS.get(refused.why, "failed"), refused.message)
 
-    async def _read(self, asked: BindArguments) -> Pod | Outcome | _Cardless:
+    async def _read(self, asked: BindArguments) -> LedgerPod | Outcome | _Cardless:
         """A pod that the watch has not brought yet, or one that asks for nothing."""
         path = paths.pod(asked.pod_namespace, asked.pod_name)
         pod = pod_decoder.decode(await self._client.request("GET", path))

@@ -16,7 +16,7 @@ from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.objects import PodToSchedule
 from accelshare.wire.pods import PodReader, prefers_some_nodes
-from accelshare.wire.scheduler import FilterAnswer, NodesAsked, PreemptionAsked, Victims
+from accelshare.wire.scheduler import FilterAnswer, FilterCall, PreemptionCall, Victims
 
 BEST_SCORE: Final = 10  # kube-scheduler's MaxExtenderPriority
 FEW: Final = 12  # refused nodes are sooner told unasked …
@@ -62,7 +62,7 @@ class Deciding:
                 last.add(node)
         return last
 
-    def filter(self, asked: NodesAsked) -> Filtered:
+    def filter(self, asked: FilterCall) -> Filtered:
         pod = self._pods.fact(asked.pod)
         if pod is None:
             return Filtered(FilterAnswer(asked.names))
@@ -94,7 +94,7 @@ class Deciding:
                 counts[refusal.reason] = counts.get(refusal.reason, 0) + len(nodes)
         return Filtered(FilterAnswer(names, curable, incurable), counts)
 
-    def prioritize(self, asked: NodesAsked) -> dict[str, int]:
+    def prioritize(self, asked: FilterCall) -> dict[str, int]:
         """One winner, then 9, 8, …; nodes that are not named score 0. Equal scores would be broken at random."""
         pod = self._pods.fact(asked.pod)
         if pod is None or pod.refusal is not None:
@@ -102,7 +102,7 @@ class Deciding:
         best = self._ledger.ranking(pod.request).best(frozenset(asked.names), BEST_SCORE, last=self._last())
         return {node: BEST_SCORE - place for place, node in enumerate(best)}
 
-    def preempt(self, asked: PreemptionAsked) -> Iterator[tuple[str, Victims | None]]:
+    def preempt(self, asked: PreemptionCall) -> Iterator[tuple[str, Victims | None]]:
         """Node by node, who has to go; None: it is no candidate any more. Each takes a moment, and there may be hundreds."""
         pod = self._pods.fact(asked.pod)
         for node, proposal in asked.proposals.items():

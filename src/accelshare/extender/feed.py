@@ -15,7 +15,7 @@ from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.watch import Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
-from accelshare.ledger.ledger import Ledger, Pod
+from accelshare.ledger.ledger import Ledger, LedgerPod
 from accelshare.ledger.nouns import Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
@@ -171,7 +171,7 @@ class Feed:
         loop = asyncio.get_running_loop()
         self._claims[pod.uid] = loop.call_later(CORRECTION_S, self._judge_record, known, pod.slices)
 
-    def _judge_record(self, known: Pod, claimed: tuple[Slice, ...]) -> None:
+    def _judge_record(self, known: LedgerPod, claimed: tuple[Slice, ...]) -> None:
         pod = known.seen
         del self._claims[pod.uid]
         if set(pod.slices) == set(claimed):

@@ -18,7 +18,7 @@ from accelshare.extender.metrics import Metrics
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError, NotFound
 from accelshare.kube.records import touch_pod
-from accelshare.ledger.ledger import Ledger, Pod
+from accelshare.ledger.ledger import Ledger, LedgerPod
 from accelshare.ledger.nouns import Assignment, Request
 
 log = logging.getLogger(__name__)
@@ -80,16 +80,16 @@ class Requeue:
             for pod, node in self.forgotten():
                 await self.wake(pod, node)
 
-    def forgotten(self) -> list[tuple[Pod, str]]:
+    def forgotten(self) -> list[tuple[LedgerPod, str]]:
         """Pods that fit on a node since room appeared there, and that nobody has asked for since; each with that node."""
         now = self._clock()
         self._forget_the_gone(now)
-        found: list[tuple[Pod, str]] = []
+        found: list[tuple[LedgerPod, str]] = []
         offers = 0
         for node, room in [(node, room) for node, room in self._room.items() if room.look_at <= now]:
             if offers >= MOST_OFFERS or len(found) >= MOST_WOKEN:
                 break
-            fitting: list[tuple[Pod, _Refused]] = []
+            fitting: list[tuple[LedgerPod, _Refused]] = []
             resting: list[float] = []
             fits: dict[Request, bool] = {}  # there are few shapes and thousands of pods
             for uid, refused in list(self._refused.items()):
@@ -127,7 +127,7 @@ class Requeue:
             self._forgotten_at = now
             self._refused = {uid: refused for uid, refused in self._refused.items() if self._ledger.pod(uid) is not None}
 
-    async def wake(self, pod: Pod, node: str) -> None:
+    async def wake(self, pod: LedgerPod, node: str) -> None:
         seen = pod.seen
         when = datetime.now(UTC).isoformat(timespec="milliseconds")
         try:

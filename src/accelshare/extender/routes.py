@@ -140,7 +140,7 @@ class Routes:
 
     def _filter(self, body: bytes) -> Response:
         start = time.perf_counter()
-        asked = scheduler.read_nodes_asked(body)
+        asked = scheduler.read_filter_call(body)
         if waiting := self._not_ready():
             return self._respond_not_ready("filter", asked.pod, waiting)
         result = self._deciding.filter(asked)
@@ -162,7 +162,7 @@ class Routes:
 
     def _prioritize(self, body: bytes) -> Response:
         start = time.perf_counter()
-        asked = scheduler.read_nodes_asked(body)
+        asked = scheduler.read_filter_call(body)
         if waiting := self._not_ready():
             return self._respond_not_ready("prioritize", asked.pod, waiting)
         scores = self._deciding.prioritize(asked)
@@ -172,12 +172,12 @@ class Routes:
         return Response(200, self._scores.write(asked.names, scores))
 
     def _preempt(self, body: bytes) -> Response | Later:
-        asked = scheduler.read_preemption_asked(body)
+        asked = scheduler.read_preemption_call(body)
         if waiting := self._not_ready():
             return self._respond_not_ready("preempt", asked.pod, waiting)
         return partial(self._preempted, asked)
 
-    async def _preempted(self, asked: scheduler.PreemptionAsked) -> Response:
+    async def _preempted(self, asked: scheduler.PreemptionCall) -> Response:
         start = time.perf_counter()
         chosen: dict[str, scheduler.Victims] = {}
         for node, victims in self._deciding.preempt(asked):

@@ -25,7 +25,7 @@ class CannotHoldError(Exception):
     """A hold was refused and nothing has changed; the message gives the reason."""
 
 
-class Pod:
+class LedgerPod:
     """A pod in the ledger, and its hold until the Binding is confirmed by the watch.
 
     `seen` is the fact in force. The request and cards of a bound pod stay as at its bind, or as when it was first seen bound:
@@ -58,7 +58,7 @@ class Ledger:
         self.policy = policy
         self._nodes: dict[str, NodeLedger] = {}  # also nodes known only from pods bound to them
         self._known: dict[str, None] = {}  # the nodes that have been seen and are not gone
-        self._pods: dict[str, Pod] = {}
+        self._pods: dict[str, LedgerPod] = {}
         self._agents: dict[str, AgentSeen] = {}
         self._agents_on: dict[str, set[str]] = {}  # node → uids
         self._ended: dict[str, None] = {}
@@ -94,7 +94,7 @@ class Ledger:
             return self._pod_ended(fact.uid) if self._is_new(fact) else ""
         pod = self._pods.get(fact.uid)
         if pod is None:
-            pod = self._pods[fact.uid] = Pod(fact)
+            pod = self._pods[fact.uid] = LedgerPod(fact)
             pod.seen = self._effective(pod)
             self._add_pod(pod)
             return ""
@@ -117,13 +117,13 @@ class Ledger:
         pod = self._pods.get(fact.uid)
         return pod is None or fact.version >= pod.latest.version
 
-    def _bound(self, pod: Pod, fact: PodSeen) -> PodSeen:
+    def _bound(self, pod: LedgerPod, fact: PodSeen) -> PodSeen:
         """A pod that is seen bound for the first time. Its hold is more reliable than its record, which can be edited."""
         if pod.hold is None or pod.hold.node != fact.node or not pod.hold.slices:
             return fact
         return replace(fact, request=pod.seen.request, slices=pod.hold.slices, version=-1)
 
-    def _effective(self, pod: Pod) -> PodSeen:
+    def _effective(self, pod: LedgerPod) -> PodSeen:
         latest = pod.latest
         if pod.first is None or not latest.node:
             return replace(latest, request=pod.seen.request) if pod.hold else latest
@@ -243,7 +243,7 @@ class Ledger:
             node.add_pod(uid, pod.seen.request, pod.place[1] if pod.place else ())
         self._touch(node.name)
 
-    def _add_pod(self, pod: Pod) -> None:
+    def _add_pod(self, pod: LedgerPod) -> None:
         if pod.place is None:
             return
         name, slices = pod.place
@@ -322,10 +322,10 @@ class Ledger:
 
     # Reading.
 
-    def pod(self, uid: str) -> Pod | None:
+    def pod(self, uid: str) -> LedgerPod | None:
         return self._pods.get(uid)
 
-    def pods(self) -> Iterator[Pod]:
+    def pods(self) -> Iterator[LedgerPod]:
         return iter(self._pods.values())
 
     def node(self, name: str) -> NodeLedger | None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from accelshare.ledger.ledger import Ledger, Pod
+from accelshare.ledger.ledger import Ledger, LedgerPod
 from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Request
 from accelshare.ledger.placing import Fit, fit
@@ -57,7 +57,7 @@ def _orders(node_ledger: NodeLedger, request: Request) -> Iterator[frozenset[str
 
 
 def _least(
-    ledger: Ledger, node_ledger: NodeLedger, request: Request, evictable: dict[str, Pod], last: frozenset[str]
+    ledger: Ledger, node_ledger: NodeLedger, request: Request, evictable: dict[str, LedgerPod], last: frozenset[str]
 ) -> list[str]:
     """Evict all, then keep every pod that can stay, the most important first and those on the card to be freed last."""
     order = sorted(evictable.values(), key=lambda pod: (-pod.seen.priority, pod.seen.uid))
@@ -71,7 +71,7 @@ def _least(
     return sorted(gone)
 
 
-def _must_go(ledger: Ledger, left: NodeLedger, request: Request, pods: Sequence[Pod]) -> Iterator[str]:
+def _must_go(ledger: Ledger, left: NodeLedger, request: Request, pods: Sequence[LedgerPod]) -> Iterator[str]:
     """Which of these cannot stay; the others are added again. All at once and then by halves, because nearly all can stay."""
     if not pods:
         return
@@ -90,7 +90,7 @@ def _must_go(ledger: Ledger, left: NodeLedger, request: Request, pods: Sequence[
 
 
 def _one_by_one(
-    ledger: Ledger, node_ledger: NodeLedger, request: Request, evictable: dict[str, Pod], proposed: Collection[str]
+    ledger: Ledger, node_ledger: NodeLedger, request: Request, evictable: dict[str, LedgerPod], proposed: Collection[str]
 ) -> list[str]:
     """Evict all, then keep each pod that can stay, the most important first: this always serves, and gives back as much."""
     left = node_ledger.without(evictable)
@@ -106,13 +106,13 @@ def _one_by_one(
     return [*gone, *(uid for uid in proposed if uid not in evictable)]
 
 
-def _harm(pods: Iterable[Pod]) -> tuple[int, int, int]:
+def _harm(pods: Iterable[LedgerPod]) -> tuple[int, int, int]:
     """kube-scheduler's own order: the least important top victim, then the smallest sum, then the fewest."""
     priorities = [pod.seen.priority for pod in pods]
     return max(priorities), sum(priority - LOWEST_PRIORITY for priority in priorities), len(priorities)
 
 
-def _give_back_as_much(chosen: list[str], proposed: Collection[str], evictable: dict[str, Pod]) -> list[str]:
+def _give_back_as_much(chosen: list[str], proposed: Collection[str], evictable: dict[str, LedgerPod]) -> list[str]:
     # A proposed pod that requests no card is not in the ledger: it frees something else, so it stays a victim.
     result = [*chosen, *(uid for uid in proposed if uid not in evictable)]
     missing = Counter(_needs(proposed, evictable))
@@ -125,7 +125,7 @@ def _give_back_as_much(chosen: list[str], proposed: Collection[str], evictable: 
     return result
 
 
-def _by_importance(uids: Iterable[str], proposed: Sequence[str], evictable: dict[str, Pod]) -> list[str]:
+def _by_importance(uids: Iterable[str], proposed: Sequence[str], evictable: dict[str, LedgerPod]) -> list[str]:
     """The most important first. A pod that is not in the ledger is at least as important as those that were proposed after it."""
     importance = {uid: pod.seen.priority for uid, pod in evictable.items()}
     least = LOWEST_PRIORITY
@@ -134,7 +134,7 @@ def _by_importance(uids: Iterable[str], proposed: Sequence[str], evictable: dict
     return sorted(uids, key=lambda uid: -importance[uid])
 
 
-def _needs(uids: Iterable[str], evictable: dict[str, Pod]) -> Counter[str]:
+def _needs(uids: Iterable[str], evictable: dict[str, LedgerPod]) -> Counter[str]:
     total: Counter[str] = Counter()
     for uid in uids:
         if uid in evictable:

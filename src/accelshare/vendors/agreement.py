@@ -43,7 +43,7 @@ def disagreements(checked: Checked, *, file: str) -> Iterator[Problem]:
 
 
 def _has_a_resource_for_pods(checked: Checked) -> Iterator[tuple[str, str]]:
-    if not (checked.profile.resources.asked or checked.is_reported("resources")):
+    if not (checked.profile.resources.requestable or checked.is_reported("resources")):
         yield "resources", "has neither memory nor whole; at least one must be there, or pods have nothing to request"
 
 

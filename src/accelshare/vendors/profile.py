@@ -27,7 +27,7 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True):
                 force_setattr(self, name, MappingProxyType(value))
 
 
-class Resources(Section, frozen=True):
+class ResourceNames(Section, frozen=True):
     """Extended resource names: what pods request (memory, whole) and what nodes show besides (count)."""
 
     memory: t.Resource | None = None
@@ -35,7 +35,7 @@ class Resources(Section, frozen=True):
     whole: t.Resource | None = None
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def requestable(self) -> tuple[str, ...]:
         """The resources that pods request."""
         return tuple(name for name in (self.memory, self.whole) if name is not None)
 
@@ -233,7 +233,7 @@ class Profile(Section, frozen=True, kw_only=True):
     noun: t.Noun
     node_label_text: t.NodeLabel | None = field(default=None, name="node_label")
     unverified: tuple[t.Line, ...] = ()
-    resources: Resources = Resources()
+    resources: ResourceNames = ResourceNames()
     request: RequestRules = RequestRules()
     unit: Unit = Unit()
     annotations: Annotations = Annotations()

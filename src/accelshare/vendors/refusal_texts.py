@@ -40,7 +40,7 @@ def default_texts(profile: Profile) -> dict[Reason, str]:
         # A pod can use the annotation above wrongly even if the vendor has only one of the two resources.
         "memory": memory or f"{noun} memory",
         "whole_resource": whole or f"whole {noun}s",
-        "either": " or ".join(profile.resources.asked),
+        "either": " or ".join(profile.resources.requestable),
         "count_key": f"label {request.cards_label}" if request.cards_label else f"annotation {CARD_COUNT_ANNOTATION}",
         "max_cards": request.max_cards,
         "most_whole": _most(request.max_whole_cards, whole or f"whole {noun}"),

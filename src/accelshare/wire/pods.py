@@ -156,7 +156,7 @@ class PodReader:
         """Refuse a container that requests whole cards and a slice: the vendor's variables can name only one of the two."""
         for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
             for profile in self._profiles.values():
-                names = profile.resources.asked
+                names = profile.resources.requestable
                 if len(names) > 1 and all(_amount(container, name) for name in names):
                     return Refusal(Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER, profile.name)
         return None

@@ -106,7 +106,7 @@ class BindArguments(msgspec.Struct, rename="pascal", frozen=True):
     pod_uid: str = msgspec.field(name="PodUID")
 
 
-class NodesAsked(msgspec.Struct, frozen=True):
+class FilterCall(msgspec.Struct, frozen=True):
     """A filter or prioritize call: a pod and its candidate nodes, by name or as whole objects."""
 
     pod: PodToSchedule
@@ -129,7 +129,7 @@ class Victims:
 
 
 @dataclass(frozen=True, slots=True)
-class PreemptionAsked:
+class PreemptionCall:
     pod: PodToSchedule
     proposals: dict[str, Victims]
 
@@ -147,7 +147,7 @@ _bind: Final = Decoder(BindArguments)
 _named: Final = Decoder(_NamedObject)
 
 
-def read_nodes_asked(body: bytes) -> NodesAsked:
+def read_filter_call(body: bytes) -> FilterCall:
     arguments = _decode(_filter, body)
     pod, nodes, names = arguments.pod, arguments.nodes, arguments.node_names
     if pod is None:
@@ -157,14 +157,14 @@ def read_nodes_asked(body: bytes) -> NodesAsked:
         raise UnreadableError("the message has no Pod")
     raw = bytes(names)
     if raw.startswith(b"["):
-        return NodesAsked(pod, NodeNames(raw))
+        return FilterCall(pod, NodeNames(raw))
     if raw not in (b"", b"null"):
         raise UnreadableError(f"the message cannot be read: NodeNames is {raw[:40].decode(errors='replace')}, which is no list")
     objects = {_decode(_named, bytes(raw)).metadata.name: raw for raw in (nodes.items if nodes else None) or ()}
-    return NodesAsked(pod, NodeNames(orjson.dumps(list(objects))), objects)
+    return FilterCall(pod, NodeNames(orjson.dumps(list(objects))), objects)
 
 
-def read_preemption_asked(body: bytes) -> PreemptionAsked:
+def read_preemption_call(body: bytes) -> PreemptionCall:
     arguments = _decode(_preempt, body)
     if arguments.pod is None:
         raise UnreadableError("the message has no Pod")
@@ -175,14 +175,14 @@ def read_preemption_asked(body: bytes) -> PreemptionAsked:
         node: Victims([pod.metadata.uid for pod in victims.pods or ()], victims.num_pdb_violations)
         for node, victims in (arguments.node_name_to_victims or {}).items()
     }
-    return PreemptionAsked(arguments.pod, proposals)
+    return PreemptionCall(arguments.pod, proposals)
 
 
 def read_bind(body: bytes) -> BindArguments:
     return _decode(_bind, body)
 
 
-def write_filter_answer(answer: FilterAnswer, asked: NodesAsked) -> bytes:
+def write_filter_answer(answer: FilterAnswer, asked: FilterCall) -> bytes:
     """The answer in the form of the call: names for names, objects for objects."""
     reply: dict[str, Any] = {
         "Nodes": None,

@@ -5,7 +5,7 @@ import msgspec
 from accelshare.extender.deciding import FEW, Deciding
 from accelshare.ledger.ledger import Ledger
 from accelshare.vendors.catalog import load
-from accelshare.wire.scheduler import read_nodes_asked
+from accelshare.wire.scheduler import read_filter_call
 from tests.builders import card, node, pending, running, share
 
 KIND = "nvidia"
@@ -30,7 +30,7 @@ def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked
     names = [f"n{number:03}" for number in range(300)]
     for full in (0, FEW - 1, FEW + 1):
         ledger = ledger_of(names, full)
-        told = [Deciding(ledger, load(), shortlist=length).filter(read_nodes_asked(asked(4, names))) for length in (1, 0)]
+        told = [Deciding(ledger, load(), shortlist=length).filter(read_filter_call(asked(4, names))) for length in (1, 0)]
         assert told[0].answer.names == told[1].answer.names[:1] == [names[full]]
         assert told[0].answer.curable == told[1].answer.curable
         assert set(told[0].answer.curable) == set(names[:full])
@@ -40,7 +40,7 @@ def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked
 def test_a_favourite_that_was_not_asked_about_is_not_named() -> None:
     names = [f"n{number:03}" for number in range(300)]
     ledger = ledger_of(names, 2)
-    told = Deciding(ledger, load(), shortlist=1).filter(read_nodes_asked(asked(4, names[40:])))
+    told = Deciding(ledger, load(), shortlist=1).filter(read_filter_call(asked(4, names[40:])))
     assert told.answer.names == [names[40]]
 
 
@@ -51,7 +51,7 @@ def test_a_node_to_which_binds_fail_is_offered_last_until_one_succeeds_or_its_ca
     for uid in ("p1", "p2"):
         ledger.apply(pending(uid, share(4, kind=KIND)))
     deciding = Deciding(ledger, load(), shortlist=0)
-    question = read_nodes_asked(asked(4, names))
+    question = read_filter_call(asked(4, names))
 
     def offered() -> list[str]:
         assert list(deciding.prioritize(question)) == list(deciding.filter(question).answer.names)
@@ -64,7 +64,7 @@ def test_a_node_to_which_binds_fail_is_offered_last_until_one_succeeds_or_its_ca
     assert offered() == names, "so does one that is not there any more"
     deciding.bind_ended("n1", "p2", bound=False)
     assert offered() == ["n2", "n3", "n1"]
-    assert deciding.filter(read_nodes_asked(asked(4, ["n1"]))).answer.names == ["n1"], "last, not never"
+    assert deciding.filter(read_filter_call(asked(4, ["n1"]))).answer.names == ["n1"], "last, not never"
     deciding.bind_ended("n1", "p2", bound=True)
     assert offered() == names
     for uid in ("p1", "p2"):

@@ -17,7 +17,7 @@ from accelshare.vendors.profile import (
     InspectDialect,
     RequestRules,
     Requirement,
-    Resources,
+    ResourceNames,
     StaticCard,
     StaticRules,
     UnhealthyConfigMap,
@@ -33,7 +33,7 @@ def test_every_key_arrives_in_its_place() -> None:
     acme = profile()
     assert (acme.name, acme.title, acme.noun) == ("acme", "Acme ZPU (zpushare)", "ZPU")
     assert acme.node_label == ("acme.example/share", "true")
-    assert acme.resources == Resources("acme.example/zpu-mem", "acme.example/zpu-count", "acme.example/zpu")
+    assert acme.resources == ResourceNames("acme.example/zpu-mem", "acme.example/zpu-count", "acme.example/zpu")
     assert acme.request == RequestRules("acme.example/cards", 16, 4)
     assert acme.unit == Unit("GiB", {"GiB": 1024, "0.1": 102.4}, {"0.1": "0.1 GB"})
     assert acme.annotations == Annotations("ACME_IDX", "ACME_DEV", "ACME_POD", "ACME_ASSIGNED", "ACME_TIME")
@@ -83,7 +83,7 @@ def test_every_key_arrives_in_its_place() -> None:
 def test_what_is_left_out_has_its_default() -> None:
     tiny = parse(SMALLEST, file="tiny.toml")
     assert tiny.node_label is None
-    assert tiny.resources == Resources(memory=None, count=None, whole="tiny.example/tpu")
+    assert tiny.resources == ResourceNames(memory=None, count=None, whole="tiny.example/tpu")
     assert tiny.request == RequestRules(cards_label=None, max_cards=64, max_whole_cards=None)
     assert tiny.unit == Unit("MiB", {"MiB": 1})
     assert tiny.annotations == Annotations()

@@ -15,7 +15,7 @@ from typing import Final
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
 from accelshare.agent.discovery.unit_change import ChosenUnit
 from accelshare.agent.discovery.units import UnitError, count
-from accelshare.vendors.drivers.driver import Driver, DriverError, FoundCard, TellsUse
+from accelshare.vendors.drivers.driver import Driver, DriverError, FoundCard, ReportsUsage
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 
@@ -59,7 +59,7 @@ class DeviceMonitor:
 
     def used_mib(self) -> Mapping[str, int]:
         """What is in use of each card, by id, as far as the driver tells."""
-        return self._driver.used_mib() if isinstance(self._driver, TellsUse) else {}
+        return self._driver.used_mib() if isinstance(self._driver, ReportsUsage) else {}
 
     async def run(self) -> None:
         """For ever. Whatever a driver does, it is trouble of this vendor only."""
@@ -199,9 +199,9 @@ def merged(known: Sequence[FoundCard], found: Sequence[FoundCard]) -> tuple[Foun
     now: dict[int, FoundCard] = {}
     for card in found:
         before = by_id.get(card.id)
-        if before is None and card.asked_by not in {each.asked_by for each in known}:
+        if before is None and card.source not in {each.source for each in known}:
             before = by_place.get(card.pci) or by_index.get(card.index)
-        if before is not None and (before.asked_by != card.asked_by or _same(before, card)):
+        if before is not None and (before.source != card.source or _same(before, card)):
             now[before.index] = before
         else:
             now[card.index] = card

@@ -310,7 +310,7 @@ class Answers:
                 self.tell(self.guarded, Guarded("refused", pod, container.name, kind.profile.noun, what))
                 raise Refuse(
                     f"container {container.name} of pod {pod.namespace}/{pod.name} asks for no {kind.profile.noun} and brings "
-                    f"{what}; ask for {' or '.join(kind.profile.resources.asked)}"
+                    f"{what}; ask for {' or '.join(kind.profile.resources.requestable)}"
                 )
 
     def _refuse_other_names(self, pod: PodSandbox, part: ContainerNeeds, container: Container) -> None:

@@ -64,7 +64,7 @@ class Guard:
         if pod is None:
             return False
         asked = pod.asked.get(container, frozenset())
-        if asked & set(profile.resources.asked):
+        if asked & set(profile.resources.requestable):
             return True
         # The number of cards is shown as a resource, and nobody hands anything out for it.
         others = {name for name in asked - {profile.resources.count} if name.startswith(profile.container.other_resources)}

@@ -64,7 +64,7 @@ class DesiredConfig:
 
 def managed(profiles: Iterable[Profile]) -> tuple[str, ...]:
     """Every resource by which a pod can request these vendors' cards: slices and whole cards."""
-    names = [name for profile in profiles for name in profile.resources.asked]
+    names = [name for profile in profiles for name in profile.resources.requestable]
     return tuple(dict.fromkeys(names))
 
 

@@ -27,7 +27,7 @@ class FoundCard:
     used_mib: int | None = field(default=None, compare=False)  # memory in use at that moment; none: not reported
     former_ids: tuple[str, ...] = field(default=(), compare=False)  # what earlier versions wrote into pods' records
     measured: bool = True  # the card reports its memory; if not, a profile or a flag does
-    asked_by: str = field(default="", compare=False)  # the query method that found it
+    source: str = field(default="", compare=False)  # the query method that found it
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Driver(Protocol):
 
 
 @runtime_checkable
-class TellsUse(Protocol):
+class ReportsUsage(Protocol):
     """A driver whose health checks also read how much memory is in use. Not every library or tool reports it."""
 
     def used_mib(self) -> Mapping[str, int]:
@@ -189,7 +189,7 @@ async def first_listing(methods: Sequence[QueryMethod]) -> Listing:
             tried.extend(error.tried)
             absent = absent and error.absent
         else:
-            return Listing(tuple(replace(card, asked_by=name) for card in found.cards), found.skipped)
+            return Listing(tuple(replace(card, source=name) for card in found.cards), found.skipped)
     raise DriverError(tried, absent=absent)
 
 

@@ -16,7 +16,7 @@ from accelshare.vendors.enforcement import Enforcement
 
 WATCH = Enforcement("watch")
 LIMIT_S = 60
-FIRST, SECOND = FoundCard(0, "id0", 16384, minor=0, asked_by="library"), FoundCard(1, "id1", 16384, minor=1, asked_by="library")
+FIRST, SECOND = FoundCard(0, "id0", 16384, minor=0, source="library"), FoundCard(1, "id1", 16384, minor=1, source="library")
 
 
 class Machine:
@@ -126,9 +126,9 @@ def test_another_way_of_asking_renames_and_measures_nothing() -> None:
     """The library is away for a moment, and the tool knows cards by other ids and other sizes."""
     known = [replace(FIRST, pci="0000:3b:00.0"), SECOND]
     by_tool = [
-        replace(FIRST, id="serial-0", memory_mib=16000, pci="0000:3b:00.0", asked_by="tool"),
-        replace(SECOND, id="serial-1", asked_by="tool"),
-        replace(SECOND, index=2, id="serial-2", asked_by="tool"),
+        replace(FIRST, id="serial-0", memory_mib=16000, pci="0000:3b:00.0", source="tool"),
+        replace(SECOND, id="serial-1", source="tool"),
+        replace(SECOND, index=2, id="serial-2", source="tool"),
     ]
     assert [card.id for card in merged(known, by_tool)] == ["id0", "id1", "serial-2"]
     assert [card.memory_mib for card in merged(known, by_tool)] == [16384, 16384, 16384]

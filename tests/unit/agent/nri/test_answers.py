@@ -259,7 +259,7 @@ def guarded(one: NodePod, *, entitled: bool = False) -> Answers:
     devices.put(Kind(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
     if entitled:
         parts = (ContainerNeeds("main", ((profile.name, False, 2),)),)
-        asked = {"main": frozenset(profile.resources.asked)}
+        asked = {"main": frozenset(profile.resources.requestable)}
         one = replace(one, seen=replace(one.seen, slices=(Slice(profile.name, 0, 2),)), parts=parts, asked=asked)
     guard = Guard(devices, exempt=[], on_host=Path, node_resources=list)
     answers = Answers(devices, {one.uid: one}, on_host=Path, guard=guard)
@@ -319,7 +319,7 @@ def test_who_has_one_card_brings_no_others(whole: bool, brought: dict[str, Any])
         one,
         seen=replace(one.seen, slices=(Slice(profile.name, 0, 0 if whole else 2, whole, "id0"),)),
         parts=(ContainerNeeds("main", ((profile.name, whole, 1 if whole else 2),)),),
-        asked={"main": frozenset(profile.resources.asked)},
+        asked={"main": frozenset(profile.resources.requestable)},
     )
     guard = Guard(devices, exempt=[], on_host=Path, node_resources=list)
     answers = Answers(devices, {one.uid: one}, on_host=Path, guard=guard)

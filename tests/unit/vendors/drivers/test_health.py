@@ -13,8 +13,8 @@ from accelshare.vendors.drivers.driver import (
     Health,
     Listing,
     QueryFailed,
+    ReportsUsage,
     SkippedDevice,
-    TellsUse,
 )
 from accelshare.vendors.drivers.enflame import EnflameDriver
 from accelshare.vendors.drivers.health import FAILURES_BEFORE_UNHEALTHY, LastUsage, health_changes, health_in
@@ -124,7 +124,7 @@ async def used(
     async with Watching(driver, found) as watching:
         hardware.has({**cards[0], **ill}, {**cards[1], "used_mib": 512})
         assert not (await watching.next()).healthy
-        assert isinstance(driver, TellsUse)
+        assert isinstance(driver, ReportsUsage)
         return dict(driver.used_mib())
 
 
@@ -150,8 +150,8 @@ async def test_both_apis_of_enflames_library_tell(tmp_path: Path, library: str, 
 
 
 def test_who_cannot_tell_does_not_pretend_to() -> None:
-    assert not issubclass(StaticDriver, TellsUse)
-    assert not issubclass(StreamDriver, TellsUse)
+    assert not issubclass(StaticDriver, ReportsUsage)
+    assert not issubclass(StreamDriver, ReportsUsage)
 
 
 def test_what_a_look_does_not_tell_is_not_known_any_more() -> None:
