@@ -110,7 +110,7 @@ def _by_record(
 
 def _asked(resources: Iterable[str], catalog: Catalog) -> list[tuple[Profile, bool]]:
     """The profile of each resource of ours, and whether it asks for whole cards."""
-    return [(found[0], found[1] == "whole") for name in resources if (found := catalog.by_resource(name)) is not None]
+    return [(match[0], match[1] == "whole") for name in resources if (match := catalog.by_resource(name)) is not None]
 
 
 def _words(held: Held) -> str:

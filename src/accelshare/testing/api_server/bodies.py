@@ -72,7 +72,7 @@ def _without_empty(value: Any) -> Any:
     return value
 
 
-# Lists that a strategic merge patch merges item by item, with the key that tells the items apart; None: a list of plain values.
+# Lists that a strategic merge patch merges item by item, with the key that identifies an item; None: a list of plain values.
 # All other lists are replaced. From the patchMergeKey tags of Kubernetes' types, for the kinds that this server has.
 MERGE_KEYS: Final[Mapping[str, str | None]] = {
     "metadata.ownerReferences": "uid",

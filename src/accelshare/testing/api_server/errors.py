@@ -127,10 +127,10 @@ def invalid_object(kind: str, name: str, problems: Sequence[FieldError], *, grou
 
 
 def precondition_failed(
-    resource: str, name: str, key: str, what: str, wanted: str, found: str, *, group: str = ""
+    resource: str, name: str, key: str, what: str, wanted: str, stored: str, *, group: str = ""
 ) -> RequestError:
     """The conflict of a write with another uid or version than the stored object."""
-    message = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    message = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {stored}"
     where = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {message}"
     return conflict(resource, name, where, group=group)
 

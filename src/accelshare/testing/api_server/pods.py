@@ -1,6 +1,6 @@
 """What the API server does to pods beyond storing them: defaults, validation, binding, graceful deletion.
 
-Belongs here: the rules that scheduling relies on and the mistakes that users make. Never: fields that nobody here reads.
+Belongs here: the rules that scheduling relies on and the mistakes that users make. Never: fields that accelshare does not read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -121,8 +121,8 @@ def bound(pod: Object, binding: Object, now: str) -> Object:
     """The pod bound to its node, with the binding's annotations and labels."""
     metadata = dict(pod["metadata"])
     for field in ("annotations", "labels"):
-        if given := binding["metadata"].get(field):
-            metadata[field] = metadata.get(field, {}) | given
+        if added := binding["metadata"].get(field):
+            metadata[field] = metadata.get(field, {}) | added
     status = {key: value for key, value in pod["status"].items() if key != "nominatedNodeName"}
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": now}
     others = [condition for condition in status.get("conditions", []) if condition["type"] != "PodScheduled"]

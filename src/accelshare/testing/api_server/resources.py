@@ -228,7 +228,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
             on_update=_keep_namespace,
         ),
         Resource(plural="leases", kind="Lease", group="coordination.k8s.io", put_creates=True, put_needs_version=True),
-        # Kept as they are written: nobody here gives a Service its address or a DaemonSet its pods.
+        # Stored as written: there are no controllers that give a Service its address or a DaemonSet its pods.
         Resource(plural="services", kind="Service"),
         Resource(plural="deployments", kind="Deployment", group="apps"),
         Resource(plural="daemonsets", kind="DaemonSet", group="apps"),

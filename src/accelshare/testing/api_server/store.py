@@ -186,9 +186,9 @@ class Store:
             raise RequestError("", "target.name: Required value")
         old, key = self.get("pods", name, namespace=namespace), f"{namespace}/{name}"
         _require_uid(RESOURCES["pods"], old, binding["metadata"], key)
-        wanted, found = binding["metadata"].get("resourceVersion", ""), str(old.revision)
-        if wanted and wanted != found:
-            raise precondition_failed("pods", name, f"/registry/pods/{key}", "ResourceVersion", wanted, found)
+        wanted, stored = binding["metadata"].get("resourceVersion", ""), str(old.revision)
+        if wanted and wanted != stored:
+            raise precondition_failed("pods", name, f"/registry/pods/{key}", "ResourceVersion", wanted, stored)
         if refusal := pods.refusal_to_bind(old.object):
             raise conflict("pods/binding", name, refusal)
         return self._commit(RESOURCES["pods"], key, pods.bound(old.object, binding, self._timestamp()))
@@ -222,7 +222,7 @@ class Store:
             raise conflict(resource.plural, name, MODIFIED, group=resource.group)
         values.keep_server_fields(meta, old.object["metadata"])
         if subresource == "status":
-            assert resource.on_status_update is not None, "the door lets nobody through to a status that a kind does not have"
+            assert resource.on_status_update is not None, "verbs.py serves no status subresource that a kind does not have"
             resource.on_status_update(item, old.object)
         else:
             resource.on_update(item, old.object)
@@ -267,9 +267,9 @@ class Store:
 
     def _validate(self, resource: Resource, item: Object, more: Any) -> None:
         meta = item["metadata"]
-        found = [*values.metadata_problems(meta, name_is_label=resource.name_is_label), *more]
-        if found:
-            raise invalid_object(resource.kind, meta.get("name", ""), found, group=resource.group)
+        problems = [*values.metadata_problems(meta, name_is_label=resource.name_is_label), *more]
+        if problems:
+            raise invalid_object(resource.kind, meta.get("name", ""), problems, group=resource.group)
 
     def _require_namespace(self, resource: Resource, meta: Object) -> None:
         if resource.namespaced and meta["namespace"] not in self._collections["namespaces"].now:
@@ -301,10 +301,10 @@ def _put_in_namespace(resource: Resource, meta: Object, namespace: str) -> None:
 
 def _require_uid(resource: Resource, old: Version | None, meta: Object, key: str) -> None:
     """A uid in a request must be that of the stored object."""
-    wanted, found = meta.get("uid", ""), "" if old is None else old.object["metadata"]["uid"]
-    if wanted and wanted != found:
+    wanted, stored = meta.get("uid", ""), "" if old is None else old.object["metadata"]["uid"]
+    if wanted and wanted != stored:
         where = f"/registry/{resource.plural}/{key}"
-        raise precondition_failed(resource.plural, meta["name"], where, "UID", wanted, found, group=resource.group)
+        raise precondition_failed(resource.plural, meta["name"], where, "UID", wanted, stored, group=resource.group)
 
 
 def _content(item: Object) -> Object:

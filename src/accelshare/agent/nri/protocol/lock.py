@@ -41,7 +41,7 @@ def _take(path: Path) -> int | str:
         return f"{path} cannot be opened: {error.strerror}"
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # If somebody removed the file meanwhile, the next instance would lock a different file.
+        # If the file was removed meanwhile, the next instance would lock a different file.
         if os.path.samestat(os.fstat(descriptor), path.stat()):
             return descriptor
         why = "the file was replaced"

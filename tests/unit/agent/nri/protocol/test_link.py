@@ -10,19 +10,19 @@ WAIT_S = 60.0
 
 
 class Sent:
-    """What the clock has said."""
+    """The errors that the deadline has sent."""
 
     def __init__(self) -> None:
-        self.words: list[bytes] = []
-        self.something = threading.Event()
+        self.errors: list[bytes] = []
+        self.any_sent = threading.Event()
 
-    def __call__(self, words: bytes) -> None:
-        self.words.append(words)
-        self.something.set()
+    def __call__(self, error: bytes) -> None:
+        self.errors.append(error)
+        self.any_sent.set()
 
 
 @contextlib.contextmanager
-def minding(sent: Sent) -> Iterator[Deadline]:
+def running_deadline(sent: Sent) -> Iterator[Deadline]:
     deadline = Deadline(sent)
     deadline.start()
     try:
@@ -31,33 +31,33 @@ def minding(sent: Sent) -> Iterator[Deadline]:
         deadline.stop()
 
 
-def test_an_answer_in_time_is_wanted() -> None:
+def test_an_answer_in_time_is_sent() -> None:
     sent = Sent()
-    with minding(sent) as deadline:
+    with running_deadline(sent) as deadline:
         deadline.begin(WAIT_S, lambda: b"late")
         assert deadline.end()
-    assert sent.words == []
+    assert sent.errors == []
 
 
-def test_a_call_that_takes_too_long_is_answered_by_the_clock_and_by_nobody_else() -> None:
+def test_a_call_that_takes_too_long_is_answered_by_the_deadline_only() -> None:
     sent = Sent()
-    with minding(sent) as deadline:
+    with running_deadline(sent) as deadline:
         deadline.begin(0.0, lambda: b"late")
-        assert sent.something.wait(WAIT_S)
+        assert sent.any_sent.wait(WAIT_S)
         assert not deadline.end()
         deadline.begin(WAIT_S, lambda: b"again")
         assert deadline.end(), "the next call is not the one that was late"
-    assert sent.words == [b"late"]
+    assert sent.errors == [b"late"]
 
 
-def test_who_was_never_minded_is_wanted() -> None:
-    """A request that cannot be read has no deadline of its own."""
-    with minding(Sent()) as deadline:
+def test_a_call_without_a_limit_is_answered() -> None:
+    """A request that cannot be decoded has no limit."""
+    with running_deadline(Sent()) as deadline:
         assert deadline.end()
 
 
 def test_its_thread_ends_with_it() -> None:
-    with minding(Sent()) as deadline:
+    with running_deadline(Sent()) as deadline:
         pass
     deadline._thread.join(WAIT_S)
     assert not deadline._thread.is_alive()
