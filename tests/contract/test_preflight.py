@@ -107,7 +107,7 @@ async def test_a_wanted_memory_unit_is_refused_while_pods_of_another_one_live(tm
     assert "problem nvidia: the memory unit of preflight-node is 'GiB' and cannot become 'MiB'" in refused.says("memory-units")
     (finding,) = refused.findings
     assert finding["says"].endswith(": default/trains")
-    assert finding["do"] == ["end them first, or keep 'GiB' (in the chart vendors.nvidia.memoryUnit)"]
+    assert finding["do"] == ["delete them first, or keep 'GiB' (in the chart vendors.nvidia.memoryUnit)"]
     assert (kept.code, kept.says("memory-units")[:4]) == (0, "fine")
 
 
@@ -115,7 +115,7 @@ async def test_a_wanted_memory_unit_is_refused_while_pods_of_another_one_live(tm
     ("words", "told"),
     [
         (("--memory-unit", "MiB"), "'MiB' is not VENDOR=UNIT"),
-        (("--only", "memory-units"), "has nothing to look for without --memory-unit VENDOR=UNIT"),
+        (("--only", "memory-units"), "needs --memory-unit VENDOR=UNIT"),
         (("--only", "everything"), "'everything' is not one of 'unread', 'versions'"),
     ],
     ids=str,
@@ -174,7 +174,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_in_words(tmp_path: Path) -> 
     kubeconfig.write_text(yaml.safe_dump(entry | contexts))
     told = run(kubeconfig)
     assert (told.code, told.out) == (1, "")
-    assert told.err.startswith("Error: the cluster cannot be looked at: ")
+    assert told.err.startswith("Error: the cluster cannot be checked: ")
     assert "Traceback" not in told.err
 
 

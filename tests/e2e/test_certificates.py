@@ -28,7 +28,7 @@ USER = "accelshare-certificates"
 
 
 @dataclass(frozen=True)
-class Room:
+class SecretNamespace:
     """A namespace of one test's own."""
 
     scheduling_cluster: SchedulingCluster
@@ -70,73 +70,73 @@ class Room:
 
 
 @pytest.fixture
-async def room(scheduling_cluster: SchedulingCluster) -> AsyncIterator[Room]:
+async def secrets_in(scheduling_cluster: SchedulingCluster) -> AsyncIterator[SecretNamespace]:
     namespace = f"certificates-{secrets.token_hex(4)}"
     await scheduling_cluster.create(
         "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     )
     await grant(scheduling_cluster, USER, namespace)
-    yield Room(scheduling_cluster, namespace, scheduling_cluster.plane.kubeconfig_for(USER))
+    yield SecretNamespace(scheduling_cluster, namespace, scheduling_cluster.plane.kubeconfig_for(USER))
     await scheduling_cluster.delete(f"/api/v1/namespaces/{namespace}")
 
 
-async def test_they_are_made_once(room: Room) -> None:
-    code, out, err = await room.run("ensure")
+async def test_they_are_made_once(secrets_in: SecretNamespace) -> None:
+    code, out, err = await secrets_in.run("ensure")
     assert (code, err) == (0, "")
-    assert [line.split(":")[0] for line in out.splitlines()] == [f"Secret {room.namespace}/{name}" for name in SECRETS]
-    before = await room.versions()
-    assert await room.run("ensure") == (0, "unchanged\n", "")
-    assert await room.versions() == before
+    assert [line.split(":")[0] for line in out.splitlines()] == [f"Secret {secrets_in.namespace}/{name}" for name in SECRETS]
+    before = await secrets_in.versions()
+    assert await secrets_in.run("ensure") == (0, "unchanged\n", "")
+    assert await secrets_in.versions() == before
 
-    secret = await room.secret("accelshare-extender-tls")
+    secret = await secrets_in.secret("accelshare-extender-tls")
     assert (secret["type"], set(secret["data"])) == ("kubernetes.io/tls", {"tls.crt", "tls.key", "ca.crt"})
-    assert await room.text("accelshare-scheduler-tls", "ca.crt") == await room.text("accelshare-ca", "ca.crt")
-    facts = x509.facts(await room.text("accelshare-extender-tls", "tls.crt"))
-    assert {"accelshare-extender", f"accelshare-extender.{room.namespace}.svc"} <= facts.names
+    assert await secrets_in.text("accelshare-scheduler-tls", "ca.crt") == await secrets_in.text("accelshare-ca", "ca.crt")
+    facts = x509.facts(await secrets_in.text("accelshare-extender-tls", "tls.crt"))
+    assert {"accelshare-extender", f"accelshare-extender.{secrets_in.namespace}.svc"} <= facts.names
     assert timedelta(days=89) < facts.until - datetime.now(UTC) < timedelta(days=91)
 
-    code, out, err = await room.run("status")
+    code, out, err = await secrets_in.run("status")
     assert (code, err) == (0, "")
     assert "89.9 days left" in out or "90.0 days left" in out
     assert "PRIVATE" not in out
 
 
-async def test_the_services_address_joins_the_names(room: Room) -> None:
+async def test_the_services_address_joins_the_names(secrets_in: SecretNamespace) -> None:
     """Before the Service is there nobody knows it; the name that is always there is enough until then."""
-    assert (await room.run("ensure", "--also", "192.0.2.7", "--also", "extender.example"))[0] == 0
-    before = x509.facts(await room.text("accelshare-extender-tls", "tls.crt"))
+    assert (await secrets_in.run("ensure", "--also", "192.0.2.7", "--also", "extender.example"))[0] == 0
+    before = x509.facts(await secrets_in.text("accelshare-extender-tls", "tls.crt"))
     assert {"192.0.2.7", "extender.example"} <= before.names
-    address = await room.service()
-    code, out, _ = await room.run("ensure", "--also", "192.0.2.7", "--also", "extender.example")
+    address = await secrets_in.service()
+    code, out, _ = await secrets_in.run("ensure", "--also", "192.0.2.7", "--also", "extender.example")
     assert (code, len(out.splitlines())) == (0, 1)
-    assert x509.facts(await room.text("accelshare-extender-tls", "tls.crt")).names == before.names | {address}
+    assert x509.facts(await secrets_in.text("accelshare-extender-tls", "tls.crt")).names == before.names | {address}
 
 
-async def test_many_at_once_end_with_one_ca(room: Room) -> None:
+async def test_many_at_once_end_with_one_ca(secrets_in: SecretNamespace) -> None:
     """A Secret is written only in the version that was read, so that of two writers one wins and the other looks again."""
-    names, lifetimes = Names(room.namespace), Lifetimes()
+    names, lifetimes = Names(secrets_in.namespace), Lifetimes()
 
     async def one(days: float) -> list[str]:
-        async with room.client() as client:
+        async with secrets_in.client() as client:
             return await tls_secrets.ensure(client, names, now=datetime.now(UTC) + timedelta(days=days), lifetimes=lifetimes)
 
     await asyncio.gather(*(one(0) for _ in range(8)))
-    authority = await room.text("accelshare-ca", "ca.crt")
+    authority = await secrets_in.text("accelshare-ca", "ca.crt")
     for name in SECRETS[1:]:
-        assert await room.text(name, "ca.crt") == authority
-        assert x509.signed_by(await room.text(name, "tls.crt"), authority)
+        assert await secrets_in.text(name, "ca.crt") == authority
+        assert x509.signed_by(await secrets_in.text(name, "tls.crt"), authority)
     assert await one(0) == []
 
     await asyncio.gather(*(one(2500) for _ in range(8)))  # each of them would make a CA to follow
-    following = await room.text("accelshare-ca", "next.crt")
+    following = await secrets_in.text("accelshare-ca", "next.crt")
     for name in SECRETS[1:]:
-        assert await room.text(name, "ca.crt") == authority + following
+        assert await secrets_in.text(name, "ca.crt") == authority + following
     assert await one(2500) == []
 
 
-async def test_whoever_was_faster_is_not_overwritten(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_whoever_was_faster_is_not_overwritten(secrets_in: SecretNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between one's reading and writing another one makes the CA to follow: there is one such CA, and it is the other one's."""
-    names, lifetimes, late = Names(room.namespace), Lifetimes(), datetime.now(UTC) + timedelta(days=2500)
+    names, lifetimes, late = Names(secrets_in.namespace), Lifetimes(), datetime.now(UTC) + timedelta(days=2500)
     due, slow = tls_secrets.due, True
     made = ""
 
@@ -146,53 +146,53 @@ async def test_whoever_was_faster_is_not_overwritten(room: Room, monkeypatch: py
         if slow:
             slow = False
             await tls_secrets.ensure(client, names, now=now, lifetimes=lifetimes)
-            made = await room.text("accelshare-ca", "next.crt")
+            made = await secrets_in.text("accelshare-ca", "next.crt")
         return found
 
-    async with room.client() as client:
+    async with secrets_in.client() as client:
         await tls_secrets.ensure(client, names, now=datetime.now(UTC), lifetimes=lifetimes)
-        monkeypatch.setattr(secrets, "due", overtaken)
+        monkeypatch.setattr(tls_secrets, "due", overtaken)
         assert await tls_secrets.ensure(client, names, now=late, lifetimes=lifetimes) == []
     assert made
-    assert await room.text("accelshare-ca", "next.crt") == made
+    assert await secrets_in.text("accelshare-ca", "next.crt") == made
 
 
-async def test_somebody_elses_secret_is_left_alone(room: Room) -> None:
+async def test_somebody_elses_secret_is_left_alone(secrets_in: SecretNamespace) -> None:
     content = {"metadata": {"name": "accelshare-extender-tls"}, "stringData": {"tls.crt": "mine", "tls.key": "mine"}}
-    await room.scheduling_cluster.create(
-        f"/api/v1/namespaces/{room.namespace}/secrets", {"apiVersion": "v1", "kind": "Secret", **content}
+    await secrets_in.scheduling_cluster.create(
+        f"/api/v1/namespaces/{secrets_in.namespace}/secrets", {"apiVersion": "v1", "kind": "Secret", **content}
     )
-    code, _, err = await room.run("ensure")
+    code, _, err = await secrets_in.run("ensure")
     assert code == 1
     assert "accelshare-extender-tls" in err
-    assert await room.text("accelshare-extender-tls", "tls.crt") == "mine"
+    assert await secrets_in.text("accelshare-extender-tls", "tls.crt") == "mine"
     with pytest.raises(NotFound):
-        await room.secret("accelshare-ca")  # nothing was written at all
-    assert (await room.run("remove"))[:2] == (0, "nothing to remove\n")
+        await secrets_in.secret("accelshare-ca")  # nothing was written at all
+    assert (await secrets_in.run("remove"))[:2] == (0, "nothing to remove\n")
 
 
-async def test_a_broken_ca_is_refused_in_words(room: Room) -> None:
-    assert (await room.run("ensure"))[0] == 0
+async def test_a_broken_ca_is_refused_in_words(secrets_in: SecretNamespace) -> None:
+    assert (await secrets_in.run("ensure"))[0] == 0
     broken = {"data": {"ca.key": base64.b64encode(b"half a key").decode()}}
-    await room.scheduling_cluster.patch(f"/api/v1/namespaces/{room.namespace}/secrets/accelshare-ca", broken)
-    code, _, err = await room.run("ensure")
+    await secrets_in.scheduling_cluster.patch(f"/api/v1/namespaces/{secrets_in.namespace}/secrets/accelshare-ca", broken)
+    code, _, err = await secrets_in.run("ensure")
     assert code == 1
     assert "the key cannot be read" in err
     assert "remove it" in err
 
 
-async def test_a_ca_hands_over_to_the_next(room: Room) -> None:
+async def test_a_ca_hands_over_to_the_next(secrets_in: SecretNamespace) -> None:
     """With a clock that is ours: the next CA joins the bundle first, signs later, and the old one leaves last."""
-    names, lifetimes = Names(room.namespace), Lifetimes(ca=timedelta(days=400), leaf=timedelta(days=90))
+    names, lifetimes = Names(secrets_in.namespace), Lifetimes(ca=timedelta(days=400), leaf=timedelta(days=90))
     start = datetime.now(UTC)
 
     async def on_day(number: float) -> tuple[int, str]:
-        async with room.client() as client:
+        async with secrets_in.client() as client:
             await tls_secrets.ensure(client, names, now=start + timedelta(days=number), lifetimes=lifetimes)
             assert await tls_secrets.ensure(client, names, now=start + timedelta(days=number), lifetimes=lifetimes) == []
-        bundle = await room.text("accelshare-scheduler-tls", "ca.crt")
-        assert bundle == await room.text("accelshare-extender-tls", "ca.crt")
-        return bundle.count("BEGIN"), await room.text("accelshare-ca", "ca.crt")
+        bundle = await secrets_in.text("accelshare-scheduler-tls", "ca.crt")
+        assert bundle == await secrets_in.text("accelshare-extender-tls", "ca.crt")
+        return bundle.count("BEGIN"), await secrets_in.text("accelshare-ca", "ca.crt")
 
     first = (await on_day(0))[1]
     assert await on_day(266) == (1, first)
@@ -201,22 +201,22 @@ async def test_a_ca_hands_over_to_the_next(room: Room) -> None:
     assert (count, second != first) == (2, True)
     assert await on_day(359) == (2, second)  # the last leaves of the old one are replaced
     assert await on_day(390) == (1, second)
-    assert set((await room.secret("accelshare-ca"))["data"]) == {"ca.crt", "ca.key"}
+    assert set((await secrets_in.secret("accelshare-ca"))["data"]) == {"ca.crt", "ca.key"}
 
 
-async def test_they_can_be_removed(room: Room) -> None:
-    assert (await room.run("ensure"))[0] == 0
-    code, out, _ = await room.run("remove")
+async def test_they_can_be_removed(secrets_in: SecretNamespace) -> None:
+    assert (await secrets_in.run("ensure"))[0] == 0
+    code, out, _ = await secrets_in.run("remove")
     assert (code, len(out.splitlines())) == (0, 3)
-    code, out, _ = await room.run("status")
+    code, out, _ = await secrets_in.run("status")
     assert code == 1
     assert out.count("missing") == 3
 
 
-async def test_a_lease_has_one_holder_and_a_dead_one_is_followed(room: Room) -> None:
+async def test_a_lease_has_one_holder_and_a_dead_one_is_followed(secrets_in: SecretNamespace) -> None:
     now = 0.0
-    async with Client(config.load(room.scheduling_cluster.plane.kubeconfig), user_agent="accelshare-tests") as client:
-        a, b = (Lease(client, room.namespace, "turn", identity=name, duration_s=30, clock=lambda: now) for name in "ab")
+    async with Client(config.load(secrets_in.scheduling_cluster.plane.kubeconfig), user_agent="accelshare-tests") as client:
+        a, b = (Lease(client, secrets_in.namespace, "turn", identity=name, duration_s=30, clock=lambda: now) for name in "ab")
         assert await a.take()
         assert not await b.take()
         assert b.holder == "a"
@@ -233,7 +233,7 @@ async def test_a_lease_has_one_holder_and_a_dead_one_is_followed(room: Room) -> 
             async with b.held() as theirs:
                 assert not theirs
         assert await b.take()
-        again = Lease(client, room.namespace, "turn", identity="b")
+        again = Lease(client, secrets_in.namespace, "turn", identity="b")
         assert await again.take()  # after a restart
         await a.give_back()  # not its own any more
         assert not await a.take()

@@ -383,7 +383,7 @@ async def test_restore_all_fails_in_words(cluster: Cluster) -> None:
     while not asking.done():
         await reconciler.reconcile()
         await asyncio.sleep(0.02)
-    with pytest.raises(InstallError, match="not restored on cp-1; `accelshare scheduler-config restore` on that machine"):
+    with pytest.raises(InstallError, match=r"not restored on cp-1; .*`accelshare scheduler-config restore`"):
         await asking
     assert "somebody else" in (await cluster.states())["cp-1"]
     assert host.manifest.read_bytes() == ours + b"# mine\n"
@@ -395,7 +395,7 @@ async def test_restore_all_fails_in_words(cluster: Cluster) -> None:
 
 
 async def test_restore_all_where_nobody_answers(cluster: Cluster) -> None:
-    assert await cluster.restore_all() == [f"ConfigMap {cluster.namespace}/{STATE} names no node: nothing was put in"]
+    assert await cluster.restore_all() == [f"ConfigMap {cluster.namespace}/{STATE} names no node: nothing was applied"]
     await cluster.write(**{"wanted": "applied", "node.cp-9": "applied"})
     with pytest.raises(InstallError, match="not restored within 1 s on cp-9: is the manager running there"):
         await cluster.restore_all(limit_s=1.0)
