@@ -1,6 +1,6 @@
-"""Logs: one line a decision, as words or as JSON, on standard error or in a file that rotates.
+"""Sets up logging: one line per event, as text or as JSON, on standard error or in a rotating file.
 
-Belongs here: how a line looks and where it goes. Never: what is worth saying.
+Belongs here: the format of lines and where they go. Never: what is logged.
 """
 
 import logging
@@ -39,8 +39,8 @@ class _Json(logging.Formatter):
 
 
 def set_up(*, level: str, form: str, file: Path | None, file_mib: int, files: int) -> None:
-    """Send our own lines, and warnings of others, where the operator wants them."""
-    # What no line of ours says need not be found out for each: the caller's place in the source, its thread, its process.
+    """Send our own log lines, and warnings of libraries, to the configured output."""
+    # No line of ours has the source location, the thread or the process, so they are not determined for each.
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler: logging.Handler = (
@@ -65,7 +65,7 @@ def _when(record: logging.LogRecord) -> str:
 
 
 def _message(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    # One line a decision: what others name must not begin another. A traceback is indented, so that no line of it looks like one.
+    # One line per event: a name from others must not begin another. A traceback is indented, so that its lines look different.
     message = visible(record.getMessage())
     if not record.exc_info:
         return message

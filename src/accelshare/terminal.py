@@ -1,10 +1,10 @@
-"""Text on its way to a person: nothing that others wrote moves the cursor, hides a character or begins a line of its own.
+"""Prints text for people. Text from others cannot move the cursor, hide a character or begin a line.
 
-Belongs here: making characters visible, how wide they are on a terminal, and writing to standard output and standard error.
-Never: what is said, or its layout.
+Belongs here: making characters visible, their width on a terminal, and writing to standard output and standard error.
+Never: the content of the text, or its layout.
 
 Names, records, inventories and error messages are written by others. Code that puts one into a line calls `visible`, which leaves
-no line break in it. `echo` is the second net: it lets only the line breaks of our own layout pass. In JSON these characters are
+no line break in it. `echo` checks again: it keeps only the line breaks of our own layout. In JSON these characters are
 escaped as JSON escapes them, so the data stays as it was.
 """
 
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-# Letters and marks that leave no trace on a terminal, though Unicode does not call them control characters.
+# Letters and marks that a terminal does not show, although they are not control characters in Unicode.
 _BLANK: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 # Marks that are drawn over the character before them; a longer run would cover the lines around it.
 _MOST_MARKS: Final = 4
@@ -22,7 +22,7 @@ _SHORT: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
 def visible(text: str) -> str:
-    """The text as one line: every character in it can be seen, and none of them is obeyed (`\\x1b`, `\\n`, `\\u202e`)."""
+    """The text as one line: every character is shown, and none controls the terminal (`\\x1b`, `\\n`, `\\u202e`)."""
     return text if text.isascii() and text.isprintable() else _visible(text, kept="")
 
 
@@ -32,7 +32,7 @@ def visible_lines(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """A JSON text with the same data, in which every character can be seen. Outside of strings JSON is ASCII."""
+    """A JSON text with the same data, in which every character is shown. Outside of strings JSON is ASCII."""
     if text.isascii() and "\x7f" not in text:
         return text
     return _visible(text, kept="\n", escaped=_json_escaped)
@@ -70,7 +70,7 @@ def clipped(text: str, columns: int) -> str:
 
 
 def encodable(text: str, encoding: str | None) -> str:
-    """The text with escapes for what the reader's encoding lacks, such as an emoji in GBK: nobody's name ends a command."""
+    """The text with escapes for characters that the output's encoding lacks, such as an emoji in GBK: printing never fails."""
     encoding = encoding or "utf-8"
     if text.isascii() or _can_encode(text, encoding):
         return text
@@ -123,7 +123,7 @@ def _escaped(sign: str) -> str:
 
 
 def _visible(text: str, *, kept: str, escaped: Callable[[str], str] = _escaped) -> str:
-    # Character by character only where something is not plain ASCII: one name in a report of 5,000 nodes must not cost seconds.
+    # Character by character only where something is not plain ASCII: one name in a report of 5,000 nodes must not take seconds.
     return _NOT_PLAIN.sub(lambda found: _visible_part(found[0], kept, escaped), text)
 
 

@@ -1,6 +1,6 @@
-"""Makes one vendor's fake library and tool in a directory: for tests, and for a local cluster.
+"""Builds one vendor's fake library and tool in a directory: for tests, and for a local cluster.
 
-Belongs here: compiling and copying. Never: what the fakes answer; that is their data file's (README.md).
+Belongs here: compiling and copying. Never: what the fakes answer, which is in their data file (README.md).
 """
 
 import shutil

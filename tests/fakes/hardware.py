@@ -1,6 +1,6 @@
-"""A fake machine's cards, told to the fake library and tool by their data file.
+"""The cards of a fake host: the data file of the fake library and tool.
 
-Belongs here: writing that file, and the options that point a driver at the fakes. Never: what a driver should make of it.
+Belongs here: writing that file, and the options that point a driver at the fakes. Never: what a driver should find.
 """
 
 import asyncio

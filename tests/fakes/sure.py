@@ -1,10 +1,10 @@
-"""What any listing must keep, whatever text it was read from."""
+"""Checks the invariants of a listing, whatever text it was read from."""
 
 from accelshare.vendors.drivers.driver import MOST_MEMORY_MIB, Listing
 
 
 def assert_sure(found: Listing) -> None:
-    """Each card has a size, an index and an id of its own; the order is by index; words are single lines."""
+    """Each card has a size, an index and an id of its own; the order is by index; problems are only on unhealthy cards."""
     indexes = [card.index for card in found.cards]
     assert indexes == sorted(set(indexes))
     assert len({card.id for card in found.cards}) == len(found.cards)

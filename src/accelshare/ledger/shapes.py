@@ -15,7 +15,7 @@ from accelshare.ledger.refusals import Refusal
 
 Rank: TypeAlias = tuple[int, int]
 CHANGES_REMEMBERED: Final = 8192
-# Answers of all shapes together, some 140 bytes each: 102 shapes of 5,000 nodes take 72 MB. Asking 5,000 nodes anew takes 70 ms.
+# Answers of all shapes together, some 140 bytes each: 102 shapes of 5,000 nodes take 72 MB. Evaluating 5,000 nodes takes 70 ms.
 ANSWERS_REMEMBERED: Final = 512_000
 FEWEST_SHAPES: Final = 32
 MOST_SHAPES: Final = 1_024

@@ -23,8 +23,8 @@ PADDING: Final = 2
 def tabbed(lines: Sequence[Sequence[str]]) -> str:
     """Each line's cells, the last one as it is and the others padded to the widest of their column.
 
-    A column is a run of neighbouring lines that have it: a line with fewer cells ends it, so that what stands below is aligned
-    anew. A cell that is padded stays so at the end of its line too: give an empty last cell to have it.
+    A column is a run of neighbouring lines that have it: a line with fewer cells ends it, so that the lines below are
+    aligned independently. To pad the last visible cell of a line too, add an empty last cell.
     """
     cells = [[visible(cell) for cell in line] for line in lines]
     widths = [[0] * (len(line) - 1) for line in lines]

@@ -106,12 +106,17 @@ class _Watch:
     """The NVML of one watch, kept open: opening it can take seconds, and it receives events only while it is open."""
 
     def __init__(
-        self, cards: Sequence[FoundCard], library: VendorLibrary, options: Options, book: OpenXids, clock: Callable[[], float]
+        self,
+        cards: Sequence[FoundCard],
+        library: VendorLibrary,
+        options: Options,
+        open_xids: OpenXids,
+        clock: Callable[[], float],
     ) -> None:
         self._ids = tuple(card.id for card in cards)
         self._library = library
         self._options = options
-        self._open_xids = book
+        self._open_xids = open_xids
         self._clock = clock
         self._listening = False
 
