@@ -188,7 +188,7 @@ async def blocking_client(port: int, *, binds: int, pages: int) -> tuple[float, 
 
 
 CLIENTS: Final = {OWN: own_client, "aiohttp": aiohttp_client, "http.client": blocking_client}
-_INSPECT: Final = "import accelshare.inspect_cli.command, accelshare.inspect_cli.reading"  # on http.client
+_INSPECT: Final = "import accelshare.inspect_cli.command, accelshare.inspect_cli.cluster_reader"  # on http.client
 IMPORTS: Final = {
     "a bare Python": "pass",
     "inspect on http.client": _INSPECT,

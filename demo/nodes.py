@@ -15,7 +15,7 @@ import orjson
 
 from accelshare.kube import paths
 from accelshare.kube.client import Client
-from accelshare.kube.inventory import MERGE
+from accelshare.kube.patches import MERGE_PATCH
 from accelshare.testing.fake_kubelet import FakeKubelet
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.container_edits import device_nodes
@@ -70,7 +70,7 @@ class DemoNode:
     async def publish_address(self) -> None:
         """Write the node's address as kubelet does. Here it comes last: who has seen the address has seen the cards too."""
         body = orjson.dumps({"status": {"addresses": self.manifest["status"]["addresses"]}})
-        await self.client.request("PATCH", f"{paths.node(self.name)}/status", body=body, content_type=MERGE)
+        await self.client.request("PATCH", f"{paths.node(self.name)}/status", body=body, content_type=MERGE_PATCH)
 
     async def _read(self) -> Node:
         return node_decoder.decode(await self.client.request("GET", paths.node(self.name)))

@@ -18,8 +18,7 @@ from accelshare.agent.metrics import Metrics
 from accelshare.kube.client import Client
 from accelshare.kube.errors import ApiError, Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
-from accelshare.kube.inventory import annotate_node
-from accelshare.kube.records import annotate_pod
+from accelshare.kube.patches import annotate_node, annotate_pod
 from accelshare.ledger.nouns import Slice, placed_as
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import assignment

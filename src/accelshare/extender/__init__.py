@@ -1,6 +1,6 @@
-"""The scheduler extender: HTTP for kube-scheduler and for people who ask why.
+"""The scheduler extender: serves kube-scheduler's filter, prioritize, preempt and bind over HTTP.
 
-Belongs here: answering filter, prioritize, preempt and bind; inspect, version, health and metrics; one TCP port.
-Never: how cards are chosen (ledger/), how objects are spelled (wire/), how the API server is spoken to (kube/), drivers,
-other shells. filter, prioritize and preempt read the ledger and write nothing, ever.
+Belongs here: these verbs; inspect, version, health and metrics; TLS; the probe port.
+Never: how cards are chosen (ledger/), the encoding of objects (wire/), the API server's protocol (kube/), sockets (http/),
+drivers, other commands. filter, prioritize and preempt read the ledger and write nothing, ever.
 """

@@ -20,11 +20,11 @@ from accelshare.ledger.ledger import Ledger
 
 log = logging.getLogger(__name__)
 PLACES: Final = 4
-WAIT_S: Final = 3.0  # kube-scheduler gives a bind 5 s, if nobody told it otherwise
+WAIT_S: Final = 3.0  # kube-scheduler's default timeout of a bind is 5 s
 # A kubelet that lives acknowledges a pod within seconds. One that it never acknowledges (kubelet deletes a mirror pod of nothing,
 # and a finalizer keeps the object) must not take a place for ever.
 ACKNOWLEDGED_WITHIN_S: Final = 30.0
-LONGEST_PAUSE_S: Final = 300.0  # of a node whose agent lives and has not restarted: then one pod is tried
+MAX_PAUSE_S: Final = 300.0  # of a node whose agent lives and has not restarted: then one pod is tried
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class _Window:
     waiting: deque[tuple[str, asyncio.Future[bool]]] = field(default_factory=deque)
     paused: asyncio.TimerHandle | None = None
     agent_was_away: bool = False  # since the pause began
-    cautious: bool = False  # nobody knows whether the node admits pods again: one at a time
+    cautious: bool = False  # it is unknown whether the node admits pods again: one at a time
 
     @property
     def full(self) -> bool:
@@ -57,13 +57,13 @@ class Admissions:
         self,
         ledger: Ledger,
         *,
-        room: Callable[[str], None],
+        on_free_capacity: Callable[[str], None],
         wait_s: float = WAIT_S,
         acknowledged_within_s: float = ACKNOWLEDGED_WITHIN_S,
     ) -> None:
-        """`room` is told of each node that takes pods again."""
+        """`on_free_capacity` is called with each node that takes pods again."""
         self._ledger = ledger
-        self._room = room
+        self._on_free_capacity = on_free_capacity
         self._wait_s = wait_s
         self._acknowledged_within_s = acknowledged_within_s
         self._windows: dict[str, _Window] = {}
@@ -106,7 +106,7 @@ class Admissions:
         self._forget_empty(node)
 
     def seen(self, fact: Fact) -> None:
-        """A fact that the ledger has taken in."""
+        """A fact that the ledger has applied."""
         match fact:
             case PodSeen():
                 occupant = self._windows.get(fact.node, _NONE).occupants.get(fact.uid)
@@ -165,7 +165,7 @@ class Admissions:
         if window.paused is not None:
             return
         log.warning("paused node=%s why=%r", node, f"kubelet rejected pod {rejected.namespace}/{rejected.name}")
-        window.paused = asyncio.get_running_loop().call_later(LONGEST_PAUSE_S, self._resume, node, "nothing more was heard", True)
+        window.paused = asyncio.get_running_loop().call_later(MAX_PAUSE_S, self._resume, node, "the pause timed out", True)
         window.agent_was_away = False
         self._paused.add(node)
         self._ledger.set_rejecting(node, True)
@@ -195,7 +195,7 @@ class Admissions:
         window.cautious = cautious
         self._ledger.set_rejecting(node, False)
         self._forget_empty(node)
-        self._room(node)
+        self._on_free_capacity(node)
 
     def _forget_empty(self, node: str) -> None:
         window = self._windows.get(node)

@@ -1,6 +1,7 @@
-"""bind: offer again, hold, one POST, and no half state whatever happens to its answer.
+"""bind: checks the offer again, holds the cards, sends one Binding, and settles binds whose response was lost.
 
-Belongs here: one pod's way from the scheduler's word to the API server's. Never: which cards (ledger/), how (kube/binding).
+Belongs here: one pod's bind from kube-scheduler's request to the API server's response. Never: choosing cards (ledger/), the
+request itself (kube/binding.py).
 """
 
 import asyncio
@@ -26,13 +27,13 @@ from accelshare.wire.scheduler import BindArguments
 
 log = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
-# Of refusals that say nothing about the node: nodes to which binds fail are offered last.
-_WORDS: Final = {binding.Why.NO_SUCH_POD: "gone", binding.Why.NOT_SENT: "unreachable"}
-BOUND_REMEMBERED: Final = 1024  # binds that are kept in mind before those are forgotten whose echo has come
+# Failures that are not the node's: other failed binds make filter offer the node last.
+_OUTCOMES: Final = {binding.Why.NO_SUCH_POD: "gone", binding.Why.NOT_SENT: "unreachable"}
+MAX_BOUND: Final = 1024  # remembered binds, before those that the watch has shown are dropped
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of a bind: one word for logs and metrics, the error for the scheduler (empty: bound), and the cards."""
+    """The outcome of a bind: its name in logs and metrics, the error for kube-scheduler (empty: bound), and the cards."""
 
     word: str
     error: str = ""
@@ -40,7 +41,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class _Cardless(msgspec.Struct, frozen=True):
-    """A pod that asks for no card."""
+    """A pod that requests no card."""
 
     version: str
 
@@ -55,10 +56,10 @@ class Binder:
         fence: Fence,
         text: Callable[[Refusal], str],
         now_ns: Callable[[], int],
-        room: Callable[[str], None],
+        on_free_capacity: Callable[[str], None],
         admissions: Admissions | None = None,
     ) -> None:
-        """`room` is told of each node on which a hold was given back."""
+        """`on_free_capacity` is called with each node on which a hold was released."""
         self._client = client
         self._ledger = ledger
         self._profiles = {profile.name: profile for profile in catalog.profiles}
@@ -66,16 +67,16 @@ class Binder:
         self._fence = fence
         self._text = text
         self._now_ns = now_ns
-        self._room = room
-        self._admissions = admissions or Admissions(ledger, room=room)
+        self._on_free_capacity = on_free_capacity
+        self._admissions = admissions or Admissions(ledger, on_free_capacity=on_free_capacity)
         self._under_way: dict[str, asyncio.Future[None]] = {}
         self._in_doubt: dict[str, asyncio.Task[None]] = {}
-        self._posted_at: dict[str, float] = {}  # of each pod in doubt: when the last POST was sent that may count
-        self._bound: dict[str, str] = {}  # uid → node, at least until the echo
-        self._look_at = BOUND_REMEMBERED
+        self._posted_at: dict[str, float] = {}  # by uid of each pod in doubt: when the last POST was sent that may bind it
+        self._bound: dict[str, str] = {}  # uid → node, at least until the watch shows it
+        self._drop_at = MAX_BOUND
 
     async def bind(self, asked: BindArguments) -> Outcome:
-        """Bind the pod. The same call twice, at once or later, binds once and answers the same."""
+        """Bind the pod. Safe to repeat, also concurrently: the pod is bound once and the outcome is the same."""
         while (earlier := self._under_way.get(asked.pod_uid)) is not None:
             await asyncio.wait([earlier])
         ended = self._under_way[asked.pod_uid] = asyncio.get_running_loop().create_future()
@@ -87,13 +88,13 @@ class Binder:
             ended.set_result(None)
 
     async def stop(self, *, within_s: float) -> None:
-        """Find out what became of the binds in doubt, for at most so long. The next start fences those that are left."""
+        """Settle the binds in doubt, for at most `within_s`. The next start fences those that are left."""
         if self._in_doubt:
             log.info("stopping binds_in_doubt=%d waiting_s=%.0f", len(self._in_doubt), within_s)
             await asyncio.wait(self._in_doubt.values(), timeout=within_s)
         left = dict(self._in_doubt)
         if left:
-            log.warning("stopping binds_in_doubt=%d uids=%s outcome=left-to-the-next-start", len(left), ",".join(left))
+            log.warning("stopping binds_in_doubt=%d uids=%s outcome=left-to-next-start", len(left), ",".join(left))
         for task in left.values():
             task.cancel()
         await asyncio.gather(*left.values(), return_exceptions=True)
@@ -121,39 +122,39 @@ class Binder:
                 return Outcome("already", cards=_cards(pod.seen.slices))
             return Outcome("elsewhere", f"{name} is already bound to node {pod.seen.node}")
         if pod.hold is not None and pod.hold.node != asked.node:
-            return Outcome("in-doubt", f"{name} may already be bound to node {pod.hold.node}: that answer has not come yet")
+            return Outcome("in-doubt", f"{name} may already be bound to node {pod.hold.node}: that response has not come yet")
         if pod.hold is not None and self._bound.get(asked.pod_uid) == asked.node:
             return Outcome("already", cards=_cards(pod.hold.slices))
-        if pod.hold is not None and not self._still_gives(pod.hold):
-            return Outcome("in-doubt", f"{name} may already be bound to node {asked.node}, which no longer gives its cards")
+        if pod.hold is not None and not self._still_available(pod.hold):
+            return Outcome("in-doubt", f"{name} may already be bound to node {asked.node}, whose cards are not available now")
         earlier = pod.hold
-        given = earlier or self._ledger.offer(asked.node, pod.seen.request)
-        if isinstance(given, Refusal):
-            return Outcome("refused", f"node {asked.node}: {self._text(given)}")
-        self._ledger.hold(asked.pod_uid, given)
-        if (refused := await self._not_admitted(asked, given)) is not None:
+        offered = earlier or self._ledger.offer(asked.node, pod.seen.request)
+        if isinstance(offered, Refusal):
+            return Outcome("refused", f"node {asked.node}: {self._text(offered)}")
+        self._ledger.hold(asked.pod_uid, offered)
+        if (refused := await self._not_admitted(asked, offered)) is not None:
             if earlier is None:
-                self._room_on(self._ledger.release(asked.pod_uid))
+                self._report_free_capacity(self._ledger.release(asked.pod_uid))
             return refused
         annotations = assignment.write(
-            given.slices, profiles=self._profiles, sizes=self._sizes(asked.node, pod.seen.request), now_ns=self._now_ns()
+            offered.slices, profiles=self._profiles, sizes=self._sizes(asked.node, pod.seen.request), now_ns=self._now_ns()
         )
         if self._by_runtime(asked.node, pod.seen.request):
             annotations |= dict(pod.seen.runtime_notes)
-        return await self._post(asked, given, annotations, version=str(pod.seen.version or ""))
+        return await self._post(asked, offered, annotations, version=str(pod.seen.version or ""))
 
-    async def _not_admitted(self, asked: BindArguments, given: Assignment) -> Outcome | None:
-        """Wait until the node may be given one more pod; why it may not, or None."""
+    async def _not_admitted(self, asked: BindArguments, offered: Assignment) -> Outcome | None:
+        """Wait until the node may get one more pod. The refusal if it may not, else None."""
         if not await self._admissions.enter(asked.node, asked.pod_uid):
             return Outcome("refused", f"node {asked.node}: its kubelet has not acknowledged the pods that were bound before")
         pod = self._ledger.pod(asked.pod_uid)
         if pod is None:
             return Outcome("gone", f"pod {asked.pod_namespace}/{asked.pod_name} is gone")
-        if pod.hold != given or not self._still_gives(given):
+        if pod.hold != offered or not self._still_available(offered):
             return Outcome("refused", f"node {asked.node} changed while the pod waited for its kubelet")
         return None
 
-    async def _post(self, asked: BindArguments, given: Assignment, annotations: dict[str, str], *, version: str) -> Outcome:
+    async def _post(self, asked: BindArguments, offered: Assignment, annotations: dict[str, str], *, version: str) -> Outcome:
         doubted_at = self._posted_at.get(asked.pod_uid)
         if doubted_at is not None:
             self._posted_at[asked.pod_uid] = asyncio.get_running_loop().time()
@@ -168,42 +169,42 @@ class Binder:
                 annotations=annotations,
             )
         except ValueError as error:
-            result = binding.Refused(binding.Why.DENIED, str(error))  # before the API server had to
+            result = binding.Refused(binding.Why.DENIED, str(error))  # refused before the API server has to
         match result:
             case binding.Bound():
                 self._remember_bound(asked)
-                return Outcome("bound", cards=_cards(given.slices))
+                return Outcome("bound", cards=_cards(offered.slices))
             case binding.Refused():
                 if doubted_at is not None and asked.pod_uid in self._posted_at:
-                    self._posted_at[asked.pod_uid] = doubted_at  # this one adds no doubt
+                    self._posted_at[asked.pod_uid] = doubted_at  # this POST adds no doubt
                 return self._refused(asked, result)
             case binding.Unknown(message):
-                self._find_out(asked)
+                self._settle_later(asked)
                 return Outcome("unknown", message)
 
     def _refused(self, asked: BindArguments, refused: binding.Refused) -> Outcome:
-        """This POST was not carried out; an earlier one whose answer was lost may have been, or may yet be."""
+        """This POST did not bind the pod; an earlier one whose response was lost may have, or may yet."""
         try:
             fact = self._reader.fact(pod_decoder.decode(refused.pod)) if refused.pod is not None else None
-        except ValueError as error:  # it has a node and cannot be read: the hold stays until that is settled
-            self._find_out(asked)
-            return Outcome("failed", f"{refused.message}; the pod cannot be read: {error}")
+        except ValueError as error:  # it has a node and cannot be decoded: the hold stays until that is settled
+            self._settle_later(asked)
+            return Outcome("failed", f"{refused.message}; the pod cannot be decoded: {error}")
         if fact is not None:
-            # It has a node. The watch may be long in saying so, and until then its cards would be free.
-            self._room_on(self._ledger.apply(fact))
+            # It has a node. The watch may show that late, and until then its cards would count as free.
+            self._report_free_capacity(self._ledger.apply(fact))
             if fact.node == asked.node:
                 return Outcome("already", cards=_cards(fact.slices))
         elif refused.why is binding.Why.NO_SUCH_POD or asked.pod_uid not in self._in_doubt:
-            self._room_on(self._ledger.release(asked.pod_uid))
-        return Outcome(_WORDS.get(refused.why, "failed"), refused.message)
+            self._report_free_capacity(self._ledger.release(asked.pod_uid))
+        return Outcome(_OUTCOMES.get(refused.why, "failed"), refused.message)
 
     async def _read(self, asked: BindArguments) -> LedgerPod | Outcome | _Cardless:
-        """A pod that the watch has not brought yet, or one that asks for nothing."""
+        """A pod that the watch has not shown yet, or one that requests no card."""
         path = paths.pod(asked.pod_namespace, asked.pod_name)
         pod = pod_decoder.decode(await self._client.request("GET", path))
         if pod.metadata.uid != asked.pod_uid:
-            said = f"The pod {asked.pod_name} in ns {asked.pod_namespace}'s uid is {pod.metadata.uid}"
-            return Outcome("gone", f"{said}, and it's not equal with expected {asked.pod_uid}")
+            found = f"The pod {asked.pod_name} in ns {asked.pod_namespace}'s uid is {pod.metadata.uid}"
+            return Outcome("gone", f"{found}, and it's not equal with expected {asked.pod_uid}")
         fact = self._reader.fact(pod)
         if fact is None:
             return _Cardless(pod.metadata.resource_version)
@@ -212,14 +213,14 @@ class Binder:
         return known if known is not None else Outcome("gone", f"pod {asked.pod_namespace}/{asked.pod_name} has ended")
 
     def _remember_bound(self, asked: BindArguments) -> None:
-        """Until the echo comes only we know; the same bind again would write another time of assignment and be refused."""
-        if len(self._bound) >= self._look_at:
+        """Until the watch shows the bind only we know of it; a second POST would write another assignment time and be refused."""
+        if len(self._bound) >= self._drop_at:
             pods = ((uid, self._ledger.pod(uid)) for uid in self._bound)
             self._bound = {uid: self._bound[uid] for uid, pod in pods if pod is not None and pod.hold is not None}
-            self._look_at = max(BOUND_REMEMBERED, 2 * len(self._bound))
+            self._drop_at = max(MAX_BOUND, 2 * len(self._bound))
         self._bound[asked.pod_uid] = asked.node
 
-    def _find_out(self, asked: BindArguments) -> None:
+    def _settle_later(self, asked: BindArguments) -> None:
         self._posted_at[asked.pod_uid] = asyncio.get_running_loop().time()
         if asked.pod_uid not in self._in_doubt:
             task = asyncio.ensure_future(self._until_known(asked))
@@ -232,18 +233,18 @@ class Binder:
             del self._in_doubt[asked.pod_uid], self._posted_at[asked.pod_uid]
 
     async def _settle(self, asked: BindArguments) -> None:
-        """The hold stays until no POST of ours can give the pod a node any more; the watch may say first that one did."""
+        """Keep the hold until none of our POSTs can bind the pod any more, or the watch shows that one did."""
         while (pod := self._ledger.pod(asked.pod_uid)) is not None and pod.hold is not None and not pod.seen.node:
             posted_at = self._posted_at[asked.pod_uid]
             refused = await self._fence.refuses(asked.pod_namespace, asked.pod_name, asked.pod_uid, sent_at=posted_at)
-            # A bind that is under way may have read the pod after that, and begun before.
+            # A bind in progress may have read the pod after that, and begun before.
             if refused and asked.pod_uid not in self._under_way and posted_at == self._posted_at[asked.pod_uid]:
                 break
             await asyncio.sleep(RETRY_S)
         pod = self._ledger.pod(asked.pod_uid)
         outcome = "bound" if pod is not None and pod.seen.node else "not-bound"
         log.info("settled pod=%s/%s outcome=%s", asked.pod_namespace, asked.pod_name, outcome)
-        self._room_on(self._ledger.release(asked.pod_uid))
+        self._report_free_capacity(self._ledger.release(asked.pod_uid))
         self._leave_unless_placed(asked.pod_uid)
 
     def _leave_unless_placed(self, uid: str) -> None:
@@ -251,12 +252,12 @@ class Binder:
         if pod is None or pod.place is None:
             self._admissions.leave(uid)
 
-    def _room_on(self, node: str) -> None:
+    def _report_free_capacity(self, node: str) -> None:
         if node:
-            self._room(node)
+            self._on_free_capacity(node)
 
-    def _still_gives(self, held: Assignment) -> bool:
-        """Would the pod get these cards if it came now? While a bind is in doubt, cards and agents may go away."""
+    def _still_available(self, held: Assignment) -> bool:
+        """Are these cards healthy and delivered now? Cards and agents may go away while a bind is in doubt."""
         book = self._ledger.node(held.node)
         if book is None or book.fact is None:
             return False

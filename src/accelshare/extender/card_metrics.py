@@ -1,11 +1,11 @@
-"""The book as Prometheus series: every node, every card, every pod's part of a card.
+"""Prometheus metrics of every node, every card and every pod's share of a card.
 
-Belongs here: names, helps and labels of these series, and writing them without keeping kube-scheduler waiting. Never: sums of
-its own (ledger/), what the extender counts about itself (metrics.py).
+Belongs here: names, help and labels of these metrics, and writing them without delaying kube-scheduler. Never: sums of its own
+(ledger/), the extender's own metrics (metrics.py).
 
-Tens of thousands of series take a client library a third of a second, in which nobody is answered. So they are written here, as
-text, a few nodes at a time, and whoever waits comes first. Between two slices the book may change: a node is consistent in
-itself, the page as a whole is as old as the scrape is long.
+The client library needs a third of a second for tens of thousands of series, in which the extender serves nobody. So the text is
+written here, a few nodes at a time, with other requests in between. The ledger may change meanwhile: one node is consistent, the
+page as a whole is not a snapshot.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 from accelshare.terminal import visible
 
 NODES_AT_ONCE: Final = 16  # about a third of a millisecond with eight cards each
-# Of a pod of which nobody has said which card it has.
+# The card label of a pod whose card is unknown.
 UNKNOWN_CARD: Final = "unknown"
 # Every family in the order of the page; all are gauges. A card that can only be taken whole counts as one unit.
 FAMILIES: Final = {
-    "accelshare_node_ready_agents": "Agents of this node that are ready; a node with cards needs one",
-    "accelshare_node_delivers": "1 while the node can hand out cards of this vendor, 0 while pods are kept away from it",
-    "accelshare_card_units": "Size of the card in its node's units; 1 for a card that is only given out whole",
+    "accelshare_node_ready_agents": "Ready agents of this node; a node with cards needs one",
+    "accelshare_node_delivers": "1 while the node delivers cards of this vendor, 0 while pods are refused there",
+    "accelshare_card_units": "Size of the card in its node's units; 1 for a card that is only assigned whole",
     "accelshare_card_held_units": "Units of the card that pods hold",
-    "accelshare_card_healthy": "1 while the card is healthy, 0 while it is not or its node no longer shows it",
+    "accelshare_card_healthy": "1 while the card is healthy, 0 while it is not or its node no longer reports it",
     "accelshare_pod_held_units": "Units of the card that this pod holds",
 }
 
 
 async def page(ledger: Ledger) -> list[bytes]:
-    """All families, each with its series, in pieces of some kilobytes: to put megabytes together would take its time as well."""
+    """All families, each with its series, in pieces of some kilobytes: joining megabytes would block the loop, too."""
     parts: tuple[list[bytes], ...] = tuple(
         [f"# HELP {name} {text}\n# TYPE {name} gauge\n".encode()] for name, text in FAMILIES.items()
     )
@@ -77,10 +77,10 @@ def _write(
 
 
 def _name(card: CardLedger) -> str:
-    """The index; of a card that the node no longer shows the id, because another card may have its index now."""
+    """The index; for a card that the node no longer reports its id, because another card may have its index now."""
     if card.present:
         return str(card.card.index)
-    # It comes from a record that anybody could have written.
+    # The id comes from a record that any user could have written.
     id_ = visible(card.card.id).replace("\\", "\\\\").replace('"', '\\"')
     return f"missing {id_}"
 
@@ -96,7 +96,7 @@ def _held(card: CardLedger) -> int:
 
 
 def _unplaced(node: NodeLedger) -> Iterator[tuple[str, str, int]]:
-    """(kind, uid, units) of the pods whose card nobody has said; several asks of one kind are one series."""
+    """(kind, uid, units) of the pods whose card is unknown; several asks of one kind are one series."""
     for uid, asks in node.unplaced.items():
         for kind in dict.fromkeys(ask.kind for ask in asks):
             yield kind, uid, sum(ask.units or ask.cards for ask in asks if ask.kind == kind)
@@ -104,5 +104,5 @@ def _unplaced(node: NodeLedger) -> Iterator[tuple[str, str, int]]:
 
 def _pod(ledger: Ledger, uid: str) -> str:
     pod = ledger.pod(uid)
-    assert pod is not None, "a book holds only pods that the ledger knows; check() would say so"
+    assert pod is not None, "a node holds only pods that the ledger knows; check() verifies it"
     return f'namespace="{pod.seen.namespace}",pod="{pod.seen.name}"}}'

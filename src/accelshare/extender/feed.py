@@ -1,6 +1,6 @@
-"""From the API server to the ledger: two reflectors, one book.
+"""Keeps the ledger current: watches nodes and pods and applies every change.
 
-Belongs here: applying what is seen, knowing when the book is whole, telling pods what cannot be read on them.
+Belongs here: applying facts, knowing when both lists are complete, Events on pods whose request or record is wrong.
 Never: deciding, HTTP.
 """
 
@@ -24,17 +24,17 @@ from accelshare.wire.pods import AgentIdentity, PodReader
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-LONGEST_LINE: Final = 1_000  # characters of a node's problems in the log
-# Pods and nodes come by two watches: a correction of a record may be on its pod before we see it on its node.
+MAX_PROBLEM_LENGTH: Final = 1_000  # characters of a node's problems in the log
+# Pods and nodes come by two watches: we may see a corrected record on its pod before we see it on its node.
 CORRECTION_S: Final = 5.0
 
 
 class HistoryWentBackError(Exception):
-    """The API server's versions are older than before (a restored etcd): only a new book can be right."""
+    """The API server's versions are older than before (a restored etcd): only a new ledger can be right."""
 
 
 class Feed:
-    """Keeps a ledger true. `run` ends only by being cancelled, or when a new process is needed."""
+    """`run` ends only when it is cancelled, or with an error when a new process is needed."""
 
     def __init__(
         self,
@@ -45,17 +45,17 @@ class Feed:
         metrics: Metrics,
         *,
         text: Callable[[Refusal], str],
-        room: Callable[[str], None],
+        on_free_capacity: Callable[[str], None],
         admissions: Admissions | None = None,
         agents: AgentIdentity | None = None,
     ) -> None:
-        """`room` is told of each node on which something may have become free."""
+        """`on_free_capacity` is called with each node on which something may have become free."""
         self._ledger = ledger
         self._events = events
         self._metrics = metrics
         self._text = text
-        self._room = room
-        self._admissions = admissions or Admissions(ledger, room=room)
+        self._on_free_capacity = on_free_capacity
+        self._admissions = admissions or Admissions(ledger, on_free_capacity=on_free_capacity)
         self._nodes: Reflector[NodeSeen] = Reflector(
             client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name, identified_by="name"
         )
@@ -65,15 +65,15 @@ class Feed:
         metrics.watches("nodes", self._nodes)
         metrics.watches("pods", self._pods)
         self._synced: dict[str, int] = {}
-        self._newest: dict[str, int] = {}  # versions that facts had; an older fact about the same thing would not be believed
-        self._node_problems: dict[str, tuple[str, ...]] = {}  # of each node that has some, as they were logged
-        self._claims: dict[str, asyncio.TimerHandle] = {}  # by uid: records that may be rewritten, to be judged soon
-        self._saying: set[asyncio.Task[bool]] = set()
-        self.whole = asyncio.Event()
+        self._newest: dict[str, int] = {}  # newest version of any fact; the ledger ignores an older fact about the same object
+        self._node_problems: dict[str, tuple[str, ...]] = {}  # by node, as they were logged
+        self._suspect_records: dict[str, asyncio.TimerHandle] = {}  # by uid: records that may be rewritten, to be checked soon
+        self._event_tasks: set[asyncio.Task[bool]] = set()
+        self.complete = asyncio.Event()
 
     @property
     def waiting_for(self) -> list[str]:
-        """What has not been listed yet; an empty list is a whole book."""
+        """What has not been listed yet; an empty list means that the ledger is complete."""
         return [what for what in ("nodes", "pods") if what not in self._synced]
 
     async def run(self) -> None:
@@ -82,11 +82,11 @@ class Feed:
                 both.create_task(self._follow("nodes", self._nodes, self._node_changed))
                 both.create_task(self._follow("pods", self._pods, self._pod_changed))
         except ExceptionGroup as group:
-            # One is enough to end both, and is what there is to say.
+            # The first error ends both.
             raise group.exceptions[0] from group
         finally:
-            for judging in self._claims.values():
-                judging.cancel()
+            for timer in self._suspect_records.values():
+                timer.cancel()
 
     async def _follow(self, what: str, reflector: Reflector[T], changed: Callable[[Change[T]], None]) -> None:
         async for change in reflector.changes():
@@ -108,95 +108,95 @@ class Feed:
             raise HistoryWentBackError(f"the API server listed {what} at version {version}, and before that was at {newest}")
         self._synced[what] = version
         if what == "pods":
-            self._end_the_unlisted(version)
+            self._remove_unlisted(version)
         log.info("listed what=%s version=%d", what, version)
         if not self.waiting_for:
-            self.whole.set()
+            self.complete.set()
 
-    def _end_the_unlisted(self, version: int) -> None:
-        """A bind reads a pod that the watch has not brought yet. If it is gone before the next list, nobody else will say so."""
+    def _remove_unlisted(self, version: int) -> None:
+        """A bind may read a pod that the watch has not shown yet. If it is deleted before the next list, no event tells."""
         for pod in [pod.seen for pod in self._ledger.pods() if not self._pods.knows(pod.seen.uid)]:
             if 0 < pod.version <= version:
-                self._take_in(PodGone(pod.uid, version))
+                self._apply(PodGone(pod.uid, version))
 
     def _node_changed(self, change: Change[NodeSeen]) -> None:
         match change:
             case Seen(node):
                 self._note("nodes", node.version)
-                self._take_in(node)
+                self._apply(node)
                 self._report_problems(node)
             case Gone(name, version):
                 self._note("nodes", version)
                 self._node_problems.pop(name, None)
-                self._take_in(NodeGone(name, version))
+                self._apply(NodeGone(name, version))
 
     def _pod_changed(self, change: Change[PodSeen | AgentSeen]) -> None:
         match change:
             case Seen(AgentSeen() as agent):
                 self._note("pods", agent.version)
-                self._take_in(agent)
+                self._apply(agent)
             case Seen(PodSeen() as pod):
                 self._note("pods", pod.version)
                 if pod.node:
                     self._metrics.bind_latency.seen(pod.uid)
                 known = self._ledger.pod(pod.uid)
                 before = known.latest.slices if known is not None and known.latest.node else None
-                self._take_in(pod)
+                self._apply(pod)
                 if pod.refusal is not None and not pod.node:
-                    self._say(pod, "BadAcceleratorRequest", self._text(pod.refusal))
+                    self._record_event(pod, "BadAcceleratorRequest", self._text(pod.refusal))
                 elif pod.problems and not pod.ended:
-                    self._say(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
-                if known is not None:  # what was there before we came, nobody changed before our eyes
+                    self._record_event(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
+                if known is not None:  # a record that was there when we first saw the pod was not changed since
                     self._check_record(pod, before=before)
             case Gone(uid, version):
                 self._note("pods", version)
-                self._take_in(PodGone(uid, version))
+                self._apply(PodGone(uid, version))
 
     def _report_problems(self, node: NodeSeen) -> None:
-        """One line for each node, and only when what is wrong with it has changed."""
+        """One line for each node, and only when its problems have changed."""
         if node.problems == self._node_problems.get(node.name, ()):
             return
         self._node_problems[node.name] = node.problems
         if not node.problems:
             del self._node_problems[node.name]
-        log.warning("unreadable what=nodes name=%s problem=%r", node.name, "; ".join(node.problems)[:LONGEST_LINE])
+        log.warning("unreadable what=nodes name=%s problem=%r", node.name, "; ".join(node.problems)[:MAX_PROBLEM_LENGTH])
 
     def _check_record(self, pod: PodSeen, *, before: tuple[Slice, ...] | None) -> None:
-        """A bound pod whose record names other cards than it has: its node may say so too, in an update of the Node that we have
-        not got yet. If it does not, somebody else wrote that record.
+        """Check a bound pod whose record names other cards than it has. Its node may have corrected the record, in an update of
+        the Node that we have not seen yet. If it has not, somebody else wrote that record.
         """
         known = self._ledger.pod(pod.uid)
-        if known is None or not known.rewritten or pod.slices == before or pod.uid in self._claims:
+        if known is None or not known.rewritten or pod.slices == before or pod.uid in self._suspect_records:
             return
         loop = asyncio.get_running_loop()
-        self._claims[pod.uid] = loop.call_later(CORRECTION_S, self._judge_record, known, pod.slices)
+        self._suspect_records[pod.uid] = loop.call_later(CORRECTION_S, self._confirm_rewrite, known, pod.slices)
 
-    def _judge_record(self, known: LedgerPod, claimed: tuple[Slice, ...]) -> None:
+    def _confirm_rewrite(self, known: LedgerPod, claimed: tuple[Slice, ...]) -> None:
         pod = known.seen
-        del self._claims[pod.uid]
+        del self._suspect_records[pod.uid]
         if set(pod.slices) == set(claimed):
             return
         self._metrics.record_rewrites.inc()
-        said = _cards(claimed) or "none"
-        log.warning("record pod=%s/%s cards=%s claimed=%s outcome=rewritten", pod.namespace, pod.name, _cards(pod.slices), said)
-        message = f"the record of this pod's cards was changed by somebody else to {said}; the pod is counted on"
-        self._say(pod, "AcceleratorRecordRewritten", f"{message} {_cards(pod.slices) or 'a card that nobody has named'}")
+        record = _cards(claimed) or "none"
+        log.warning("record pod=%s/%s cards=%s claimed=%s outcome=rewritten", pod.namespace, pod.name, _cards(pod.slices), record)
+        message = f"the record of this pod's cards was changed by somebody else to {record}; the pod is counted on"
+        self._record_event(pod, "AcceleratorRecordRewritten", f"{message} {_cards(pod.slices) or 'an unknown card'}")
 
     def _note(self, what: str, version: int) -> None:
         if version > self._newest.get(what, 0):
             self._newest[what] = version
 
-    def _take_in(self, fact: Fact) -> None:
+    def _apply(self, fact: Fact) -> None:
         freed = self._ledger.apply(fact)
         self._admissions.seen(fact)
         if freed:
-            self._room(freed)
+            self._on_free_capacity(freed)
 
-    def _say(self, pod: PodSeen, reason: str, message: str) -> None:
+    def _record_event(self, pod: PodSeen, reason: str, message: str) -> None:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
         task = asyncio.ensure_future(self._events.say(ref, kind="Warning", reason=reason, message=message))
-        self._saying.add(task)
-        task.add_done_callback(self._saying.discard)
+        self._event_tasks.add(task)
+        task.add_done_callback(self._event_tasks.discard)
 
 
 def _cards(slices: tuple[Slice, ...]) -> str:

@@ -1,7 +1,7 @@
-"""Refuses Bindings that are still on their way: each names the version of its pod, so any later change of the pod refuses it.
+"""Makes the API server refuse late Bindings: a Binding names its pod's version, so any later change of the pod invalidates it.
 
-Belongs here: changing pending pods for that, when the extender starts and when a bind is in doubt; what holds on API servers that
-ignore a Binding's version. Never: sending a Binding (kube/binding.py), giving cards back (binder.py).
+Belongs here: changing pending pods for that, at the extender's start and when a bind is in doubt; the fallback for API servers
+that ignore a Binding's version. Never: sending a Binding (kube/binding.py), releasing cards (binder.py).
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import msgspec
 from accelshare.kube import binding
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
-from accelshare.kube.records import set_condition
+from accelshare.kube.patches import set_condition
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Request
 from accelshare.vendors.catalog import Catalog
@@ -36,12 +36,12 @@ SETTLED_S: Final = 75.0
 
 
 class Fence:
-    def __init__(self, client: Client, ledger: Ledger, catalog: Catalog, *, room: Callable[[str], None]) -> None:
-        """`room` is called with each node on which something may have become free."""
+    def __init__(self, client: Client, ledger: Ledger, catalog: Catalog, *, on_free_capacity: Callable[[str], None]) -> None:
+        """`on_free_capacity` is called with each node on which something may have become free."""
         self._client = client
         self._ledger = ledger
         self._reader = PodReader(catalog)
-        self._room = room
+        self._on_free_capacity = on_free_capacity
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._problem = ""  # why the last pod could not be changed
         self._honoured: bool | None = None  # None: the API server's version is not known yet
@@ -51,11 +51,11 @@ class Fence:
         """Refuse every Binding of an earlier extender: afterwards only ours can bind the pods that are pending now.
 
         Without it a pod whose Binding arrives late would be on a card that has been given to another pod meanwhile. A pod for
-        which no card has room needs none: the earlier extender gave nobody else the card that it sent the pod to.
+        which no card has free capacity needs none: the earlier extender gave its card to no other pod.
         """
         started = asyncio.get_running_loop().time()
-        room = _Room(self._ledger)
-        waiting = deque(pod.seen for pod in self._ledger.pods() if not pod.seen.node and room.may_serve(pod.seen.request))
+        free = _LargestFree(self._ledger)
+        waiting = deque(pod.seen for pod in self._ledger.pods() if not pod.seen.node and free.may_serve(pod.seen.request))
         count = self.unfenced = len(waiting)
 
         async def fence_next() -> None:
@@ -106,7 +106,7 @@ class Fence:
             "message": f"Bindings that accelshare sent before {now} are refused.",
         }
         pod = await set_condition(self._client, namespace=namespace, name=name, uid=uid, condition=condition, timeout_s=REQUEST_S)
-        self._take_in(pod)
+        self._apply(pod)
         return True
 
     async def _time_has_passed(self, namespace: str, name: str, uid: str, sent_at: float) -> bool:
@@ -117,31 +117,31 @@ class Fence:
             return False
         if isinstance(state, binding.Missing):
             return True
-        self._take_in(state.pod)
+        self._apply(state.pod)
         return isinstance(state, binding.BoundTo) or looked_at >= sent_at + SETTLED_S
 
     async def _version_is_honoured(self) -> bool:
-        """Since Kubernetes 1.23. An API server that does not say its version is taken for an older one."""
+        """Since Kubernetes 1.23. An API server whose version is unreadable counts as an older one."""
         if self._honoured is None:
             try:
-                said = _versions.decode(await self._client.request("GET", "/version", timeout_s=REQUEST_S))
-                self._honoured = (int(said.major), int(said.minor.rstrip("+"))) >= (1, 23)
+                version = _versions.decode(await self._client.request("GET", "/version", timeout_s=REQUEST_S))
+                self._honoured = (int(version.major), int(version.minor.rstrip("+"))) >= (1, 23)
             except ValueError as error:
                 log.warning("fence outcome=version-unreadable waiting_s=%.0f error=%r", SETTLED_S, str(error))
                 self._honoured = False
         return self._honoured
 
-    def _take_in(self, pod: bytes) -> None:
-        """The watch may be long in bringing this, and until then a card would be free or a version outdated."""
+    def _apply(self, pod: bytes) -> None:
+        """The watch may show this late, and until then a card would count as free or a version be outdated."""
         try:
             fact = self._reader.fact(pod_decoder.decode(pod))
-        except ValueError:  # as the watch will say
+        except ValueError:  # the watch reports it
             return
         if fact is not None and (freed := self._ledger.apply(fact)):
-            self._room(freed)
+            self._on_free_capacity(freed)
 
 
-class _Room:
+class _LargestFree:
     """The most that any card has free, by kind. Cards that are unhealthy or paused count: they may come back meanwhile."""
 
     def __init__(self, ledger: Ledger) -> None:

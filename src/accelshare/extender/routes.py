@@ -20,7 +20,7 @@ import orjson
 from accelshare import __version__
 from accelshare.extender import card_metrics
 from accelshare.extender.binder import Binder, Outcome
-from accelshare.extender.deciding import Deciding
+from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.requeue import Requeue
 from accelshare.http.messages import TEXT, Request, Response
@@ -61,14 +61,14 @@ class Routes:
         *,
         ledger: Ledger,
         catalog: Catalog,
-        deciding: Deciding,
+        decisions: Decisions,
         binder: Binder,
         metrics: Metrics,
         not_ready: Callable[[], NotReady | None],
         requeue: Requeue,
     ) -> None:
         self._ledger = ledger
-        self._deciding = deciding
+        self._decisions = decisions
         self._binder = binder
         self._metrics = metrics
         self._not_ready = not_ready
@@ -143,7 +143,7 @@ class Routes:
         asked = scheduler.read_filter_call(body)
         if waiting := self._not_ready():
             return self._respond_not_ready("filter", asked.pod, waiting)
-        result = self._deciding.filter(asked)
+        result = self._decisions.filter(asked)
         outcome = "served" if result.answer.names else "refused"
         self._requeue.answered(asked.pod.metadata.uid, refused=bool(result.refused) and not result.answer.names)
         self._metrics.decided("filter", outcome)
@@ -165,7 +165,7 @@ class Routes:
         asked = scheduler.read_filter_call(body)
         if waiting := self._not_ready():
             return self._respond_not_ready("prioritize", asked.pod, waiting)
-        scores = self._deciding.prioritize(asked)
+        scores = self._decisions.prioritize(asked)
         self._metrics.decided("prioritize", "served")
         best = next(iter(scores), "")
         log.info("prioritize pod=%s nodes=%d best=%s took_ms=%s", _pod(asked.pod), len(asked.nodes), best, _ms(start))
@@ -180,7 +180,7 @@ class Routes:
     async def _preempted(self, asked: scheduler.PreemptionCall) -> Response:
         start = time.perf_counter()
         chosen: dict[str, scheduler.Victims] = {}
-        for node, victims in self._deciding.preempt(asked):
+        for node, victims in self._decisions.preempt(asked):
             if victims is not None:
                 chosen[node] = victims
             # A full node takes milliseconds, and kube-scheduler of a large cluster proposes hundreds of nodes.
@@ -209,7 +209,7 @@ class Routes:
         if outcome.word != "bound":
             self._metrics.bind_latency.forget(asked.pod_uid)
         if outcome.word in ("bound", "failed"):
-            self._deciding.bind_ended(asked.node, asked.pod_uid, bound=outcome.word == "bound")
+            self._decisions.bind_ended(asked.node, asked.pod_uid, bound=outcome.word == "bound")
         self._metrics.decided("bind", outcome.word)
         log.log(
             logging.WARNING if outcome.error else logging.INFO,

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from accelshare import __version__
 from accelshare.extender.admissions import Admissions
 from accelshare.extender.binder import Binder
-from accelshare.extender.deciding import Deciding
+from accelshare.extender.decisions import Decisions
 from accelshare.extender.feed import Feed
 from accelshare.extender.fence import Fence
 from accelshare.extender.metrics import Metrics
@@ -68,19 +68,19 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
     limits = connection_limits()
     user_agent = f"accelshare-extender/{__version__}"
     async with Client(cluster, user_agent=user_agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
-        deciding = Deciding(ledger, catalog, shortlist=settings.shortlist)
+        decisions = Decisions(ledger, catalog, shortlist=settings.shortlist)
         events = Events(client, component="accelshare-extender", clock=time.time)
         requeue = Requeue(client, ledger, metrics, clock=time.monotonic)
-        fence = Fence(client, ledger, catalog, room=requeue.room)
-        admissions = Admissions(ledger, room=requeue.room)
+        fence = Fence(client, ledger, catalog, on_free_capacity=requeue.capacity_freed)
+        admissions = Admissions(ledger, on_free_capacity=requeue.capacity_freed)
         binder = Binder(
             client,
             ledger,
             catalog,
             fence=fence,
-            text=deciding.text,
+            text=decisions.text,
             now_ns=time.time_ns,
-            room=requeue.room,
+            on_free_capacity=requeue.capacity_freed,
             admissions=admissions,
         )
         feed = Feed(
@@ -89,15 +89,15 @@ async def serve(settings: Settings, catalog: Catalog) -> None:
             catalog,
             events,
             metrics,
-            text=deciding.text,
-            room=requeue.room,
+            text=decisions.text,
+            on_free_capacity=requeue.capacity_freed,
             admissions=admissions,
             agents=settings.agents,
         )
         routes = Routes(
             ledger=ledger,
             catalog=catalog,
-            deciding=deciding,
+            decisions=decisions,
             binder=binder,
             metrics=metrics,
             not_ready=lambda: _not_ready(feed, fence),
@@ -152,7 +152,7 @@ async def _until_stopped(
 
 
 async def _when_ready(feed: Feed, fence: Fence, metrics: Metrics) -> None:
-    await feed.whole.wait()
+    await feed.complete.wait()
     # Listed objects live as long as the process, so the garbage collector need not traverse them again.
     gc.enable()
     gc.collect()

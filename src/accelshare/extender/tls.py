@@ -1,4 +1,4 @@
-"""TLS for the extender's port: certificates by file, client certificates required if asked, new files taken up as they come.
+"""TLS for the extender's port: certificates from files that are reloaded when they change, and required client certificates.
 
 Belongs here: making contexts from files. Never: making certificates.
 """
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 class TlsError(Exception):
-    """The files given for TLS cannot be used; the message names the file and why."""
+    """The TLS files are not usable; the message has the file and the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class TlsFiles:
     def context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # No resumed session: whoever comes shows a certificate, and shows it to the client CA of today.
+        # No session resumption: every client is verified against the current client CA.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         try:

@@ -6,6 +6,7 @@ Never: a connection. `client` and `sync_client` both use what comes out.
 
 import base64
 import binascii
+import ipaddress
 import os
 import ssl
 from collections.abc import Mapping
@@ -15,7 +16,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from accelshare.kube import kubeconfig as files
-from accelshare.kube import proxy
 from accelshare.kube.credentials import Certificate, Credentials, TokenFile, anonymous, basic, static_token
 from accelshare.kube.errors import ConfigError
 from accelshare.kube.tls import Pem, Tls
@@ -84,7 +84,7 @@ def _from_pod(environ: Mapping[str, str], service_account: Path) -> Cluster:
         namespace = (service_account / "namespace").read_text(encoding="utf-8").strip() or "default"
     except OSError:
         namespace = "default"
-    proxy_url = proxy.from_environment(server, environ)
+    proxy_url = proxy_from_environment(server, environ)
     if proxy_url is not None and not _is_url(proxy_url):
         raise ConfigError(f"the environment's proxy is {proxy_url!r}; it must be an http:// or https:// URL")
     return Cluster(server, credentials, Tls(ca=ca), proxy_url, namespace, source=f"service account {service_account}")
@@ -160,7 +160,7 @@ class _Reading:
         return url
 
     def _proxy(self, url: str) -> str | None:
-        told = self._server.proxy_url or proxy.from_environment(url, self._environ)
+        told = self._server.proxy_url or proxy_from_environment(url, self._environ)
         if told and not _is_url(told):
             self._problems.append(f"{self._server_label}: proxy is {told!r}; it must be an http:// or https:// URL")
         return told or None
@@ -261,3 +261,56 @@ class _Reading:
             "config": next((each.extension for each in server.extensions or () if each.name == EXEC_EXTENSION), None),
         }
         return {key: value for key, value in told.items() if value is not None}
+
+
+def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | None:
+    """The URL of the HTTP proxy for this server, or None for a direct connection, by Go's rules, because kubectl follows them.
+
+    Not urllib's reading of NO_PROXY, which ignores CIDRs: `NO_PROXY=10.96.0.0/12` would send every request of a pod to the proxy.
+    """
+    parts = urlsplit(server)
+    host, scheme = (parts.hostname or "").rstrip("."), parts.scheme
+    proxy = _either(environ, f"{scheme}_proxy")
+    if not proxy or _is_local(host):
+        return None
+    port = parts.port or (443 if scheme == "https" else 80)
+    if any(_exempts(rule, host, port) for rule in _either(environ, "no_proxy").split(",")):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _either(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name.upper()) or environ.get(name) or ""
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return None
+
+
+def _is_local(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def _exempts(rule: str, host: str, port: int) -> bool:
+    rule = rule.strip().lower()
+    if rule in ("", "*"):
+        return rule == "*"
+    address = _address(host)
+    if "/" in rule:
+        try:
+            return address is not None and address in ipaddress.ip_network(rule, strict=False)
+        except ValueError:
+            return False
+    if _address(rule) is None and rule.rpartition(":")[2].isdigit():
+        rule, _, wanted = rule.rpartition(":")
+        if int(wanted) != port:
+            return False
+    if address is not None:
+        return address == _address(rule)
+    if rule.startswith(("*.", ".")):
+        return host.endswith(rule.lstrip("*"))
+    return host == rule or host.endswith(f".{rule}")

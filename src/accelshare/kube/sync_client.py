@@ -1,7 +1,7 @@
-"""One API server, asked by a command that starts, asks and ends: reads only, no event loop, nothing that is slow to load.
+"""The blocking client of one API server, for short commands: reads only, on the standard library's http.client.
 
-Belongs here: connections of http.client, credentials on each request, translation of every library error.
-Never: a write, a watch (that is `client`), what an object means.
+Belongs here: credentials on each request, retries, translation of every library error.
+Never: a write, a watch (client.py), what an object means.
 """
 
 import socket
@@ -23,7 +23,7 @@ from accelshare.kube.errors import ApiError, BadAnswer, ConfigError, TooManyRequ
 from accelshare.wire.decoding import Decoder, UnreadableError
 
 ATTEMPTS: Final = 3
-LONGEST_RETRY_S: Final = 5.0
+MAX_RETRY_S: Final = 5.0
 
 
 class SyncClient:
@@ -51,7 +51,7 @@ class SyncClient:
             connection.close()
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """The body of a successful answer. What was not answered, or put off with 429 or 503, is asked again."""
+        """The body of a successful response. A request without a response, or with 429 or 503, is retried."""
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return self._get(path, params or {})
@@ -63,23 +63,23 @@ class SyncClient:
         raise AssertionError("the last attempt returns or raises")
 
     def items(self, path: str, params: Mapping[str, str] | None = None, *, limit: int = 500) -> Iterator[msgspec.Raw]:
-        """Every item of a list, asked for a page at a time; undecoded, so that a malformed one cannot fail its neighbours.
+        """Every item of a list, read a page at a time; undecoded, so that a malformed one cannot fail its neighbours.
 
-        Raises Gone if the list took so long that the server has forgotten its beginning.
+        Raises Gone if the list took so long that its continue token expired.
         """
-        asked = {**(params or {}), "limit": str(limit)}
+        query = {**(params or {}), "limit": str(limit)}
         while True:
             try:
-                page = _lists.decode(self.get(path, asked))
+                page = _lists.decode(self.get(path, query))
             except UnreadableError as error:
                 raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
             yield from page.items or ()
             if not page.metadata.continue_:
                 return
-            asked["continue"] = page.metadata.continue_
+            query["continue"] = page.metadata.continue_
 
     def _get(self, path: str, params: Mapping[str, str]) -> bytes:
-        """One question. A 401 renews the credentials, once."""
+        """One request. A 401 renews the credentials, once."""
         what = f"GET {self._cluster.server}{path}"
         for again in (True, False):
             presented = self._cluster.credentials.present()
@@ -94,9 +94,9 @@ class SyncClient:
 
     def _ask(self, what: str, path: str, params: Mapping[str, str], presented: Presented) -> tuple[int, str, bytes]:
         parts = urlsplit(self._cluster.server)
-        # A proxy is told the whole address of a server in the clear; to one behind TLS it only opens a tunnel.
-        in_the_clear = parts.scheme == "http" and self._cluster.proxy_url
-        target = (self._cluster.server if in_the_clear else parts.path) + path + (f"?{urlencode(params)}" if params else "")
+        # A proxy forwards plain HTTP and needs the whole URL; for HTTPS it opens a tunnel.
+        forwarded = parts.scheme == "http" and self._cluster.proxy_url
+        target = (self._cluster.server if forwarded else parts.path) + path + (f"?{urlencode(params)}" if params else "")
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": self._user_agent}
         if presented.authorization is not None:
             headers["Authorization"] = presented.authorization
@@ -107,12 +107,12 @@ class SyncClient:
             body = answer.read()
         except (OSError, HTTPException) as error:
             self.close()
-            raise Unreachable(f"{what}: {_words(error, self._timeout_s)}") from error
+            raise Unreachable(f"{what}: {_cause(error, self._timeout_s)}") from error
         if answer.headers.get("Content-Encoding") == "gzip":
             try:
                 body = zlib.decompress(body, wbits=31)
             except zlib.error as error:
-                raise BadAnswer(f"{what}: the answer is not gzip as it says: {error}") from error
+                raise BadAnswer(f"{what}: the response is not the gzip that it claims to be: {error}") from error
         if answer.will_close:
             self.close()
         return answer.status, answer.headers.get("Retry-After") or "", body
@@ -171,24 +171,24 @@ def _connection(cluster: Cluster, certificate: Certificate | None, timeout_s: fl
 
 
 def _retry_in_s(error: Unreachable | ApiError, attempt: int) -> float | None:
-    """How long to wait before the question is asked again, or None if that would not help a person who waits for the answer."""
+    """How long to wait before a retry, or None if a retry would not help a person who waits."""
     if isinstance(error, BadAnswer):
         return None
     if isinstance(error, Unreachable):
-        # A kept connection may have been closed at the other end; a server that is not there will not come in a second.
+        # The server may have closed an idle connection; a server that is down will not be up in a second.
         return (
             0.0
             if attempt == 1 and not isinstance(error.__cause__, ConnectionRefusedError | socket.gaierror | TimeoutError)
             else None
         )
     if isinstance(error, TooManyRequests) or error.status == 503:
-        return min(LONGEST_RETRY_S, max(0.2 * attempt, error.retry_after_s or 0.0))
+        return min(MAX_RETRY_S, max(0.2 * attempt, error.retry_after_s or 0.0))
     return None
 
 
-def _words(error: Exception, timeout_s: float) -> str:
+def _cause(error: Exception, timeout_s: float) -> str:
     if isinstance(error, TimeoutError):
-        return f"no answer within {timeout_s:g} s"
+        return f"no response within {timeout_s:g} s"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, OSError) and error.strerror:

@@ -25,7 +25,7 @@ from accelshare.agent.device_plugin.api import kubelet_pod_resources_pb2 as reso
 from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, NotFound
-from accelshare.kube.inventory import show_amounts
+from accelshare.kube.patches import set_capacity
 from accelshare.kube.watch import Gone, Reflector, Seen, Synced
 from accelshare.wire.quantity import whole_number
 
@@ -168,7 +168,7 @@ class FakeKubelet:
 
     async def _publish_capacity(self, name: str, resource: RegisteredPlugin) -> None:
         with contextlib.suppress(NotFound):
-            await show_amounts(self._client, self._node, {name: sum(resource.health.values())})
+            await set_capacity(self._client, self._node, {name: sum(resource.health.values())})
 
     # Pods.
 

@@ -11,8 +11,7 @@ import pytest
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
-from accelshare.kube.inventory import annotate_node, show_amounts
-from accelshare.kube.records import annotate_pod, delete_pod
+from accelshare.kube.patches import annotate_node, annotate_pod, delete_pod, set_capacity
 from tests.e2e.install.accounts import AGENT, agent_of, in_force, refusal, rights, with_token
 from tests.e2e.scheduling_cluster import SchedulingCluster, annotations
 
@@ -39,7 +38,7 @@ async def test_an_agent_tells_the_story_of_its_node_and_its_pods(scheduling_clus
     pod = await scheduling_cluster.one("on-n1")
     async with Client(config.load(agent), user_agent="test") as client:
         await annotate_node(client, "n1", {"accelshare.io/inventory": "{}"})
-        await show_amounts(client, "n1", {"aliyun.com/gpu-count": 4})
+        await set_capacity(client, "n1", {"aliyun.com/gpu-count": 4})
         await annotate_pod(client, namespace="default", name="on-n1", uid=pod["metadata"]["uid"], annotations={"a": "b"})
     node = await scheduling_cluster.read("/api/v1/nodes/n1")
     assert node["metadata"]["annotations"]["accelshare.io/inventory"] == "{}"
@@ -76,7 +75,7 @@ async def test_an_agent_may_delete_a_pod_of_its_node(scheduling_cluster: Schedul
 async def test_an_agent_is_refused_another_nodes_status(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
     async with Client(config.load(agent), user_agent="test") as client:
         with pytest.raises(KubeError, match="the agent of node n1 may not write on node n2"):
-            await show_amounts(client, "n2", {"aliyun.com/gpu-count": 4})
+            await set_capacity(client, "n2", {"aliyun.com/gpu-count": 4})
 
 
 async def test_a_token_that_is_bound_to_no_pod_is_refused_everywhere(scheduling_cluster: SchedulingCluster, agent: Path) -> None:

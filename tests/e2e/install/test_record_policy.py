@@ -17,7 +17,7 @@ from accelshare.kube import config
 from accelshare.kube.binding import Bound, Refused, Unknown, bind
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
-from accelshare.kube.records import annotate_pod, touch_pod
+from accelshare.kube.patches import annotate_pod, touch_pod
 from tests.contract.chart.rendered_objects import setting
 from tests.e2e.install.accounts import AGENT, EXTENDER, RECORD, agent_of, in_force, refusal, rights, with_token
 from tests.e2e.scheduling_cluster import Object, SchedulingCluster, annotations, container

@@ -21,8 +21,8 @@ class Scene:
 
     def __init__(self, wait_s: float = LIMIT_S) -> None:
         self.ledger = Ledger()
-        self.rooms: list[str] = []
-        self.admissions = Admissions(self.ledger, room=self.rooms.append, wait_s=wait_s)
+        self.freed_nodes: list[str] = []
+        self.admissions = Admissions(self.ledger, on_free_capacity=self.freed_nodes.append, wait_s=wait_s)
         self.tell(replace(node("n1", *[16] * 8), by_device_plugin=frozenset({KIND})))
 
     def tell(self, fact: Fact) -> None:
@@ -137,9 +137,9 @@ async def test_one_rejected_pod_pauses_its_node_until_the_agent_has_restarted(sc
         scene.ledger.release(name)
     assert scene.ledger.offer("n1", share(2)) == Refusal(Reason.DELIVERY_PAUSED, KIND)
     scene.tell(AgentSeen("agent", "n1", ready=False, version=2))
-    assert scene.rooms == []
+    assert scene.freed_nodes == []
     scene.tell(AgentSeen("agent", "n1", ready=True, version=3))
-    assert scene.rooms == ["n1"]
+    assert scene.freed_nodes == ["n1"]
     assert isinstance(scene.ledger.offer("n1", share(2)), Assignment)
 
 
@@ -155,7 +155,7 @@ async def test_an_agent_that_is_no_pod_tells_by_its_node(scene: Scene) -> None:
     assert isinstance(scene.ledger.offer("n1", share(2)), Refusal)
     scene.tell(replace(book.fact, version=book.fact.version + 2, paused=frozenset()))
     assert isinstance(scene.ledger.offer("n1", share(2)), Assignment)
-    assert scene.rooms == ["n1"]
+    assert scene.freed_nodes == ["n1"]
 
 
 async def test_a_pod_that_named_its_node_itself_pauses_nothing(scene: Scene) -> None:
@@ -168,12 +168,12 @@ async def test_a_pod_that_named_its_node_itself_pauses_nothing(scene: Scene) -> 
 
 async def test_without_a_restart_one_pod_is_tried_after_a_while(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node whose agent works is not lost for ever by one rejection that had another cause."""
-    monkeypatch.setattr("accelshare.extender.admissions.LONGEST_PAUSE_S", 0.0)
+    monkeypatch.setattr("accelshare.extender.admissions.MAX_PAUSE_S", 0.0)
     binds = scene.come("p0")
     await entered(binds)
     scene.echo("p0", ended=True, rejected=True)
     async with asyncio.timeout(LIMIT_S):
-        while not scene.rooms:
+        while not scene.freed_nodes:
             await asyncio.sleep(0)
     binds = scene.come("p1", "p2")
     assert await entered(binds) == 1
@@ -207,7 +207,9 @@ def test_a_pod_is_read_as_kubelet_writes_it() -> None:
 async def test_pods_that_kubelet_never_acknowledges_do_not_close_their_node(ours: bool) -> None:
     """A user can make such pods: kubelet deletes a mirror pod of nothing, and a finalizer keeps the object."""
     scene = Scene()
-    scene.admissions = Admissions(scene.ledger, room=scene.rooms.append, wait_s=LIMIT_S, acknowledged_within_s=0.2)
+    scene.admissions = Admissions(
+        scene.ledger, on_free_capacity=scene.freed_nodes.append, wait_s=LIMIT_S, acknowledged_within_s=0.2
+    )
     names = scene.name_numbers(range(PLACES))
     if ours:
         assert await entered(scene.come(*names)) == PLACES

@@ -88,11 +88,11 @@ class Server:
 
 
 class Scene:
-    def __init__(self, server: Server, ledger: Ledger, binder: Binder, rooms: list[str]) -> None:
+    def __init__(self, server: Server, ledger: Ledger, binder: Binder, freed_nodes: list[str]) -> None:
         self.server = server
         self.ledger = ledger
         self.binder = binder
-        self.rooms = rooms
+        self.freed_nodes = freed_nodes
 
     async def bind(self, asked: BindArguments = ASKED) -> Outcome:
         return await self.binder.bind(asked)
@@ -120,15 +120,17 @@ class Scene:
 
 @asynccontextmanager
 async def _scene() -> AsyncIterator[Scene]:
-    server, ledger, rooms = Server(), Ledger(), list[str]()
+    server, ledger, freed_nodes = Server(), Ledger(), list[str]()
     ledger.apply(NodeSeen(name="n1", version=1, cards=(CARD,)))
     ledger.apply(PodSeen(uid="u1", namespace="ml", name="a", request=REQUEST, version=2))
     times = iter(range(1, 100))
     async with asking(server) as client:
-        fence = Fence(client, ledger, CATALOG, room=rooms.append)
-        binder = Binder(client, ledger, CATALOG, fence=fence, text=str, now_ns=lambda: next(times), room=rooms.append)
+        fence = Fence(client, ledger, CATALOG, on_free_capacity=freed_nodes.append)
+        binder = Binder(
+            client, ledger, CATALOG, fence=fence, text=str, now_ns=lambda: next(times), on_free_capacity=freed_nodes.append
+        )
         try:
-            yield Scene(server, ledger, binder, rooms)
+            yield Scene(server, ledger, binder, freed_nodes)
         finally:
             await binder.stop(within_s=0.0)
     assert ledger.check() == []
@@ -166,7 +168,7 @@ async def test_a_bound_pod_that_cannot_be_read_keeps_its_card(scene: Scene) -> N
     scene.server.labels = "none"
     outcome = await scene.bind()
     assert outcome.word == "failed"
-    assert "cannot be read" in outcome.error
+    assert "cannot be decoded" in outcome.error
     assert scene.card_is_held
 
 
@@ -178,7 +180,7 @@ async def test_a_refusal_does_not_free_the_card_of_an_earlier_bind_in_doubt(scen
     scene.server.refuses = code
     assert (await scene.bind()).word == "failed"
     assert scene.card_is_held
-    assert scene.rooms == []
+    assert scene.freed_nodes == []
 
 
 async def test_a_look_that_began_before_another_post_settles_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +207,7 @@ async def test_a_bind_that_never_happened_gives_its_card_back_and_says_where(
     assert (await scene.bind()).word == "failed"
     monkeypatch.setattr(room_of_fence, "SETTLED_S", 0.0)
     await scene.until_free()
-    assert scene.rooms == ["n1"]
+    assert scene.freed_nodes == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +275,7 @@ async def test_a_bind_in_doubt_is_settled_at_once_by_changing_the_pod(scene: Sce
     await scene.bind_in_doubt()
     await scene.until_free()
     assert scene.server.patches == 1
-    assert scene.rooms == ["n1"]
+    assert scene.freed_nodes == ["n1"]
     posts = len(scene.server.posts)
     scene.server.carries_out = True
     assert (await scene.bind()).word == "bound"
@@ -289,7 +291,7 @@ async def test_a_bind_in_doubt_that_was_carried_out_is_known_by_the_answer_to_th
         while (pod := scene.ledger.pod("u1")) is None or not pod.seen.node:
             await asyncio.sleep(0.01)
     assert scene.card_is_held
-    assert scene.rooms == []
+    assert scene.freed_nodes == []
 
 
 async def test_a_card_is_not_given_back_while_another_bind_of_its_pod_is_under_way(scene: Scene) -> None:
@@ -317,7 +319,7 @@ async def test_stopping_waits_for_binds_in_doubt_and_says_what_is_left(scene: Sc
     scene.server.silent = True
     await scene.binder.stop(within_s=0.05)
     assert "binds_in_doubt=1 waiting_s=0" in caplog.text
-    assert "uids=u1 outcome=left-to-the-next-start" in caplog.text
+    assert "uids=u1 outcome=left-to-next-start" in caplog.text
     assert scene.card_is_held
 
 

@@ -33,10 +33,10 @@ class Scene:
     def __init__(self, server: FakeApiServer, client: Client) -> None:
         self.server = server
         self.ledger = Ledger()
-        self.rooms: list[str] = []
+        self.freed_nodes: list[str] = []
         self.metrics = Metrics()
         events = Events(client, component="test", clock=lambda: 0.0)
-        self.feed = Feed(client, self.ledger, CATALOG, events, self.metrics, text=str, room=self.rooms.append)
+        self.feed = Feed(client, self.ledger, CATALOG, events, self.metrics, text=str, on_free_capacity=self.freed_nodes.append)
 
     def create_pod(self, name: str) -> str:
         made = self.server.store.create("pods", {"metadata": {"name": name}, "spec": POD_SPEC}, namespace="default")
@@ -63,7 +63,7 @@ async def fed() -> AsyncIterator[Scene]:
         scene = Scene(server, client)
         following = asyncio.create_task(scene.feed.run())
         try:
-            await scene.until(scene.feed.whole.is_set)
+            await scene.until(scene.feed.complete.is_set)
             yield scene
         finally:
             following.cancel()
@@ -82,7 +82,7 @@ async def test_a_pod_that_was_gone_before_the_watch_ever_told_of_it_gives_its_ca
         scene.ledger.apply(read_by_a_bind(version=1))
         await scene.list_again()
         await scene.until(lambda: scene.ledger.pod("ghost") is None)
-        assert scene.rooms == ["n1"]
+        assert scene.freed_nodes == ["n1"]
 
 
 async def test_a_pod_that_is_newer_than_the_list_stays() -> None:
@@ -116,7 +116,7 @@ async def test_a_history_that_went_back_behind_what_the_watch_told_ends_the_feed
     """The list is newer than the first one, and older than what the book believes of its pods."""
     client: Any = Restored()
     nobody: Any = None
-    feed = Feed(client, Ledger(), CATALOG, nobody, Metrics(), text=str, room=lambda _: None)
+    feed = Feed(client, Ledger(), CATALOG, nobody, Metrics(), text=str, on_free_capacity=lambda _: None)
     with pytest.raises(HistoryWentBackError, match="version 3000, and before that was at 5000"):
         async with asyncio.timeout(LIMIT_S):
             await feed.run()
@@ -182,9 +182,9 @@ async def test_a_record_that_its_node_corrects_is_no_rewrite(monkeypatch: pytest
         uid = bound_pod(scene, "a", 0)
         await scene.until(lambda: scene.ledger.pod(uid) and scene.ledger.node("n1"))
         edit(scene, "a", 1)
-        await scene.until(lambda: scene.feed._claims)
+        await scene.until(lambda: scene.feed._suspect_records)
         two_cards(scene, **{uid: 1})
-        await scene.until(lambda: not scene.feed._claims)
+        await scene.until(lambda: not scene.feed._suspect_records)
         pod = scene.ledger.pod(uid)
         assert pod is not None
         assert [slice_.index for slice_ in pod.seen.slices] == [1]
@@ -247,7 +247,7 @@ async def test_what_a_node_had_corrected_before_is_no_rewritten_record(monkeypat
             started = Scene(scene.server, client)
             started.ledger.apply(book.fact)
             following = asyncio.create_task(started.feed.run())
-            await started.until(lambda: started.ledger.pod(uid) and started.feed.whole.is_set())
+            await started.until(lambda: started.ledger.pod(uid) and started.feed.complete.is_set())
             marker = scene.create_pod("later")
             await started.until(lambda: started.ledger.pod(marker))
             following.cancel()

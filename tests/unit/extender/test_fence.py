@@ -70,7 +70,7 @@ async def fencing(server: Server, *pods: PodSeen) -> AsyncIterator[tuple[Ledger,
     for pod in pods:
         ledger.apply(pod)
     async with asking(server) as client:
-        yield ledger, Fence(client, ledger, CATALOG, room=lambda _node: None)
+        yield ledger, Fence(client, ledger, CATALOG, on_free_capacity=lambda _node: None)
     assert ledger.check() == []
 
 
@@ -91,7 +91,7 @@ async def test_every_pending_pod_is_changed_and_no_other() -> None:
 
 
 async def test_a_pod_for_which_no_card_has_room_is_left_alone() -> None:
-    """No earlier extender can have sent it anywhere. A card that is ill or paused now had room, and may be well again soon."""
+    """No earlier extender can have sent it anywhere. A card that is unhealthy or paused now may be back soon."""
     server = Server()
     full = replace(waiting("full", on="n1"), slices=(Slice(PROFILE.name, 0, 12, id="first"),))
     async with fencing(server, full, waiting("a")) as (ledger, fence):

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from accelshare.extender import requeue as waking_room
+from accelshare.extender import requeue as requeue_module
 from accelshare.extender.metrics import Metrics
-from accelshare.extender.requeue import FORGET_EVERY_S, MOST_WOKEN, PATIENCE_S, REST_S, Requeue
+from accelshare.extender.requeue import FORGET_EVERY_S, MAX_TOUCHED, PATIENCE_S, REST_S, Requeue
 from accelshare.kube.errors import KubeError, NotFound, Unreachable
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Assignment, Request, Slice
@@ -26,10 +26,10 @@ class Scene:
 
     def old_pod_goes(self) -> None:
         self.ledger.apply(gone("old"))
-        self.requeue.room("n1")
+        self.requeue.capacity_freed("n1")
 
     def woken(self) -> list[tuple[str, str]]:
-        return [(pod.seen.name, where) for pod, where in self.requeue.forgotten()]
+        return [(pod.seen.name, where) for pod, where in self.requeue.due()]
 
     def later(self, seconds: float) -> None:
         self.now += seconds
@@ -99,14 +99,14 @@ def test_a_pod_that_kube_scheduler_itself_keeps_away_is_not_touched_all_the_time
     woken = 0
     for _ in range(60):
         scene.later(1.0)
-        scene.requeue.room("n1") if scene.ledger.pod("old") is None else scene.old_pod_goes()
+        scene.requeue.capacity_freed("n1") if scene.ledger.pod("old") is None else scene.old_pod_goes()
         scene.later(PATIENCE_S)
         woken += len(scene.woken())
     assert 2 <= woken <= 60 * (1 + PATIENCE_S) / REST_S + 1
 
 
 def test_a_pod_whose_request_is_wrong_is_left_alone(scene: Scene) -> None:
-    """No room helps it, though what could be read of its request would fit."""
+    """Free capacity does not help it, though what could be read of its request would fit."""
     wrong = replace(pending("wrong", share(1)), refusal=Refusal(Reason.CARD_COUNT_UNREADABLE, KIND))
     scene.ledger.apply(wrong)
     scene.requeue.answered("wrong", refused=True)
@@ -124,14 +124,14 @@ def test_a_long_queue_is_woken_a_few_at_a_time_the_most_important_first(scene: S
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
-    assert scene.woken() == [(f"p{99 - place}", "n1") for place in range(MOST_WOKEN)]
+    assert scene.woken() == [(f"p{99 - place}", "n1") for place in range(MAX_TOUCHED)]
     scene.later(1.0)
-    assert scene.woken() == [(f"p{99 - MOST_WOKEN - place}", "n1") for place in range(MOST_WOKEN)]
+    assert scene.woken() == [(f"p{99 - MAX_TOUCHED - place}", "n1") for place in range(MAX_TOUCHED)]
     scene.ledger.apply(running("p99", on="n1/0", request=share(16)))
     scene.later(1.0)
     assert scene.woken() == []
     scene.later(REST_S)
-    assert scene.woken() == []  # whoever still waits is for the next time that there is room
+    assert scene.woken() == []  # whoever still waits is for the next time that capacity becomes free
 
 
 class Refusing:
@@ -150,9 +150,9 @@ class Refusing:
 
 async def look(scene: Scene) -> list[str]:
     """One look as `run` does it; the pods that were to be touched."""
-    found = scene.requeue.forgotten()
+    found = scene.requeue.due()
     for pod, where in found:
-        await scene.requeue.wake(pod, where)
+        await scene.requeue.touch(pod, where)
     return [pod.seen.name for pod, _ in found]
 
 
@@ -187,7 +187,7 @@ async def test_a_pod_that_is_gone_is_not_touched_again(scene: Scene) -> None:
 
 
 def test_room_that_appears_while_a_pod_rests_is_not_forgotten(scene: Scene) -> None:
-    """Touched once in vain; the room that comes within its rest is for it as well."""
+    """Touched once in vain; capacity that becomes free within its rest is for it as well."""
     scene.requeue.answered("waits", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
@@ -196,7 +196,7 @@ def test_room_that_appears_while_a_pod_rests_is_not_forgotten(scene: Scene) -> N
     scene.requeue.answered("waits", refused=True)
     scene.ledger.apply(node("n2", 16))
     scene.later(0.01)
-    scene.requeue.room("n2")
+    scene.requeue.capacity_freed("n2")
     scene.later(PATIENCE_S)
     assert scene.woken() == [], "it rests"
     scene.later(REST_S)
@@ -217,7 +217,7 @@ def test_refused_pods_that_were_deleted_leave_memory(scene: Scene) -> None:
 
 
 def test_the_memory_of_refused_pods_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waking_room, "MOST_REFUSED", 100)
+    monkeypatch.setattr(requeue_module, "MAX_REFUSED", 100)
     for number in range(1_000):
         scene.requeue.answered(f"p{number}", refused=True)
     assert list(scene.requeue._refused) == [f"p{number}" for number in range(900, 1_000)]

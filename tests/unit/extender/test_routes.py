@@ -11,7 +11,7 @@ import pytest
 
 from accelshare.extender import routes as routes_room
 from accelshare.extender.card_metrics import NODES_AT_ONCE
-from accelshare.extender.deciding import Deciding
+from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.routes import NEUTRAL, PROBE_PATHS, Routes
 from accelshare.http.messages import Request, Response
@@ -32,7 +32,7 @@ def routes_of(ledger: Ledger) -> Routes:
     return Routes(
         ledger=ledger,
         catalog=CATALOG,
-        deciding=Deciding(ledger, CATALOG, shortlist=1),
+        decisions=Decisions(ledger, CATALOG, shortlist=1),
         binder=nobody,
         metrics=Metrics(),
         not_ready=lambda: None,

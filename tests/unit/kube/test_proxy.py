@@ -2,7 +2,7 @@
 
 import pytest
 
-from accelshare.kube.proxy import from_environment
+from accelshare.kube.config import proxy_from_environment
 
 PROXY = "http://proxy.test:3128"
 
@@ -22,7 +22,7 @@ PROXY = "http://proxy.test:3128"
     ],
 )
 def test_the_scheme_decides_which_variable_counts(server: str, environ: dict[str, str], expected: str | None) -> None:
-    assert from_environment(server, environ) == expected
+    assert proxy_from_environment(server, environ) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,5 +49,5 @@ def test_the_scheme_decides_which_variable_counts(server: str, environ: dict[str
 )
 def test_no_proxy_is_read_as_go_reads_it(rules: str, host: str, direct: bool) -> None:
     """In a pod the API server is an address of the service network, which NO_PROXY names as a CIDR."""
-    chosen = from_environment(f"https://{host}:6443", {"HTTPS_PROXY": PROXY, "NO_PROXY": rules})
+    chosen = proxy_from_environment(f"https://{host}:6443", {"HTTPS_PROXY": PROXY, "NO_PROXY": rules})
     assert chosen == (None if direct else PROXY)

@@ -20,7 +20,7 @@ from accelshare.agent.retries import Retries
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
-from accelshare.kube.records import annotate_pod
+from accelshare.kube.patches import annotate_pod
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import assignment

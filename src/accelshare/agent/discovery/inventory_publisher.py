@@ -11,7 +11,7 @@ from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
-from accelshare.kube.inventory import annotate_node, show_amounts
+from accelshare.kube.patches import annotate_node, set_capacity
 from accelshare.kube.watch import Gone, Reflector, Seen, Synced
 from accelshare.wire import assignment, inventory
 from accelshare.wire.decoding import UnreadableError
@@ -121,4 +121,4 @@ class InventoryPublisher:
         amounts = self._devices.amounts()
         wrong = {name: amount for name, amount in amounts.items() if whole_number(capacity.get(name)) != amount}
         if wrong:
-            await show_amounts(self._client, self._name, wrong)
+            await set_capacity(self._client, self._name, wrong)

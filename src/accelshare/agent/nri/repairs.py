@@ -17,7 +17,7 @@ from accelshare.agent.retries import BACKOFF, Retries
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
-from accelshare.kube.records import annotate_pod, delete_pod
+from accelshare.kube.patches import annotate_pod, delete_pod
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
 

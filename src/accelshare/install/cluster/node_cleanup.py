@@ -18,7 +18,7 @@ from accelshare.install.commands import errors_as_messages, with_client
 from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import NotFound
-from accelshare.kube.inventory import annotate_node, hide_amounts
+from accelshare.kube.patches import annotate_node, remove_capacity
 from accelshare.options import kubeconfig_options, profiles_option
 from accelshare.terminal import echo_line
 from accelshare.vendors.catalog import Catalog, load
@@ -115,7 +115,7 @@ async def _clean(client: Client, data: AgentData) -> tuple[str, ...]:
     try:
         # The annotation goes last: a repeated run finds the node by it.
         if data.amounts:
-            await hide_amounts(client, data.node, data.amounts)
+            await remove_capacity(client, data.node, data.amounts)
         await annotate_node(client, data.node, {inventory.KEY: None, assignment.CORRECTED: None})
     except NotFound:  # autoscalers remove nodes at any moment
         return (f"node {data.node}: it has left the cluster in the meantime",)

@@ -1,6 +1,6 @@
-"""What to answer: filter, prioritize and preempt as plain functions of the ledger.
+"""filter, prioritize and preempt as synchronous functions of the ledger.
 
-Belongs here: from a question in the scheduler's words to an answer in them. Never: HTTP, waiting, writing.
+Belongs here: decoded requests of kube-scheduler to their results. Never: HTTP, waiting, writing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,19 +19,19 @@ from accelshare.wire.pods import PodReader, prefers_some_nodes
 from accelshare.wire.scheduler import FilterAnswer, FilterCall, PreemptionCall, Victims
 
 BEST_SCORE: Final = 10  # kube-scheduler's MaxExtenderPriority
-FEW: Final = 12  # refused nodes are sooner told unasked …
-MANY: Final = 100  # … than so many names are read
-FAILED_BINDS: Final = 2  # of different pods: one may fail for its own sake
+FEW: Final = 12  # it is cheaper to report this many refused nodes that were not asked about …
+MANY: Final = 100  # … than to read this many names
+FAILED_BINDS: Final = 2  # of different pods: one pod's bind may fail for a reason of its own
 
 
 class Filtered(msgspec.Struct, frozen=True):
-    """The answer, and what there is to say about it in one log line."""
+    """The result, and the counts for its log line."""
 
     answer: FilterAnswer
     refused: dict[Reason, int] = {}
 
 
-class Deciding:
+class Decisions:
     def __init__(self, ledger: Ledger, catalog: Catalog, *, shortlist: int) -> None:
         """`shortlist` is how many nodes filter names to a pod without preferences of its own; 0 names all that fit."""
         self._ledger = ledger
@@ -41,7 +41,7 @@ class Deciding:
         self._failing: dict[str, tuple[set[str], tuple[Card, ...]]] = {}  # node → pods not bound there in a row, its cards then
 
     def bind_ended(self, node: str, uid: str, *, bound: bool) -> None:
-        """kube-scheduler's bind of this pod to this node has ended. A pod that is gone since says nothing about the node."""
+        """Count failed binds of this node. The failed bind of a pod that is gone proves nothing about the node."""
         book = self._ledger.node(node)
         if bound or book is None or book.fact is None:
             self._failing.pop(node, None)
@@ -52,7 +52,7 @@ class Deciding:
             )
 
     def _last(self) -> set[str]:
-        """Nodes to which binds fail, one pod's after another's, until one succeeds or the node shows other cards."""
+        """Nodes on which binds of several pods failed in a row, until one succeeds or the node's cards change."""
         last: set[str] = set()
         for node, (uids, cards) in list(self._failing.items()):
             book = self._ledger.node(node)
@@ -68,14 +68,14 @@ class Deciding:
             return Filtered(FilterAnswer(asked.names))
         if pod.refusal is not None:
             return self._refuse_everywhere(asked.names, pod.refusal)
-        held = self._where_it_may_be(pod)
+        held = self._possible_node(pod)
         if held and held in asked.nodes:
             return Filtered(FilterAnswer([held]))
         ranking = self._ledger.ranking(pod.request)
         most = None if not self._shortlist or prefers_some_nodes(asked.pod.spec) else self._shortlist
         if most is not None and ranking.refused_nodes <= FEW and len(asked.nodes) >= MANY:
-            # Only the best is looked for. Of the few that have a reason all are told: whom kube-scheduler had refused before
-            # us, it does not miss; and nodes never heard of stay out like all others.
+            # Search only for the best node and report every refused one: kube-scheduler ignores those that it had refused
+            # before us. Unknown nodes are left out like all others.
             names = ranking.best(asked.nodes, most, last=self._last())
             if names:
                 return self._filtered(names, ranking.refused)
@@ -95,7 +95,7 @@ class Deciding:
         return Filtered(FilterAnswer(names, curable, incurable), counts)
 
     def prioritize(self, asked: FilterCall) -> dict[str, int]:
-        """One winner, then 9, 8, …; nodes that are not named score 0. Equal scores would be broken at random."""
+        """10 for the best node, then 9, 8, …; all others score 0. kube-scheduler breaks ties at random, so there are none."""
         pod = self._pods.fact(asked.pod)
         if pod is None or pod.refusal is not None:
             return {}
@@ -103,7 +103,7 @@ class Deciding:
         return {node: BEST_SCORE - place for place, node in enumerate(best)}
 
     def preempt(self, asked: PreemptionCall) -> Iterator[tuple[str, Victims | None]]:
-        """Node by node, who has to go; None: it is no candidate any more. Each takes a moment, and there may be hundreds."""
+        """The victims of each node, one node at a time because each takes a moment; None: the node is no candidate."""
         pod = self._pods.fact(asked.pod)
         for node, proposal in asked.proposals.items():
             if pod is None:
@@ -120,8 +120,8 @@ class Deciding:
     def pod(self, pod: PodToSchedule) -> PodSeen | None:
         return self._pods.fact(pod)
 
-    def _where_it_may_be(self, pod: PodSeen) -> str:
-        """The node of a bind whose answer never came: the pod may be there already, so nowhere else is offered."""
+    def _possible_node(self, pod: PodSeen) -> str:
+        """The node of a bind whose response was lost: the pod may be there already, so no other node is offered."""
         known = self._ledger.pod(pod.uid)
         return known.hold.node if known is not None and known.hold is not None else ""
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from accelshare.extender.deciding import FEW, Deciding
+from accelshare.extender.decisions import FEW, Decisions
 from accelshare.ledger.ledger import Ledger
 from accelshare.vendors.catalog import load
 from accelshare.wire.scheduler import read_filter_call
@@ -30,7 +30,7 @@ def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked
     names = [f"n{number:03}" for number in range(300)]
     for full in (0, FEW - 1, FEW + 1):
         ledger = ledger_of(names, full)
-        told = [Deciding(ledger, load(), shortlist=length).filter(read_filter_call(asked(4, names))) for length in (1, 0)]
+        told = [Decisions(ledger, load(), shortlist=length).filter(read_filter_call(asked(4, names))) for length in (1, 0)]
         assert told[0].answer.names == told[1].answer.names[:1] == [names[full]]
         assert told[0].answer.curable == told[1].answer.curable
         assert set(told[0].answer.curable) == set(names[:full])
@@ -40,7 +40,7 @@ def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked
 def test_a_favourite_that_was_not_asked_about_is_not_named() -> None:
     names = [f"n{number:03}" for number in range(300)]
     ledger = ledger_of(names, 2)
-    told = Deciding(ledger, load(), shortlist=1).filter(read_filter_call(asked(4, names[40:])))
+    told = Decisions(ledger, load(), shortlist=1).filter(read_filter_call(asked(4, names[40:])))
     assert told.answer.names == [names[40]]
 
 
@@ -50,25 +50,25 @@ def test_a_node_to_which_binds_fail_is_offered_last_until_one_succeeds_or_its_ca
     ledger = ledger_of(names, 0)
     for uid in ("p1", "p2"):
         ledger.apply(pending(uid, share(4, kind=KIND)))
-    deciding = Deciding(ledger, load(), shortlist=0)
+    decisions = Decisions(ledger, load(), shortlist=0)
     question = read_filter_call(asked(4, names))
 
     def offered() -> list[str]:
-        assert list(deciding.prioritize(question)) == list(deciding.filter(question).answer.names)
-        return list(deciding.filter(question).answer.names)
+        assert list(decisions.prioritize(question)) == list(decisions.filter(question).answer.names)
+        return list(decisions.filter(question).answer.names)
 
     for _ in range(3):
-        deciding.bind_ended("n1", "p1", bound=False)
+        decisions.bind_ended("n1", "p1", bound=False)
     assert offered() == names, "one pod may fail for its own sake"
-    deciding.bind_ended("n1", "gone", bound=False)
+    decisions.bind_ended("n1", "gone", bound=False)
     assert offered() == names, "so does one that is not there any more"
-    deciding.bind_ended("n1", "p2", bound=False)
+    decisions.bind_ended("n1", "p2", bound=False)
     assert offered() == ["n2", "n3", "n1"]
-    assert deciding.filter(read_filter_call(asked(4, ["n1"]))).answer.names == ["n1"], "last, not never"
-    deciding.bind_ended("n1", "p2", bound=True)
+    assert decisions.filter(read_filter_call(asked(4, ["n1"]))).answer.names == ["n1"], "last, not never"
+    decisions.bind_ended("n1", "p2", bound=True)
     assert offered() == names
     for uid in ("p1", "p2"):
-        deciding.bind_ended("n1", uid, bound=False)
+        decisions.bind_ended("n1", uid, bound=False)
     assert offered() == ["n2", "n3", "n1"]
     ledger.apply(node("n1", cards=(card(0, 16, kind=KIND, id="new"),)))
     assert offered() == names
