@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from accelshare import __version__
-from accelshare.agent.metrics import Metrics as AgentMetrics
+from accelshare.agent.metrics import AgentMetrics
 from accelshare.cli import accelshare
 from accelshare.extender.card_metrics import FAMILIES
 from accelshare.extender.metrics import OUTCOMES, Metrics

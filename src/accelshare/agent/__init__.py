@@ -1,6 +1,6 @@
-"""The node's side: what this node has, told to the cluster, and exactly the given card handed to each container.
+"""The node agent: discovers this node's cards, publishes them on the Node, and gives each container its cards.
 
-Belongs here: discover → inventory → health → deliver → reconcile. Delivery is one seam (`delivery.py`) with ways behind it;
-`device_plugin/` speaks kubelet's gRPC. Never: which node or card a pod should go to (ledger/), how hardware is asked
-(vendors/drivers), other shells.
+Belongs here: discovery (`discovery/`), delivery through kubelet's device plugins (`device_plugin/`) or the container runtime
+(`nri/`), and what both share. `serving.py` builds all parts. Never: which node or card a pod gets (ledger/), how hardware is
+asked (vendors/drivers), other commands.
 """

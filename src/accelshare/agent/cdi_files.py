@@ -1,8 +1,8 @@
-"""The CDI files of this node's cards: written when cards change, removed when nobody can need them.
+"""Writes the CDI files of this node's cards when the cards change, and removes files that no pod uses.
 
-Belongs here: the directory's content, as far as it is ours. Never: what a file says (vendors/cdi.py).
+Belongs here: which of our files are in the CDI directory. Never: what is in a file (vendors/cdi.py).
 
-A container that restarts while the agent is away still needs the file, so it stays at the agent's end while pods have cards here.
+A container that restarts while the agent is away needs the file, so a file stays when the agent ends while pods use its kind.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from accelshare.agent.discovery.device_inventory import DeviceInventory, Kind
+from accelshare.agent.discovery.device_inventory import DeviceInventory, VendorCards
 from accelshare.vendors import cdi
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
@@ -26,8 +26,8 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def specifications(directories: Iterable[Path]) -> list[object]:
-    """What the specifications in these directories say; a file that cannot be read says nothing."""
-    found: list[object] = []
+    """The content of the CDI specifications in these directories, without files that cannot be read."""
+    contents: list[object] = []
     for directory in directories:
         for file in sorted(directory.glob("*")):
             if file.suffix not in _SUFFIXES:
@@ -35,10 +35,10 @@ def specifications(directories: Iterable[Path]) -> list[object]:
             try:
                 with file.open("rb") as opened:
                     text = opened.read(LARGEST_FILE)
-                found.append(json.loads(text) if file.suffix == ".json" else yaml.load(text, Loader=_Loader))  # noqa: S506 – safe
+                contents.append(json.loads(text) if file.suffix == ".json" else yaml.load(text, Loader=_Loader))  # noqa: S506 – safe
             except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
                 log.debug("cdi path=%s outcome=unreadable error=%r", file, str(error))
-    return found
+    return contents
 
 
 class CdiFiles:
@@ -48,7 +48,7 @@ class CdiFiles:
         self._exists = exists
 
     def write(self) -> None:
-        """Each kind that is given by CDI names has its file; one that no longer is has none."""
+        """Write a file for each kind that is given by CDI names; remove those of other kinds."""
         for kind in self._devices.kinds.values():
             rules = kind.profile.container
             if "cdi" in rules.strategy and rules.cdi.write_spec and kind.cards:
@@ -56,13 +56,13 @@ class CdiFiles:
             else:
                 self._remove(kind.profile)
 
-    def leave(self, used: Collection[str]) -> None:
+    def remove_unused(self, used: Collection[str]) -> None:
         """Remove the files of all kinds but those that pods of this node use."""
         for kind in self._devices.kinds.values():
             if kind.profile.name not in used:
                 self._remove(kind.profile)
 
-    def _write(self, kind: Kind) -> None:
+    def _write(self, kind: VendorCards) -> None:
         cards = [card.found for card in kind.cards.values()]
         path = self._directory / cdi.file_name(kind.profile)
         try:
@@ -72,8 +72,8 @@ class CdiFiles:
             self._directory.mkdir(parents=True, exist_ok=True)
             fresh = path.with_name(f".{path.name}.new")
             fresh.write_bytes(content)
-            os.replace(fresh, path)  # noqa: PTH105 – atomic, whatever was there
-        except (OSError, VendorError) as error:  # the latter: a card of which something is not known, say its minor number
+            os.replace(fresh, path)  # noqa: PTH105 – atomic, also over an existing file
+        except (OSError, VendorError) as error:  # VendorError: something of a card is unknown, say its minor number
             log.warning("cdi kind=%s path=%s outcome=failed error=%r", kind.profile.name, path, str(error))
             return
         log.info("cdi kind=%s path=%s cards=%d outcome=written", kind.profile.name, path, len(cards))

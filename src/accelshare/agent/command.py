@@ -1,7 +1,4 @@
-"""`accelshare agent`: the flags.
-
-Belongs here: from argv to settings. Never: anything that runs.
-"""
+"""The command `accelshare agent`: its flags, read into settings."""
 
 import asyncio
 from pathlib import Path
@@ -21,19 +18,21 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
 
 def _card_memory(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
     """`vendor=131072`."""
-    given: dict[str, int] = {}
+    memory: dict[str, int] = {}
     for value in values:
         vendor, _, mib = value.partition("=")
         if not vendor or not (mib.isascii() and mib.isdecimal()) or not 1 <= int(mib) <= 2**24:
             raise click.BadParameter(f"{value[:80]!r} must be VENDOR=MIB, a whole number from 1 to {2**24}, such as acme=131072")
-        given[vendor] = int(mib)
-    return given
+        memory[vendor] = int(mib)
+    return memory
 
 
 @click.command()
 @kubeconfig_options
-@click.option("--node-name", help="This node. Default: $NODE_NAME, the pod this runs in, the host's name.")
-@click.option("--vendor", "vendors", multiple=True, help="Serve only this profile; repeatable. Default: all that have a driver.")
+@click.option(
+    "--node-name", help="Name of this node. Default: $NODE_NAME, then the node of the pod this runs in, then the host's name."
+)
+@click.option("--vendor", "vendors", multiple=True, help="Serve only this profile; repeatable. Default: all with a driver.")
 @click.option(
     "--memory-unit",
     "units",
@@ -48,7 +47,7 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     multiple=True,
     callback=_card_memory,
     metavar="VENDOR=MIB",
-    help="The memory of this vendor's cards that do not tell it, such as those that share the host's; repeatable.",
+    help="The memory of this vendor's cards that do not report it, such as cards that share the host's memory; repeatable.",
 )
 @click.option("--health-check/--no-health-check", default=True, show_default=True, help="Watch the cards' health.")
 @click.option(
@@ -56,13 +55,13 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     type=click.Choice(["auto", "nri", "device-plugin"]),
     default="auto",
     show_default=True,
-    help="How cards reach containers: by the container runtime, by device plugins, or the stronger that this node offers.",
+    help="Who gives containers their cards: the container runtime (nri), device plugins, or the safer one of both (auto).",
 )
 @click.option(
     "--guard/--no-guard",
     default=True,
     show_default=True,
-    help="With the container runtime's plugin interface: containers that ask for no card see none, and may bring none.",
+    help="With NRI: containers that request no card get none, and may not bring one.",
 )
 @click.option(
     "--exempt-namespace",
@@ -71,35 +70,35 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     default=("kube-system",),
     show_default=True,
     metavar="NAMESPACE",
-    help="The guard does not look at this one's containers; repeatable. The agent's own namespace is always exempt.",
+    help="The guard ignores containers of this namespace; repeatable. The agent's own namespace is always exempt.",
 )
 @click.option(
     "--nri-socket",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("/var/run/nri/nri.sock"),
     show_default=True,
-    help="The container runtime's socket for plugins.",
+    help="The container runtime's NRI socket.",
 )
 @click.option(
     "--containerd-config",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("/etc/containerd/config.toml"),
     show_default=True,
-    help="Read, with what it imports, to know whether containerd refuses containers while the agent is away.",
+    help="Read, with its imports, to find out whether containerd's validator requires the agent's plugin.",
 )
 @click.option(
     "--crio-config",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("/etc/crio/crio.conf"),
     show_default=True,
-    help="The same of CRI-O, with its .d directory.",
+    help="The same for CRI-O, with its .d directory.",
 )
 @click.option(
     "--cdi-directory",
     type=_directory,
     default=Path("/var/run/cdi"),
     show_default=True,
-    help="For CDI files of profiles that use them.",
+    help="Directory for CDI files of profiles that use CDI.",
 )
 @click.option("--kubelet-root", type=_directory, default=Path("/var/lib/kubelet"), show_default=True, help="kubelet's directory.")
 @click.option("--dev-root", type=_directory, default=Path("/dev"), show_default=True)
@@ -110,9 +109,9 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     type=_directory,
     default=Path("/"),
     show_default=True,
-    help="Where the host's root is seen from here; files and tools that enforce shares are looked for below it.",
+    help="Where the host's root is seen from here; vendors' libraries and tools are looked up below it.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Serve probes and metrics; 0: do not.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port for probes and metrics; 0: none.")
 @profiles_option
 @log_options
 @log_file_options
@@ -144,12 +143,11 @@ def agent(
     log_file_mib: int,
     log_files: int,
 ) -> None:
-    """Hand out this node's cards: find them, tell the cluster, give each container its own."""
+    """Deliver this node's cards: discover them, publish them on the Node, and give each container its own."""
     from accelshare import logs
-    from accelshare.agent.delivery_mode import RuntimeChangedError
-    from accelshare.agent.identity import UnknownNodeError, own_namespace
+    from accelshare.agent.delivery import RuntimeChangedError
     from accelshare.agent.serving import serve
-    from accelshare.agent.settings import Settings
+    from accelshare.agent.settings import AgentSettings, UnknownNodeError, own_namespace
     from accelshare.kube.errors import KubeError
     from accelshare.runtimes.validator_status import Files
     from accelshare.vendors.catalog import load_usable
@@ -158,7 +156,7 @@ def agent(
     logs.set_up(level=log_level, form=log_format, file=log_file, file_mib=log_file_mib, files=log_files)
     catalog, broken = load_usable(directories)
     roots = Roots(dev=dev_root, proc=proc_root, sys=sys_root)
-    settings = Settings(
+    settings = AgentSettings(
         kubeconfig=kubeconfig,
         context=context,
         node=node_name,

@@ -1,67 +1,87 @@
-"""What the agent counts about itself, for Prometheus.
+"""The agent's Prometheus metrics: names, help texts, labels, and how long bound pods wait for their cards."""
 
-Belongs here: names, helps and labels.
-"""
-
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from accelshare.agent.device_plugin.waits import Waits
-from accelshare.agent.discovery.device_inventory import DeviceInventory, Kind
+from accelshare.agent.discovery.device_inventory import DeviceInventory, VendorCards
 
 _SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _CARD: Final = ("node", "vendor", "card")
 
 
-class Metrics:
+class PodWaits:
+    """The time from a bound pod's arrival on the watch to its first card. Pods that were there before the agent do not count."""
+
+    def __init__(self, observe: Callable[[float], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._observe = observe
+        self._clock = clock
+        self._since: dict[str, float] = {}
+
+    def begin(self, uid: str) -> None:
+        self._since[uid] = self._clock()
+
+    def served(self, uid: str) -> None:
+        since = self._since.pop(uid, None)
+        if since is not None:
+            self._observe(self._clock() - since)
+
+    def forget(self, uid: str) -> None:
+        """The pod has ended or terminates, and waits no more."""
+        self._since.pop(uid, None)
+
+
+class AgentMetrics:
     def __init__(self, node: str = "") -> None:
         self._node = node
         self._registry = CollectorRegistry()
         self.drift = Counter(
-            "accelshare_drift", "Pods that kubelet put on another card than their record said", registry=self._registry
+            "accelshare_drift", "Pods that got another card from kubelet than their record named", registry=self._registry
         )
-        self._delivers = Gauge("accelshare_delivers", "1 while cards can be handed out", ["vendor"], registry=self._registry)
+        self._delivers = Gauge(
+            "accelshare_delivers", "1 while the node can deliver cards of this vendor", ["vendor"], registry=self._registry
+        )
         self._problem = Gauge(
             "accelshare_vendor_problem",
-            "1 while trouble of this vendor keeps it from being served",
+            "1 while a problem keeps this vendor's cards from being delivered",
             ["vendor"],
             registry=self._registry,
         )
         self._card_healthy = Gauge(
-            "accelshare_agent_card_healthy", "1 while a card is healthy, as seen on its node", _CARD, registry=self._registry
+            "accelshare_agent_card_healthy", "1 while the card is healthy, as its node sees it", _CARD, registry=self._registry
         )
         self._card_memory = Gauge("accelshare_card_memory_bytes", "Memory of the card", _CARD, registry=self._registry)
         self._card_used = Gauge(
             "accelshare_card_used_bytes",
-            "Memory of the card that is really in use, where its driver tells",
+            "Memory of the card that is in use, where the driver reports it",
             _CARD,
             registry=self._registry,
         )
         wait = Histogram(
             "accelshare_bound_to_allocated_seconds",
-            "From a bound pod's arrival at its node to its first card",
+            "Seconds from a bound pod's arrival at its node to its first card",
             buckets=_SECONDS,
             registry=self._registry,
         )
-        self.waits = Waits(wait.observe)
+        self.waits = PodWaits(wait.observe)
         self.deliveries = Counter(
             "accelshare_deliveries",
-            "Containers asked for by the container runtime, and pods replaced because one ran without its card",
+            "Containers that the container runtime asked about, and pods replaced because a container ran without its card",
             ["outcome"],
             registry=self._registry,
         )
         for outcome in ("delivered", "corrected", "refused", "replaced"):
             self.deliveries.labels(outcome)
-        self.insists = Gauge(
+        self.validated = Gauge(
             "accelshare_runtime_insists",
-            "1 while the container runtime refuses containers rather than make them without their cards",
+            "1 while the container runtime's validator refuses containers that lack their cards",
             registry=self._registry,
         )
         self.guarded = Counter(
             "accelshare_guard",
-            "Containers that ask for no card of a kind and would have had some: withheld, refused, or found running",
+            "Containers that request no card of a kind and would have got one: withheld, refused, or found running",
             ["outcome"],
             registry=self._registry,
         )
@@ -69,7 +89,7 @@ class Metrics:
             self.guarded.labels(outcome)
         self.record_rewrites = Counter(
             "accelshare_record_rewrites",
-            "Records of pods that somebody else changed after the bind; the pod kept its cards",
+            "Pod records that somebody else changed after the bind; the pods kept their cards",
             registry=self._registry,
         )
         self.watch_current = Gauge(
@@ -77,10 +97,12 @@ class Metrics:
             "1 while the agent's watch of its node's pods is open and not stalled",
             registry=self._registry,
         )
-        self.waiting = Gauge("accelshare_waiting_pods", "Pods bound here that wait for their card", registry=self._registry)
+        self.waiting = Gauge(
+            "accelshare_waiting_pods", "Pods bound to this node that wait for their cards", registry=self._registry
+        )
 
     def show(self, devices: DeviceInventory) -> None:
-        """What is on the shelf now. A card that is not there any more has no series any more."""
+        """Set the series of all cards in the inventory; a card that is gone has no series any more."""
         self._card_healthy.clear()
         self._card_memory.clear()
         self._problem.clear()
@@ -93,8 +115,8 @@ class Metrics:
                 self._card_healthy.labels(*where).set(card.healthy)
                 self._card_memory.labels(*where).set(card.found.memory_mib * 2**20)
 
-    def show_use(self, kinds: Iterable[Kind], used_mib: Mapping[str, Mapping[str, int]]) -> None:
-        """What the drivers' last looks saw, by vendor and card id."""
+    def show_use(self, kinds: Iterable[VendorCards], used_mib: Mapping[str, Mapping[str, int]]) -> None:
+        """Set the memory in use as the drivers last read it, by vendor and card id."""
         self._card_used.clear()
         for kind in kinds:
             seen = used_mib.get(kind.profile.name, {})

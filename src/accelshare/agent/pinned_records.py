@@ -1,20 +1,20 @@
-"""Keeps the record of each pod of this node as it was first seen, whatever is written on the pod afterwards.
+"""Keeps each pod's record as it was first seen, and restores it when somebody else changes it.
 
-Belongs here: the cards of each uid, what stands on the pod for them, and undoing a rewrite: the truth goes on the Node, the pod's
-keys are restored, an Event and a metric tell of it. Never: which card a pod gets, or what a container is given.
+Belongs here: the cards of each pod by uid, the annotations that record them, and undoing a rewrite: the Node's annotation gets
+the right cards, the pod's keys are restored, an Event and a metric report it. Never: which card a pod gets.
 
-The bind writes node and record in one request, so the first version that this node's watch brings is the extender's own. After
-that only this agent changes a record (`correct`). An agent that starts takes what the Node says of earlier corrections, then what
-containers were given (`check`), and only then what stands on the pod.
+The bind writes node and record in one request, so the first version on this node's watch is the extender's own. After that only
+this agent changes a record (`correct`). An agent that starts trusts first the Node's corrections of earlier agents, then the
+cards that containers hold (`check`), and only then the pod's own annotations.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from accelshare.agent.metrics import Metrics
+from accelshare.agent.metrics import AgentMetrics
 from accelshare.kube.client import Client
 from accelshare.kube.errors import ApiError, Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
@@ -25,29 +25,29 @@ from accelshare.wire import assignment
 from accelshare.wire.node_pods import NodePod
 
 log = logging.getLogger(__name__)
-FIRST_WAIT_S: Final = 1.0  # between two writes on the same pod; doubled each time, so that nobody can make us write without end
+FIRST_WAIT_S: Final = 1.0  # between two writes on the same pod; doubled each time, so that a user cannot cause endless writes
 LONGEST_WAIT_S: Final = 60.0
-CALM_S: Final = 300.0  # a pod that was left alone for so long begins anew
+CALM_S: Final = 300.0  # after so long without a rewrite the wait starts again at FIRST_WAIT_S
 
 
 @dataclass(slots=True)
 class _Pin:
-    pod: NodePod  # as last seen, with the cards that are right
-    keys: dict[str, str]  # the record as it must stand on the pod
-    former: dict[str, str] | None = None  # what stood there before our own correction, until that is seen
+    pod: NodePod  # as last seen, with the right cards
+    keys: dict[str, str]  # the record as it must be on the pod
+    former: dict[str, str] | None = None  # the record before our own correction, until the watch shows the correction
 
 
 @dataclass(slots=True)
 class _Restoring:
-    """One pod whose keys have to be written: when, and how long to wait after that."""
+    """When a pod's keys are written next, and how long to wait after that."""
 
     at_s: float
     wait_s: float
-    said: str = ""
+    logged_error: str = ""
 
 
 class PinnedRecords:
-    def __init__(self, client: Client, node: str, catalog: Catalog, events: Events, metrics: Metrics) -> None:
+    def __init__(self, client: Client, node: str, catalog: Catalog, events: Events, metrics: AgentMetrics) -> None:
         self._client = client
         self._node = node
         self._profiles = {profile.name: profile for profile in catalog}
@@ -55,27 +55,26 @@ class PinnedRecords:
         self._events = events
         self._metrics = metrics
         self._pins: dict[str, _Pin] = {}
-        self._corrected: dict[str, str] = {}  # uid → record, as the Node must say it
+        self._corrected: dict[str, str] = {}  # uid → record, as the Node's annotation must have it
         self._published: str | None = None
         self._restoring: dict[str, _Restoring] = {}
-        self._tried: dict[str, str] = {}  # uid → what a user wrote, to be told of
+        self._rewrites: dict[str, str] = {}  # uid → what somebody else wrote, to be reported
         self._wanted = asyncio.Event()
-        self.changed: Callable[[NodePod], None] = lambda _pod: None  # told when the cards of a pod were put right
 
     @property
     def corrections(self) -> str | None:
-        """What the Node must say of pods whose own record is not, or was not, what they have."""
+        """The Node's annotation for pods whose own record is not, or was not, what they have; None: no annotation."""
         return assignment.write_corrections(self._corrected)
 
     def load(self, text: str) -> None:
-        """What an earlier agent of this node wrote on the Node, before any pod is seen."""
+        """Take over what an earlier agent wrote on the Node, before any pod is seen."""
         self._corrected = assignment.read_corrections(text)
         self._published = text or None
 
     def see(self, pod: NodePod) -> NodePod:
         """The pod with the cards that were first seen for it."""
         if not pod.seen.request:
-            return pod  # nobody chooses cards for it, so what stands on it is its owner's business
+            return pod  # it requests no card, so its annotations are its owner's
         pin = self._pins.get(pod.uid)
         now = self._keys_of(pod)
         if pin is None:
@@ -88,9 +87,9 @@ class PinnedRecords:
         pin.pod = replace(pod, seen=replace(pod.seen, request=first.request, slices=first.slices, refusal=first.refusal))
         if now == pin.keys:
             pin.former = None
-            self._tried.pop(pod.uid, None)
+            self._rewrites.pop(pod.uid, None)
         elif now == pin.former:
-            self._restore_soon(pod.uid)  # our own correction has not been written yet
+            self._restore_soon(pod.uid)  # our own correction has not reached the pod yet
         else:
             self._rewritten(pod, pin, now)
         return pin.pod
@@ -99,19 +98,19 @@ class PinnedRecords:
         """The pod is gone."""
         self._pins.pop(uid, None)
         self._restoring.pop(uid, None)
-        self._tried.pop(uid, None)
+        self._rewrites.pop(uid, None)
         if self._corrected.pop(uid, None) is not None:
             self._wanted.set()
 
     def forget_others(self) -> None:
-        """All pods of the node have been seen: whoever the Node speaks of besides is gone."""
+        """All pods of the node have been seen: drop the corrections of all others."""
         for uid in self._corrected.keys() - self._pins.keys():
             self.forget(uid)
 
     async def correct(self, uid: str, slices: tuple[Slice, ...], annotations: Mapping[str, str]) -> None:
-        """The pod has these cards, and `annotations` will be written on it to say so; the Node says so first.
+        """Record that the pod has these cards, on the Node first; the caller writes `annotations` on the pod afterwards.
 
-        Raises KubeError if the Node could not be written; the pod must not be written then either.
+        Raises KubeError if the Node could not be written; then the pod must not be written either.
         """
         pin = self._pins.get(uid)
         if pin is None:
@@ -123,8 +122,11 @@ class PinnedRecords:
         pin.pod = replace(pin.pod, seen=replace(pin.pod.seen, slices=slices))
         pin.keys = pin.keys | {key: value for key, value in annotations.items() if key in self._record_keys}
 
-    def check(self, delivered: Iterable[tuple[str, tuple[Slice, ...]]]) -> None:
-        """What containers really hold, by their pods' uids: a pin that says otherwise came from a rewritten record."""
+    def check(self, delivered: Iterable[tuple[str, tuple[Slice, ...]]]) -> list[NodePod]:
+        """Compare with the cards that containers hold, by pod uid. A pin that differs came from a rewritten record; it is put
+        right, and its pod returned.
+        """
+        corrected = []
         held: dict[str, set[Slice]] = {}
         for uid, slices in delivered:
             held.setdefault(uid, set()).update(slices)
@@ -134,10 +136,11 @@ class PinnedRecords:
                 pin.pod = replace(pin.pod, seen=replace(pin.pod.seen, slices=right))
                 pin.former, pin.keys = None, self._keys_for(pin.pod)
                 self._rewritten(pin.pod, pin, self._keys_of(pin.pod))
-                self.changed(pin.pod)
+                corrected.append(pin.pod)
+        return corrected
 
     async def run(self) -> None:
-        """Write what has to be written, until cancelled. A pod that cannot be written holds up no other."""
+        """Write what has to be written, until cancelled. A pod that cannot be written delays no other."""
         clock = asyncio.get_running_loop().time
         while True:
             due = [restoring.at_s for uid, restoring in self._restoring.items() if self._differs(uid)]
@@ -156,22 +159,20 @@ class PinnedRecords:
                 elif not self._differs(uid) and restoring.at_s + CALM_S <= clock():
                     del self._restoring[uid]
 
-    # How.
-
     def _first(self, pod: NodePod) -> NodePod:
-        """A pod that was not seen before: the Node's word counts before its own."""
+        """A pod that was not seen before: the Node's correction counts before the pod's own record."""
         text = self._corrected.get(pod.uid)
         if text is None:
             return pod
         slices, _ = assignment.read({assignment.OURS: text}, pod.seen.request, self._profiles)
-        # No slices: an earlier agent knew of no card of it, and what was written since is not the extender's.
+        # No slices: an earlier agent knew no card of it, and what was written since is not the extender's.
         return replace(pod, seen=replace(pod.seen, request=placed_as(pod.seen.request, slices), slices=slices))
 
     def _keys_of(self, pod: NodePod) -> dict[str, str]:
         return {key: pod.annotations[key] for key in self._record_keys & pod.annotations.keys()}
 
     def _keys_for(self, pod: NodePod) -> dict[str, str]:
-        """A record whose first text nobody has any more: our key, and the vendors' index keys, which is what is read."""
+        """A record whose first text is lost, written again: our key and the vendors' index keys, which are what is read."""
         slices = pod.seen.slices
         keys = {assignment.OURS: assignment.text(slices)} if slices else {}
         for kind in {slice_.kind for slice_ in slices if not slice_.whole}:
@@ -188,8 +189,8 @@ class PinnedRecords:
             for key in sorted(self._record_keys & (now.keys() | pin.keys.keys()))
             if now.get(key) != pin.keys.get(key)
         )
-        if self._tried.get(pod.uid) != wrote:
-            self._tried[pod.uid] = wrote
+        if self._rewrites.get(pod.uid) != wrote:
+            self._rewrites[pod.uid] = wrote
             self._metrics.record_rewrites.inc()
         self._corrected[pod.uid] = assignment.text(pin.pod.seen.slices)
         self._restore_soon(pod.uid)
@@ -206,7 +207,7 @@ class PinnedRecords:
         return pin is not None and self._keys_of(pin.pod) != pin.keys
 
     async def _publish(self) -> None:
-        """What the Node must say, if it does not say it yet. Publisher says it again to a new Node of the same name."""
+        """Write the Node's annotation if it differs. InventoryPublisher writes it again on a new Node of the same name."""
         text = self.corrections
         if text != self._published:
             await annotate_node(self._client, self._node, {assignment.CORRECTED: text})
@@ -220,28 +221,28 @@ class PinnedRecords:
         restoring.at_s = asyncio.get_running_loop().time() + restoring.wait_s
         restoring.wait_s = min(restoring.wait_s * 2, LONGEST_WAIT_S)
         seen = pod.seen
-        if uid in self._tried:  # told as often as restored: a user who writes in a loop fills no log
-            log.warning("record pod=%s outcome=rewritten cards=%s what=%r", pod.name, _cards(seen.slices), self._tried[uid])
+        if uid in self._rewrites:  # reported once per restoration, so that a user who writes in a loop cannot fill the log
+            log.warning("record pod=%s outcome=rewritten cards=%s what=%r", pod.name, _cards(seen.slices), self._rewrites[uid])
             await self._events.say(
                 PodRef(namespace=seen.namespace, name=seen.name, uid=uid),
                 kind="Warning",
                 reason="AcceleratorRecordRewritten",
-                message=f"the record of this pod's cards was changed by somebody else: {self._tried[uid]}. "
-                f"The pod keeps {_cards(seen.slices) or 'no card'}, and the record is restored",
+                message=f"somebody changed the record of this pod's cards: {self._rewrites[uid]}. "
+                f"The pod keeps {_cards(seen.slices) or 'no card'}; the record is restored",
             )
         try:
             await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=uid, annotations=wanted)
         except (NotFound, Conflict):
             return
         except KubeError as error:
-            word = f"{error.status}" if isinstance(error, ApiError) else type(error).__name__
-            if restoring.said != word:  # a denied write stays denied: said once
-                restoring.said = word
+            code = f"{error.status}" if isinstance(error, ApiError) else type(error).__name__
+            if restoring.logged_error != code:  # a denied write stays denied: logged once
+                restoring.logged_error = code
                 log.warning("record pod=%s outcome=not-restored error=%r", pod.name, str(error))
 
 
 def _put_right(pod: NodePod, real: set[Slice]) -> tuple[Slice, ...] | None:
-    """The pod's slices with the cards that its containers hold, or None if its record has all of these."""
+    """The pod's slices with the cards that its containers hold, or None if its record names all of them."""
     slices = list(pod.seen.slices)
     wrong = False
     for ask in pod.seen.request:
@@ -250,14 +251,14 @@ def _put_right(pod: NodePod, real: set[Slice]) -> tuple[Slice, ...] | None:
         if all(any(_same_card(one, other) for other in of_ask) for one in held.values()):
             continue
         wrong = True
-        # What containers hold is certain; the rest of a rewritten record is not, and nobody is given a card by it.
+        # What containers hold is certain; the rest of a rewritten record is not, and gives nobody a card.
         slices = [s for s in slices if s not in of_ask]
         slices += [Slice(ask.kind, s.index, ask.share, ask.whole, s.id) for s in held.values()]
     return tuple(slices) if wrong else None
 
 
 def _same_card(one: Slice, other: Slice) -> bool:
-    """By hardware id where both have one; a record of an original system has indexes only."""
+    """Compared by hardware id where both have one; records of the original systems have indexes only."""
     return one.id == other.id if one.id and other.id else one.index == other.index
 
 

@@ -1,4 +1,4 @@
-"""When a failed write about a pod may be tried again, and whether its failure has been logged.
+"""Retries of failed writes: when a write about a pod is due again, and whether its failure has been logged.
 
 Belongs here: exponential back-off per pod. Never: the write itself.
 """
@@ -26,18 +26,18 @@ class Retries:
         return self._due_at.get(uid, 0.0) <= self._clock()
 
     def failed(self, uid: str, error: KubeError) -> bool:
-        """Postpone the next try. Whether this failure is the first of its kind for this pod, and so is worth a log line."""
+        """Postpone the next try. Returns whether this is the first failure of its kind for this pod, which should be logged."""
         failures = self._failures[uid] = self._failures.get(uid, 0) + 1
         self._due_at[uid] = self._clock() + BACKOFF.delay_s(failures, self._random)
         kind: object = error.status if isinstance(error, ApiError) else type(error)
         logged = self._logged.setdefault(uid, set())
-        first = kind not in logged
+        is_first = kind not in logged
         logged.add(kind)
-        return first
+        return is_first
 
     def succeeded(self, uid: str) -> None:
-        for kept in (self._failures, self._due_at, self._logged):
-            kept.pop(uid, None)
+        for by_uid in (self._failures, self._due_at, self._logged):
+            by_uid.pop(uid, None)
 
     def keep_only(self, uids: Container[str]) -> None:
         """Forget the pods that are gone."""
@@ -45,6 +45,6 @@ class Retries:
             self.succeeded(uid)
 
     def next_due_s(self, at_most: float) -> float:
-        """Seconds until the next try is due, or so many if none is due before."""
+        """Seconds until the next try is due, at most so many."""
         now = self._clock()
         return min(at_most, max(0.0, min(self._due_at.values(), default=now + at_most) - now))

@@ -1,36 +1,43 @@
-"""What the agent was told on its command line.
+"""The agent's settings, and how it finds out the name of its node.
 
-Belongs here: names, types and defaults. Never: what is done about them.
+Belongs here: names, types and defaults of settings; the sources of the node's name. Never: what follows from a setting.
 """
 
-from collections.abc import Container
+import socket
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from accelshare.kube import paths
+from accelshare.kube.client import Client
+from accelshare.kube.errors import KubeError, NotFound
 from accelshare.runtimes.validator_status import Files
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.drivers.driver import Roots
 from accelshare.vendors.profile import Profile
+from accelshare.wire.objects import pod_decoder
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AgentSettings:
     kubeconfig: Path | None = None
     context: str | None = None
     node: str | None = None
-    vendors: tuple[str, ...] = ()  # none: every profile that has a driver
+    vendors: tuple[str, ...] = ()  # empty: every profile that has a driver
     units: dict[str, str] = field(default_factory=dict)  # by vendor; "" is for all others
-    card_memory_mib: dict[str, int] = field(default_factory=dict)  # by vendor, of cards that do not tell it
+    card_memory_mib: dict[str, int] = field(default_factory=dict)  # by vendor, of cards that do not report it
     kubelet: Path = Path("/var/lib/kubelet")
     roots: Roots = field(default_factory=Roots)
-    host_root: Path = Path("/")  # for tools and files that enforce shares
+    host_root: Path = Path("/")  # where the host's root is seen from here
     host: str | None = None  # probes come from kubelet, on any of the node's addresses, IPv6 too
     port: int = 0
     watch_health: bool = True
     delivery: str = "auto"
     cdi: Path = Path("/var/run/cdi")
     nri_socket: Path = Path("/var/run/nri/nri.sock")
-    guard: bool = True  # containers that ask for no card see none
+    guard: bool = True  # containers that request no card get none
     exempt_namespaces: tuple[str, ...] = ("kube-system",)  # of the guard
     runtime_files: Files = field(default_factory=Files)
 
@@ -39,15 +46,64 @@ class Settings:
         return self.kubelet / "device-plugins"
 
     def unit(self, profile: Profile) -> str:
-        """The unit wished for; empty is the profile's own."""
+        """The requested unit; empty: the profile's default."""
         return self.units.get(profile.name, self.units.get("", ""))
 
     def enabled(self, catalog: Catalog, *, but: Container[str] = ()) -> list[Profile]:
-        """The profiles to serve, without those that cannot be used."""
-        chosen = [catalog[name] for name in self.vendors if name not in but] if self.vendors else list(catalog)
-        return [profile for profile in chosen if profile.driver is not None]
+        """The profiles to serve, without those in `but`."""
+        selected = [catalog[name] for name in self.vendors if name not in but] if self.vendors else list(catalog)
+        return [profile for profile in selected if profile.driver is not None]
 
     def on_host(self, path: str) -> Path:
         """Where a device file of the host is seen from here."""
         in_dev = path.removeprefix("/dev/")
         return self.roots.dev / in_dev if in_dev != path else Path(path)
+
+
+class UnknownNodeError(Exception):
+    """The cluster has no node of this name; the message says where the name came from and what to do."""
+
+
+async def node_name(
+    client: Client, *, flag: str | None, environ: Mapping[str, str], namespace_file: Path = NAMESPACE_FILE
+) -> str:
+    """The name of our node: the flag, else NODE_NAME, else from our pod, else the host's name; checked with the cluster.
+
+    An operator that cannot put the node's name into the pod's environment needs no flag: the pod's own object names the node.
+    """
+    name, source = await _find_name(client, flag, environ, namespace_file)
+    try:
+        await client.request("GET", paths.node(name))
+    except ValueError as error:
+        raise UnknownNodeError(f"{error} ({source})") from error
+    except NotFound:
+        raise UnknownNodeError(
+            f"the cluster has no node {name!r} ({source}); give its name with --node-name or the variable NODE_NAME"
+        ) from None
+    return name
+
+
+async def _find_name(client: Client, flag: str | None, environ: Mapping[str, str], namespace_file: Path) -> tuple[str, str]:
+    if flag:
+        return flag, "from --node-name"
+    if environ.get("NODE_NAME"):
+        return environ["NODE_NAME"], "from NODE_NAME"
+    host = (environ.get("HOSTNAME") or socket.gethostname()).lower()
+    namespace = own_namespace(namespace_file)
+    if namespace:
+        try:
+            path = paths.pod(namespace, environ.get("POD_NAME", host))
+            name = pod_decoder.decode(await client.request("GET", path)).spec.node_name
+        except (KubeError, ValueError):
+            name = None
+        if name:
+            return name, "from the pod this runs in"
+    return host, "the host's name"
+
+
+def own_namespace(file: Path = NAMESPACE_FILE) -> str:
+    """The namespace of the pod we run in; empty outside of pods."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""

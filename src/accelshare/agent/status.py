@@ -8,7 +8,7 @@ from typing import Final
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.discovery.device_monitor import DeviceMonitor
-from accelshare.agent.metrics import Metrics
+from accelshare.agent.metrics import AgentMetrics
 from accelshare.http.messages import TEXT, Request, Response
 from accelshare.http.server import Server, listen
 
@@ -41,7 +41,7 @@ def serve(host: str | None, port: int, pages: Mapping[str, Page], *, limit_s: fl
 
 
 def pages(
-    devices: DeviceInventory, metrics: Metrics, monitors: Mapping[str, DeviceMonitor], *, hears: Callable[[], bool]
+    devices: DeviceInventory, metrics: AgentMetrics, monitors: Mapping[str, DeviceMonitor], *, hears: Callable[[], bool]
 ) -> dict[str, Page]:
     """`hears`: the watch of this node's pods is current."""
 

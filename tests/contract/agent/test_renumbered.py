@@ -2,21 +2,30 @@
 
 import asyncio
 import shlex
+import time
 
 import grpc
 import msgspec
 import pytest
 
+from accelshare.agent.delivery import DeliveryState
 from accelshare.agent.device_plugin.allocator import Allocator
 from accelshare.agent.device_plugin.delivery import DevicePluginDelivery
 from accelshare.agent.device_plugin.pod_queue import PodQueue
-from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
+from accelshare.agent.metrics import AgentMetrics
+from accelshare.agent.pinned_records import PinnedRecords
+from accelshare.agent.pod_feed import PodFeed
+from accelshare.agent.pod_store import PodStore
+from accelshare.agent.repairs import Repairs
+from accelshare.kube.events import Events
 from accelshare.testing.fake_kubelet import FakeKubelet
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.wire.node_pods import NodePodReader
 from cluster.process import Process
 from tests.contract.agent.fake_node import MEMORY, NODE, PROFILE, FakeNode
+from tests.unit.agent.builders import mode
 
 
 class Cards:
@@ -137,21 +146,26 @@ async def test_cards_that_are_numbered_anew_while_the_agent_runs(fake_node: Fake
     """kubelet is told of stale answers at once, not at the agent's next start."""
     profile = fake_node.catalog["acme"]
     devices = DeviceInventory()
-    pod_queue = PodQueue(devices)
+    pod_queue = PodQueue(devices, PodStore())
 
     async def unknown() -> None:
         return None
 
-    allocator = Allocator(devices, pod_queue, unknown, exists=lambda _path: True)
-    way = DevicePluginDelivery(devices, pod_queue, allocator, fake_node.kubelet_root / "device-plugins")
+    allocator = Allocator(devices, pod_queue, unknown, mode=mode(), exists=lambda _path: True)
+    events = Events(fake_node.client, component="tests", clock=time.time)
+    metrics, repairs = AgentMetrics(), Repairs(fake_node.client, events, {"acme": profile}, on_replaced=lambda: None)
+    pins = PinnedRecords(fake_node.client, NODE, fake_node.catalog, events, metrics)
+    feed = PodFeed(fake_node.client, NODE, fake_node.catalog, pods=pod_queue.pods, pins=pins, metrics=metrics)
+    directory = fake_node.kubelet_root / "device-plugins"
+    delivery = DevicePluginDelivery(devices, pod_queue, allocator, directory, state=DeliveryState(devices, feed), repairs=repairs)
 
     def find(*ids: str) -> None:
         found = [FoundCard(index, id, 16384, minor=int(id[-1])) for index, id in enumerate(ids)]
-        devices.put(Kind(profile, "GiB", 1024, {card.index: InventoryCard(card, 16) for card in found}))
+        devices.put(VendorCards(profile, "GiB", 1024, {card.index: InventoryCard(card, 16) for card in found}))
 
     find("zpu0", "zpu1", "zpu2")
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
-        running = asyncio.create_task(way.run(lambda _kind, _delivers: None))
+        running = asyncio.create_task(delivery.run())
         try:
             await fake_node.until(
                 lambda: MEMORY in kubelet.resources and any(kubelet.resources[MEMORY].health.values()), "it is shown"
@@ -159,7 +173,7 @@ async def test_cards_that_are_numbered_anew_while_the_agent_runs(fake_node: Fake
             uid = fake_node.pod("moved", {MEMORY: 4})
             fake_node.bind("moved", 1, units=4)
             bound = fake_node.api.store.get("pods", "moved").object
-            pod_queue.pod_seen(NodePodReader(fake_node.catalog).decode(msgspec.json.encode(bound)))
+            pod_queue.pods.put(NodePodReader(fake_node.catalog).decode(msgspec.json.encode(bound)))
             await fake_node.until(lambda: uid in kubelet.admitted, "it is admitted")
             assert not kubelet.resources[MEMORY].has_pre_start
             find("zpu1", "zpu2")

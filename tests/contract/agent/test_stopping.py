@@ -7,15 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from accelshare.agent import shutdown
+from accelshare.agent import lifecycle
 from accelshare.agent.cdi_files import CdiFiles
-from accelshare.agent.device_plugin.pod_queue import PodQueue
+from accelshare.agent.delivery import DeliveryState
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.discovery.inventory_publisher import InventoryPublisher
-from accelshare.agent.metrics import Metrics
+from accelshare.agent.metrics import AgentMetrics
 from accelshare.agent.pinned_records import PinnedRecords
+from accelshare.agent.pod_feed import PodFeed
+from accelshare.agent.pod_store import PodStore
 from accelshare.agent.serving import Agent
-from accelshare.agent.settings import Settings
+from accelshare.agent.settings import AgentSettings
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
 from accelshare.kube.events import Events
@@ -30,7 +32,7 @@ async def test_an_agent_that_waits_for_the_api_server_stops_when_it_is_told_to(t
     catalog = load()
     stop = asyncio.Event()
     async with Client(Cluster(f"http://127.0.0.1:{free_port()}"), user_agent="tests") as client:
-        running = asyncio.create_task(Agent(Settings(kubelet=tmp_path, cdi=tmp_path), catalog, client, "n1").run(stop))
+        running = asyncio.create_task(Agent(AgentSettings(kubelet=tmp_path, cdi=tmp_path), catalog, client, "n1").run(stop))
         await asyncio.sleep(0)
         stop.set()
         await asyncio.wait_for(running, LIMIT_S)
@@ -41,16 +43,19 @@ async def test_the_last_things_take_no_longer_if_the_cluster_cannot_be_told(
 ) -> None:
     """All of it together has to fit into the time that kubelet gives a pod to end."""
     clock = _Clock()
-    monkeypatch.setattr("accelshare.agent.shutdown.time", SimpleNamespace(monotonic=lambda: clock.now_s))
-    monkeypatch.setattr("accelshare.agent.shutdown.asyncio", SimpleNamespace(sleep=clock.sleep, wait_for=clock.wait_for))
+    monkeypatch.setattr("accelshare.agent.lifecycle.time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr("accelshare.agent.lifecycle.asyncio", SimpleNamespace(sleep=clock.sleep, wait_for=clock.wait_for))
     devices = DeviceInventory()
     async with Client(Cluster("http://127.0.0.1:1"), user_agent="tests") as client:
         events = Events(client, component="tests", clock=time.time)
-        publisher = InventoryPublisher(client, "n1", devices, PinnedRecords(client, "n1", load(), events, Metrics()))
+        metrics, pods = AgentMetrics(), PodStore()
+        pins = PinnedRecords(client, "n1", load(), events, metrics)
+        publisher = InventoryPublisher(client, "n1", devices, pins)
         cdi = CdiFiles(tmp_path, devices, exists=lambda _: True)
-        last = shutdown.Shutdown(devices, publisher, cdi, PodQueue(devices))
-        await last.leave(lambda: 1, by_runtime=False)
-    assert clock.now_s <= shutdown.DRAIN_S + 2 * shutdown.LOOK_S
+        feed = PodFeed(client, "n1", load(), pods=pods, pins=pins, metrics=metrics)
+        last = lifecycle.Shutdown(DeliveryState(devices, feed), publisher, cdi, pods)
+        await last.drain(lambda: 1, by_nri=False)
+    assert clock.now_s <= lifecycle.DRAIN_S + 2 * lifecycle.POLL_S
 
 
 class _Clock:

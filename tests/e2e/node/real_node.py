@@ -271,7 +271,7 @@ class RealNode:
 
     async def cards_by_kubelet(self) -> dict[str, dict[str, dict[str, list[int]]]]:
         """Pod → container → kind → cards, as kubelet itself holds them."""
-        held = await pod_resources.held(self.local.path("/var/lib/kubelet"), load([self.profiles]))
+        held = await pod_resources.list_holdings(self.local.path("/var/lib/kubelet"), load([self.profiles]))
         return {
             pod: {
                 container: {kind: sorted(by_card(ids)) for (kind, _), ids in roles.items()}

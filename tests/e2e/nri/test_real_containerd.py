@@ -13,8 +13,8 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
-from accelshare.agent.nri.answers import Answers
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
+from accelshare.agent.nri.container_handler import ContainerHandler
 from accelshare.agent.nri.guard import Guard
 from accelshare.agent.nri.protocol.connection import serve
 from accelshare.agent.nri.protocol.messages import adjustment, environment
@@ -30,6 +30,7 @@ from tests.contract.agent.nri.cards import Cards, Stuck
 from tests.contract.agent.nri.plugins import creation_and_validation
 from tests.e2e.nri.containerd_alone import IMAGE, ContainerdAlone
 from tests.e2e.nri.cri import Cri, CriError, Pod
+from tests.unit.agent.builders import container_handler, pod_store
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="a real container runtime needs root on Linux"
@@ -286,16 +287,16 @@ class Generous(Cards):
         return adjustment(devices=[LinuxDevice(path="/dev/card7", type="c", major=10, minor=229)])
 
 
-def guarded(*pods: NodePod) -> Answers:
+def guarded(*pods: NodePod) -> ContainerHandler:
     """A node with one card, /dev/card7, and the guard on."""
     base = load()["enflame"]
     hardware = msgspec.structs.replace(base.hardware, device_nodes=("/dev/card{index}",))
     rules = msgspec.structs.replace(base.container, none={"CARD": "void", "OTHER": "-"})
     profile = msgspec.structs.replace(base, hardware=hardware, container=rules)
-    shelf = DeviceInventory()
-    shelf.put(Kind(profile, "1", 1024, {7: InventoryCard(FoundCard(7, "id7", 16384, minor=7), 16)}))
-    guard = Guard(shelf, exempt=["kube-system"], on_host=Path, node_resources=list)
-    return Answers(shelf, {pod.uid: pod for pod in pods}, on_host=Path, guard=guard)
+    devices = DeviceInventory()
+    devices.put(VendorCards(profile, "1", 1024, {7: InventoryCard(FoundCard(7, "id7", 16384, minor=7), 16)}))
+    guard = Guard([profile], exempt=["kube-system"], on_host=Path)
+    return container_handler(devices, pod_store(*pods), guard=guard)
 
 
 async def test_the_last_word_on_a_container_is_that_nobody_has_a_card_who_did_not_ask(
@@ -304,9 +305,7 @@ async def test_the_last_word_on_a_container_is_that_nobody_has_a_card_who_did_no
     """Variables of the image are replaced or emptied; what another plugin adds is refused at the end, with the reason."""
     need_validators(containerd)
     quiet = NodePod(PodSeen("uid-of-train-7", "tests", "train-7", request=()), (), {}, "Pending", terminating=False)
-    answers = guarded(quiet)
-    answers.manner = "delivers"
-    async with plugin(containerd, answers, creation_and_validation):
+    async with plugin(containerd, guarded(quiet), creation_and_validation):
         asks = {"CARD": "all", "OTHER": "x", "MODE": "fast"}
         name = await aside(partial(cri(containerd).create, pod, "quiet", image=IMAGE, env=asks))
         await aside(lambda: cri(containerd).start(name))
@@ -317,7 +316,7 @@ async def test_the_last_word_on_a_container_is_that_nobody_has_a_card_who_did_no
         other = asyncio.create_task(work)
         try:
             await asyncio.wait_for(there.wait(), WAIT_S)
-            with pytest.raises(CriError, match=r"asks for no GCU and brings device /dev/card7 \(10:229\)"):
+            with pytest.raises(CriError, match=r"requests no GCU and brings device /dev/card7 \(10:229\)"):
                 await aside(partial(cri(containerd).create, pod, "brings", image=IMAGE))
         finally:
             other.cancel()

@@ -6,7 +6,7 @@ from hypothesis import given as for_all
 from hypothesis import strategies as st
 
 from accelshare.agent.container_cards import whole_cards
-from accelshare.agent.discovery.device_inventory import InventoryCard, Kind
+from accelshare.agent.discovery.device_inventory import InventoryCard, VendorCards
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Ask, Slice
 from accelshare.vendors.catalog import load
@@ -15,7 +15,7 @@ from accelshare.wire.node_pods import ContainerNeeds, NodePod
 from accelshare.wire.pods import InitAmount, peak
 
 PROFILE = load()["enflame"]
-HERE = Kind(PROFILE, "1", 1024, {index: InventoryCard(FoundCard(index, f"id{index}", 16384), 16) for index in range(64)})
+HERE = VendorCards(PROFILE, "1", 1024, {index: InventoryCard(FoundCard(index, f"id{index}", 16384), 16) for index in range(64)})
 
 
 def part(name: str, amount: int, *, ends_first: bool = False) -> ContainerNeeds:

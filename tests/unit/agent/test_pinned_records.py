@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from accelshare.agent.metrics import Metrics
+from accelshare.agent.metrics import AgentMetrics
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Forbidden
@@ -75,7 +75,7 @@ class ApiServer:
 class Node:
     def __init__(self) -> None:
         self.api = ApiServer()
-        self.metrics = Metrics()
+        self.metrics = AgentMetrics()
         self.pins = PinnedRecords(cast("Client", self.api), "n1", CATALOG, cast("Events", self.api), self.metrics)
 
     @property
@@ -183,11 +183,9 @@ async def test_what_an_earlier_agent_said_on_the_node_counts_before_the_pod() ->
 async def test_what_containers_hold_counts_before_what_stands_on_the_pod() -> None:
     """An agent that starts finds a record that was rewritten while nobody looked."""
     node = Node()
-    told: list[NodePod] = []
-    node.pins.changed = told.append
     node.pins.see(pod(record(6)))
-    node.pins.check([("u", (Slice("nvidia", 1, 2, id="GPU-1"),)), ("unknown", (Slice("nvidia", 2, 2, id="GPU-2"),))])
-    assert [cards(each) for each in told] == [[1]]
+    corrected = node.pins.check([("u", (Slice("nvidia", 1, 2, id="GPU-1"),)), ("unknown", (Slice("nvidia", 2, 2, id="GPU-2"),))])
+    assert [cards(each) for each in corrected] == [[1]]
     assert cards(node.pins.see(pod(record(6)))) == [1]
     async with node.at_work():
         await node.api.until("pods", 1)

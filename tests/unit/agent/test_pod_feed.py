@@ -6,12 +6,10 @@ from typing import Any, cast
 
 import msgspec
 
-from accelshare.agent.device_plugin.pod_queue import PodQueue
-from accelshare.agent.device_plugin.reconcile import Reconcile
-from accelshare.agent.discovery.device_inventory import DeviceInventory
-from accelshare.agent.metrics import Metrics
+from accelshare.agent.metrics import AgentMetrics
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_feed import PodFeed
+from accelshare.agent.pod_store import PodStore
 from accelshare.kube.client import Client, Page, WatchEvent
 from accelshare.kube.errors import Unreachable
 from accelshare.kube.events import Events
@@ -47,18 +45,12 @@ class Server:
         yield WatchEvent("BOOKMARK", raw("never"))
 
 
-class Corrections:
-    def soon(self) -> None: ...
-
-
 async def test_a_pod_that_went_before_the_first_list_was_whole_does_not_wait() -> None:
-    pod_queue = PodQueue(DeviceInventory())
-    client, metrics = cast("Client", Server()), Metrics()
+    pods = PodStore()
+    client, metrics = cast("Client", Server()), AgentMetrics()
     pins = PinnedRecords(client, "n1", CATALOG, cast("Events", None), metrics)
-    feed = PodFeed(
-        client, "n1", CATALOG, pod_queue=pod_queue, reconcile=cast("Reconcile", Corrections()), metrics=metrics, pins=pins
-    )
+    feed = PodFeed(client, "n1", CATALOG, pods=pods, pins=pins, metrics=metrics)
     running = asyncio.create_task(feed.run())
     await asyncio.wait_for(feed.listed.wait(), 60)
     running.cancel()
-    assert list(pod_queue.pods) == ["there"]
+    assert list(pods) == ["there"]

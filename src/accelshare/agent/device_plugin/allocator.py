@@ -1,47 +1,42 @@
-"""Where kubelet's anonymous requests are answered: which ids, and what the container gets.
+"""Answers kubelet's anonymous requests: which device ids to take, and what the container gets.
 
-Belongs here: putting together who asks (waiting_room.py), the shelf, and the profile's container edits. Never: gRPC
-(device_plugin/), the API server (reconcile.py).
+Belongs here: combining the pod of a request (pod_queue.py), the device inventory and the profile's container edits. Never: gRPC
+(plugin.py), the API server (reconcile.py).
 
-What kubelet holds is the truth about cards; a pod's record says which card it should be. Ids of as many cards as the pod asks
-for: those cards are its cards, whatever its record says. A kubelet that asks for no advice takes ids at random, and they name
-nothing: then the record is the truth for all pods alike, or two truths could oversell a card.
+The ids that kubelet holds decide a pod's cards; its record says which cards they should be. If the ids are of as many cards as
+the pod requests, those are its cards, whatever its record says. A kubelet that asks for no preference takes ids at random, and
+they name no card: then the record decides for all pods alike, or two sources could oversell a card.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from accelshare.agent.container_cards import given, numbering, recorded_cards
-from accelshare.agent.device_plugin import id_selection
+from accelshare.agent.container_cards import container_edits, numbering, recorded_cards
+from accelshare.agent.delivery_mode import CurrentMode
 from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
-from accelshare.agent.device_plugin.cached_answers import names_other_cards
 from accelshare.agent.device_plugin.checkpoint import Allocation
-from accelshare.agent.device_plugin.device_ids import by_card, cards_of
+from accelshare.agent.device_plugin.device_ids import by_card, cards_of, select_on_any, select_on_cards
 from accelshare.agent.device_plugin.matching import Match
 from accelshare.agent.device_plugin.pod_queue import Holding, PodQueue
-from accelshare.agent.discovery.device_inventory import DeviceInventory, Kind
+from accelshare.agent.discovery.device_inventory import DeviceInventory, VendorCards
 from accelshare.vendors.container_edits import ContainerEdits
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod, by_uid_at_kubelet
 
-# kubelet's books as they are now, by pod name; None if it does not show them.
-Books: TypeAlias = Callable[[], Awaitable[Mapping[str, Holding] | None]]
+
+class AllocationError(Exception):
+    """The pod is known and cannot get what it requests; the message says why."""
 
 
-class NoRoomError(Exception):
-    """The pod is known, and its cards do not have what it asks; the message says what is missing."""
-
-
-class WrongPodError(NoRoomError):
-    """The node is well: the pod would have to be another one."""
+class WrongPodError(AllocationError):
+    """The node is able to deliver; the pod's own specification is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Advice:
+class _Preference:
     ids: frozenset[str]
     match: Match
 
@@ -51,158 +46,168 @@ class Allocator:
         self,
         devices: DeviceInventory,
         pod_queue: PodQueue,
-        books: Books,
+        read_holdings: Callable[[], Awaitable[Mapping[str, Holding] | None]],
         *,
+        mode: CurrentMode,
         exists: Callable[[str], bool],
         node_labels: Callable[[], Mapping[str, str]] = dict,
         wrong_handler: Callable[[Profile, str], str] = lambda _profile, _handler: "",
         has_handler: Callable[[Profile], bool] = lambda _profile: False,
+        on_served: Callable[[str], None] = lambda _uid: None,
     ) -> None:
+        """`read_holdings`: PodResources by pod name, None without an answer. `on_served` gets the uid of a served pod."""
         self._devices = devices
         self._pod_queue = pod_queue
-        self._books = books
+        self._read_holdings = read_holdings
+        self._mode = mode
         self._exists = exists
         self._node_labels = node_labels
         self._wrong_handler = wrong_handler
         self._has_handler = has_handler
-        self._advice: dict[tuple[str, bool], _Advice] = {}
-        self._asked = False  # kubelet takes advice, so its ids name cards
-        # Kinds of which somebody after us makes what a container has equal to its record: ids need not name the right card.
-        self.by_record: frozenset[str] = frozenset()
-        self.served: Callable[[str], None] = lambda _uid: None
-        self.must_be_replaced: Callable[[NodePod, str], None] = lambda _pod, _container: None
+        self._on_served = on_served
+        self._preferences: dict[tuple[str, bool], _Preference] = {}
+        self._asks_preference = False  # kubelet asks which ids to take, so its ids name cards
 
-    def kubelet_began(self) -> None:
-        self._advice.clear()
-        self._pod_queue.kubelet_began()
+    def kubelet_restarted(self) -> None:
+        self._preferences.clear()
+        self._pod_queue.kubelet_restarted()
 
     async def prefer(self, kind: str, *, whole: bool, available: Collection[str], must: Collection[str], size: int) -> list[str]:
-        """The ids kubelet should take for whoever it is asking for."""
-        self._asked = True
-        match = await self._pod_queue.match((kind, whole, size), books=await self._books())
+        """The ids that kubelet should take for this request."""
+        self._asks_preference = True
+        match = await self._pod_queue.match((kind, whole, size), holdings=await self._read_holdings())
         pod = self._pod_queue.pods[match.uid]
         chosen = self._choose(pod, kind, whole=whole, available=available, must=must, size=size)
         if chosen is None:
-            raise NoRoomError(f"pod {pod.name} asks {size} of {kind}, and no card has that many free: {_free(available)}")
-        self._advice[kind, whole] = _Advice(frozenset(chosen), match)
+            raise AllocationError(f"pod {pod.name} requests {size} of {kind}, and no card has that many free: {_free(available)}")
+        self._preferences[kind, whole] = _Preference(frozenset(chosen), match)
         return chosen
 
     async def allocate(self, kind: str, *, whole: bool, device_ids: Collection[str]) -> ContainerEdits:
-        """What the container gets that kubelet has taken these ids for."""
-        advice = self._advice.pop((kind, whole), None)
-        if advice is not None and advice.ids == set(device_ids):
-            match = advice.match
+        """What a container gets for these ids of kubelet's choice."""
+        preference = self._preferences.pop((kind, whole), None)
+        if preference is not None and preference.ids == set(device_ids):
+            match = preference.match
         else:
-            named_cards = {self._devices.kinds[kind].index_at(slot) for slot in cards_of(device_ids)} if self._asked else ()
-            match = await self._pod_queue.match((kind, whole, len(device_ids)), books=await self._books(), cards=named_cards)
+            slots = cards_of(device_ids) if self._asks_preference else ()
+            named_cards = {self._devices.kinds[kind].index_at(slot) for slot in slots}
+            match = await self._pod_queue.match(
+                (kind, whole, len(device_ids)), holdings=await self._read_holdings(), cards=named_cards
+            )
         pod = self._pod_queue.pods[match.uid]
-        here = self._devices.kinds[kind]
-        # Ids that the pod's init containers had come again without a question.
-        named = device_ids if advice is not None or self._pod_queue.ids_of(pod, kind, whole=whole).issuperset(device_ids) else ()
-        # Which handler a RuntimeClass names is not known here; that none is named means the default one.
-        if not pod.runtime_class and (problem := self._wrong_handler(here.profile, "")):
-            refused = WrongPodError if self._has_handler(here.profile) else NoRoomError
+        vendor = self._devices.kinds[kind]
+        # kubelet reuses ids of the pod's init containers without asking for a preference.
+        named = (
+            device_ids if preference is not None or self._pod_queue.ids_of(pod, kind, whole=whole).issuperset(device_ids) else ()
+        )
+        # The handler of a RuntimeClass is not known here; without a RuntimeClass it is the default one.
+        if not pod.runtime_class and (problem := self._wrong_handler(vendor.profile, "")):
+            refused = WrongPodError if self._has_handler(vendor.profile) else AllocationError
             raise refused(f"pod {pod.name}: {problem}")
-        cards = self._cards(pod, here, whole=whole, named=named, amount=len(device_ids))
-        shut = self.closed(kind, whole=whole)
-        for card in cards if kind not in self.by_record else ():
-            if here.slot_of(card) in shut and not _has_both(pod, kind):
+        cards = self._cards(pod, vendor, whole=whole, named=named, amount=len(device_ids))
+        closed = self.closed(kind, whole=whole)
+        for card in cards if kind not in self._corrected() else ():
+            if vendor.slot_of(card) in closed and not _has_both(pod, kind):
                 manner = "in slices" if whole else "whole"
-                raise NoRoomError(f"pod {pod.name} was handed card {card} of {kind}, which another pod holds {manner}")
-        result = self._given(pod, here, cards, whole=whole, amount=len(device_ids))
-        self.served(match.uid)
+                raise AllocationError(f"pod {pod.name} got card {card} of {kind}, which another pod holds {manner}")
+        result = self._edits(pod, vendor, cards, whole=whole, amount=len(device_ids))
+        self._on_served(match.uid)
         self._pod_queue.served(match, named)
         return result
 
     def renumbered(
         self, kind: str, *, whole: bool, allocations: Iterable[Allocation]
     ) -> dict[frozenset[str], tuple[NodePod, str]]:
-        """By their ids: containers for which kubelet keeps an answer that now names other cards than theirs."""
+        """The containers, by their ids, for which kubelet keeps an answer that now names other cards than theirs."""
         pods = by_uid_at_kubelet(pod for pod in self._pod_queue.pods.values() if not pod.seen.ended)
-        here = self._devices.kinds[kind]
-        found: dict[frozenset[str], tuple[NodePod, str]] = {}
+        vendor = self._devices.kinds[kind]
+        renumbered: dict[frozenset[str], tuple[NodePod, str]] = {}
         for one in allocations:
             pod = pods.get(one.uid)
             if pod is None or not one.answer:
                 continue
             try:
                 kept = api.ContainerAllocateResponse.FromString(one.answer)
-                cards = self._cards(pod, here, whole=whole, named=one.ids, amount=len(one.ids))
-                now = self._given(pod, here, cards, whole=whole, amount=len(one.ids))
-            except (DecodeError, NoRoomError, VendorError):
-                continue  # its card is not here now, or cannot be described: nothing to compare with
-            if names_other_cards(here.profile, kept, now):
-                found[one.ids] = pod, one.container
-        return found
+                cards = self._cards(pod, vendor, whole=whole, named=one.ids, amount=len(one.ids))
+                now = self._edits(pod, vendor, cards, whole=whole, amount=len(one.ids))
+            except (DecodeError, AllocationError, VendorError):
+                continue  # its card is not here now: nothing to compare with
+            if names_other_cards(vendor.profile, kept, now):
+                renumbered[one.ids] = pod, one.container
+        return renumbered
 
     def closed(self, kind: str, *, whole: bool) -> set[int]:
-        """The slots of cards that are held in the other manner: whole, if slices are asked for; in slices, if whole cards are."""
+        """The slots of cards that cannot be used: held whole, if slices are requested; held in slices, if whole cards are."""
         by_record: set[int] = set()
-        if kind in self.by_record or not self._pod_queue.kubelet_tells:
+        if kind in self._corrected() or not self._pod_queue.kubelet_reports:
             live = (pod for pod in self._pod_queue.pods.values() if not pod.seen.ended)
-            here = self._devices.kinds[kind]
-            number = numbering(here)
-            by_record = {here.slot_of(number(s)) for pod in live for s in pod.seen.slices if s.kind == kind and s.whole != whole}
-        return by_record if kind in self.by_record else by_record | cards_of(self._pod_queue.all_ids(kind, whole=not whole))
+            vendor = self._devices.kinds[kind]
+            number = numbering(vendor)
+            by_record = {
+                vendor.slot_of(number(s)) for pod in live for s in pod.seen.slices if s.kind == kind and s.whole != whole
+            }
+        return by_record if kind in self._corrected() else by_record | cards_of(self._pod_queue.all_ids(kind, whole=not whole))
 
-    # How.
+    def _corrected(self) -> frozenset[str]:
+        """Kinds whose containers NRI makes equal to the record after us: their ids need not name the right card."""
+        return self._mode.get().corrected_kinds
 
-    def _given(self, pod: NodePod, here: Kind, cards: Mapping[int, int], *, whole: bool, amount: int) -> ContainerEdits:
+    def _edits(self, pod: NodePod, vendor: VendorCards, cards: Mapping[int, int], *, whole: bool, amount: int) -> ContainerEdits:
         labels = self._node_labels()
-        return given(pod, here, cards, whole=whole, amount=amount, exists=self._exists, node_labels=labels)
+        return container_edits(pod, vendor, cards, whole=whole, amount=amount, exists=self._exists, node_labels=labels)
 
     def _choose(
         self, pod: NodePod, kind: str, *, whole: bool, available: Collection[str], must: Collection[str], size: int
     ) -> list[str] | None:
-        here = self._devices.kinds[kind]
-        recorded = [here.slot_of(card) for card in recorded_cards(pod, here, whole=whole)]
+        vendor = self._devices.kinds[kind]
+        recorded = [vendor.slot_of(card) for card in recorded_cards(pod, vendor, whole=whole)]
         if recorded:
-            chosen = id_selection.on_cards(available, must=must, size=size, cards=recorded)
+            chosen = select_on_cards(available, must=must, size=size, cards=recorded)
             if chosen is not None:
                 return chosen
-        # Nobody gave it a card, or its card is taken: the tightest that does, and not one that a waiting pod was promised.
+        # It has no recorded card, or that one is taken: the fullest card that fits, if possible not a waiting pod's card.
         asked = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
         cards = min(size, asked)
         closed = self.closed(kind, whole=whole)
-        spare = self._without_promised(available, kind, whole=whole, but=pod.uid)
+        spare = self._without_recorded(available, kind, whole=whole, but=pod.uid)
         for among in (spare, available):
-            chosen = id_selection.on_any(among, must=must, size=size, cards=cards, closed=closed)
+            chosen = select_on_any(among, must=must, size=size, cards=cards, closed=closed)
             if chosen is not None:
                 return chosen
-        if kind in self.by_record and len(available) >= size:
+        if kind in self._corrected() and len(available) >= size:
             return [*must, *(i for i in sorted(available) if i not in set(must))][:size]
         return None
 
-    def _without_promised(self, available: Collection[str], kind: str, *, whole: bool, but: str) -> list[str]:
-        promised: dict[int, int] = {}
-        here = self._devices.kinds[kind]
-        number = numbering(here)
+    def _without_recorded(self, available: Collection[str], kind: str, *, whole: bool, but: str) -> list[str]:
+        recorded_units: dict[int, int] = {}
+        vendor = self._devices.kinds[kind]
+        number = numbering(vendor)
         for pod in self._pod_queue.waiting_pods():
             for slice_ in pod.seen.slices if pod.uid != but else ():
                 if slice_.kind == kind:
-                    card = here.slot_of(number(slice_))
-                    promised[card] = promised.get(card, 0) + (10**9 if slice_.whole or whole else slice_.units)
-        return [i for card, free in by_card(available).items() for i in free[: max(0, len(free) - promised.get(card, 0))]]
+                    card = vendor.slot_of(number(slice_))
+                    recorded_units[card] = recorded_units.get(card, 0) + (10**9 if slice_.whole or whole else slice_.units)
+        return [i for card, free in by_card(available).items() for i in free[: max(0, len(free) - recorded_units.get(card, 0))]]
 
-    def _cards(self, pod: NodePod, here: Kind, *, whole: bool, named: Collection[str], amount: int) -> dict[int, int]:
-        """The container's cards, and how many units of each: those that its ids name, if they name any, else its record's.
+    def _cards(self, pod: NodePod, vendor: VendorCards, *, whole: bool, named: Collection[str], amount: int) -> dict[int, int]:
+        """The container's cards and its units of each: those that its ids name, if they name any, else those of the record.
 
-        Of a kind that is made equal to the record after us the record's cards are given at once: nobody may be there to do it.
+        Of a kind that NRI corrects, the record's cards are given at once: NRI may be away when the container is created.
         """
-        kind = here.profile.name
-        cards = {here.index_at(slot): len(taken) for slot, taken in by_card(named).items()}
+        kind = vendor.profile.name
+        cards = {vendor.index_at(slot): len(ids) for slot, ids in by_card(named).items()}
         asked = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
-        recorded = recorded_cards(pod, here, whole=whole)
-        by_record = kind in self.by_record and recorded and not pod.by_hand and (not whole or len(recorded) == amount)
+        recorded = recorded_cards(pod, vendor, whole=whole)
+        by_record = kind in self._corrected() and recorded and not pod.by_hand and (not whole or len(recorded) == amount)
         if by_record or not 0 < len(cards) <= asked:
             if not recorded:
-                raise NoRoomError(
-                    f"pod {pod.name} was handed ids that kubelet took at random, and its record names no card of {kind}"
+                raise AllocationError(
+                    f"pod {pod.name} got ids that kubelet took at random, and its record names no card of {kind}"
                 )
             cards = {card: amount // len(recorded) for card in recorded}
-        unknown = [card for card in cards if card not in here.cards]
+        unknown = [card for card in cards if card not in vendor.cards]
         if unknown:
-            raise NoRoomError(f"pod {pod.name} was handed ids of card {unknown[0]} of {kind}, which this node does not have")
+            raise AllocationError(f"pod {pod.name} got ids of card {unknown[0]} of {kind}, which this node does not have")
         return cards
 
 
@@ -212,3 +217,29 @@ def _has_both(pod: NodePod, kind: str) -> bool:
 
 def _free(available: Collection[str]) -> str:
     return ", ".join(f"card {card} has {len(free)}" for card, free in by_card(available).items()) or "nothing is free"
+
+
+def names_other_cards(profile: Profile, kept: api.ContainerAllocateResponse, now: ContainerEdits) -> bool:
+    """Whether an answer that kubelet keeps for restarts names other cards than the container has now.
+
+    Hardware ids stay right; an index or minor number names another card after cards were numbered again, say by a reboot.
+    """
+    rules = profile.container
+    templates = {**rules.cdi.env, **rules.device_nodes.env, **rules.volume_mounts.env, **rules.envvar, **rules.env}
+    for name, template in templates.items():
+        if _by_number(template) and name in kept.envs and name in now.env and kept.envs[name] != now.env[name]:
+            return True
+    if any(_by_number(template) for template in profile.hardware.device_nodes):
+        shared = set(profile.hardware.shared_device_nodes)
+        files = {device.host_path for device in kept.devices} - shared
+        if files and files != {node.host_path for node in now.device_nodes} - shared:
+            return True
+    if _by_number(rules.volume_mounts.container_path):
+        mounts = {mount.container_path for mount in kept.mounts}
+        if mounts and not mounts.issuperset(mount.container_path for mount in now.mounts):
+            return True
+    return _by_number(rules.cdi.name) and bool(kept.cdi_devices) and {d.name for d in kept.cdi_devices} != set(now.cdi_devices)
+
+
+def _by_number(template: str | None) -> bool:
+    return template is not None and ("{index}" in template or "{minor}" in template)

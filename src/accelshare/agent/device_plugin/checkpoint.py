@@ -1,8 +1,7 @@
-"""What kubelet's device manager has written down: the resources it knows, and who holds which ids with which answer.
+"""Reads the checkpoint file of kubelet's device manager: registered resources, and which container holds which ids.
 
-Belongs here: reading that file. kubelet forgets a resource five minutes after its plugin has gone; until then it refuses every
-pod that asks for it, whoever else could hand it out. And it forgets a pod that has ended at its next work, but writes that down
-only then.
+Belongs here: reading that file. kubelet drops a resource five minutes after its plugin has gone; until then it rejects every pod
+that requests it, whoever else could deliver it. It drops an ended pod at its next allocation, and writes the file only then.
 """
 
 import base64
@@ -17,7 +16,7 @@ FILE: Final = "kubelet_internal_checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What one container was given of one resource. kubelet gives it the same answer again when the container restarts."""
+    """What one container got of one resource. kubelet repeats the same answer when the container restarts."""
 
     uid: str  # the pod's, as kubelet knows it
     container: str
@@ -26,7 +25,7 @@ class Allocation:
     answer: bytes  # a ContainerAllocateResponse
 
 
-class _Entry(msgspec.Struct, rename="pascal"):
+class _PodDevices(msgspec.Struct, rename="pascal"):
     pod_uid: str = msgspec.field(name="PodUID")
     container_name: str
     resource_name: str
@@ -44,14 +43,14 @@ class _Checkpoint(msgspec.Struct, rename="pascal"):
 
 
 _decode = msgspec.json.Decoder(_Checkpoint).decode
-_decode_entries = msgspec.json.Decoder(list[_Entry] | None).decode
+_decode_entries = msgspec.json.Decoder(list[_PodDevices] | None).decode
 _decode_registered = msgspec.json.Decoder(dict[str, list[str] | None] | None).decode
-# msgspec's errors are ValueErrors; a file that is nested too deep is none.
+# msgspec raises ValueErrors, and RecursionError for a file that is nested too deep.
 _UNREADABLE: Final = (OSError, ValueError, RecursionError)
 
 
 def registered(directory: Path) -> dict[str, frozenset[str]]:
-    """The resources that kubelet has devices of, with their ids; none if it has no such file or it cannot be understood."""
+    """The resources that kubelet has devices of, with their ids; empty if the file is missing or unreadable."""
     try:
         devices = _decode_registered(_data(directory).registered_devices) or {}
     except _UNREADABLE:
@@ -60,12 +59,12 @@ def registered(directory: Path) -> dict[str, frozenset[str]]:
 
 
 def allocations(directory: Path) -> list[Allocation]:
-    """All that kubelet remembers; nothing if the file is not there or cannot be understood."""
+    """All allocations in the file; empty if it is missing or unreadable."""
     try:
         entries = _decode_entries(_data(directory).pod_device_entries) or ()
     except _UNREADABLE:
         return []
-    found = []
+    read = []
     for entry in entries:
         ids = entry.device_ids
         names = frozenset(ids if isinstance(ids, list) else (i for of_numa in ids.values() for i in of_numa))
@@ -73,16 +72,16 @@ def allocations(directory: Path) -> list[Allocation]:
             answer = base64.b64decode(entry.alloc_resp or "")
         except ValueError:
             answer = b""
-        found.append(Allocation(entry.pod_uid, entry.container_name, entry.resource_name, names, answer))
-    return found
+        read.append(Allocation(entry.pod_uid, entry.container_name, entry.resource_name, names, answer))
+    return read
 
 
 def held(directory: Path) -> dict[str, dict[str, set[str]]]:
-    """For each resource and pod's uid, the ids that kubelet remembers; none if the file is not there or cannot be understood."""
-    told: dict[str, dict[str, set[str]]] = {}
+    """The ids by resource and pod uid; empty if the file is missing or unreadable."""
+    by_resource: dict[str, dict[str, set[str]]] = {}
     for one in allocations(directory):
-        told.setdefault(one.resource, {}).setdefault(one.uid, set()).update(one.ids)
-    return told
+        by_resource.setdefault(one.resource, {}).setdefault(one.uid, set()).update(one.ids)
+    return by_resource
 
 
 def _data(directory: Path) -> _Data:

@@ -1,8 +1,8 @@
-"""What kubelet still takes for a device plugin's, on a node where the runtime is to deliver.
+"""Finds leftovers of device plugins: resources that kubelet still asks a device plugin for, on a node where NRI is to deliver.
 
-Belongs here: for how long kubelet would refuse a pod, whoever else could serve it. It does so while it remembers the plugin, and
-for as long as one pod lives that a plugin served: such a resource it asks of a plugin only. The dead it forgets when it is asked
-what it holds. Never: which way a node goes (choice.py).
+Belongs here: how long kubelet would reject a pod that no device plugin serves. It does so while it knows the plugin, and while
+a pod lives that a plugin served. It drops ended pods when somebody lists PodResources. Never: which mode is right
+(delivery_mode.py).
 """
 
 import socket
@@ -11,20 +11,21 @@ from pathlib import Path
 
 from accelshare.agent.device_plugin import checkpoint
 from accelshare.agent.device_plugin.device_ids import is_ours
-from accelshare.agent.device_plugin.pod_resources import NotToldError
+from accelshare.agent.device_plugin.pod_resources import PodResourcesError
 from accelshare.wire.node_pods import NodePod
 
 
 class PluginLeftovers:
-    def __init__(self, directory: Path, pods: Mapping[str, NodePod], ask: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, directory: Path, pods: Mapping[str, NodePod], list_holdings: Callable[[], Awaitable[object]]) -> None:
+        """`list_holdings` calls kubelet's PodResources, which makes kubelet drop ended pods."""
         self._directory = directory
         self._pods = pods
-        self._ask = ask
-        self._forgotten: set[str] = set()  # uids of the dead of whom kubelet has let go since
+        self._list_holdings = list_holdings
+        self._dropped: set[str] = set()  # uids of ended pods that kubelet has dropped since
 
-    def is_anothers(self, resource: str | None) -> bool:
-        """Does another device plugin serve this resource? Its device ids are not of our form, and a plugin is there that listens:
-        kubelet remembers ids for a while after their plugin has gone.
+    def is_served_by_others(self, resource: str | None) -> bool:
+        """Whether another device plugin serves this resource: its device ids are not of our form, and some other plugin listens
+        (kubelet keeps ids for a while after their plugin has gone).
         """
         if resource is None or not any(map(_listens, self._sockets_of_others())):
             return False
@@ -38,30 +39,30 @@ class PluginLeftovers:
             return []
 
     def served(self, resources: Collection[str]) -> list[str]:
-        """The names of the pods that live and hold one of these resources from a device plugin."""
+        """The names of living pods that hold one of these resources from a device plugin."""
         alive = self._alive()
         return sorted(alive[uid] for uid in self._holders(resources) if uid in alive)
 
     def refuses(self, resource: str) -> bool:
-        """Would kubelet reject a pod that asks for this and that no device plugin serves?"""
-        return resource in checkpoint.registered(self._directory) or not self._forgotten.issuperset(self._holders([resource]))
+        """Whether kubelet would reject a pod that requests this resource without a device plugin."""
+        return resource in checkpoint.registered(self._directory) or not self._dropped.issuperset(self._holders([resource]))
 
-    async def let_go(self, resources: Collection[str]) -> None:
-        """Have kubelet forget those who have ended; it keeps them until somebody asks."""
-        dead = self._holders(resources) - self._alive().keys() - self._forgotten
-        if dead:
+    async def drop_ended_pods(self, resources: Collection[str]) -> None:
+        """Make kubelet drop the pods that have ended; it keeps them until somebody lists PodResources."""
+        ended = self._holders(resources) - self._alive().keys() - self._dropped
+        if ended:
             try:
-                await self._ask()
-            except NotToldError:
+                await self._list_holdings()
+            except PodResourcesError:
                 return
-            self._forgotten |= dead
+            self._dropped |= ended
 
     def _holders(self, resources: Collection[str]) -> set[str]:
         held = checkpoint.held(self._directory)
         return {uid for resource in resources for uid in held.get(resource, ())}
 
     def _alive(self) -> dict[str, str]:
-        """The names of the pods that live, by the uid that kubelet has for them."""
+        """The names of living pods by the uid that kubelet has for them."""
         return {pod.uid_at_kubelet: pod.name for pod in self._pods.values() if not pod.seen.ended}
 
 
@@ -71,7 +72,7 @@ def _listens(path: Path) -> bool:
         try:
             attempt.connect(str(path))
         except BlockingIOError:
-            return True  # it has more callers than it takes at once
+            return True  # its backlog is full
         except OSError:
             return False
         return True

@@ -1,6 +1,6 @@
-"""One resource as a device plugin: the list kubelet watches, its questions, its allocations.
+"""One resource as a device plugin: the device list that kubelet watches, preferences and allocations.
 
-Belongs here: kubelet's messages to the desk and back. An answer that cannot be given is an error of the call, never a success.
+Belongs here: translating kubelet's messages for the allocator and back. A request that cannot be served fails the call.
 """
 
 import asyncio
@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import grpc
 
-from accelshare.agent.device_plugin.allocator import Allocator, NoRoomError, WrongPodError
+from accelshare.agent.device_plugin.allocator import AllocationError, Allocator, WrongPodError
 from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
 from accelshare.agent.device_plugin.checkpoint import Allocation
 from accelshare.agent.device_plugin.device_ids import by_card, current
-from accelshare.agent.device_plugin.pod_queue import NobodyWaitsError
-from accelshare.agent.discovery.device_inventory import DeviceInventory, Shown
+from accelshare.agent.device_plugin.pod_queue import NoWaitingPodError
+from accelshare.agent.discovery.device_inventory import DeviceInventory, ListedCard
+from accelshare.agent.repairs import Repairs
 from accelshare.terminal import visible
 from accelshare.vendors.container_edits import ContainerEdits
 from accelshare.vendors.problems import VendorError
@@ -24,11 +25,11 @@ from accelshare.wire.node_pods import NodePod
 
 log = logging.getLogger(__name__)
 SERVICE: Final = "v1beta1.DevicePlugin"
-LARGEST_MESSAGE: Final = 64 * 2**20  # kubelet sends every free id with a question
+LARGEST_MESSAGE: Final = 64 * 2**20  # kubelet sends every free id with a request for a preference
 
 
-class Plugin:
-    """Serves one (kind, whole or shared) under its resource name, on a socket of its own."""
+class DevicePlugin:
+    """Serves one (kind, whole or shared) under its resource name, on its own socket."""
 
     def __init__(
         self,
@@ -38,38 +39,40 @@ class Plugin:
         whole: bool,
         allocator: Allocator,
         devices: DeviceInventory,
+        repairs: Repairs,
         on_stream: Callable[[], None],
     ) -> None:
         self.resource = resource
         self.kind = kind
         self.whole = whole
-        self.streams = 0  # how many lists kubelet watches; one, when all is well
-        self.was_watched = False  # since it was started
+        self.streams = 0  # open ListAndWatch streams; normally one
+        self.was_watched = False  # kubelet has opened a stream since the start
         self._allocator = allocator
         self._devices = devices
+        self._repairs = repairs
         self._on_stream = on_stream
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._server: grpc.aio.Server | None = None
-        self._held: dict[int, list[str]] = {}  # when kubelet began
-        self._lost: set[str] = set()
+        self._held: dict[int, list[str]] = {}  # by card: ids of living pods when kubelet started
+        self._stale: set[str] = set()  # ids of ended pods that kubelet still kept then
         self._renumbered: dict[frozenset[str], tuple[NodePod, str]] = {}  # containers that must not restart with their answer
 
     @property
     def socket(self) -> str:
         return f"accelshare-{self.kind}-{'whole' if self.whole else 'shared'}.sock"
 
-    def kubelet_remembers(self, allocations: Collection[Allocation], alive: Container[str]) -> None:
-        """What a kubelet that starts believes about each pod's ids. For its first pods it counts the dead among the living."""
+    def load_checkpoint(self, allocations: Collection[Allocation], alive: Container[str]) -> None:
+        """The allocations in a starting kubelet's checkpoint. For its first pods it also counts those of ended pods."""
         self._held = by_card(i for one in allocations if one.uid in alive for i in one.ids)
-        self._lost = {i for one in allocations if one.uid not in alive for i in one.ids}
+        self._stale = {i for one in allocations if one.uid not in alive for i in one.ids}
         self._renumbered = self._allocator.renumbered(self.kind, whole=self.whole, allocations=allocations)
         for pod, container in self._renumbered.values():
-            problem = "kubelet keeps an answer that names another card now; the pod is replaced when this container restarts"
+            problem = "kubelet keeps an answer that names another card now; the pod will be replaced when this container restarts"
             log.warning("renumbered resource=%s pod=%s container=%s problem=%r", self.resource, pod.name, container, problem)
 
     def is_stale(self, allocations: Collection[Allocation]) -> bool:
-        """Whether other containers must not restart now than those that kubelet is to ask about."""
+        """Whether the containers that must not restart have changed since the last registration."""
         now = self._allocator.renumbered(self.kind, whole=self.whole, allocations=allocations)
         return now.keys() != self._renumbered.keys()
 
@@ -85,14 +88,14 @@ class Plugin:
         await self._server.start()
 
     async def stop(self, directory: Path) -> None:
-        """End the list first: kubelet would take the end of an old one for the end of a new one."""
+        """End the stream first: kubelet would mistake the end of an old stream for the end of the new one."""
         self._ended.set()
         if self._server is not None:
             await self._server.stop(grace=1.0)
             self._server = None
         (directory / self.socket).unlink(missing_ok=True)
 
-    def show(self) -> None:
+    def update_list(self) -> None:
         self._changed.set()
 
     def _methods(self) -> dict[str, Any]:
@@ -115,7 +118,7 @@ class Plugin:
 
     @property
     def options(self) -> api.DevicePluginOptions:
-        # Only while there is something to refuse: a container that restarts would need us each time.
+        # PreStart only while there is something to refuse: otherwise every container restart would need the agent.
         return api.DevicePluginOptions(get_preferred_allocation_available=True, pre_start_required=bool(self._renumbered))
 
     async def _options(self, _request: api.Empty, _context: Any) -> api.DevicePluginOptions:
@@ -125,14 +128,14 @@ class Plugin:
         counted = False
         ended = asyncio.create_task(self._ended.wait())
         try:
-            sent: tuple[Shown, ...] | None = None
+            sent: tuple[ListedCard, ...] | None = None
             while not self._ended.is_set():
                 self._changed.clear()
-                shown = self._devices.shown(self.kind, closed=self._allocator.closed(self.kind, whole=self.whole))
-                if shown != sent:
-                    sent = shown
-                    yield self._list(shown)
-                if not counted:  # before it has the list, kubelet would reject whoever asks
+                cards = self._devices.listed_cards(self.kind, closed=self._allocator.closed(self.kind, whole=self.whole))
+                if cards != sent:
+                    sent = cards
+                    yield self._list(cards)
+                if not counted:  # kubelet rejects pods until it has the list
                     counted = self.was_watched = True
                     self.streams += 1
                     self._on_stream()
@@ -142,15 +145,15 @@ class Plugin:
         finally:
             ended.cancel()
             self.streams -= counted
-            self.was_watched = True  # kubelet may have ended it before it had the list
+            self.was_watched = True  # kubelet may have ended the stream before it had the list
             self._on_stream()
 
-    def _list(self, shown: Iterable[Shown]) -> api.ListAndWatchResponse:
+    def _list(self, cards: Iterable[ListedCard]) -> api.ListAndWatchResponse:
         answer = api.ListAndWatchResponse()
-        for card in shown:
-            health = "Healthy" if card.open else "Unhealthy"
+        for card in cards:
+            health = "Healthy" if card.usable else "Unhealthy"
             usual = card.device_ids(whole=self.whole)
-            for name in current(card.card, usual, held=self._held.get(card.card, []), lost=self._lost):
+            for name in current(card.slot, usual, held=self._held.get(card.slot, []), stale=self._stale):
                 answer.devices.add(id=name, health=health)
         return answer
 
@@ -165,7 +168,7 @@ class Plugin:
                     must=asked.must_include_device_ids,
                     size=asked.allocation_size,
                 )
-            except (NobodyWaitsError, NoRoomError, ValueError) as error:
+            except (NoWaitingPodError, AllocationError, ValueError) as error:
                 await self._fail(context, "prefer", error)
             else:
                 answer.container_responses.append(api.ContainerPreferredAllocationResponse(device_ids=chosen))
@@ -175,42 +178,42 @@ class Plugin:
         answer = api.AllocateResponse()
         for asked in request.container_requests:
             try:
-                given = await self._allocator.allocate(self.kind, whole=self.whole, device_ids=list(asked.device_ids))
-            except (NobodyWaitsError, NoRoomError, VendorError, ValueError) as error:
+                edits = await self._allocator.allocate(self.kind, whole=self.whole, device_ids=list(asked.device_ids))
+            except (NoWaitingPodError, AllocationError, VendorError, ValueError) as error:
                 await self._fail(context, "allocate", error)
             else:
-                self._renumbered.pop(frozenset(asked.device_ids), None)  # whoever had them is gone, and this answer is right
+                self._renumbered.pop(frozenset(asked.device_ids), None)  # their former holder is gone, and this answer is right
                 log.info(
-                    "allocate resource=%s ids=%d env=%s outcome=given", self.resource, len(asked.device_ids), dict(given.env)
+                    "allocate resource=%s ids=%d env=%s outcome=allocated", self.resource, len(asked.device_ids), dict(edits.env)
                 )
-                answer.container_responses.append(_response(given))
+                answer.container_responses.append(_response(edits))
         return answer
 
     async def _pre_start(self, request: api.PreStartContainerRequest, context: Any) -> api.PreStartContainerResponse:
-        """kubelet is about to start a container, perhaps with an answer that it has kept."""
+        """kubelet is about to start a container, perhaps with an answer that it kept from before a restart."""
         stale = self._renumbered.get(frozenset(request.device_ids))
         if stale is not None:
             pod, container = stale
-            self._allocator.must_be_replaced(pod, container)
-            problem = f"cards were numbered anew, and container {container} of pod {pod.name} would get another one"
-            await self._fail(context, "pre-start", NoRoomError(f"{problem}; the pod is replaced"))
+            self._repairs.replace_renumbered(pod, container)
+            problem = f"card numbers have changed, and container {container} of pod {pod.name} would get another card"
+            await self._fail(context, "pre-start", AllocationError(f"{problem}; the pod will be replaced"))
         return api.PreStartContainerResponse()
 
     async def _fail(self, context: Any, verb: str, error: Exception) -> None:
         log.warning("%s resource=%s outcome=failed error=%r", verb, self.resource, str(error))
-        # The extender knows by the code whose fault it is (wire/pods.py): it pauses a node that kills pods, not one that is well.
+        # The extender reads the code (wire/pods.py): it pauses a node whose pods fail, unless the pod itself is wrong.
         code = grpc.StatusCode.INVALID_ARGUMENT if isinstance(error, WrongPodError) else grpc.StatusCode.FAILED_PRECONDITION
         await context.abort(code, visible(f"accelshare: {self.resource}: {error}"))
 
 
-def _response(given: ContainerEdits) -> api.ContainerAllocateResponse:
+def _response(edits: ContainerEdits) -> api.ContainerAllocateResponse:
     return api.ContainerAllocateResponse(
-        envs=dict(given.env),
-        mounts=[api.Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only) for m in given.mounts],
+        envs=dict(edits.env),
+        mounts=[api.Mount(container_path=m.container_path, host_path=m.host_path, read_only=m.read_only) for m in edits.mounts],
         devices=[
             api.DeviceSpec(container_path=node.container_path, host_path=node.host_path, permissions=node.permissions)
-            for node in given.device_nodes
+            for node in edits.device_nodes
         ],
-        annotations=dict(given.annotations),
-        cdi_devices=[api.CdiDevice(name=name) for name in given.cdi_devices],
+        annotations=dict(edits.annotations),
+        cdi_devices=[api.CdiDevice(name=name) for name in edits.cdi_devices],
     )

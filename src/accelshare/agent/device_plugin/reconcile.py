@@ -1,6 +1,6 @@
-"""What kubelet really gave, written on the pods: assigned, and the right card if it became another.
+"""Reconciles pods' records with what kubelet allocated: sets the assigned flag, and corrects the cards if they differ.
 
-Belongs here: comparing and correcting. Never: giving anything.
+Belongs here: comparing and correcting. Never: allocating.
 """
 
 import asyncio
@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from accelshare.agent.container_cards import numbering
+from accelshare.agent.delivery_mode import CurrentMode
 from accelshare.agent.device_plugin.device_ids import by_card
 from accelshare.agent.device_plugin.pod_queue import Holding, PodQueue, holds_all
-from accelshare.agent.device_plugin.pod_resources_reader import PodResourcesReader
-from accelshare.agent.discovery.device_inventory import DeviceInventory, Kind
-from accelshare.agent.metrics import Metrics
+from accelshare.agent.device_plugin.pod_resources import PodResourcesReader
+from accelshare.agent.discovery.device_inventory import DeviceInventory, VendorCards
+from accelshare.agent.metrics import AgentMetrics
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.retries import Retries
 from accelshare.kube.client import Client
@@ -27,7 +28,7 @@ from accelshare.wire import assignment
 from accelshare.wire.node_pods import NodePod
 
 log = logging.getLogger(__name__)
-SOON_S: Final = 0.2  # several containers of a pod are served within this
+BATCH_S: Final = 0.2  # several containers of a pod are served within this
 EVERY_S: Final = 10.0
 AT_LEAST_S: Final = 1.0  # between two tries, also while kubelet does not answer and nothing can be tried
 
@@ -40,28 +41,31 @@ class Reconcile:
         devices: DeviceInventory,
         catalog: Catalog,
         events: Events,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         *,
-        books: PodResourcesReader,
+        pod_resources: PodResourcesReader,
         pins: PinnedRecords,
+        mode: CurrentMode,
         now_ns: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._pod_queue = pod_queue
         self._devices = devices
-        self._catalog = catalog
         self._profiles = {profile.name: profile for profile in catalog}
         self._events = events
         self._metrics = metrics
-        self._books = books
+        self._pod_resources = pod_resources
+        self._mode = mode
         self._pins = pins
         self._now_ns = now_ns
         self._retries = Retries(clock)
         self._wanted = asyncio.Event()
-        self.by_record: frozenset[str] = frozenset()  # kinds of which the record is right, whatever kubelet's ids say
+        pod_queue.allocated.subscribe(self.request)
+        pod_queue.pods.subscribe(seen=lambda pod: self.request() if pod.terminating else None, gone=lambda _pod: self.request())
 
-    def soon(self) -> None:
+    def request(self) -> None:
+        """Reconcile soon."""
         self._wanted.set()
 
     async def run(self) -> None:
@@ -69,14 +73,14 @@ class Reconcile:
             await self.once()
             try:
                 await asyncio.wait_for(self._wanted.wait(), max(self._retries.next_due_s(EVERY_S), AT_LEAST_S))
-                await asyncio.sleep(SOON_S)
+                await asyncio.sleep(BATCH_S)
             except TimeoutError:
                 pass
             self._wanted.clear()
 
     async def once(self) -> None:
-        """Read kubelet's books and correct what pods say of themselves."""
-        if await self._books.read() is None and not self._books.mute:
+        """Read PodResources and correct the pods' records."""
+        if await self._pod_resources.read() is None and not self._pod_resources.unsupported:
             return
         self._retries.keep_only({pod.uid for pod in self._pod_queue.pods.values() if not pod.terminating})
         for pod in list(self._pod_queue.pods.values()):
@@ -86,7 +90,7 @@ class Reconcile:
     async def _correct(self, pod: NodePod, holding: Holding) -> None:
         real = self._slices(pod, holding)
         if real is None:
-            self._retries.succeeded(pod.uid)  # nothing is to be written any more, so nothing is due
+            self._retries.succeeded(pod.uid)  # there is nothing to write any more
             return
         moved = bool(pod.seen.slices) and self._places(real) != self._places(pod.seen.slices)
         annotations = self._record(pod, real, rewrite=moved or not pod.seen.slices)
@@ -110,55 +114,55 @@ class Reconcile:
         log.info("reconcile pod=%s cards=%s outcome=%s", pod.name, cards, "moved" if moved else "assigned")
         if moved:
             self._metrics.drift.inc()
-            said = ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in pod.seen.slices)
+            recorded = ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in pod.seen.slices)
             await self._events.say(
                 PodRef(namespace=seen.namespace, name=seen.name, uid=seen.uid),
                 kind="Warning",
                 reason="AcceleratorMoved",
-                message=f"kubelet gave {cards}, the record said {said}; the record is corrected",
+                message=f"kubelet allocated {cards}, the record named {recorded}; the record is corrected",
             )
 
     def _slices(self, pod: NodePod, holding: Holding) -> tuple[Slice, ...] | None:
-        """The cards that kubelet's ids name, or None while not every container has its ids, or the ids name no such thing."""
+        """The cards that kubelet's ids name; None while a container lacks its ids, or if neither ids nor record name cards."""
         if not holds_all(pod, holding):
             return None
         real: list[Slice] = []
         for ask in pod.seen.request:
-            here = self._devices.kinds.get(ask.kind)
+            vendor = self._devices.kinds.get(ask.kind)
             ids = {i for container in holding.values() for i in container.get((ask.kind, ask.whole), ())}
-            cards = [here.index_at(slot) for slot in by_card(ids)] or _by_hardware_id(ids, here) if here is not None else []
+            cards = [vendor.index_at(slot) for slot in by_card(ids)] or _by_hardware_id(ids, vendor) if vendor is not None else []
             recorded = [s for s in pod.seen.slices if s.kind == ask.kind and s.whole == ask.whole]
-            if ask.kind in self.by_record and recorded and not pod.by_hand:
+            if ask.kind in self._mode.get().corrected_kinds and recorded and not pod.by_hand:
                 real += recorded
-            elif here is None or len(cards) != ask.cards or any(card not in here.cards for card in cards):
-                # A kubelet that takes no advice strews ids over cards; then the record is what the container was given.
+            elif vendor is None or len(cards) != ask.cards or any(card not in vendor.cards for card in cards):
+                # A kubelet that asks for no preference takes ids of any card; then the container got the cards of its record.
                 if not recorded:
                     return None
                 real += recorded
             else:
-                real += [Slice(ask.kind, card, ask.share, ask.whole, here.cards[card].found.id) for card in cards]
+                real += [Slice(ask.kind, card, ask.share, ask.whole, vendor.cards[card].found.id) for card in cards]
         return tuple(real)
 
     def _record(self, pod: NodePod, real: tuple[Slice, ...], *, rewrite: bool) -> dict[str, str]:
-        """What has to be written: the whole record if its cards changed, else only that they are assigned."""
+        """The annotations to write: the whole record if its cards changed, else only the assigned flag."""
         kinds = {slice_.kind for slice_ in real if not slice_.whole}
         flags = {key: "true" for kind in kinds if (key := self._profiles[kind].annotations.assigned) is not None}
         if rewrite:
             sizes = {(name, card.index): card.units for name, kind in self._devices.kinds.items() for card in kind.cards.values()}
             if any((slice_.kind, slice_.index) not in sizes for slice_ in real):
-                return {}  # a part of the record is of a card that is not here now; the rest waits for it
+                return {}  # a card of the record is not here now; nothing is written until it is
             written = assignment.write(real, profiles=self._profiles, sizes=sizes, now_ns=self._now_ns())
             return written | flags
         return {key: value for key, value in flags.items() if pod.annotations.get(key) != value}
 
     def _places(self, slices: tuple[Slice, ...]) -> set[tuple[str, int, bool]]:
-        """The cards as this node numbers them now: indexes in records are older than the unplugging of a card."""
-        numbers = {kind: numbering(here) for kind, here in self._devices.kinds.items()}
+        """The cards by the indexes that they have now: an index in a record may be from before a card was unplugged."""
+        numbers = {kind: numbering(vendor) for kind, vendor in self._devices.kinds.items()}
         return {(s.kind, numbers[s.kind](s) if s.kind in numbers else s.index, s.whole) for s in slices}
 
 
-def _by_hardware_id(device_ids: Iterable[str], here: Kind) -> list[int]:
-    """The cards that another plugin's ids name: their hardware ids, perhaps with a replica's number behind two colons."""
-    by_id = {card.found.id: index for index, card in here.cards.items()}
+def _by_hardware_id(device_ids: Iterable[str], vendor: VendorCards) -> list[int]:
+    """The cards that another plugin's ids name: hardware ids, perhaps with a replica number after two colons."""
+    by_id = {card.found.id: index for index, card in vendor.cards.items()}
     named = {device_id.partition("::")[0] for device_id in device_ids}
     return sorted(by_id[name] for name in named) if named <= by_id.keys() else []

@@ -1,9 +1,10 @@
-"""The number under which kubelet knows each card: given once to a hardware id, whatever index the driver counts later.
+"""Slots: the number of each card in device ids, which stays with the hardware id when the driver numbers cards again.
 
-Belongs here: giving numbers, and what the Node says of them, so that the next agent gives the same. Never: device ids (ids.py).
+Belongs here: assigning slots, and what the Node's inventory records of them, so that the next agent assigns the same. Never: the
+form of device ids (device_ids.py).
 
-Drivers renumber cards when one is unplugged, and kubelet goes on holding device ids by the old numbers for the pods that live. A
-card that is gone keeps its number, so that no other card is taken for it.
+Drivers number cards again when one is unplugged, and kubelet keeps device ids with the old numbers for living pods. A card that
+is gone keeps its slot, so that no other card is mistaken for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.wire.inventory import KindEntry
 from accelshare.wire.node_pods import NodePod, by_uid_at_kubelet
 
-MOST_GONE: Final = 64  # cards of a kind that are not there any more and keep their number; the oldest are forgotten first
+MOST_GONE: Final = 64  # cards of a kind that are gone and keep their slot; the oldest are dropped first
 
 
 class Slots:
@@ -24,17 +25,17 @@ class Slots:
         self._slots: dict[str, dict[str, int]] = {}  # kind → hardware id → slot, those seen last at the end
 
     def load(self, inventory: Mapping[str, KindEntry]) -> None:
-        """What an earlier agent of this node said, before any card is found. One that knew no slots used indexes as such."""
+        """Take over the slots of an earlier agent, before any card is discovered. An agent without slots used the indexes."""
         for kind, entry in inventory.items():
-            told = {card.id: card.index for card in entry.cards if card.id} | entry.slots
-            self._slots[kind] = {id: slot for id, slot in told.items() if 0 <= slot < 10**9}
+            slots = {card.id: card.index for card in entry.cards if card.id} | entry.slots
+            self._slots[kind] = {id: slot for id, slot in slots.items() if 0 <= slot < 10**9}
 
     def derive(self, pods: Iterable[NodePod], allocations: Iterable[Allocation], roles: Mapping[str, tuple[str, bool]]) -> None:
-        """Of kinds of which the Node says nothing, because it was made anew: what kubelet holds for a pod of one card tells its
-        number.
+        """Find the slots of kinds that the Node does not list because the Node object is new: the ids that kubelet holds for a
+        pod with one card contain its slot.
         """
         known = by_uid_at_kubelet(pod for pod in pods if not pod.seen.ended)
-        unknown: dict[str, dict[str, int]] = {}
+        derived: dict[str, dict[str, int]] = {}
         for one in allocations:
             kind, whole = roles.get(one.resource, ("", False))
             if not kind or kind in self._slots or one.uid not in known:
@@ -42,15 +43,15 @@ class Slots:
             ids = [slice_.id for slice_ in known[one.uid].seen.slices if (slice_.kind, slice_.whole) == (kind, whole)]
             numbers = cards_of(one.ids)
             if len(ids) == len(numbers) == 1 and ids[0]:
-                unknown.setdefault(kind, {}).setdefault(ids[0], numbers.pop())
-        self._slots |= unknown
+                derived.setdefault(kind, {}).setdefault(ids[0], numbers.pop())
+        self._slots |= derived
 
     def assign(self, kind: str, cards: Iterable[FoundCard]) -> dict[int, int]:
         """The slot of each card, by its index."""
         known = self._slots.setdefault(kind, {})
         names: dict[int, str] = {}
         for card in sorted(cards, key=lambda card: card.index):
-            # Two cards of one id, or of none, are told apart by their index only.
+            # Two cards with the same id, or with none, differ by their index only.
             name = card.id if card.id and card.id not in names.values() else f"{card.id}#{card.index}"
             names[card.index] = name
             former = next((id for id in card.former_ids if id in known), None)
@@ -63,8 +64,8 @@ class Slots:
             del known[name]
         return {index: known[name] for index, name in names.items()}
 
-    def told(self, kind: str, cards: Iterable[FoundCard]) -> dict[str, int]:
-        """What the Node must say beside its cards' indexes: the slots that differ, and those of cards that are gone."""
+    def to_publish(self, kind: str, cards: Iterable[FoundCard]) -> dict[str, int]:
+        """The slots that the Node must list: those that differ from the card's index, and those of cards that are gone."""
         indexes = {card.id: card.index for card in cards}
         return {id: slot for id, slot in self._slots.get(kind, {}).items() if indexes.get(id) != slot and "#" not in id}
 

@@ -1,4 +1,4 @@
-"""Which cards this node has, in units and with their health, and the inventory annotation that says so on the Node.
+"""Discovery: which cards this node has, in units and with their health, published in the Node's inventory annotation.
 
-Belongs here: asking drivers, counting units, publishing. Never: which pod gets which card, how a container receives one.
+Belongs here: calling drivers, counting units, publishing. Never: which pod gets which card, how a container gets it.
 """

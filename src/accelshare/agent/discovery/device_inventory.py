@@ -1,12 +1,14 @@
-"""The cards of this node as the agent hands them out: sizes in units, health, and who enforces a share.
+"""The device inventory: this node's cards with their size in units, their health, and who enforces shares.
 
-Belongs here: what there is to give. Never: who gets it.
+Belongs here: what this node has. Never: which pod gets it. The main loop alone changes it; other threads read snapshots.
 """
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from accelshare.agent.changes import Changes
 from accelshare.agent.device_plugin import device_ids
 from accelshare.agent.device_plugin.slots import Slots
 from accelshare.vendors.drivers.driver import FoundCard
@@ -19,18 +21,18 @@ LONGEST_PROBLEM: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class InventoryCard:
-    """One card with its size in units. Illness may be seen by the driver or told by people; either makes it ill."""
+    """One card with its size in units. It is unhealthy if its driver reports a problem, or if people marked it."""
 
     found: FoundCard
     units: int
-    ill: str = ""  # what the driver says
-    told_ill: str = ""  # what people say
-    slot: int = -1  # its number in device ids; the shelf gives it
-    cdi_name: str = ""  # where a specification on this node, not of ours, names it
+    problem: str = ""  # what the driver reports
+    marked: str = ""  # why people marked it unhealthy
+    slot: int = -1  # its number in device ids; the inventory assigns it
+    cdi_name: str = ""  # its name in a CDI specification of this node that is not ours
 
     @property
     def healthy(self) -> bool:
-        return not self.ill and not self.told_ill
+        return not self.problem and not self.marked
 
     @property
     def index(self) -> int:
@@ -38,8 +40,8 @@ class InventoryCard:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A vendor's cards on this node."""
+class VendorCards:
+    """The cards of one kind, that is of one vendor's profile, on this node."""
 
     profile: Profile
     unit: str
@@ -48,50 +50,68 @@ class Kind:
     enforcement: Enforcement | None = None
 
     def index_at(self, slot: int) -> int:
-        """The card that device ids of this number are of; -1 for one that is not here."""
+        """The index of the card that device ids name by this slot; -1 if it is not here."""
         return next((card.index for card in self.cards.values() if card.slot == slot), -1)
 
     def slot_of(self, index: int) -> int:
-        """The number that device ids of this card have; -1 for one that is not here."""
+        """The slot that device ids of this card have; -1 if it is not here."""
         return self.cards[index].slot if index in self.cards else -1
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """One card as kubelet sees it: its number, its size, and whether anything of it may be taken."""
+class ListedCard:
+    """One card as kubelet sees it: its slot, its size, and whether kubelet may allocate it."""
 
-    card: int
+    slot: int
     units: int
-    open: bool
+    usable: bool
 
     def device_ids(self, *, whole: bool) -> list[str]:
-        return [device_ids.whole_id(self.card)] if whole else device_ids.unit_ids(self.card, self.units)
+        return [device_ids.whole_id(self.slot)] if whole else device_ids.unit_ids(self.slot, self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class InventorySnapshot:
+    """The inventory at one moment, for readers on other threads. It never changes."""
+
+    kinds: Mapping[str, VendorCards] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)  # by kind: what keeps it from being served
+    whole_by_others: frozenset[str] = frozenset()  # kinds whose whole cards another device plugin delivers
+    discovered: frozenset[str] = frozenset()  # kinds whose driver has answered or failed at least once
 
 
 class DeviceInventory:
-    """All kinds of this node. Whoever needs to know of a change asks to be told."""
+    """All kinds of this node."""
 
     def __init__(self) -> None:
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, VendorCards] = {}
         self.delivers: dict[str, bool] = {}
-        self._whole_by_others: frozenset[str] = frozenset()  # kinds whose whole cards another device plugin hands out
-        self.delivery = ""  # the way that cards reach containers here
-        self.insists = False  # no container is made without its card, even while the agent is away
+        self._whole_by_others: frozenset[str] = frozenset()  # kinds whose whole cards another device plugin delivers
+        self._discovered: frozenset[str] = frozenset()
+        self.delivery = ""  # the name of the delivery mode
+        self.insists = False  # the runtime's validator refuses containers that lack their card, also while the agent is away
         self._problems: dict[str, tuple[str, str]] = {}  # by kind: what keeps it from being served, and its unit
-        self._refused: dict[str, str] = {}  # by kind: why kubelet does not take it
-        self._told: dict[str, tuple[frozenset[int], str]] = {}  # cards that people have marked ill, and the words for it
-        self._listeners: list[Callable[[], None]] = []
+        self._refused: dict[str, str] = {}  # by kind: why kubelet refuses it
+        self._marked: dict[str, tuple[frozenset[int], str]] = {}  # by kind: cards that people marked unhealthy, and the reason
+        self._changes = Changes()
         self.slots = Slots()
+        self._snapshot_lock = threading.Lock()
+        self._snapshot = InventorySnapshot()
+
+    def snapshot(self) -> InventorySnapshot:
+        """The inventory as it is now. Every thread may call this."""
+        with self._snapshot_lock:
+            return self._snapshot
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        self._listeners.append(listener)
+        self._changes.subscribe(listener)
 
-    def put(self, kind: Kind) -> None:
-        """What a driver found. What people have said of these cards still holds, and is not a driver's to know."""
-        marked, words = self._told.get(kind.profile.name, (frozenset(), ""))
+    def put(self, kind: VendorCards) -> None:
+        """Store the cards that a driver found. Marks that people set on them stay."""
+        marked, reason = self._marked.get(kind.profile.name, (frozenset(), ""))
         slots = self.slots.assign(kind.profile.name, (card.found for card in kind.cards.values()))
         cards = {
-            index: replace(card, told_ill=words if index in marked else "", slot=slots[index])
+            index: replace(card, marked=reason if index in marked else "", slot=slots[index])
             for index, card in kind.cards.items()
         }
         kind = replace(kind, cards=cards)
@@ -100,39 +120,39 @@ class DeviceInventory:
             self._changed()
 
     def set_health(self, name: str, card_id: str, problem: str) -> None:
-        """What the driver says of a card; no problem is health."""
-        self._replace(name, lambda card: replace(card, ill=problem) if card.found.id == card_id else card)
+        """Store what the driver reports of a card; an empty problem means healthy."""
+        self._replace(name, lambda card: replace(card, problem=problem) if card.found.id == card_id else card)
 
-    def set_told(self, name: str, indexes: Iterable[int], words: str) -> None:
-        """The cards that people have marked ill; all others of the kind are not marked any more."""
-        self._told[name] = frozenset(indexes), words
+    def set_marked(self, name: str, indexes: Iterable[int], reason: str) -> None:
+        """Mark these cards unhealthy by people's word; all others of the kind lose their mark."""
+        self._marked[name] = frozenset(indexes), reason
         self._replace(name, lambda card: card)
 
     def set_enforcement(self, name: str, enforcement: Enforcement) -> None:
-        """Who holds containers to their share from now on."""
+        """Who enforces the shares of containers from now on."""
         if (kind := self.kinds.get(name)) is not None:
             self.put(replace(kind, enforcement=enforcement))
 
     def set_refused(self, refused: Mapping[str, str]) -> None:
-        """The kinds that kubelet does not take, and why."""
+        """The kinds that kubelet refuses, and why."""
         if self._refused != refused:
             self._refused = dict(refused)
             self._changed()
 
     def set_problem(self, name: str, problem: str, *, unit: str = "") -> None:
-        """The kind's own trouble; while it has one, no pod is sent here for it. Empty: it has none.
+        """The kind's problem; while it has one, the extender sends no pod here for it. Empty: no problem.
 
-        `unit` is what living pods asked in. It stays on the node while there are no cards to tell it with.
+        `unit`: the unit of living pods' requests. The Node keeps it while there are no cards that would show it.
         """
-        told = (problem[:LONGEST_PROBLEM], unit) if problem else None
-        if told != self._problems.get(name):
+        entry = (problem[:LONGEST_PROBLEM], unit) if problem else None
+        if entry != self._problems.get(name):
             self._problems.pop(name, None)
-            if told is not None:
-                self._problems[name] = told
+            if entry is not None:
+                self._problems[name] = entry
             self._changed()
 
     def problem(self, name: str) -> str:
-        """What keeps this kind from being served, or nothing."""
+        """What keeps this kind from being served; empty if nothing."""
         return self._problems.get(name, ("", ""))[0]
 
     @property
@@ -141,7 +161,7 @@ class DeviceInventory:
         return self._refused | {name: problem for name, (problem, _) in self._problems.items()}
 
     def set_whole_by_others(self, kinds: frozenset[str]) -> None:
-        """Whole cards of these kinds are another device plugin's to hand out; slices stay ours."""
+        """Another device plugin delivers whole cards of these kinds; slices stay ours."""
         if self._whole_by_others != kinds:
             self._whole_by_others = kinds
             self._changed()
@@ -150,7 +170,7 @@ class DeviceInventory:
         return name in self._whole_by_others
 
     def resources(self, profile: Profile) -> tuple[tuple[str, bool], ...]:
-        """What pods ask for and we hand out, each with whether it is whole cards."""
+        """The resources that we deliver, each with whether it counts whole cards."""
         resources = profile.resources
         whole = None if self.whole_by_others(profile.name) else resources.whole
         return tuple((name, is_whole) for name, is_whole in ((resources.memory, False), (whole, True)) if name is not None)
@@ -160,15 +180,15 @@ class DeviceInventory:
             self.delivers[name] = delivers
             self._changed()
 
-    def set_delivery(self, way: str, *, insists: bool) -> None:
-        if (self.delivery, self.insists) != (way, insists):
-            self.delivery, self.insists = way, insists
+    def set_delivery(self, mode: str, *, insists: bool) -> None:
+        if (self.delivery, self.insists) != (mode, insists):
+            self.delivery, self.insists = mode, insists
             self._changed()
 
     def inventory(self) -> dict[str, KindEntry]:
-        """What the cluster is told. A kind that only has a problem is told as well, so that people can read it."""
+        """The content of the Node's inventory annotation. A kind without cards is listed, too, if it has a problem."""
         without_cards = {
-            name: KindEntry(cards=[], unit=unit, delivers=False, problem=problem, slots=self.slots.told(name, ()))
+            name: KindEntry(cards=[], unit=unit, delivers=False, problem=problem, slots=self.slots.to_publish(name, ()))
             for name, (problem, unit) in self._problems.items()
         }
         return without_cards | {
@@ -180,40 +200,52 @@ class DeviceInventory:
                 insists=self.insists,
                 whole_by_others=self.whole_by_others(name),
                 problem=self.problems.get(name, ""),
-                slots=self.slots.told(name, (card.found for card in kind.cards.values())),
+                slots=self.slots.to_publish(name, (card.found for card in kind.cards.values())),
             )
             for name, kind in self.kinds.items()
         }
 
     def amounts(self) -> dict[str, int]:
-        """The resources that the Node must be told of: how many cards there are, and what no device plugin tells kubelet."""
-        told: dict[str, int] = {}
+        """The resources that the Node's status must list: the number of cards, and what no device plugin reports to kubelet."""
+        amounts: dict[str, int] = {}
         for kind in self.kinds.values():
             resources = kind.profile.resources
             if resources.count is not None:
-                told[resources.count] = len(kind.cards)
+                amounts[resources.count] = len(kind.cards)
             if self.delivery == BY_RUNTIME and resources.memory is not None:
-                told[resources.memory] = sum(card.units for card in kind.cards.values())
+                amounts[resources.memory] = sum(card.units for card in kind.cards.values())
             if self.delivery == BY_RUNTIME and resources.whole is not None and not self.whole_by_others(kind.profile.name):
-                told[resources.whole] = len(kind.cards)
-        return told
+                amounts[resources.whole] = len(kind.cards)
+        return amounts
 
-    def shown(self, name: str, *, closed: Collection[int]) -> tuple[Shown, ...]:
-        """What kubelet is shown of each card. Closed cards, by their slot, are in use in the other manner."""
+    def listed_cards(self, name: str, *, closed: Collection[int]) -> tuple[ListedCard, ...]:
+        """The cards as kubelet's device list has them. Closed slots are held whole where slices are requested, or vice versa."""
         cards = self.kinds[name].cards.values()
-        return tuple(Shown(card.slot, card.units, card.healthy and card.slot not in closed) for card in cards)
+        return tuple(ListedCard(card.slot, card.units, card.healthy and card.slot not in closed) for card in cards)
 
     def _replace(self, name: str, change: Callable[[InventoryCard], InventoryCard]) -> None:
         kind = self.kinds.get(name)
         if kind is not None:
             self.put(replace(kind, cards={index: change(card) for index, card in kind.cards.items()}))
 
+    def set_discovered(self, name: str) -> None:
+        """The kind's driver has answered or failed for the first time."""
+        if name not in self._discovered:
+            self._discovered |= {name}
+            self._take_snapshot()
+
     def _changed(self) -> None:
-        for listener in self._listeners:
-            listener()
+        self._take_snapshot()
+        self._changes.announce()
+
+    def _take_snapshot(self) -> None:
+        problems = {name: problem for name, (problem, _) in self._problems.items()}
+        snapshot = InventorySnapshot(dict(self.kinds), problems, self._whole_by_others, self._discovered)
+        with self._snapshot_lock:
+            self._snapshot = snapshot
 
 
-def _entry(card: InventoryCard, kind: Kind) -> CardEntry:
+def _entry(card: InventoryCard, kind: VendorCards) -> CardEntry:
     return CardEntry(
         index=card.index,
         size=card.units,
@@ -222,7 +254,7 @@ def _entry(card: InventoryCard, kind: Kind) -> CardEntry:
         minor=card.found.minor,
         model=card.found.model,
         numa=card.found.numa,
-        problem=card.ill or card.told_ill,
+        problem=card.problem or card.marked,
         size_given=not card.found.measured,
         enforced_by=kind.enforcement.name if kind.enforcement is not None else "",
     )

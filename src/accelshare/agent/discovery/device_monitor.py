@@ -1,7 +1,7 @@
-"""Keeps one vendor's cards on the shelf: found, counted in units, watched for illness.
+"""Keeps one vendor's cards in the inventory: discovers them, counts their units, watches their health.
 
-Belongs here: asking a driver again and again. A driver that fails is said once and tried for ever; absent hardware is no
-reason to end, and one vendor's trouble is told and stays its own. Never: how hardware is asked.
+Belongs here: calling a driver again and again. A failing driver is logged once and tried for ever; missing hardware does not end
+the agent, and one vendor's problem does not affect other vendors. Never: how hardware is asked (vendors/drivers).
 """
 
 import asyncio
@@ -12,17 +12,16 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
-from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
-from accelshare.agent.discovery.unit_change import ChosenUnit
-from accelshare.agent.discovery.units import UnitError, count
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
+from accelshare.agent.discovery.units import ChosenUnit, UnitError, count
 from accelshare.vendors.drivers.driver import Driver, DriverError, FoundCard, ReportsUsage
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 
 log = logging.getLogger(__name__)
-AGAIN_S: Final = 10.0  # the first wait for cards that were not found; it doubles
-REDISCOVER_S: Final = 50.0  # how often cards are looked for while others are there: one that comes late is there within a minute
-ENFORCED_S: Final = 60.0  # how often it is asked who enforces shares: tools are upgraded, daemons come and go
+RETRY_S: Final = 10.0  # the first wait if no cards were found; it doubles
+REDISCOVER_S: Final = 50.0  # how often to discover again while cards are there: a new card appears within a minute
+ENFORCEMENT_S: Final = 60.0  # how often to check who enforces shares: tools are upgraded, daemons start and stop
 
 
 class DeviceMonitor:
@@ -37,9 +36,9 @@ class DeviceMonitor:
         cdi_name: Callable[[FoundCard], str] = lambda _card: "",
         listed: bool = True,
         watch_health: bool = True,
-        again_s: float = AGAIN_S,
+        retry_s: float = RETRY_S,
         rediscover_s: float = REDISCOVER_S,
-        enforced_s: float = ENFORCED_S,
+        enforcement_s: float = ENFORCEMENT_S,
     ) -> None:
         self._profile = profile
         self._driver = driver
@@ -49,65 +48,69 @@ class DeviceMonitor:
         self._cdi_name = cdi_name
         self._listed = listed
         self._watch_health = watch_health
-        self._again_s = again_s
+        self._retry_s = retry_s
         self._rediscover_s = rediscover_s
-        self._enforced_s = enforced_s
-        self._said: tuple[str, ...] | None = None
-        self._warned: tuple[str, ...] = ()
+        self._enforcement_s = enforcement_s
+        self._logged: tuple[str, ...] | None = None
+        self._logged_warnings: tuple[str, ...] = ()
         self._cards: tuple[FoundCard, ...] = ()
-        self.asked = asyncio.Event()  # the first answer, or the first failure, is there
+        self.first_answer = asyncio.Event()  # the driver has answered or failed for the first time
 
     def used_mib(self) -> Mapping[str, int]:
-        """What is in use of each card, by id, as far as the driver tells."""
+        """The memory in use of each card, by id, if the driver reports it."""
         return self._driver.used_mib() if isinstance(self._driver, ReportsUsage) else {}
 
     async def run(self) -> None:
-        """For ever. Whatever a driver does, it is trouble of this vendor only."""
-        wait_s = self._again_s
+        """Run until cancelled. Whatever a driver does, it affects this vendor only."""
+        wait_s = self._retry_s
         while True:
             try:
                 await self._discover()
-                self.asked.set()
+                self._has_answered()
                 if self._cards:
-                    wait_s = self._again_s
+                    wait_s = self._retry_s
                     await self._until_rediscovery()
                     continue
             except Exception as error:
-                log.exception("keep kind=%s outcome=failed", self._profile.name)
-                self._tell(f"its driver failed: {type(error).__name__}: {error}")
-                self.asked.set()
+                log.exception("discover kind=%s outcome=failed", self._profile.name)
+                self._set_problem(f"its driver failed: {type(error).__name__}: {error}")
+                self._has_answered()
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, self._rediscover_s)
 
+    def _has_answered(self) -> None:
+        self._devices.set_discovered(self._profile.name)
+        self.first_answer.set()
+
     async def watch_enforcement(self) -> None:
-        """For ever: what the shelf says of enforcement stays true."""
+        """Keep the inventory's enforcement current, until cancelled."""
         while True:
-            await asyncio.sleep(self._enforced_s)
+            await asyncio.sleep(self._enforcement_s)
             self._devices.set_enforcement(self._profile.name, await self._enforcement())
 
     async def _discover(self) -> None:
-        """Asks for the cards, and puts them on the shelf."""
+        """Ask the driver for the cards, and store them in the inventory."""
         try:
             found = await self._driver.discover()
         except DriverError as error:
-            if error.tried != self._said:
+            if error.tried != self._logged:
                 log.warning("discover kind=%s outcome=failed tried=%r", self._profile.name, list(error.tried))
-            self._said = error.tried
-            # While cards are there, the watch of their health says what is wrong with them.
+            self._logged = error.tried
+            # While cards are there, the watch of their health reports what is wrong with them.
             if not self._cards:
-                self._tell("" if error.absent else f"its cards cannot be asked for: {error}")
+                self._set_problem("" if error.absent else f"its driver cannot list cards: {error}")
             return
-        if (said := tuple(card.id for card in found)) != self._said:
+        if (ids := tuple(card.id for card in found)) != self._logged:
             log.info("discover kind=%s cards=%d outcome=found", self._profile.name, len(found))
-        self._said = said
+        self._logged = ids
         self._cards = merged(self._cards, found)
         if self._cards:
             await self._put()
         else:
-            self._tell("")
+            self._set_problem("")
 
     async def _until_rediscovery(self) -> None:
-        """Watches the cards for as long as they stay the same."""
+        """Watch the cards as long as they stay the same."""
         before = self._cards
         watching = asyncio.create_task(self._watch(before)) if self._watch_health else None
         try:
@@ -126,19 +129,19 @@ class DeviceMonitor:
                 await asyncio.gather(watching, return_exceptions=True)
 
     async def _watch(self, cards: Sequence[FoundCard]) -> None:
-        # A watch tells what differs from the health that it was given.
-        known = [self._as_shown(card) for card in cards]
+        # A watch reports differences from the health that it gets here.
+        known = [self._with_known_health(card) for card in cards]
         async with aclosing(self._driver.watch_health(known)) as changes:  # type: ignore[type-var]
             async for health in changes:
-                state = "healthy" if health.healthy else "ill"
+                state = "healthy" if health.healthy else "unhealthy"
                 log.warning("card kind=%s id=%s state=%s problem=%r", self._profile.name, health.id, state, health.problem)
-                self._devices.set_health(self._profile.name, health.id, _ill(health.healthy, health.problem))
+                self._devices.set_health(self._profile.name, health.id, _problem(health.healthy, health.problem))
 
-    def _as_shown(self, card: FoundCard) -> FoundCard:
-        shown = self._shown().get(card.id)
-        return card if shown is None else replace(card, healthy=not shown.ill, problem=shown.ill)
+    def _with_known_health(self, card: FoundCard) -> FoundCard:
+        known = self._known_cards().get(card.id)
+        return card if known is None else replace(card, healthy=not known.problem, problem=known.problem)
 
-    def _shown(self) -> dict[str, InventoryCard]:
+    def _known_cards(self) -> dict[str, InventoryCard]:
         kind = self._devices.kinds.get(self._profile.name)
         return {card.found.id: card for card in kind.cards.values()} if kind is not None else {}
 
@@ -150,14 +153,14 @@ class DeviceMonitor:
             )
         except UnitError as error:
             self._warn(str(error))
-            # Cards that were there before one more came go on as they are.
+            # Cards that are in the inventory already stay as they are.
             if self._profile.name not in self._devices.kinds:
-                self._tell(str(error))
+                self._set_problem(str(error))
             return
         self._warn(counted.warning, chosen.problem)
-        kind, known = self._devices.kinds.get(self._profile.name), self._shown()
+        kind, known = self._devices.kinds.get(self._profile.name), self._known_cards()
         self._devices.put(
-            Kind(
+            VendorCards(
                 profile=self._profile,
                 unit=counted.unit,
                 unit_mib=counted.unit_mib,
@@ -165,8 +168,8 @@ class DeviceMonitor:
                     card.index: InventoryCard(
                         card,
                         counted.cards[card.index],
-                        # Of cards that are watched the watch tells the health.
-                        ill=known[card.id].ill if card.id in known else _ill(card.healthy, card.problem),
+                        # The watch reports the health of cards that it knows.
+                        problem=known[card.id].problem if card.id in known else _problem(card.healthy, card.problem),
                         cdi_name=self._cdi_name(card),
                     )
                     for card in self._cards
@@ -174,23 +177,23 @@ class DeviceMonitor:
                 enforcement=await self._enforcement() if kind is None else kind.enforcement,
             )
         )
-        self._tell(chosen.problem)
+        self._set_problem(chosen.problem)
 
-    def _tell(self, problem: str) -> None:
+    def _set_problem(self, problem: str) -> None:
         self._devices.set_problem(self._profile.name, problem, unit=self._unit().unit if problem else "")
 
     def _warn(self, *warnings: str) -> None:
-        """Said when it comes up, and not again at every look."""
-        if warnings != self._warned:
-            self._warned = warnings
+        """Log warnings when they appear, not again at every discovery."""
+        if warnings != self._logged_warnings:
+            self._logged_warnings = warnings
             for warning in filter(None, warnings):
                 log.warning("units kind=%s warning=%r", self._profile.name, warning)
 
 
 def merged(known: Sequence[FoundCard], found: Sequence[FoundCard]) -> tuple[FoundCard, ...]:
-    """The cards there are after another look. A card that is known and was not found again stays, unless its index is taken: its
-    watch tells that it is gone. An answer by another way (a tool instead of a library) may add cards, and changes none: it may
-    name and measure them otherwise.
+    """The cards after another discovery. A known card that was not found again stays, unless its index is taken: its watch
+    reports that it is gone. An answer from another source (a tool instead of a library) may add cards but changes none: it
+    may name and measure them differently.
     """
     by_id = {card.id: card for card in known}
     by_index = {card.index: card for card in known}
@@ -213,9 +216,9 @@ def merged(known: Sequence[FoundCard], found: Sequence[FoundCard]) -> tuple[Foun
 
 
 def _same(one: FoundCard, other: FoundCard) -> bool:
-    """But for health, which the watch tells."""
+    """Equal except for health, which the watch reports."""
     return replace(one, healthy=True, problem="") == replace(other, healthy=True, problem="")
 
 
-def _ill(healthy: bool, problem: str) -> str:
+def _problem(healthy: bool, problem: str) -> str:
     return "" if healthy else problem or "unhealthy"

@@ -1,10 +1,11 @@
-"""This node's story on its Node object, told again whenever it changed or was lost.
+"""Keeps the Node's inventory annotation and capacity current.
 
-Belongs here: comparing what the Node says with what is true, and writing the difference. Never: what is true (shelf.py).
+Belongs here: comparing the Node object with the inventory, and writing the difference. Never: the inventory's content.
 """
 
 import asyncio
 import logging
+import threading
 from typing import Final
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory
@@ -28,27 +29,28 @@ class InventoryPublisher:
         self._name = node
         self._devices = devices
         self._pins = pins
+        self._node_lock = threading.Lock()  # the thread that answers the runtime reads labels and resources
         self._node: Node | None = None
         self._changed = asyncio.Event()
-        self._told = asyncio.Event()
-        self.listed = asyncio.Event()  # what the Node said when we came is known
-        devices.on_change(self.soon)
+        self._written = asyncio.Event()
+        self.listed = asyncio.Event()  # the Node has been read for the first time
+        devices.on_change(self._request)
 
     @property
     def labels(self) -> dict[str, str]:
-        node = self._node  # read once: the thread that answers a container runtime asks, too
+        node = self._read_node()
         return (node.metadata.labels or {}) if node is not None else {}
 
     @property
     def resources(self) -> frozenset[str]:
-        """The resources that this node has any of."""
-        node = self._node
+        """The resources of which the node's capacity is not zero."""
+        node = self._read_node()
         amounts = (node.status.capacity if node is not None and node.status else None) or {}
         return frozenset(name for name, amount in amounts.items() if whole_number(amount))
 
     @property
     def published(self) -> dict[str, inventory.KindEntry]:
-        """The inventory as the Node tells it now, perhaps from an earlier agent."""
+        """The inventory that is on the Node now, perhaps written by an earlier agent."""
         text = (self._node.metadata.annotations or {}).get(inventory.KEY, "") if self._node is not None else ""
         try:
             return inventory.entries_of(text)
@@ -57,24 +59,24 @@ class InventoryPublisher:
 
     @property
     def published_units(self) -> dict[str, str]:
-        """The unit of each kind as the Node tells it now."""
+        """The unit of each kind in the Node's inventory."""
         return {kind: entry.unit for kind, entry in self.published.items()}
 
     @property
     def published_corrections(self) -> str:
-        """Records of pods as the Node tells them now, perhaps from an earlier agent."""
+        """The corrected records that are on the Node now, perhaps written by an earlier agent."""
         return (self._node.metadata.annotations or {}).get(assignment.CORRECTED, "") if self._node is not None else ""
 
-    def soon(self) -> None:
-        self._told.clear()
+    def _request(self) -> None:
+        self._written.clear()
         self._changed.set()
 
     async def flushed(self) -> None:
-        """Until what is true now has been written."""
-        await self._told.wait()
+        """Wait until the Node has the current inventory."""
+        await self._written.wait()
 
     async def watch(self) -> None:
-        """Hear of changes to our Node: a new one of the same name knows nothing of us."""
+        """Watch our Node, until cancelled: a new Node of the same name lacks everything."""
         reflector: Reflector[Node] = Reflector(
             self._client,
             "/api/v1/nodes",
@@ -85,12 +87,20 @@ class InventoryPublisher:
         )
         async for change in reflector.changes():
             if isinstance(change, Seen):
-                self._node = change.obj
+                self._set_node(change.obj)
                 self._changed.set()
             elif isinstance(change, Gone):
-                self._node = None
+                self._set_node(None)
             elif isinstance(change, Synced):
                 self.listed.set()
+
+    def _set_node(self, node: Node | None) -> None:
+        with self._node_lock:
+            self._node = node
+
+    def _read_node(self) -> Node | None:
+        with self._node_lock:
+            return self._node
 
     async def run(self) -> None:
         while True:
@@ -104,7 +114,7 @@ class InventoryPublisher:
                 self._changed.set()
             else:
                 if not self._changed.is_set():
-                    self._told.set()
+                    self._written.set()
 
     async def _write(self) -> None:
         node = self._node

@@ -1,6 +1,6 @@
-"""Cards that people have marked ill by hand, in a ConfigMap.
+"""Reads the ConfigMap in which people mark cards of this node unhealthy.
 
-Belongs here: following that ConfigMap and reading its list of indexes. An empty or bad value marks nothing, and says so.
+Belongs here: watching that ConfigMap and reading its list of indexes. An empty value marks no card; an invalid one is logged.
 """
 
 import logging
@@ -30,18 +30,18 @@ def decode(raw: msgspec.Raw) -> dict[str, str]:
 
 
 def indexes(data: Mapping[str, str], key: str) -> tuple[list[int], str]:
-    """The cards named, and in words what could not be read."""
+    """The marked cards, and a text about what could not be read."""
     text = data.get(key, "")
     words = [word.strip() for word in text.split(",") if word.strip()]
     if not words:
         return [], ""
     if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
-        return [], f"{key} is {text[:64]!r}; it must be card indexes joined by commas, so no card is marked"
+        return [], f"{key} is {text[:64]!r}; it must be card indexes joined by commas, no card is marked"
     return [int(word) for word in words], ""
 
 
 async def follow(client: Client, node: str, devices: DeviceInventory, kind: str, where: UnhealthyConfigMap) -> None:
-    """Mark on the shelf what the ConfigMap of this node says, for ever; without one, nothing is marked."""
+    """Mark cards in the inventory as the ConfigMap of this node lists them, until cancelled; without a ConfigMap, none."""
     name = where.name_on(node)
     reflector: Reflector[dict[str, str]] = Reflector(
         client,
@@ -55,5 +55,5 @@ async def follow(client: Client, node: str, devices: DeviceInventory, kind: str,
         if isinstance(change, Seen | Gone):
             marked, problem = indexes(change.obj if isinstance(change, Seen) else {}, where.key)
             if problem:
-                log.warning("told kind=%s configmap=%s problem=%r", kind, name, problem)
-            devices.set_told(kind, marked, f"marked in ConfigMap {name}")
+                log.warning("unhealthy-configmap kind=%s configmap=%s problem=%r", kind, name, problem)
+            devices.set_marked(kind, marked, f"marked in ConfigMap {name}")

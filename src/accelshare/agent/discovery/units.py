@@ -1,20 +1,22 @@
-"""From MiB to units: how many a card has, and whether kubelet can bear so many.
+"""Memory units: how many units a card has, whether kubelet can list so many, and when a node's unit may change.
 
-Belongs here: arithmetic and its refusals. Never: cards, clusters.
+Belongs here: arithmetic and its refusals. Never: asking drivers or the cluster.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from accelshare.agent.device_plugin.device_ids import list_bytes
 from accelshare.vendors.profile import Profile
+from accelshare.wire.node_pods import NodePod
 
-# kubelet reads at most 4 MiB of a plugin's list; what is over it ends the stream, and the resource is gone.
+# kubelet reads at most 4 MiB of a plugin's list; a larger list ends the stream, and the resource is gone.
 LARGEST_LIST_BYTES: Final = 4 * 2**20 - 4096
-# From 1.36 on a pod's status lists each id it holds, at some 44 bytes; half of etcd's limit is the most we let pass unsaid.
+# From 1.36 on a pod's status lists each id it holds, at some 44 bytes; above half of etcd's limit there is a warning.
 LARGEST_STATUS_BYTES: Final = 768 * 1024
 STATUS_BYTES_PER_ID: Final = 44
+MOST_NAMED: Final = 20  # pods that a message names
 
 
 class UnitError(Exception):
@@ -22,8 +24,8 @@ class UnitError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """A unit in force: its name, its size, and the units of each card by index."""
+class UnitCounts:
+    """A unit in use: its name, its size, and the units of each card by index."""
 
     unit: str
     unit_mib: float
@@ -31,10 +33,10 @@ class Counted:
     warning: str = ""
 
 
-def count(profile: Profile, memory_mib: dict[int, int], unit: str = "", *, listed: bool = True) -> Counted:
-    """The cards in this unit, or in the profile's default; UnitError names the smallest unit that works.
+def count(profile: Profile, memory_mib: dict[int, int], unit: str = "", *, listed: bool = True) -> UnitCounts:
+    """Count the cards in this unit, or in the profile's default; UnitError names the smallest unit that works.
 
-    `listed`: each unit is a device in kubelet's list, which bounds their number.
+    `listed`: each unit is a device in kubelet's list, which limits their number.
     """
     chosen = unit or profile.unit.default
     if chosen not in profile.unit.mib:
@@ -43,23 +45,23 @@ def count(profile: Profile, memory_mib: dict[int, int], unit: str = "", *, liste
     cards = _units(memory_mib, profile.unit.mib[chosen])
     size = _largest_list(cards)
     if profile.resources.memory is None or not listed:
-        # A card's size is told all the same.
-        return Counted(chosen, profile.unit.mib[chosen], cards)
+        # The units are no devices in kubelet's list; the inventory shows a card's size all the same.
+        return UnitCounts(chosen, profile.unit.mib[chosen], cards)
     if size > LARGEST_LIST_BYTES:
         raise UnitError(
             f"{profile.name}: in units of {profile.unit.label(chosen)} this node has {sum(cards.values())} devices, a list of "
             f"{size} bytes, and kubelet reads at most {LARGEST_LIST_BYTES}; {_smallest_that_works(profile, memory_mib)}"
         )
-    return Counted(chosen, profile.unit.mib[chosen], cards, _status_warning(profile, memory_mib, chosen, cards))
+    return UnitCounts(chosen, profile.unit.mib[chosen], cards, _status_warning(profile, memory_mib, chosen, cards))
 
 
 def _units(memory_mib: dict[int, int], unit_mib: float) -> dict[int, int]:
-    # A hair is added because a tenth of a GB is 102.4 MiB, which no binary fraction is.
+    # 1e-6 is added because 102.4 MiB, a tenth of a GB, has no exact binary fraction.
     return {index: int(mib / unit_mib + 1e-6) for index, mib in memory_mib.items()}
 
 
 def _largest_list(cards: dict[int, int]) -> int:
-    # An id grows by a digit if its card's slot becomes 10 or more, and by one if kubelet keeps names for the dead.
+    # An id has one digit more if its card's slot is 10 or more, and one more while kubelet keeps ids of ended pods.
     return list_bytes(cards.items()) + 2 * sum(cards.values())
 
 
@@ -87,4 +89,31 @@ def _status_warning(profile: Profile, memory_mib: dict[int, int], unit: str, car
     return (
         f"{profile.name}: a pod that takes a whole card in units of {profile.unit.label(unit)} has some {largest} bytes of "
         f"status on kubelet 1.36 and newer, which lists every id, and etcd takes 1.5 MiB; {better}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenUnit:
+    """The unit in which cards are counted, and why it is not the requested one."""
+
+    unit: str
+    problem: str = ""
+
+
+def chosen_unit(profile: Profile, *, requested: str, before: str, pods: Iterable[NodePod], node: str) -> ChosenUnit:
+    """The requested unit, or the one before while pods live here whose requests are in that unit."""
+    unit = requested or profile.unit.default
+    if not before or before == unit or before not in profile.unit.mib:
+        return ChosenUnit(unit)
+    living = [
+        pod.name
+        for pod in pods
+        if not pod.seen.ended and any(ask.kind == profile.name and not ask.whole for ask in pod.seen.request)
+    ]
+    if not living:
+        return ChosenUnit(unit)
+    return ChosenUnit(
+        before,
+        f"the memory unit of node {node} is {before!r} and cannot become {unit!r} while pods live that use it: "
+        f"{', '.join(sorted(living)[:MOST_NAMED])}; end them first, or keep {before!r}",
     )

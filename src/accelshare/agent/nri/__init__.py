@@ -1,6 +1,6 @@
-"""Cards handed out by identity: the container runtime says which container of which pod it makes, and we say what that one gets.
+"""Delivery through the container runtime's plugin interface (NRI): the runtime names pod and container, we answer what it gets.
 
-Belongs here: what is answered for a container (`answers.py`), how it is said (`adjusting.py`), what is done when one was made
-without us (`repairs.py`), and the life of it all (`way.py`). Never: NRI's bytes (`nri/`), whether a runtime goes on without us
-(`runtimes/`), which card a pod gets (its record says it), the API server but for repairs and flags.
+Belongs here: the answers (`container_handler.py`, `container_decision.py`), containers that request no card (`guard.py`), the
+edits as NRI messages (`adjustments.py`), the connection's life (`delivery.py`). Never: the protocol itself (`protocol/`),
+whether a runtime's validator is on (`runtimes/`), which card a pod gets (its record names it).
 """

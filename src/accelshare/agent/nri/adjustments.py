@@ -1,6 +1,6 @@
-"""A container's edits in NRI's words.
+"""Translates container edits into an NRI adjustment.
 
-Belongs here: device files looked up on the host, mounts and variables renamed. Never: which edits.
+Belongs here: looking up device files on the host, and NRI's field names. Never: which edits a container gets.
 """
 
 import os
@@ -15,7 +15,7 @@ from accelshare.vendors.container_edits import ContainerEdits, DeviceNode
 
 
 def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path]) -> ContainerAdjustment:
-    """All of these edits as one adjustment."""
+    """All these edits as one adjustment; raises Refuse if a device file is missing."""
     together = tuple(edits)
     nodes = {node.container_path: _device(node, on_host) for one in together for node in one.device_nodes}
     return adjustment(
@@ -38,17 +38,17 @@ def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path])
 
 def _device(node: DeviceNode, on_host: Callable[[str], Path]) -> LinuxDevice:
     try:
-        found = on_host(node.host_path).stat()
+        status = on_host(node.host_path).stat()
     except OSError as error:
-        raise Refuse(f"device file {node.host_path} cannot be given: {error.strerror}") from error
-    if not stat.S_ISCHR(found.st_mode) and not stat.S_ISBLK(found.st_mode):
-        raise Refuse(f"{node.host_path} is no device file")
+        raise Refuse(f"device file {node.host_path} cannot be used: {error.strerror}") from error
+    if not stat.S_ISCHR(status.st_mode) and not stat.S_ISBLK(status.st_mode):
+        raise Refuse(f"{node.host_path} is not a device file")
     return LinuxDevice(
         path=node.container_path,
-        type="c" if stat.S_ISCHR(found.st_mode) else "b",
-        major=os.major(found.st_rdev),
-        minor=os.minor(found.st_rdev),
-        file_mode=OptionalFileMode(value=stat.S_IMODE(found.st_mode)),
-        uid=OptionalUInt32(value=found.st_uid),
-        gid=OptionalUInt32(value=found.st_gid),
+        type="c" if stat.S_ISCHR(status.st_mode) else "b",
+        major=os.major(status.st_rdev),
+        minor=os.minor(status.st_rdev),
+        file_mode=OptionalFileMode(value=stat.S_IMODE(status.st_mode)),
+        uid=OptionalUInt32(value=status.st_uid),
+        gid=OptionalUInt32(value=status.st_gid),
     )

@@ -1,140 +1,162 @@
-"""Connected to the container runtime, and what that makes of this node's deliveries.
+"""Keeps the agent connected to the container runtime, and reports for which kinds the node can deliver through it.
 
-Belongs here: the connection's life, judging what the runtime promises each time that it comes, and what we wish to be asked by
-such a runtime. Never: answers.
+Belongs here: the connection's life, checking the runtime's validator each time it connects, and which NRI events we subscribe to.
+Never: the answers (container_handler.py).
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
-from functools import partial
+import threading
 from pathlib import Path
 from typing import Final
 
+from accelshare.agent.delivery import DeliverySelector, DeliveryState
+from accelshare.agent.delivery_mode import CurrentMode, Deliverer
 from accelshare.agent.device_plugin.leftovers import PluginLeftovers
 from accelshare.agent.discovery.device_inventory import DeviceInventory
-from accelshare.agent.nri.answers import Answers
+from accelshare.agent.nri.container_handler import ContainerHandler
+from accelshare.agent.nri.outcomes import OutcomeQueue
 from accelshare.agent.nri.protocol import connection
 from accelshare.agent.nri.protocol.lock import only_one
 from accelshare.agent.nri.protocol.nri_pb2 import Event
-from accelshare.agent.nri.repairs import Repairs
 from accelshare.agent.pinned_records import PinnedRecords
+from accelshare.agent.pod_store import PodStore
+from accelshare.agent.repairs import Repairs
 from accelshare.runtimes.validator_status import Files, Standing, Verdict, judge
 from accelshare.runtimes.versions import asks_validators, takes_cdi
 from accelshare.wire.assignment import PLUGIN
 
 log = logging.getLogger(__name__)
-INDEX: Final = 10  # among other plugins; who comes later sees what we did
+INDEX: Final = 10  # among other plugins; plugins with a higher index see what we did
 LOCK: Final = "accelshare.lock"
-LOOK_S: Final = 1.0
+CHECK_S: Final = 1.0
+FIRST_CONTACT_S: Final = 15.0  # a runtime answers within moments, or 5 s for each silent plugin before us
 
 
 class NriDelivery:
     """Delivery through the container runtime's plugin interface."""
 
-    name = "nri"
-
     def __init__(
         self,
         devices: DeviceInventory,
-        answers: Answers,
-        repairs: Repairs,
+        handler: ContainerHandler,
         *,
+        mode: CurrentMode,
+        selector: DeliverySelector,
+        state: DeliveryState,
+        outcomes: OutcomeQueue,
+        repairs: Repairs,
+        pins: PinnedRecords,
+        pods: PodStore,
+        leftovers: PluginLeftovers,
         socket: Path,
         files: Files,
-        kubelet: PluginLeftovers,
-        pins: PinnedRecords,
-        on_verdict: Callable[[Verdict], None],
     ) -> None:
         self._devices = devices
-        self._answers = answers
+        self._handler = handler
+        self._mode = mode
+        self._selector = selector
+        self._state = state
+        self._outcomes = outcomes
         self._repairs = repairs
+        self._pins = pins
+        self._pods = pods
+        self._leftovers = leftovers
         self._socket = socket
         self._files = files
-        self._kubelet = kubelet
-        self._pins = pins
-        self._on_verdict = on_verdict
-        self._on_state: Callable[[str, bool], None] = lambda _kind, _delivers: None
-        self._said: set[str] = set()
-        self.connected = asyncio.Event()
-        self.verdict = self._judged = Verdict(Standing.UNKNOWN, f"no container runtime has answered at {socket}")
+        self._blocked: set[str] = set()  # kinds for which kubelet still asks a device plugin, as logged
+        self._connected = asyncio.Event()
+        self._validator_lock = threading.Lock()  # written on the thread that answers the runtime
+        self._validator = Verdict(Standing.UNKNOWN, f"no container runtime has answered at {socket}")
+        devices.on_change(self._report)
+
+    @property
+    def validator(self) -> Verdict:
+        """The state of the validator of the runtime that connected last."""
+        with self._validator_lock:
+            return self._validator
 
     async def connect(self) -> None:
-        """Be there for the runtime, until cancelled: as whatever `answers.manner` says."""
-        self._answers.tell = partial(connection.tell_soon, asyncio.get_running_loop())
+        """Stay connected to the runtime, until cancelled."""
         async with only_one(self._socket.parent / LOCK):
             await connection.serve(
                 self._socket,
                 PLUGIN,
                 INDEX,
-                self._answers,
-                wants=self._wants,
-                on_connected=self._is_connected,
-                on_disconnected=self._is_away,
+                self._handler,
+                wants=self._configure,
+                on_connected=self._on_connected,
+                on_disconnected=self._on_disconnected,
             )
 
-    async def run(self, on_state: Callable[[str, bool], None]) -> None:
-        """Say of which kinds cards can be handed out, until cancelled."""
-        self._on_state = on_state
+    async def first_contact(self) -> bool:
+        """Whether a runtime has connected; waits for one if its socket exists."""
+        if self._socket.exists():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._connected.wait(), FIRST_CONTACT_S)
+        return self._connected.is_set()
+
+    async def run(self) -> None:
+        """Report the kinds that the node delivers, until cancelled."""
         while True:
-            await self._kubelet.let_go(
-                [resource for kind in self._devices.kinds.values() for resource, _ in self._devices.resources(kind.profile)]
-            )
-            self.show()
-            await asyncio.sleep(LOOK_S)
+            vendors = self._devices.kinds.values()
+            await self._leftovers.drop_ended_pods([name for one in vendors for name, _ in self._devices.resources(one.profile)])
+            self._report()
+            await asyncio.sleep(CHECK_S)
 
-    def show(self) -> None:
-        if self._answers.manner != "delivers":
-            return
-        for name, kind in self._devices.kinds.items():
-            still = [resource for resource, _ in self._devices.resources(kind.profile) if self._kubelet.refuses(resource)]
-            if still and name not in self._said:
-                self._said.add(name)
-                served = self._kubelet.served(still)
-                while_ = f"while these pods live: {', '.join(served)}" if served else "and forgets them 5 minutes after its end"
-                problem = f"kubelet still takes them for a device plugin's {while_}"
-                log.warning("moving kind=%s resources=%s problem=%r", name, ",".join(still), problem)
-            elif not still and name in self._said:
-                self._said.discard(name)
-                log.info("moved kind=%s", name)
-            self._on_state(name, self.connected.is_set() and not still)
+    def review_containers(self) -> None:
+        """Look at containers that were there before us: report those that are not entitled to their cards, and, if NRI delivers,
+        flag the pods that have their cards and replace those whose containers lack them.
+        """
+        for unentitled in self._handler.unentitled():  # they run, so they are reported and not ended
+            self._outcomes.put(unentitled)
+        if self._mode.get().by_nri:
+            for pod in self._handler.served_before():
+                self._repairs.flag_assigned(pod)
+            for pod, container in self._handler.lacking_cards():
+                self._repairs.replace_lacking(pod, container)
 
-    def look_back(self) -> None:
-        """What there was before us: pods whose cards nobody has written down as given, and containers without theirs."""
-        for pod in self._answers.given_before():
-            self._repairs.delivered(pod)
-        for found in self._answers.bare():
-            self._repairs.bare(found)
+    def _report(self) -> None:
+        for name, kind in self._devices.kinds.items() if self._mode.get().by_nri else ():
+            resources = [resource for resource, _ in self._devices.resources(kind.profile)]
+            blocked = [resource for resource in resources if self._leftovers.refuses(resource)]
+            if blocked and name not in self._blocked:
+                self._blocked.add(name)
+                served = self._leftovers.served(blocked)
+                until = f"until these pods end: {', '.join(served)}" if served else "until 5 minutes after the plugin has ended"
+                problem = f"kubelet asks a device plugin for these resources {until}"
+                log.warning("delivery kind=%s resources=%s problem=%r", name, ",".join(blocked), problem)
+            elif not blocked and name in self._blocked:
+                self._blocked.discard(name)
+                log.info("delivery kind=%s outcome=unblocked", name)
+            self._state.report(name, self._connected.is_set() and not blocked)
 
-    def report(self) -> None:
-        """Containers that have cards without being entitled to them. They run, so they are told of, and not ended."""
-        for found in self._answers.intruders():
-            self._answers.guarded(found)
-
-    def _wants(self, runtime: str, version: str) -> list[Event]:
-        """The runtime's first word, on the thread that answers it: no container is asked about before this has returned."""
-        self._answers.takes_cdi = takes_cdi(runtime, version)
-        self._judged = judge(runtime, version, files=self._files, socket=self._socket)
-        wanted = [Event.CREATE_CONTAINER]
+    def _configure(self, runtime: str, version: str) -> list[Event]:
+        """The NRI events that we subscribe to. Called on the thread that answers the runtime, before any container."""
+        self._handler.runtime_configured(takes_cdi=takes_cdi(runtime, version))
+        validator = judge(runtime, version, files=self._files, socket=self._socket)
+        with self._validator_lock:
+            self._validator = validator
+        events = [Event.CREATE_CONTAINER]
         if asks_validators(runtime, version):
-            # Whoever dies or is late while a container is made cannot be asked at the end of it, and so it is not made.
-            wanted.append(Event.VALIDATE_CONTAINER_ADJUSTMENT)
-        if not self._judged.insists:
-            wanted.append(Event.START_CONTAINER)  # it may have been made while we were away
-        return wanted
+            # If we die or are late while a container is created, nobody answers this call, and the container is refused.
+            events.append(Event.VALIDATE_CONTAINER_ADJUSTMENT)
+        if not validator.insists:
+            events.append(Event.START_CONTAINER)  # the container may have been created while we were away
+        return events
 
-    def _is_connected(self, runtime: str, version: str) -> None:
-        self.verdict = self._judged
-        log.info("nri runtime=%s version=%s insists=%s why=%r", runtime, version, self.verdict.insists, self.verdict.why)
-        self._pins.check(self._answers.delivered_before())
-        self.connected.set()
-        self._on_verdict(self.verdict)
-        if self._answers.manner != "starting":
-            self.report()
-        if self._answers.manner == "delivers":
-            self.look_back()
-        self.show()
+    def _on_connected(self, runtime: str, version: str) -> None:
+        validator = self.validator
+        log.info("nri runtime=%s version=%s validator=%s reason=%r", runtime, version, validator.insists, validator.why)
+        for pod in self._pins.check(self._handler.delivered()):
+            self._pods.put(pod)
+        self._connected.set()
+        self._selector.runtime_connected(validator)
+        if self._mode.get().deliverer is not Deliverer.UNDECIDED:
+            self.review_containers()
+        self._report()
 
-    def _is_away(self) -> None:
-        self.connected.clear()
-        self.show()
+    def _on_disconnected(self) -> None:
+        self._connected.clear()
+        self._report()

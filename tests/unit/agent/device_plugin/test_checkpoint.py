@@ -36,19 +36,19 @@ def test_no_file_an_empty_one_or_another_content_is_no_memory(tmp_path: Path) ->
 
 
 def test_a_card_shows_its_usual_ids_while_nobody_died() -> None:
-    assert current(1, unit_ids(1, 4), held=[], lost=()) == ["1-0", "1-1", "1-2", "1-3"]
-    assert sorted(current(1, unit_ids(1, 4), held=["1-2"], lost=())) == ["1-0", "1-1", "1-2", "1-3"]
+    assert current(1, unit_ids(1, 4), held=[], stale=()) == ["1-0", "1-1", "1-2", "1-3"]
+    assert sorted(current(1, unit_ids(1, 4), held=["1-2"], stale=())) == ["1-0", "1-1", "1-2", "1-3"]
 
 
 def test_ids_that_kubelet_keeps_for_the_dead_are_replaced_by_new_ones_of_the_same_card() -> None:
-    shown = current(1, unit_ids(1, 4), held=["1-3"], lost={"1-0", "1-1", "2-0"})
+    shown = current(1, unit_ids(1, 4), held=["1-3"], stale={"1-0", "1-1", "2-0"})
     assert shown == ["1-3", "1-2", "1-4", "1-5"]
     assert {card_of(name) for name in shown} == {1}
-    assert current(7, [whole_id(7)], held=[], lost={"7"}) == ["7-1"]
-    assert current(7, [whole_id(7)], held=["7-1"], lost={"7"}) == ["7-1"]
+    assert current(7, [whole_id(7)], held=[], stale={"7"}) == ["7-1"]
+    assert current(7, [whole_id(7)], held=["7-1"], stale={"7"}) == ["7-1"]
 
 
 def test_what_the_living_hold_stays_shown_whatever_its_number() -> None:
     """A container that starts again needs its ids among the healthy ones."""
-    assert current(1, unit_ids(1, 4), held=["1-4", "1-5"], lost=()) == ["1-4", "1-5", "1-0", "1-1"]
-    assert len(current(1, unit_ids(1, 2), held=["1-4", "1-5", "1-6"], lost=())) == 2
+    assert current(1, unit_ids(1, 4), held=["1-4", "1-5"], stale=()) == ["1-4", "1-5", "1-0", "1-1"]
+    assert len(current(1, unit_ids(1, 2), held=["1-4", "1-5", "1-6"], stale=())) == 2

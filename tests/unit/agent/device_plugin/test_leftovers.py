@@ -36,13 +36,13 @@ async def test_who_lives_is_not_forgotten(tmp_path: Path, uid: str, annotations:
     pods, kubelet = {"a": pod("a", **annotations)}, Kubelet()
     remember(tmp_path, uid)
     memory = PluginLeftovers(tmp_path, pods, kubelet)
-    await memory.let_go([RESOURCE])
+    await memory.drop_ended_pods([RESOURCE])
     assert kubelet.asked == 0
     assert memory.served([RESOURCE]) == ["default/p-a"]
     assert memory.refuses(RESOURCE)
 
     del pods["a"]
-    await memory.let_go([RESOURCE])
+    await memory.drop_ended_pods([RESOURCE])
     assert kubelet.asked == 1
     assert memory.served([RESOURCE]) == []
     assert not memory.refuses(RESOURCE)
@@ -57,14 +57,14 @@ def test_whole_cards_are_anothers_while_its_plugin_is_there(tmp_path: Path) -> N
         (tmp_path / "kubelet_internal_checkpoint").write_text(json.dumps({"Data": data, "Checksum": 1}))
 
     registers("GPU-8f3a", "GPU-90c1")
-    assert not memory.is_anothers("acme.example/zpu")  # nobody listens
+    assert not memory.is_served_by_others("acme.example/zpu")  # nobody listens
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         other.bind(str(tmp_path / "other.sock"))
         other.listen()
-        assert memory.is_anothers("acme.example/zpu")
-        assert not memory.is_anothers("acme.example/zpu-mem")
-        assert not memory.is_anothers(None)
+        assert memory.is_served_by_others("acme.example/zpu")
+        assert not memory.is_served_by_others("acme.example/zpu-mem")
+        assert not memory.is_served_by_others(None)
         registers("0", "1")
-        assert not memory.is_anothers("acme.example/zpu")  # those are ours
+        assert not memory.is_served_by_others("acme.example/zpu")  # those are ours
         registers("GPU-8f3a")
-    assert not memory.is_anothers("acme.example/zpu")  # a socket that was left behind
+    assert not memory.is_served_by_others("acme.example/zpu")  # a socket that was left behind

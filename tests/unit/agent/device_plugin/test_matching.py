@@ -1,6 +1,6 @@
 """An anonymous request is served to the right pod, or to nobody."""
 
-from accelshare.agent.device_plugin.matching import Match, Queue
+from accelshare.agent.device_plugin.matching import Match, RequestMatcher
 from accelshare.wire.node_pods import ContainerNeeds
 
 
@@ -12,7 +12,7 @@ def want(amount: int, *, kind: str = "gpu", whole: bool = False) -> tuple[str, b
     return (kind, whole, amount)
 
 
-def serve(queue: Queue, amount: int) -> str:
+def serve(queue: RequestMatcher, amount: int) -> str:
     match = queue.match(want(amount))
     assert match is not None
     queue.serve(match)
@@ -20,17 +20,17 @@ def serve(queue: Queue, amount: int) -> str:
 
 
 def test_equals_are_served_in_the_order_of_their_arrival() -> None:
-    queue = Queue()
+    queue = RequestMatcher()
     for uid in ("b", "a", "c"):
-        queue.arrive(uid, [part("main", 4)])
+        queue.add(uid, [part("main", 4)])
     assert [serve(queue, 4) for _ in range(3)] == ["b/main", "a/main", "c/main"]
     assert queue.match(want(4)) is None
 
 
 def test_an_amount_finds_the_first_that_asks_it() -> None:
-    queue = Queue()
-    queue.arrive("small", [part("main", 2)])
-    queue.arrive("large", [part("main", 8)])
+    queue = RequestMatcher()
+    queue.add("small", [part("main", 2)])
+    queue.add("large", [part("main", 8)])
     assert serve(queue, 8) == "large/main"
     assert queue.match(want(3)) is None
     assert queue.match(want(2, kind="npu")) is None
@@ -38,69 +38,69 @@ def test_an_amount_finds_the_first_that_asks_it() -> None:
 
 
 def test_a_pod_is_served_to_its_end_before_the_next() -> None:
-    queue = Queue()
-    queue.arrive("a", [part("init", 4), part("one", 2), part("two", 2)])
-    queue.arrive("b", [part("main", 2)])
+    queue = RequestMatcher()
+    queue.add("a", [part("init", 4), part("one", 2), part("two", 2)])
+    queue.add("b", [part("main", 2)])
     assert serve(queue, 4) == "a/init"
     assert [serve(queue, 2) for _ in range(3)] == ["a/one", "a/two", "b/main"]
     assert len(queue) == 0
 
 
 def test_a_container_may_be_asked_for_its_resources_in_any_order() -> None:
-    queue = Queue()
-    queue.arrive("a", [ContainerNeeds("main", (want(4), want(1, whole=True)))])
+    queue = RequestMatcher()
+    queue.add("a", [ContainerNeeds("main", (want(4), want(1, whole=True)))])
     queue.serve(Match("a", "main", want(1, whole=True)))
     assert queue.match(want(1, whole=True)) is None
     assert serve(queue, 4) == "a/main"
 
 
 def test_a_pod_that_left_in_the_middle_does_not_stop_the_others() -> None:
-    queue = Queue()
-    queue.arrive("a", [part("one", 2), part("two", 2)])
-    queue.arrive("b", [part("main", 2)])
+    queue = RequestMatcher()
+    queue.add("a", [part("one", 2), part("two", 2)])
+    queue.add("b", [part("main", 2)])
     assert serve(queue, 2) == "a/one"
-    queue.leave("a")
+    queue.remove("a")
     assert serve(queue, 2) == "b/main"
 
 
 def test_a_begun_pod_that_does_not_fit_lets_another_go_first() -> None:
-    queue = Queue()
-    queue.arrive("a", [part("one", 2), part("two", 3)])
-    queue.arrive("b", [part("main", 2)])
+    queue = RequestMatcher()
+    queue.add("a", [part("one", 2), part("two", 3)])
+    queue.add("b", [part("main", 2)])
     assert serve(queue, 2) == "a/one"
     assert serve(queue, 2) == "b/main"
     assert serve(queue, 3) == "a/two"
 
 
 def test_a_pod_seen_again_keeps_its_place_and_what_it_was_given() -> None:
-    queue = Queue()
-    queue.arrive("a", [part("one", 2), part("two", 3)])
+    queue = RequestMatcher()
+    queue.add("a", [part("one", 2), part("two", 3)])
     assert serve(queue, 2) == "a/one"
-    queue.arrive("a", [part("one", 2), part("two", 3)])
+    queue.add("a", [part("one", 2), part("two", 3)])
     assert [(uid, container) for uid, container, _ in queue.waiting()] == [("a", "two")]
 
 
 def test_a_pod_that_asks_for_nothing_does_not_wait() -> None:
-    queue = Queue()
-    queue.arrive("a", [ContainerNeeds("main", ())])
+    queue = RequestMatcher()
+    queue.add("a", [ContainerNeeds("main", ())])
     assert "a" not in queue
 
 
 def test_an_asker_that_begins_anew_may_have_another_order() -> None:
     """What a pod was given already stays given; who is not named comes last."""
-    queue = Queue()
-    queue.arrive("a", [part("main", 2)])
-    queue.arrive("b", [part("one", 3), part("two", 2)])
-    queue.arrive("c", [part("main", 2)])
+    queue = RequestMatcher()
+    queue.add("a", [part("main", 2)])
+    queue.add("b", [part("one", 3), part("two", 2)])
+    queue.add("c", [part("main", 2)])
     assert serve(queue, 3) == "b/one"
     queue.reorder(["gone", "c", "b"])
     assert [serve(queue, 2) for _ in range(3)] == ["b/two", "c/main", "a/main"]
 
 
 def test_of_a_few_any_container_may_be_meant_and_what_comes_before_it_is_done() -> None:
-    queue = Queue()
-    queue.arrive("a", [part("one", 2), part("two", 3), part("three", 3)])
-    queue.arrive("b", [part("main", 3)])
+    queue = RequestMatcher()
+    queue.add("a", [part("one", 2), part("two", 3), part("three", 3)])
+    queue.add("b", [part("main", 3)])
     assert queue.match(want(3)) == Match("b", "main", want(3))
     assert queue.match(want(3), among=()) is None
     match = queue.match(want(3), among={"a"})

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,11 +11,12 @@ import msgspec
 import pytest
 
 from accelshare.agent.device_plugin.pod_queue import Holding, PodQueue
-from accelshare.agent.device_plugin.pod_resources_reader import PodResourcesReader
+from accelshare.agent.device_plugin.pod_resources import PodResourcesReader
 from accelshare.agent.device_plugin.reconcile import Reconcile
-from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
-from accelshare.agent.metrics import Metrics
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
+from accelshare.agent.metrics import AgentMetrics
 from accelshare.agent.pinned_records import PinnedRecords
+from accelshare.agent.pod_store import PodStore
 from accelshare.kube.client import Client
 from accelshare.kube.errors import ApiError, Forbidden
 from accelshare.kube.events import Events
@@ -21,6 +24,7 @@ from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.wire.node_pods import NodePod, NodePodReader
+from tests.unit.agent.builders import mode
 
 CATALOG = load()
 HOLDS: Holding = {"main": {("nvidia", False): {"1-0", "1-1"}, ("kunlun", False): {"0-0", "0-1"}}}
@@ -42,7 +46,7 @@ def pod(**record: Any) -> NodePod:
 class Writes:
     """The API server's and kubelet's side: what was written, and books that can be read."""
 
-    mute = False
+    unsupported = False
 
     def __init__(self) -> None:
         self.bodies: list[Any] = []
@@ -58,35 +62,44 @@ class Writes:
         return {}
 
 
+def reconciler(
+    server: Writes, pod_queue: PodQueue, devices: DeviceInventory, clock: Callable[[], float] = time.monotonic
+) -> Reconcile:
+    client, events, metrics = cast("Client", server), cast("Events", server), AgentMetrics()
+    return Reconcile(
+        client,
+        pod_queue,
+        devices,
+        CATALOG,
+        events,
+        metrics,
+        pod_resources=cast("PodResourcesReader", server),
+        pins=PinnedRecords(client, "n1", CATALOG, events, metrics),
+        mode=mode(),
+        now_ns=lambda: 0,
+        clock=clock,
+    )
+
+
 @pytest.fixture
 def devices() -> DeviceInventory:
     devices = DeviceInventory()
     cards = {index: InventoryCard(FoundCard(index, f"GPU-{index}", 16384), 16) for index in range(2)}
-    devices.put(Kind(CATALOG["nvidia"], "GiB", 1024, cards))
+    devices.put(VendorCards(CATALOG["nvidia"], "GiB", 1024, cards))
     return devices
 
 
 async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(devices: DeviceInventory) -> None:
     """While the driver of one finds nothing, its part of the record cannot be written, and nothing is half written."""
     writes = Writes()
-    pod_queue = PodQueue(devices)
-    pod_queue.pod_seen(pod(nvidia=[{"index": 0, "id": "GPU-0", "units": 2}], kunlun=[{"index": 0, "id": "x", "units": 2}]))
-    pod_queue.kubelet_says({"default/both": HOLDS})
-    reconcile = Reconcile(
-        cast("Client", writes),
-        pod_queue,
-        devices,
-        CATALOG,
-        cast("Events", writes),
-        Metrics(),
-        books=cast("PodResourcesReader", writes),
-        pins=PinnedRecords(cast("Client", writes), "n1", CATALOG, cast("Events", writes), Metrics()),
-        now_ns=lambda: 0,
-    )
+    pod_queue = PodQueue(devices, PodStore())
+    pod_queue.pods.put(pod(nvidia=[{"index": 0, "id": "GPU-0", "units": 2}], kunlun=[{"index": 0, "id": "x", "units": 2}]))
+    pod_queue.set_holdings({"default/both": HOLDS})
+    reconcile = reconciler(writes, pod_queue, devices)
     await asyncio.wait_for(reconcile.once(), 60)
     assert writes.bodies == []
 
-    devices.put(Kind(CATALOG["kunlun"], "GiB", 1024, {0: InventoryCard(FoundCard(0, "x", 16384), 16)}))
+    devices.put(VendorCards(CATALOG["kunlun"], "GiB", 1024, {0: InventoryCard(FoundCard(0, "x", 16384), 16)}))
     await asyncio.wait_for(reconcile.once(), 60)
     (written,) = writes.bodies
     record = json.loads(written["metadata"]["annotations"]["accelshare.io/assignment"])
@@ -103,30 +116,19 @@ class Denies(Writes):
 
 async def test_denied_patches_are_tried_ever_more_seldom(devices: DeviceInventory, caplog: pytest.LogCaptureFixture) -> None:
     """Forty pods that may not be written on: a write each at first, at most one a minute each later, one log line each."""
-    server, pod_queue, now = Denies(), PodQueue(devices), 0.0
-    reconcile = Reconcile(
-        cast("Client", server),
-        pod_queue,
-        devices,
-        CATALOG,
-        cast("Events", server),
-        Metrics(),
-        books=cast("PodResourcesReader", server),
-        pins=PinnedRecords(cast("Client", server), "n1", CATALOG, cast("Events", server), Metrics()),
-        now_ns=lambda: 0,
-        clock=lambda: now,
-    )
+    server, pod_queue, now = Denies(), PodQueue(devices, PodStore()), 0.0
+    reconcile = reconciler(server, pod_queue, devices, clock=lambda: now)
     pods = [one(number) for number in range(40)]
     for each in pods:
-        pod_queue.pod_seen(each)
-    pod_queue.kubelet_says({each.name: {"main": {("nvidia", False): {"1-0", "1-1"}}} for each in pods})
+        pod_queue.pods.put(each)
+    pod_queue.set_holdings({each.name: {"main": {("nvidia", False): {"1-0", "1-1"}}} for each in pods})
 
     async def look_for(seconds: int) -> int:
         """kubelet's news comes five times a second."""
         nonlocal now
         before = len(server.bodies)
         for _ in range(seconds * 5):
-            reconcile.soon()
+            reconcile.request()
             await reconcile.once()
             now += 0.2
         return len(server.bodies) - before
@@ -164,20 +166,10 @@ async def test_the_record_follows_what_another_plugin_gave_whole(devices: Device
     }
     whole = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
     assert whole is not None
-    writes, pod_queue = Writes(), PodQueue(devices)
-    pod_queue.pod_seen(whole)
-    pod_queue.kubelet_says({"default/w": {"main": {("nvidia", True): {"GPU-1::3"}}}})
-    reconcile = Reconcile(
-        cast("Client", writes),
-        pod_queue,
-        devices,
-        CATALOG,
-        cast("Events", writes),
-        Metrics(),
-        books=cast("PodResourcesReader", writes),
-        pins=PinnedRecords(cast("Client", writes), "n1", CATALOG, cast("Events", writes), Metrics()),
-        now_ns=lambda: 0,
-    )
+    writes, pod_queue = Writes(), PodQueue(devices, PodStore())
+    pod_queue.pods.put(whole)
+    pod_queue.set_holdings({"default/w": {"main": {("nvidia", True): {"GPU-1::3"}}}})
+    reconcile = reconciler(writes, pod_queue, devices)
     await asyncio.wait_for(reconcile.once(), 60)
     [body] = [body for body in writes.bodies if "accelshare.io/assignment" in body["metadata"]["annotations"]]
     assert json.loads(body["metadata"]["annotations"]["accelshare.io/assignment"])["nvidia"][0]["id"] == "GPU-1"
@@ -205,32 +197,21 @@ class FailsOnce(Writes):
 @pytest.mark.parametrize("became", ["written", "terminating", "unheld", "unread"])
 async def test_a_failed_write_that_is_not_needed_any_more_is_not_waited_for(devices: DeviceInventory, became: str) -> None:
     """It was carried out though its answer was an error, or the pod is about to go: kubelet is not asked without a pause."""
-    server, pod_queue, now = FailsOnce(), PodQueue(devices), 0.0
-    reconcile = Reconcile(
-        cast("Client", server),
-        pod_queue,
-        devices,
-        CATALOG,
-        cast("Events", server),
-        Metrics(),
-        books=cast("PodResourcesReader", server),
-        pins=PinnedRecords(cast("Client", server), "n1", CATALOG, cast("Events", server), Metrics()),
-        now_ns=lambda: 0,
-        clock=lambda: now,
-    )
+    server, pod_queue, now = FailsOnce(), PodQueue(devices, PodStore()), 0.0
+    reconcile = reconciler(server, pod_queue, devices, clock=lambda: now)
     pod = one(0)
-    pod_queue.pod_seen(pod)
-    pod_queue.kubelet_says({pod.name: {"main": {("nvidia", False): {"1-0", "1-1"}}}})
+    pod_queue.pods.put(pod)
+    pod_queue.set_holdings({pod.name: {"main": {("nvidia", False): {"1-0", "1-1"}}}})
     await reconcile.once()
     assert len(server.bodies) == 1
     if became == "written":
         slices = (Slice("nvidia", 1, 2, id="GPU-1"),)
         notes = server.bodies[0]["metadata"]["annotations"]
-        pod_queue.pod_seen(replace(pod, seen=replace(pod.seen, slices=slices), annotations=notes))
+        pod_queue.pods.put(replace(pod, seen=replace(pod.seen, slices=slices), annotations=notes))
     elif became == "terminating":
-        pod_queue.pod_seen(replace(pod, terminating=True))
+        pod_queue.pods.put(replace(pod, terminating=True))
     elif became == "unheld":
-        pod_queue.kubelet_says({})
+        pod_queue.set_holdings({})
     else:
         server.silent = True
     now += 100.0

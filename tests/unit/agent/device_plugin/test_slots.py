@@ -17,7 +17,7 @@ def cards(*ids: str) -> list[FoundCard]:
 
 def restarted(slots: Slots, *now: str) -> Slots:
     """The next agent: it knows what stands on the Node."""
-    entry = KindEntry([CardEntry(card.index, 16, card.id) for card in cards(*now)], slots=slots.told("zpu", cards(*now)))
+    entry = KindEntry([CardEntry(card.index, 16, card.id) for card in cards(*now)], slots=slots.to_publish("zpu", cards(*now)))
     later = Slots()
     later.load(entries_of(write({"zpu": entry})))
     return later
@@ -26,7 +26,7 @@ def restarted(slots: Slots, *now: str) -> Slots:
 def test_a_node_of_usual_numbers_says_nothing_more() -> None:
     slots = Slots()
     assert slots.assign("zpu", cards("a", "b", "c")) == {0: 0, 1: 1, 2: 2}
-    assert slots.told("zpu", cards("a", "b", "c")) == {}
+    assert slots.to_publish("zpu", cards("a", "b", "c")) == {}
     assert "slots" not in write({"zpu": KindEntry([], slots={})})
 
 
@@ -74,7 +74,7 @@ def test_cards_that_come_and_go_for_ever_are_forgotten() -> None:
     slots = Slots()
     for number in range(1000):
         slots.assign("zpu", cards(f"card-{number}"))
-    assert len(slots.told("zpu", cards("card-999"))) <= MOST_GONE + 1
+    assert len(slots.to_publish("zpu", cards("card-999"))) <= MOST_GONE + 1
 
 
 def test_a_pod_that_claims_to_mirror_another_takes_nothing_of_it() -> None:

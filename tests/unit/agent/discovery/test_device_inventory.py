@@ -1,6 +1,6 @@
 """What kubelet is shown of a node's cards."""
 
-from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind, Shown
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, ListedCard, VendorCards
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import FoundCard
 
@@ -10,7 +10,7 @@ def devices(**units: int) -> DeviceInventory:
     cards = {int(name[1:]): count for name, count in units.items()}
     found = {index: InventoryCard(FoundCard(index, f"id{index}", 1024 * count), count) for index, count in cards.items()}
     made = DeviceInventory()
-    made.put(Kind(next(iter(load([]))), "GiB", 1024, found))
+    made.put(VendorCards(next(iter(load([]))), "GiB", 1024, found))
     return made
 
 
@@ -22,27 +22,29 @@ def test_a_closed_or_ill_card_is_shown_but_not_open() -> None:
     """kubelet must go on knowing the ids that pods hold, and take no new ones."""
     made = devices(c0=4, c1=2, c2=2)
     made.set_health(kind(made), "id2", "lost")
-    assert made.shown(kind(made), closed={0}) == (Shown(0, 4, False), Shown(1, 2, True), Shown(2, 2, False))
+    assert made.listed_cards(kind(made), closed={0}) == (ListedCard(0, 4, False), ListedCard(1, 2, True), ListedCard(2, 2, False))
 
 
 def test_a_card_is_as_many_ids_as_units_or_one_whole() -> None:
-    assert Shown(3, 2, True).device_ids(whole=False) == ["3-0", "3-1"]
-    assert Shown(3, 2, True).device_ids(whole=True) == ["3"]
+    assert ListedCard(3, 2, True).device_ids(whole=False) == ["3-0", "3-1"]
+    assert ListedCard(3, 2, True).device_ids(whole=True) == ["3"]
 
 
 def test_the_same_cards_are_shown_the_same() -> None:
     """Only what differs is sent to kubelet, however long the list is."""
-    assert devices(c0=4).shown(kind(devices(c0=4)), closed=()) == devices(c0=4).shown(kind(devices(c0=4)), closed=set())
+    assert devices(c0=4).listed_cards(kind(devices(c0=4)), closed=()) == devices(c0=4).listed_cards(
+        kind(devices(c0=4)), closed=set()
+    )
 
 
 def test_a_card_that_people_marked_stays_marked_when_it_is_found_again() -> None:
     """A driver that looks again knows nothing of what people said."""
     made = DeviceInventory()
-    made.set_told(next(iter(load([]))).name, [1], "marked")  # before the first look
+    made.set_marked(next(iter(load([]))).name, [1], "marked")  # before the first look
     for _ in range(2):
         made.put(devices(c0=4, c1=4).kinds[kind(devices(c0=4))])
-        assert [card.told_ill for card in made.kinds[kind(made)].cards.values()] == ["", "marked"]
-    made.set_told(kind(made), [], "")
+        assert [card.marked for card in made.kinds[kind(made)].cards.values()] == ["", "marked"]
+    made.set_marked(kind(made), [], "")
     assert all(card.healthy for card in made.kinds[kind(made)].cards.values())
 
 

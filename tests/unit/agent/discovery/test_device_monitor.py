@@ -9,7 +9,7 @@ import pytest
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.discovery.device_monitor import DeviceMonitor, merged
-from accelshare.agent.discovery.unit_change import ChosenUnit
+from accelshare.agent.discovery.units import ChosenUnit
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health
 from accelshare.vendors.enforcement import Enforcement
@@ -48,10 +48,10 @@ async def kept(
     async def enforced() -> Enforcement:
         return WATCH
 
-    monitor = DeviceMonitor(load()[kind], machine, devices, unit=unit, enforcement=enforced, again_s=0.001, rediscover_s=0.001)
+    monitor = DeviceMonitor(load()[kind], machine, devices, unit=unit, enforcement=enforced, retry_s=0.001, rediscover_s=0.001)
     running = asyncio.create_task(monitor.run())
     try:
-        await asyncio.wait_for(monitor.asked.wait(), LIMIT_S)
+        await asyncio.wait_for(monitor.first_answer.wait(), LIMIT_S)
         yield monitor
         assert not running.done()
     finally:
@@ -188,10 +188,10 @@ async def test_who_enforces_shares_is_asked_again_and_again() -> None:
         return said
 
     monitor = DeviceMonitor(
-        load()["nvidia"], Machine(FIRST), devices, unit=lambda: ChosenUnit(""), enforcement=asked, enforced_s=0.001
+        load()["nvidia"], Machine(FIRST), devices, unit=lambda: ChosenUnit(""), enforcement=asked, enforcement_s=0.001
     )
     tasks = [asyncio.create_task(work) for work in (monitor.run(), monitor.watch_enforcement())]
-    await asyncio.wait_for(monitor.asked.wait(), 60)
+    await asyncio.wait_for(monitor.first_answer.wait(), 60)
     for name in ("watch", "mps", "watch"):
         said = replace(WATCH, name=name)
         changed = asyncio.Event()

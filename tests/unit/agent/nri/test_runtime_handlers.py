@@ -2,20 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
 import grpc
 import msgspec.structs
 import pytest
 
-from accelshare.agent.device_plugin.allocator import Allocator, NoRoomError
+from accelshare.agent.device_plugin.allocator import AllocationError, Allocator
 from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
-from accelshare.agent.device_plugin.plugin import Plugin
+from accelshare.agent.device_plugin.plugin import DevicePlugin
 from accelshare.agent.device_plugin.pod_queue import PodQueue
-from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
-from accelshare.agent.nri.answers import Answers
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
 from accelshare.agent.nri.protocol.nri_pb2 import Container, PodSandbox
 from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.agent.nri.runtime_handlers import RuntimeHandlers
+from accelshare.agent.pod_store import PodStore
+from accelshare.agent.repairs import Repairs
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Ask, Slice
 from accelshare.runtimes.handlers import Handlers, handlers
@@ -25,6 +27,7 @@ from accelshare.vendors.drivers.driver import FoundCard
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import ContainerNeeds, NodePod
 from accelshare.wire.pods import PodReader
+from tests.unit.agent.builders import container_handler, mode, pod_store
 
 NVIDIA = load()["nvidia"]
 BESIDE_RUNC = Handlers("runc", {"runc": "runc", "gpu": "nvidia-container-runtime"})
@@ -61,7 +64,7 @@ def test_nothing_is_held_against_a_handler_that_may_hand_them_out(known: Handler
 
 def test_a_profile_may_require_a_handler_that_is_sure() -> None:
     sure = choosing("envvar", runtime_handler_required=True)
-    assert "nor does any other of this node" in refusal(Handlers("runc", {"runc": "runc"}), "", sure)
+    assert "configure one of nvidia" in refusal(Handlers("runc", {"runc": "runc"}), "", sure)
     assert refusal(BESIDE_RUNC, "gpu", sure) == ""
 
 
@@ -117,7 +120,7 @@ def test_a_file_that_says_nothing_is_no_reason_to_refuse(tmp_path: Path, text: s
 @pytest.fixture
 def devices() -> DeviceInventory:
     devices = DeviceInventory()
-    devices.put(Kind(NVIDIA, "GiB", 1024, {0: InventoryCard(FoundCard(0, "GPU-0", 16384), 16)}))
+    devices.put(VendorCards(NVIDIA, "GiB", 1024, {0: InventoryCard(FoundCard(0, "GPU-0", 16384), 16)}))
     return devices
 
 
@@ -127,18 +130,17 @@ def pod(runtime_class: str = "") -> NodePod:
     return NodePod(seen, parts, {}, "Pending", terminating=False, runtime_class=runtime_class)
 
 
-@pytest.mark.parametrize(("handler", "is_made"), [("", False), ("gpu", True), ("kata", False)])
-def test_the_container_runtime_is_told_why_a_container_is_not_made(devices: DeviceInventory, handler: str, is_made: bool) -> None:
+@pytest.mark.parametrize(("name", "is_made"), [("", False), ("gpu", True), ("kata", False)])
+def test_the_container_runtime_is_told_why_a_container_is_not_made(devices: DeviceInventory, name: str, is_made: bool) -> None:
     judge = RuntimeHandlers(lambda: BESIDE_RUNC)
-    answers = Answers(devices, {"u": pod()}, on_host=Path, wrong_handler=judge.refusal)
-    answers.manner = "delivers"
-    sandbox = PodSandbox(id="box", name="p", uid="u", namespace="default", runtime_handler=handler)
+    handler = container_handler(devices, pod_store(pod()), wrong_handler=judge.refusal)
+    sandbox = PodSandbox(id="box", name="p", uid="u", namespace="default", runtime_handler=name)
     if is_made:
-        given = answers.create_container(sandbox, Container(id="c", name="main"))
+        given = handler.create_container(sandbox, Container(id="c", name="main"))
         assert {"NVIDIA_VISIBLE_DEVICES": "GPU-0"}.items() <= {one.key: one.value for one in given.env}.items()
         return
-    with pytest.raises(Refuse, match=r"default/p: runtime handler .* does not hand out cards of nvidia"):
-        answers.create_container(sandbox, Container(id="c", name="main"))
+    with pytest.raises(Refuse, match=r"default/p: runtime handler .* does not give containers cards of nvidia"):
+        handler.create_container(sandbox, Container(id="c", name="main"))
 
 
 @pytest.mark.parametrize(("runtime_class", "is_served"), [("", False), ("some-class", True)])
@@ -147,19 +149,24 @@ async def test_kubelet_is_told_why_a_pod_without_a_runtime_class_is_rejected(
 ) -> None:
     """Which handler a RuntimeClass names is not known to the agent, so such a pod is served."""
 
-    async def no_books() -> None:
+    async def no_holdings() -> None:
         return None
 
-    pod_queue = PodQueue(devices, arrival_s=0.01)
+    pod_queue = PodQueue(devices, PodStore(), arrival_s=0.01)
     allocator = Allocator(
-        devices, pod_queue, no_books, exists=lambda _: True, wrong_handler=RuntimeHandlers(lambda: BESIDE_RUNC).refusal
+        devices,
+        pod_queue,
+        no_holdings,
+        mode=mode(),
+        exists=lambda _: True,
+        wrong_handler=RuntimeHandlers(lambda: BESIDE_RUNC).refusal,
     )
-    pod_queue.pod_seen(pod(runtime_class))
+    pod_queue.pods.put(pod(runtime_class))
     ids = await allocator.prefer("nvidia", whole=False, available=["0-0", "0-1"], must=(), size=2)
     if is_served:
         assert (await allocator.allocate("nvidia", whole=False, device_ids=ids)).env["NVIDIA_VISIBLE_DEVICES"] == "GPU-0"
         return
-    with pytest.raises(NoRoomError, match="runtime handler 'runc', the default one, does not hand out cards of nvidia"):
+    with pytest.raises(AllocationError, match=r"runtime handler 'runc', the default one, .* cards of nvidia"):
         await allocator.allocate("nvidia", whole=False, device_ids=ids)
 
 
@@ -189,18 +196,32 @@ class Call:
 async def test_a_pod_without_a_runtime_class_does_not_pause_its_node(known: Handlers, profile: Profile, pauses: bool) -> None:
     """Its owner could have as many of those rejected as he likes. A node that can serve nobody is paused."""
 
-    async def no_books() -> None:
+    async def no_holdings() -> None:
         return None
 
     devices = DeviceInventory()
-    devices.put(Kind(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "GPU-0", 16384), 16)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "GPU-0", 16384), 16)}))
     judge = RuntimeHandlers(lambda: known)
-    pod_queue = PodQueue(devices, arrival_s=0.01)
+    pod_queue = PodQueue(devices, PodStore(), arrival_s=0.01)
     allocator = Allocator(
-        devices, pod_queue, no_books, exists=lambda _: True, wrong_handler=judge.refusal, has_handler=judge.has_one
+        devices,
+        pod_queue,
+        no_holdings,
+        mode=mode(),
+        exists=lambda _: True,
+        wrong_handler=judge.refusal,
+        has_handler=judge.has_one,
     )
-    pod_queue.pod_seen(pod())
-    plugin = Plugin("aliyun.com/gpu-mem", "nvidia", whole=False, allocator=allocator, devices=devices, on_stream=lambda: None)
+    pod_queue.pods.put(pod())
+    plugin = DevicePlugin(
+        "aliyun.com/gpu-mem",
+        "nvidia",
+        whole=False,
+        allocator=allocator,
+        devices=devices,
+        repairs=cast("Repairs", None),
+        on_stream=lambda: None,
+    )
     asked = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(device_ids=["0-0", "0-1"])])
     call = Call()
     with pytest.raises(AbortedError):

@@ -25,9 +25,6 @@ RETRY_S: Final = 0.2  # short and constant, because the runtime may create conta
 # A runtime registers plugins one after the other and waits 5 s for a silent one; hanging up loses our place in its queue.
 REGISTER_S: Final = 60.0
 LONGEST_SOCKET_PATH: Final = 107  # the kernel's limit
-# Follow-up work waits until the runtime has made its next call, ValidateContainerAdjustment, which comes within a millisecond:
-# two Python threads that work at the same time slow each other down.
-NEWS_S: Final = 0.02
 _NAME: Final = re.compile(r"[a-zA-Z0-9_.+-]+")
 
 OnConnected = Callable[[str, str], None]
@@ -151,11 +148,6 @@ class NriConnection:
         if problem != self._logged:
             self._logged = problem
             log.warning("nri outcome=disconnected path=%s error=%r", self._socket_path, problem)
-
-
-def tell_soon(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: Any) -> None:
-    """Call a function on another loop, a moment after the runtime has its response."""
-    asyncio.get_running_loop().call_later(NEWS_S, tell, loop, callback, *arguments)
 
 
 def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: Any) -> None:

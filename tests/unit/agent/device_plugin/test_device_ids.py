@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelshare.agent.device_plugin import device_ids, id_selection
+from accelshare.agent.device_plugin import device_ids
 
 
 def free(**cards: int) -> list[str]:
@@ -15,7 +15,7 @@ def free(**cards: int) -> list[str]:
 def test_ids_are_short_and_tell_their_card() -> None:
     assert device_ids.unit_ids(3, 17)[-1] == "3-10"
     assert [device_ids.card_of(device) for device in ("0-1f", "12-0", "7")] == [0, 12, 7]
-    with pytest.raises(ValueError, match="is no device id of ours"):
+    with pytest.raises(ValueError, match="'GPU-x'"):
         device_ids.card_of("GPU-x")
 
 
@@ -36,25 +36,31 @@ def test_the_size_of_kubelets_list_is_known_for_its_largest_form() -> None:
 
 
 def test_all_ids_come_from_the_pods_card() -> None:
-    assert id_selection.on_cards(free(c0=16, c1=16), must=[], size=3, cards=[1]) == ["1-0", "1-1", "1-2"]
-    assert id_selection.on_cards(free(c0=16, c1=2), must=[], size=3, cards=[1]) is None
+    assert device_ids.select_on_cards(free(c0=16, c1=16), must=[], size=3, cards=[1]) == ["1-0", "1-1", "1-2"]
+    assert device_ids.select_on_cards(free(c0=16, c1=2), must=[], size=3, cards=[1]) is None
 
 
 def test_several_cards_share_evenly() -> None:
-    assert id_selection.on_cards(free(c0=4, c1=4, c2=4), must=[], size=5, cards=[0, 2]) == ["0-0", "0-1", "0-2", "2-0", "2-1"]
+    assert device_ids.select_on_cards(free(c0=4, c1=4, c2=4), must=[], size=5, cards=[0, 2]) == [
+        "0-0",
+        "0-1",
+        "0-2",
+        "2-0",
+        "2-1",
+    ]
 
 
 def test_what_the_init_containers_had_counts_for_its_card() -> None:
-    assert id_selection.on_cards(free(c0=4, c1=4), must=["0-3"], size=4, cards=[0, 1]) == ["0-3", "0-0", "1-0", "1-1"]
-    assert id_selection.on_cards(free(c0=4, c1=4), must=["1-3"], size=2, cards=[0]) is None
+    assert device_ids.select_on_cards(free(c0=4, c1=4), must=["0-3"], size=4, cards=[0, 1]) == ["0-3", "0-0", "1-0", "1-1"]
+    assert device_ids.select_on_cards(free(c0=4, c1=4), must=["1-3"], size=2, cards=[0]) is None
 
 
 def test_without_a_card_the_tightest_that_does_is_taken() -> None:
     available = free(c0=16, c1=5, c2=3)
-    assert id_selection.on_any(available, must=[], size=4, cards=1, closed=()) == ["1-0", "1-1", "1-2", "1-3"]
-    assert id_selection.on_any(available, must=[], size=4, cards=1, closed={1}) == ["0-0", "0-1", "0-2", "0-3"]
-    assert id_selection.on_any(available, must=[], size=17, cards=1, closed=()) is None
-    assert id_selection.on_any(available, must=[], size=6, cards=2, closed=()) == ["1-0", "1-1", "1-2", "2-0", "2-1", "2-2"]
+    assert device_ids.select_on_any(available, must=[], size=4, cards=1, closed=()) == ["1-0", "1-1", "1-2", "1-3"]
+    assert device_ids.select_on_any(available, must=[], size=4, cards=1, closed={1}) == ["0-0", "0-1", "0-2", "0-3"]
+    assert device_ids.select_on_any(available, must=[], size=17, cards=1, closed=()) is None
+    assert device_ids.select_on_any(available, must=[], size=6, cards=2, closed=()) == ["1-0", "1-1", "1-2", "2-0", "2-1", "2-2"]
 
 
 @given(
@@ -64,7 +70,7 @@ def test_without_a_card_the_tightest_that_does_is_taken() -> None:
 )
 def test_an_answer_is_always_what_was_asked(units: list[int], size: int, cards: list[int]) -> None:
     available = [device for card, count in enumerate(units) for device in device_ids.unit_ids(card, count)]
-    chosen = id_selection.on_cards(available, must=[], size=size, cards=sorted(cards))
+    chosen = device_ids.select_on_cards(available, must=[], size=size, cards=sorted(cards))
     pod_queue = sum(units[card] for card in cards if card < len(units))
     assert (chosen is None) == (pod_queue < size)
     if chosen is not None:

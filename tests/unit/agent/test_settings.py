@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.agent.identity import UnknownNodeError, node_name
+from accelshare.agent.settings import UnknownNodeError, node_name
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
 from accelshare.testing.api_server import FakeApiServer

@@ -5,7 +5,7 @@ from typing import cast
 
 import pytest
 
-from accelshare.agent.nri.repairs import Repairs
+from accelshare.agent.repairs import Repairs
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Forbidden
 from accelshare.kube.events import Events
@@ -38,9 +38,9 @@ class Server:
 
 async def test_a_pod_that_may_not_be_written_on_holds_up_no_other() -> None:
     server = Server()
-    repairs = Repairs(cast("Client", server), cast("Events", server), PROFILES, replaced=lambda: None)
+    repairs = Repairs(cast("Client", server), cast("Events", server), PROFILES, on_replaced=lambda: None)
     for name in ("denied", "other"):
-        repairs.delivered(pod(name))
+        repairs.flag_assigned(pod(name))
     running = asyncio.create_task(repairs.run())
     await asyncio.wait_for(server.written.wait(), 60)
     running.cancel()
@@ -57,9 +57,9 @@ async def test_denied_writes_are_tried_ever_more_seldom(caplog: pytest.LogCaptur
             raise Forbidden(403, "Forbidden", "a policy does not allow it", request=f"{method} {path}")
 
     denies = Denies()
-    repairs = Repairs(cast("Client", denies), cast("Events", denies), PROFILES, replaced=lambda: None, clock=lambda: now)
+    repairs = Repairs(cast("Client", denies), cast("Events", denies), PROFILES, on_replaced=lambda: None, clock=lambda: now)
     for number in range(40):
-        repairs.delivered(pod(f"p{number}"))
+        repairs.flag_assigned(pod(f"p{number}"))
     with caplog.at_level("WARNING"):
         await repairs.write()
         assert asked == 40

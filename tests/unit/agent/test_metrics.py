@@ -1,18 +1,18 @@
 """How long bound pods wait for their cards."""
 
-from accelshare.agent.device_plugin.waits import Waits
+from accelshare.agent.metrics import PodWaits
 
 
 class Scene:
     def __init__(self) -> None:
         self.now = 10.0
         self.observed: list[float] = []
-        self.waits = Waits(self.observed.append, clock=lambda: self.now)
+        self.waits = PodWaits(self.observed.append, clock=lambda: self.now)
 
 
 def test_a_pod_is_timed_until_its_first_card() -> None:
     scene = Scene()
-    scene.waits.came("a")
+    scene.waits.begin("a")
     scene.now += 0.5
     scene.waits.served("a")
     scene.now += 5
@@ -28,7 +28,7 @@ def test_a_pod_that_was_there_before_us_tells_nothing() -> None:
 
 def test_a_pod_that_went_unserved_is_forgotten() -> None:
     scene = Scene()
-    scene.waits.came("a")
-    scene.waits.left("a")
+    scene.waits.begin("a")
+    scene.waits.forget("a")
     scene.waits.served("a")
     assert scene.observed == []

@@ -1,22 +1,22 @@
-"""Who still waits for the container runtime to ask for their cards, and answers while everything changes."""
+"""Answers to the container runtime: which cards a container gets, also while pods and cards change on another thread."""
 
-import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, Kind
-from accelshare.agent.nri.answers import Answers, Manner
-from accelshare.agent.nri.guard import Guard
+from accelshare.agent.delivery_mode import Deliverer
+from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
+from accelshare.agent.nri.container_handler import ContainerHandler
+from accelshare.agent.nri.outcomes import Delivered, OutcomeQueue
 from accelshare.agent.nri.protocol.messages import environment
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerState, Mount, PodSandbox
 from accelshare.agent.nri.protocol.plugin import Refuse
+from accelshare.agent.pod_store import PodStore
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load
@@ -25,6 +25,7 @@ from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 from accelshare.wire.assignment import OURS, require_plugin
 from accelshare.wire.node_pods import ContainerNeeds, NodePod
+from tests.unit.agent.builders import container_handler, guard, pod_store
 
 QUESTIONS = 2000
 
@@ -54,11 +55,11 @@ def test_pods_with_a_promise_that_nobody_asked_for_yet() -> None:
         replace(pod("by-hand"), by_hand=True),
         pod("asks-nothing", cards=False),
     ]
-    pods = {each.uid: each for each in (waits, *others)}
-    answers = Answers(DeviceInventory(), pods, on_host=Path)
-    assert answers.waiting == 1
-    del pods[waits.uid]
-    assert answers.waiting == 0
+    pods = pod_store(waits, *others)
+    handler = container_handler(DeviceInventory(), pods)
+    assert handler.waiting == 1
+    pods.remove(waits.uid)
+    assert handler.waiting == 0
 
 
 @pytest.fixture
@@ -75,24 +76,22 @@ def test_pods_and_cards_may_change_while_the_runtime_is_answered(restless: None)
     profile = next(one for one in load([]) if one.container.strategy == ("envvar",))
     kind = profile.name
     devices = DeviceInventory()
-    devices.put(Kind(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 10_000), 10_000)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 10_000), 10_000)}))
     parts = (ContainerNeeds("train", ((kind, False, 2),)),)
-    pods = {}
+    pods = PodStore()
     for number in range(50):
         one = pod(f"p{number}")
-        pods[one.uid] = replace(one, seen=replace(one.seen, slices=(Slice(kind, 0, 2),)), parts=parts)
+        pods.put(replace(one, seen=replace(one.seen, slices=(Slice(kind, 0, 2),)), parts=parts))
     asked = list(pods.values())
-    answers = Answers(devices, pods, on_host=Path)
-    answers.manner = "delivers"
-    told: list[str] = []
-    answers.delivered = lambda which: told.append(which.uid)
+    outcomes = OutcomeQueue()
+    handler = container_handler(devices, pods, outcomes=outcomes)
     problems: list[Exception] = []
 
     def ask() -> None:
         for number in range(QUESTIONS):
             one = asked[number % len(asked)].seen
             try:
-                given = answers.create_container(
+                given = handler.create_container(
                     PodSandbox(id="b", name=one.name, uid=one.uid, namespace=one.namespace),
                     Container(id="c", pod_sandbox_id="b", name="train"),
                 )
@@ -105,19 +104,21 @@ def test_pods_and_cards_may_change_while_the_runtime_is_answered(restless: None)
     _busy(pods, devices, until=lambda: not runtime.is_alive())
     runtime.join()
     assert problems == []
-    assert len(told) == QUESTIONS
+    delivered = outcomes.take_all()
+    assert len(delivered) == QUESTIONS
+    assert all(isinstance(outcome, Delivered) for outcome in delivered)
 
 
-def _busy(pods: dict[str, NodePod], devices: DeviceInventory, *, until: Callable[[], bool]) -> None:
+def _busy(pods: PodStore, devices: DeviceInventory, *, until: Callable[[], bool]) -> None:
     """The agent's own thread: others come and go, a card falls ill and is well again."""
     others = {one.uid: one for one in (pod(f"other{number}") for number in range(7))}
     name = next(iter(devices.kinds))
     while not until():
-        for uid, other in others.items():
-            pods[uid] = other
+        for other in others.values():
+            pods.put(other)
         devices.set_health(name, "id0", "lost")
         for uid in others:
-            del pods[uid]
+            pods.remove(uid)
         devices.set_health(name, "id0", "")
 
 
@@ -139,16 +140,15 @@ class Host:
     def __init__(self, ids: dict[int, str], *pods: NodePod) -> None:
         self.devices = DeviceInventory()
         cards = {index: InventoryCard(FoundCard(index, id, 8192), 8) for index, id in ids.items()}
-        self.devices.put(Kind(PROFILE, "GiB", 1024, cards))
-        self.pods = {one.uid: one for one in pods}
+        self.devices.put(VendorCards(PROFILE, "GiB", 1024, cards))
+        self.pods = pod_store(*pods)
         self.labels: dict[str, str] = {}
-        self.answers = Answers(self.devices, self.pods, on_host=Path, node_labels=lambda: self.labels)
-        self.answers.manner = "delivers"
+        self.handler = container_handler(self.devices, self.pods, node_labels=lambda: self.labels)
 
     def make(self, which: NodePod) -> Container:
         """The container as the runtime makes it."""
         sandbox = self._sandbox(which)
-        given = self.answers.create_container(sandbox, Container(id="c", pod_sandbox_id=sandbox.id, name="train"))
+        given = self.handler.create_container(sandbox, Container(id="c", pod_sandbox_id=sandbox.id, name="train"))
         env = tuple(f"{one.key}={one.value}" for one in given.env)
         return Container(
             id=f"c-{which.uid}", pod_sandbox_id=sandbox.id, name="train", state=ContainerState.CONTAINER_RUNNING, env=env
@@ -156,7 +156,7 @@ class Host:
 
     def tell(self, which: NodePod, container: Container) -> None:
         """The runtime comes back with this container in its list."""
-        self.answers.synchronize([self._sandbox(which)], [container])
+        self.handler.synchronize([self._sandbox(which)], [container])
 
     def _sandbox(self, which: NodePod) -> PodSandbox:
         seen = which.seen
@@ -173,11 +173,11 @@ def test_a_container_that_has_its_card_stays_whatever_else_it_would_be_given_tod
     host.labels = LABEL
     host.devices.set_enforcement(PROFILE.name, Enforcement("new", {"A_NEW_LIMIT": "{share_mib}"}))
     host.tell(runs, made)
-    assert host.answers.bare() == []
-    assert host.answers.given_before() == [runs]
+    assert host.handler.lacking_cards() == []
+    assert host.handler.served_before() == [runs]
 
     host.tell(runs, changed(made, env=["NVIDIA_VISIBLE_DEVICES=all", "PATH=/bin"]))
-    assert [found.pod for found in host.answers.bare()] == [runs]
+    assert [lacking for lacking, _ in host.handler.lacking_cards()] == [runs]
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ def test_a_variable_that_a_user_could_set_does_not_stand_for_the_card(env: dict[
     made = host.make(runs)
     own = {key: value for key, value in {**environment(made), **env}.items() if value is not None}
     host.tell(runs, changed(made, env=[f"{key}={value}" for key, value in own.items()]))
-    assert host.answers.given_before() == []
-    assert [found.pod for found in host.answers.bare()] == [runs]
+    assert host.handler.served_before() == []
+    assert [lacking for lacking, _ in host.handler.lacking_cards()] == [runs]
 
 
 def test_a_card_that_got_another_number_has_room_for_its_own_pods() -> None:
@@ -204,7 +204,7 @@ def test_a_card_that_got_another_number_has_room_for_its_own_pods() -> None:
     lost, kept, more = recorded("lost", 0, 1, whole=True), recorded("kept", 1, 6), recorded("more", 1, 3)
     host = Host({0: "id1"}, lost, kept)
     assert host.make(kept).env
-    host.pods[more.uid] = more
+    host.pods.put(more)
     with pytest.raises(Refuse, match=r"recorded with 3 units on card 0 of .*, which has 2 of 8 left"):
         host.make(more)
 
@@ -213,58 +213,26 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     host = Host({0: "id0"})
     for number in range(100):
         one = recorded(f"p{number}", 0, 2)
-        host.pods[one.uid] = one
+        host.pods.put(one)
         host.make(one)
-        del host.pods[one.uid]
-        host.answers.pod_gone(one.uid)
-    assert len(host.answers._in) == 0
+        assert host.handler.delivered()
+        host.pods.remove(one.uid)
+    assert host.handler.delivered() == []
+    assert host.handler._served == set()
 
 
-@pytest.fixture
-def sweeps() -> Iterator[list[Callable[[], None]]]:
-    """Called whenever the interpreter sweeps: then, too, another thread may have its turn."""
-    calls: list[Callable[[], None]] = []
-    often = gc.get_threshold()
-
-    def called(phase: str, _info: object) -> None:
-        for call in calls if phase == "start" else ():
-            call()
-
-    gc.callbacks.append(called)
-    yield calls
-    gc.set_threshold(*often)
-    gc.callbacks.remove(called)
-
-
-def test_a_pod_may_come_while_the_others_are_being_looked_at(sweeps: list[Callable[[], None]]) -> None:
-    asks, other, many = recorded("asks", 0, 2), recorded("other", 0, 2), [recorded(f"p{number}", 1, 0) for number in range(100)]
-    host = Host({0: "id0", 1: "id1"}, asks, *many)
-
-    def another_thread() -> None:
-        if host.pods.pop(other.uid, None) is None:
-            host.pods[other.uid] = other
-
-    sweeps.append(another_thread)
-    for after in range(1, 50):  # so many things made: each step has a sweep once
-        gc.set_threshold(after)
-        assert host.make(asks).env
-
-
-def guarded(one: NodePod, *, entitled: bool = False) -> Answers:
+def guarded(one: NodePod, *, entitled: bool = False) -> ContainerHandler:
     """A node with one card whose vendor's runtime obeys CARD, and the guard on."""
     base = next(profile for profile in load([]) if profile.container.strategy == ("envvar",))
     rules = msgspec.structs.replace(base.container, none={"CARD": "void"}, env={}, envvar={"CARD": "{id}"})
     profile = msgspec.structs.replace(base, container=rules)
     devices = DeviceInventory()
-    devices.put(Kind(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
     if entitled:
         parts = (ContainerNeeds("main", ((profile.name, False, 2),)),)
         asked = {"main": frozenset(profile.resources.requestable)}
         one = replace(one, seen=replace(one.seen, slices=(Slice(profile.name, 0, 2),)), parts=parts, asked=asked)
-    guard = Guard(devices, exempt=[], on_host=Path, node_resources=list)
-    answers = Answers(devices, {one.uid: one}, on_host=Path, guard=guard)
-    answers.manner = "delivers"
-    return answers
+    return container_handler(devices, pod_store(one), guard=guard())
 
 
 def sandbox(one: NodePod) -> PodSandbox:
@@ -276,11 +244,11 @@ def sandbox(one: NodePod) -> PodSandbox:
 def test_a_variable_that_an_image_sets_twice_is_refused(env: tuple[str, ...], entitled: bool) -> None:
     """NRI replaces the first of them, and the runtime then puts the second over that: the image's value would count."""
     one = pod("twice", cards=False)
-    answers = guarded(one, entitled=entitled)
-    once = answers.create_container(sandbox(one), Container(id="c", pod_sandbox_id="s", name="main", env=("A=a", "A=b", env[0])))
+    handler = guarded(one, entitled=entitled)
+    once = handler.create_container(sandbox(one), Container(id="c", pod_sandbox_id="s", name="main", env=("A=a", "A=b", env[0])))
     assert {pair.key: pair.value for pair in once.env}["CARD"] == ("id0" if entitled else "void")
     with pytest.raises(Refuse, match="CARD 2 times"):
-        answers.create_container(sandbox(one), Container(id="d", pod_sandbox_id="s", name="main", env=env))
+        handler.create_container(sandbox(one), Container(id="d", pod_sandbox_id="s", name="main", env=env))
 
 
 def test_a_resource_claim_entitles_to_no_variable_of_the_vendor() -> None:
@@ -295,10 +263,11 @@ def test_the_number_of_cards_entitles_nobody(profile: Profile) -> None:
     """The Node shows it as a resource, kubelet admits who asks for it, and nobody hands anything out for it."""
     count = str(profile.resources.count)
     devices = DeviceInventory()
-    devices.put(Kind(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100, minor=0), 100)}))
-    guard = Guard(devices, exempt=[], on_host=Path, node_resources=lambda: [count])
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100, minor=0), 100)}))
     one = replace(pod("counts", cards=False), asked={"main": frozenset({count})})
-    assert [kind.profile.name for kind in guard.denied(one, "main", variables=True)] == [profile.name]
+    assert [
+        kind.profile.name for kind in guard().denied(devices.snapshot(), one, "main", node_resources=[count], variables=True)
+    ] == [profile.name]
 
 
 ALL_BY_MOUNT = Mount(destination="/var/run/nvidia-container-devices/all", type="bind", source="/dev/null")
@@ -313,7 +282,7 @@ def test_who_has_one_card_brings_no_others(whole: bool, brought: dict[str, Any])
         one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
     )
     devices = DeviceInventory()
-    devices.put(Kind(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
     one = pod("greedy")
     one = replace(
         one,
@@ -321,16 +290,14 @@ def test_who_has_one_card_brings_no_others(whole: bool, brought: dict[str, Any])
         parts=(ContainerNeeds("main", ((profile.name, whole, 1 if whole else 2),)),),
         asked={"main": frozenset(profile.resources.requestable)},
     )
-    guard = Guard(devices, exempt=[], on_host=Path, node_resources=list)
-    answers = Answers(devices, {one.uid: one}, on_host=Path, guard=guard)
-    answers.manner = "delivers"
+    handler = container_handler(devices, pod_store(one), guard=guard())
     made = Container(id="c", pod_sandbox_id="s", name="main")
-    assert answers.create_container(sandbox(one), made).env
+    assert handler.create_container(sandbox(one), made).env
     with pytest.raises(Refuse, match="which would give it others"):
-        answers.create_container(sandbox(one), changed(made, **brought))
+        handler.create_container(sandbox(one), changed(made, **brought))
     devices.set_whole_by_others(frozenset({profile.name}))
     if whole:
-        answers.create_container(sandbox(one), changed(made, **brought))
+        handler.create_container(sandbox(one), changed(made, **brought))
 
 
 @pytest.mark.parametrize("path", ["/var/run/nvidia-container-devices/all", "/var/run//nvidia-container-devices/./all"])
@@ -340,34 +307,30 @@ def test_a_mount_that_means_cards_is_known_however_it_is_spelled(path: str) -> N
         one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
     )
     devices = DeviceInventory()
-    devices.put(Kind(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
     one = pod("mounts", cards=False)
-    answers = Answers(devices, {one.uid: one}, on_host=Path, guard=Guard(devices, exempt=[], on_host=Path, node_resources=list))
-    answers.manner = "delivers"
+    handler = container_handler(devices, pod_store(one), guard=guard())
     made = Container(id="c", pod_sandbox_id="s", name="main", mounts=(Mount(destination=path, type="bind", source="/dev/null"),))
     with pytest.raises(Refuse, match="brings mount"):
-        answers.create_container(sandbox(one), made)
+        handler.create_container(sandbox(one), made)
 
 
-@pytest.mark.parametrize("manner", ["starting", "delivers", "corrects"])
-def test_containers_made_before_cards_were_looked_for_see_none(manner: Manner) -> None:
+@pytest.mark.parametrize("deliverer", list(Deliverer))
+def test_containers_made_before_cards_were_looked_for_see_none(deliverer: Deliverer) -> None:
     """The runtime is connected first, and drivers take their time; so does a vendor whose cards cannot be asked for now."""
     profile = next(one for one in load([]) if one.container.none.get("NVIDIA_VISIBLE_DEVICES"))
-    not_found = [profile]
     devices = DeviceInventory()
     one = pod("early", cards=False)
-    guard = Guard(devices, exempt=[], on_host=Path, node_resources=list, not_found=lambda: not_found)
-    answers = Answers(devices, {one.uid: one}, on_host=Path, guard=guard)
-    answers.manner = manner
+    handler = container_handler(devices, pod_store(one), deliverer, guard=guard(profile))
     made = Container(id="c", pod_sandbox_id="s", name="main", env=("NVIDIA_VISIBLE_DEVICES=all",))
-    assert [(pair.key, pair.value) for pair in answers.create_container(sandbox(one), made).env] == [
+    assert [(pair.key, pair.value) for pair in handler.create_container(sandbox(one), made).env] == [
         ("NVIDIA_VISIBLE_DEVICES", "void")
     ]
     brings = changed(made, annotations={"cdi.k8s.io/x": "nvidia.com/gpu=all"})
     with pytest.raises(Refuse, match="brings annotation"):
-        answers.create_container(sandbox(one), brings)
-    not_found.clear()  # this node has no such cards
-    assert not answers.create_container(sandbox(one), brings).env
+        handler.create_container(sandbox(one), brings)
+    devices.set_discovered(profile.name)  # this node has no such cards
+    assert not handler.create_container(sandbox(one), brings).env
 
 
 def test_a_pod_whose_vendors_profile_broke_gets_no_container_without_its_card() -> None:
@@ -375,10 +338,9 @@ def test_a_pod_whose_vendors_profile_broke_gets_no_container_without_its_card() 
     devices = DeviceInventory()
     devices.set_problem("zpu", "its profile cannot be used: unit.default is missing")
     bound = replace(pod("trains"), annotations={OURS: '{"zpu": [{"index": 0, "id": "id0", "units": 2}]}'})
-    answers = Answers(devices, {bound.uid: bound}, on_host=Path)
-    answers.manner = "delivers"
+    handler = container_handler(devices, pod_store(bound))
     sandbox = PodSandbox(id="s", name="trains", uid=bound.uid, namespace="default")
     with pytest.raises(Refuse, match=r"zpu.*unit\.default is missing"):
-        answers.create_container(sandbox, Container(id="c", pod_sandbox_id="s", name="main"))
+        handler.create_container(sandbox, Container(id="c", pod_sandbox_id="s", name="main"))
     devices.set_problem("zpu", "")
-    answers.create_container(sandbox, Container(id="c", pod_sandbox_id="s", name="main"))
+    handler.create_container(sandbox, Container(id="c", pod_sandbox_id="s", name="main"))

@@ -1,0 +1,432 @@
+"""Decides what one container gets, from a snapshot of the node: its adjustment, or a refusal.
+
+Belongs here: from a pod and a container, as the runtime names them, to the edits of that container. The pod's request and record
+come from the API server's watch, never from the annotations that the runtime shows. Nothing here changes shared state.
+
+Undecided mode: nobody knows yet what this runtime guarantees, so containers with cards are refused until it is decided. NRI
+mode: we alone deliver cards, and a container that cannot get its own is refused; kubelet tries again. Device plugin mode:
+kubelet's device plugin has delivered, and variables that name cards are made equal to the record; device files stay, and the
+record follows them.
+
+Each container that gets cards carries an annotation that names them (`accelshare.io/delivered`). Users cannot write it, and the
+runtime shows it to every later agent: so the cards of a container are known, whatever became of its pod's record.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from accelshare.agent.container_cards import container_edits, correctable, numbering, recorded_cards, shares, whole_cards
+from accelshare.agent.delivery_mode import UNDECIDED, Deliverer, DeliveryMode
+from accelshare.agent.discovery.device_inventory import InventorySnapshot, VendorCards
+from accelshare.agent.nri.adjustments import adjusted
+from accelshare.agent.nri.guard import Guard
+from accelshare.agent.nri.outcomes import Corrected, Delivered, Outcome, Unentitled
+from accelshare.agent.nri.protocol.messages import environment
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, KeyValue, PodSandbox
+from accelshare.agent.nri.protocol.plugin import Refuse
+from accelshare.ledger.nouns import Slice
+from accelshare.vendors.container_edits import ContainerEdits, device_nodes, shown_cards, shows_cards
+from accelshare.vendors.problems import VendorError
+from accelshare.vendors.profile import Profile
+from accelshare.wire import assignment
+from accelshare.wire.node_pods import ContainerNeeds, NodePod, Want
+
+_SOURCE: Final = "kubernetes.io/config.source"  # kubelet's annotation on a sandbox: "api", or where else the pod came from
+_ALIVE: Final = (ContainerState.CONTAINER_CREATED, ContainerState.CONTAINER_RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSnapshot:
+    """What a decision reads, at one moment. It never changes."""
+
+    pods: Mapping[str, NodePod]
+    inventory: InventorySnapshot
+    mode: DeliveryMode = UNDECIDED
+    labels: Mapping[str, str] = field(default_factory=dict)
+    resources: frozenset[str] = frozenset()  # of which the node's capacity is not zero; kubelet does not check others
+    delivered: Mapping[str, Mapping[str, tuple[Slice, ...]]] = field(default_factory=dict)  # uid → container → its cards
+    served: frozenset[str] = frozenset()  # uids of pods that got cards through NRI
+    takes_cdi: bool = False  # the runtime accepts CDI names in adjustments
+
+    def pod_of(self, sandbox: PodSandbox) -> NodePod | None:
+        pod = self.pods.get(sandbox.uid)
+        if pod is None and is_static(sandbox):
+            # kubelet names a static pod by a hash, the API server by a uid of its own.
+            name = f"{sandbox.namespace}/{sandbox.name}"
+            pod = next((other for other in self.pods.values() if other.name == name), None)
+        return pod
+
+    def is_ours(self, want: Want) -> bool:
+        """Whether we deliver this; another device plugin may deliver whole cards of its kind."""
+        kind, whole, _ = want
+        return not (whole and kind in self.inventory.whole_by_others)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What stays the same for all decisions of an agent."""
+
+    on_host: Callable[[str], Path]  # where a device file of the host is seen from here
+    guard: Guard | None = None  # without one, containers that request no card are ignored
+    wrong_handler: Callable[[Profile, str], str] = lambda _profile, _handler: ""  # why a runtime handler cannot be used
+
+
+def is_static(sandbox: PodSandbox) -> bool:
+    """Whether the pod comes from a file on the node."""
+    return sandbox.annotations.get(_SOURCE, "api") != "api"
+
+
+def delivered_slices(sandbox: PodSandbox, container: Container) -> tuple[Slice, ...]:
+    """The cards that our annotation on the container names. If the pod has an annotation of that name, it is not trusted."""
+    if assignment.DELIVERED in sandbox.annotations:
+        return ()
+    return assignment.slices_of(container.annotations.get(assignment.DELIVERED, "{}"))
+
+
+class ContainerDecision:
+    """One container at one moment. `outcomes` and `slices` are what the decision resulted in besides the adjustment."""
+
+    def __init__(self, node: NodeSnapshot, rules: Rules, sandbox: PodSandbox, container: Container) -> None:
+        self._node = node
+        self._kinds = node.inventory.kinds
+        self._rules = rules
+        self._sandbox = sandbox
+        self._container = container
+        self.pod = node.pod_of(sandbox)
+        parts = self.pod.parts if self.pod is not None else ()
+        self.needs = next((part for part in parts if part.container == container.name), None)
+        self.outcomes: list[Outcome] = []
+        self._success: Outcome | None = None
+        self.slices: tuple[Slice, ...] = ()  # the cards that the container holds
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the container exists and its pod is not terminating."""
+        return self.pod is not None and not self.pod.terminating and self._container.state in _ALIVE
+
+    # Calls of the runtime.
+
+    def create(self) -> ContainerAdjustment:
+        """What the container gets; raises Refuse or VendorError."""
+        self._refuse_unentitled(None)
+        variables = self._withheld_variables()
+        adjustment = self._adjustment()
+        own = {pair.key for pair in adjustment.env}
+        adjustment.env.extend(KeyValue(key=name, value=value) for name, value in variables.items() if name not in own)
+        self._refuse_repeated_variables(adjustment)
+        self.outcomes += [self._success] if self._success is not None else []
+        return adjustment
+
+    def validate(self, adjust: ContainerAdjustment) -> None:
+        """Refuse a container that would have a card that it is not entitled to, whoever adds it."""
+        self._refuse_unentitled(adjust)
+
+    def start(self) -> None:
+        """Refuse a container that was created without its card while we were away."""
+        pod, needs = self.pod, self.needs
+        if pod is None or needs is None or not self._node.mode.by_nri or pod.by_hand or not pod.seen.slices:
+            return
+        if not any(map(self._node.is_ours, needs.wants)) or delivered_slices(self._sandbox, self._container):
+            return
+        required = assignment.requires_plugin(self._sandbox.annotations, self._container.name) is not None
+        if required or not self._shows_a_card(needs):
+            name = self._container.name
+            raise Refuse(f"container {name} of pod {pod.name} was created without its card; kubelet will recreate the container")
+
+    # Containers that were there when the runtime connected.
+
+    def unentitled(self) -> list[Unentitled]:
+        """Cards that a living container has without being entitled to them."""
+        guard, found = self._rules.guard, []
+        for kind in self._denied() if guard is not None and self.is_alive else ():
+            assert guard is not None
+            what = guard.brings(kind, self._sandbox, self._container) or guard.requests_by_variable(kind, self._container)
+            if what:
+                found.append(Unentitled("found", self._sandbox, self._container.name, kind.profile.noun, what))
+        return found
+
+    def has_cards(self) -> bool | None:
+        """Whether the container has its cards from us; None if that cannot be decided now.
+
+        Our annotation on the container proves it. For containers of older agents, everything that names the cards must be
+        there: a variable that a user set is one sign at most. Nothing else is compared: a node label, the enforcement or a
+        limit may have changed since, and no container that runs with a card may be ended for that.
+        """
+        if self.pod is None or self.needs is None:
+            return False
+        if delivered_slices(self._sandbox, self._container):
+            return True
+        for want in self.needs.wants:
+            try:
+                _, units = self._edits_for(self.pod, self.needs, want)
+            except (Refuse, VendorError):
+                return None
+            vendor = self._kinds[want[0]]
+            if shows_cards(vendor.profile) and not set(units) <= _shown(vendor, self._container):
+                return False
+        return True
+
+    def lacks_cards(self) -> bool:
+        """Whether a living container requires its cards from the runtime and has not got them, or shows no card at all."""
+        if self.pod is None or self.needs is None or not self.is_alive or self.pod.by_hand or self.has_cards() is not False:
+            return False
+        required = assignment.requires_plugin(self._sandbox.annotations, self._container.name)
+        return bool(required) or not self._shows_a_card(self.needs)
+
+    # Containers with cards.
+
+    def _adjustment(self) -> ContainerAdjustment:
+        pod, needs, deliverer = self.pod, self.needs, self._node.mode.deliverer
+        if pod is None:
+            if assignment.OURS in self._sandbox.annotations and deliverer is not Deliverer.DEVICE_PLUGIN:
+                raise self._unseen()
+            return ContainerAdjustment()
+        if needs is None:
+            self._refuse_disabled_kinds(pod)
+            return ContainerAdjustment()
+        if deliverer is Deliverer.UNDECIDED:
+            raise Refuse(f"the agent of this node is starting; pod {pod.name} gets its cards when kubelet tries again")
+        if deliverer is Deliverer.DEVICE_PLUGIN:
+            return self._corrected(pod, needs)
+        self._require_plugin()
+        self._refuse_other_sources(needs)
+        self._require_handler(pod, needs)
+        edits, slices = self._edits_for_all(pod, needs, needs.wants)
+        if not slices:
+            return ContainerAdjustment()  # another device plugin delivers all of it
+        result = adjusted([*edits, _mark(slices)], on_host=self._rules.on_host)
+        self.slices = slices
+        self._success = Delivered(pod)
+        return result
+
+    def _corrected(self, pod: NodePod, needs: ContainerNeeds) -> ContainerAdjustment:
+        """Make the variables from kubelet's device plugin equal to the record. NRI cannot take away device files."""
+        kinds = {want[0] for want in needs.wants if (found := self._kinds.get(want[0])) and correctable(found.profile)}
+        if pod.by_hand or not pod.seen.slices or not kinds:
+            return ContainerAdjustment()
+        wants = tuple(want for want in needs.wants if want[0] in kinds and not self._has_right_whole_cards(pod, needs, want))
+        try:
+            edits, slices = self._edits_for_all(pod, needs, wants)
+            result = adjusted([*edits, _mark(slices)] if slices else [], on_host=self._rules.on_host)
+        except Refuse:
+            return ContainerAdjustment()  # the device plugin gave it something, and we know nothing better
+        self.slices = slices or self.slices
+        if any(environment(self._container).get(one.key, one.value) != one.value for one in result.env):
+            self._success = Corrected(pod)
+        return result
+
+    def _has_right_whole_cards(self, pod: NodePod, needs: ContainerNeeds, want: Want) -> bool:
+        """Whether kubelet gave it whole cards of the pod's record, and none that another container has. Those stay."""
+        kind, whole, amount = want
+        if not whole:
+            return False
+        vendor = self._kinds[kind]
+        shown = _shown(vendor, self._container)
+        others = {card for name, cards in self._held_cards(pod, vendor).items() if name != needs.container for card in cards}
+        right = shown <= set(recorded_cards(pod, vendor, whole=True)) and len(shown) == amount
+        if not right or (others & shown and not needs.ends_first):
+            return False
+        self.slices = _slices(vendor, dict.fromkeys(shown, 0), whole=True)
+        return True
+
+    def _edits_for_all(
+        self, pod: NodePod, needs: ContainerNeeds, wants: Sequence[Want]
+    ) -> tuple[list[ContainerEdits], tuple[Slice, ...]]:
+        """What the container gets for these wants, and the same as slices."""
+        edits, slices = list[ContainerEdits](), list[Slice]()
+        for want in wants:
+            of_want, units = self._edits_for(pod, needs, want)
+            edits.append(of_want)
+            slices += _slices(self._kinds[want[0]], units, whole=want[1])
+        return edits, tuple(slices)
+
+    def _edits_for(self, pod: NodePod, needs: ContainerNeeds, want: Want) -> tuple[ContainerEdits, dict[int, int]]:
+        """The edits for one want, and the units of each card by index."""
+        kind, whole, amount = want
+        if not self._node.is_ours(want):
+            return ContainerEdits(), {}
+        what = f"{amount} {'whole cards' if whole else 'units'} of {kind}"
+        vendor = self._kinds.get(kind)
+        if vendor is None:
+            raise Refuse(f"pod {pod.name} requests {what}, and this node has found no card of {kind}")
+        if pod.by_hand:
+            raise Refuse(f"pod {pod.name} requests {what} and names its node itself: it has no card; let the scheduler place it")
+        cards = recorded_cards(pod, vendor, whole=whole)
+        if not cards:
+            raise Refuse(f"pod {pod.name} requests {what}, and its record names no card of this node")
+        if whole:
+            recorded, cards = len(cards), whole_cards(pod, vendor, needs.container, self._certain_cards(pod, vendor))
+            if len(cards) != amount:
+                raise Refuse(
+                    f"container {needs.container} of pod {pod.name} requests {what}, and of the {recorded} in the pod's record "
+                    f"{len(cards)} are left for it"
+                )
+        for card in cards if self._node.mode.by_nri else ():
+            self._require_free_capacity(pod, vendor, card, whole=whole)
+        units = dict.fromkeys(cards, 0 if whole else amount // len(cards))
+        exists = self._exists
+        edits = container_edits(pod, vendor, units, whole=whole, amount=amount, exists=exists, node_labels=self._node.labels)
+        if not edits.cdi_devices or self._node.takes_cdi:
+            return edits, units
+        nodes = device_nodes(vendor.profile, shares(vendor, units, whole=whole), exists)
+        files = tuple(dict.fromkeys((*edits.device_nodes, *nodes)))
+        return ContainerEdits(edits.env, files, edits.mounts, (), edits.annotations), units
+
+    def _exists(self, path: str) -> bool:
+        return self._rules.on_host(path).exists()
+
+    def _certain_cards(self, pod: NodePod, vendor: VendorCards) -> dict[str, list[int]] | None:
+        return self._held_cards(pod, vendor) if self._node.mode.deliverer is Deliverer.DEVICE_PLUGIN else None
+
+    def _held_cards(self, pod: NodePod, vendor: VendorCards) -> dict[str, list[int]]:
+        """The whole cards of this kind that containers of the pod are known to have."""
+        number, kind = numbering(vendor), vendor.profile.name
+        of_pod = self._node.delivered.get(pod.uid, {})
+        return {name: [number(s) for s in slices if s.kind == kind and s.whole] for name, slices in of_pod.items()}
+
+    def _shows_a_card(self, needs: ContainerNeeds) -> bool:
+        vendors = [vendor for want in needs.wants if (vendor := self._kinds.get(want[0])) is not None]
+        return any(_shown(vendor, self._container) or not shows_cards(vendor.profile) for vendor in vendors)
+
+    # Refusals.
+
+    def _refuse_disabled_kinds(self, pod: NodePod) -> None:
+        """A pod bound before its vendor's profile broke: the broken profile does not tell which container requests the cards, so
+        every container of the pod is refused.
+        """
+        for kind in sorted({slice_.kind for slice_ in assignment.slices_of(pod.annotations.get(assignment.OURS, ""))}):
+            if kind not in self._kinds and (problem := self._node.inventory.problems.get(kind)):
+                raise Refuse(f"pod {pod.name} has cards of {kind}, which this node cannot deliver now: {problem}")
+
+    def _require_plugin(self) -> None:
+        """A pod's own annotation that frees a container from requiring our plugin would let it start without its card."""
+        if self._node.mode.validated and assignment.requires_plugin(self._sandbox.annotations, self._container.name) is False:
+            raise Refuse(
+                f"an annotation {assignment.REQUIRED_PLUGINS} of pod {self._pod_name()} names no plugin {assignment.PLUGIN} for "
+                f"container {self._container.name}; the bind wrote it and nobody may remove it: create the pod again"
+            )
+
+    def _require_handler(self, pod: NodePod, needs: ContainerNeeds) -> None:
+        """A runtime handler that does not know the vendor's variables would start the container without a card."""
+        for kind in sorted({want[0] for want in needs.wants if self._node.is_ours(want)}):
+            vendor = self._kinds.get(kind)
+            if vendor is not None and (problem := self._rules.wrong_handler(vendor.profile, self._sandbox.runtime_handler)):
+                raise Refuse(f"pod {pod.name}: {problem}")
+
+    def _require_free_capacity(self, pod: NodePod, vendor: VendorCards, card: int, *, whole: bool) -> None:
+        """The pods on the card stay, and this one must fit. The extender ensures that; this check is for records of others."""
+        kind, number = vendor.profile.name, numbering(vendor)
+        others = [
+            (other, slice_)
+            for other in self._node.pods.values()
+            if other.uid != pod.uid and not other.seen.ended and (other.uid in self._node.served or other.phase == "Running")
+            for slice_ in other.seen.slices
+            if slice_.kind == kind and number(slice_) == card
+        ]
+        for other, slice_ in others:
+            if whole or slice_.whole:
+                raise Refuse(f"pod {pod.name} is recorded on card {card} of {kind}, which pod {other.name} uses and cannot share")
+        own = sum(s.units for s in pod.seen.slices if s.kind == kind and number(s) == card)
+        free = vendor.cards[card].units - sum(slice_.units for _, slice_ in others)
+        if own > free:
+            raise Refuse(
+                f"pod {pod.name} is recorded with {own} units on card {card} of {kind}, "
+                f"which has {free} of {vendor.cards[card].units} left"
+            )
+
+    def _refuse_other_sources(self, needs: ContainerNeeds) -> None:
+        """Refuse annotations and mounts by which the vendor's own software would add a card to those that we deliver."""
+        guard = self._rules.guard
+        if guard is None or not guard.applies_to(self._sandbox, self._container, static=is_static(self._sandbox)):
+            return
+        ours = [want[0] for want in needs.wants if self._node.is_ours(want)]
+        for kind in [vendor for name in ours if (vendor := self._kinds.get(name)) is not None]:
+            own = kind.profile.container.annotations
+            both = {**self._sandbox.annotations, **self._container.annotations}
+            foreign = {key: value for key, value in both.items() if key not in own}
+            for what in guard.names(kind.profile, foreign, self._container.mounts):
+                self._report_unentitled("refused", kind, what)
+                raise Refuse(
+                    f"container {self._container.name} of pod {self._pod_name()} requests cards of {kind.profile.name} "
+                    f"and brings {what}, which would give it others"
+                )
+
+    # Containers without cards.
+
+    def _denied(self, *, variables: bool = False) -> list[VendorCards]:
+        guard = self._rules.guard
+        if guard is None or not guard.applies_to(self._sandbox, self._container, static=is_static(self._sandbox)):
+            return []
+        inventory, resources = self._node.inventory, self._node.resources
+        return guard.denied(inventory, self.pod, self._container.name, node_resources=resources, variables=variables)
+
+    def _refuse_unentitled(self, adjust: ContainerAdjustment | None) -> None:
+        guard = self._rules.guard
+        for kind in self._denied() if guard is not None else ():
+            assert guard is not None
+            what = guard.brings(kind, self._sandbox, self._container, adjust)
+            if what and self.pod is None:
+                raise self._unseen()
+            if what:
+                self._report_unentitled("refused", kind, what)
+                raise Refuse(
+                    f"container {self._container.name} of pod {self._pod_name()} requests no {kind.profile.noun} and brings "
+                    f"{what}; request {' or '.join(kind.profile.resources.requestable)}"
+                )
+
+    def _withheld_variables(self) -> dict[str, str]:
+        """The variables that keep cards from a container that requests none."""
+        guard = self._rules.guard
+        variables: dict[str, str] = {}
+        for kind in self._denied(variables=True) if guard is not None else ():
+            assert guard is not None
+            requested = guard.requests_by_variable(kind, self._container)
+            if requested and self.pod is None:
+                raise self._unseen()
+            if requested:
+                self._report_unentitled("withheld", kind, requested)
+            variables |= guard.withholding_variables(kind, self._container)
+        return variables
+
+    def _refuse_repeated_variables(self, adjustment: ContainerAdjustment) -> None:
+        """A variable that an image sets twice keeps the image's value: the runtime replaces only the first."""
+        withheld = {name for kind in self._denied(variables=True) for name in kind.profile.container.none}
+        counts = Counter(line.partition("=")[0] for line in self._container.env)
+        for name in sorted({*withheld, *(pair.key.removeprefix("-") for pair in adjustment.env)}):
+            if counts[name] > 1:
+                raise Refuse(
+                    f"container {self._container.name} of pod {self._pod_name()}: its image sets {name} {counts[name]} times, "
+                    f"and the container runtime would keep its value; the image must set it at most once"
+                )
+
+    def _report_unentitled(self, outcome: Literal["withheld", "refused"], kind: VendorCards, what: str) -> None:
+        self.outcomes.append(Unentitled(outcome, self._sandbox, self._container.name, kind.profile.noun, what))
+
+    def _unseen(self) -> Refuse:
+        return Refuse(f"the agent has not seen pod {self._pod_name()} yet; kubelet tries again")
+
+    def _pod_name(self) -> str:
+        return f"{self._sandbox.namespace}/{self._sandbox.name}"
+
+
+def _mark(slices: tuple[Slice, ...]) -> ContainerEdits:
+    return ContainerEdits(annotations={assignment.DELIVERED: assignment.text(slices)})
+
+
+def _slices(vendor: VendorCards, units: Mapping[int, int], *, whole: bool) -> tuple[Slice, ...]:
+    kind = vendor.profile.name
+    return tuple(Slice(kind, card, 0 if whole else amount, whole, vendor.cards[card].found.id) for card, amount in units.items())
+
+
+def _shown(vendor: VendorCards, container: Container) -> set[int]:
+    """The cards that the container's variables, devices or mounts name."""
+    return shown_cards(
+        vendor.profile,
+        [card.found for card in vendor.cards.values()],
+        env=environment(container),
+        devices={device.path for device in container.linux.devices},
+        mounts={mount.destination for mount in container.mounts},
+    )
