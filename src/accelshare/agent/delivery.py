@@ -106,7 +106,7 @@ class DeliverySelector:
         if mode.deliverer is current.deliverer:
             self._set(mode)
         elif not self._restart.done():
-            self._restart.set_result(f"the runtime has changed, and {mode.name} must deliver now: {validator.why}")
+            self._restart.set_result(f"the container runtime has changed, and {mode.name} must deliver now: {validator.why}")
 
     async def until_another_mode_is_right(self) -> Never:
         """Raise RuntimeChangedError as soon as another deliverer is right than the one that was selected."""

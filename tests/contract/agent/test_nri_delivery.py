@@ -229,7 +229,7 @@ async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(f
             assert (await runtime.create(name)).environment == {}
         await runtime.real.start_container("runs-c0")
         await runtime.start_agent()
-        with pytest.raises(RuntimeRefusalError, match="was made without its card"):
+        with pytest.raises(RuntimeRefusalError, match=r"container c0 of pod default/\S+ .*without its card"):
             await runtime.real.start_container("made-c0")
 
         def replaced() -> bool:
@@ -342,7 +342,7 @@ async def test_a_runtime_that_comes_back_without_its_validator_makes_auto_decide
         agent = fake_node.agent
         assert agent is not None
         await fake_node.until(lambda: not agent.running, "the agent ends to be started anew")
-        assert "starting anew" in agent.last_lines()
+        assert "restarting" in agent.last_lines()
 
 
 @pytest.mark.parametrize("insists", [True, False])
@@ -359,7 +359,7 @@ async def test_a_runtime_that_comes_after_the_agent_is_taken_for_what_it_promise
         async with runtime.real:
             if insists:
                 await fake_node.until(lambda: not agent.running, "the agent ends to be started anew")
-                assert "starting anew" in agent.last_lines()
+                assert "restarting" in agent.last_lines()
                 assert waits(fake_node), "nobody may be bound between two agents"
             else:
                 await fake_node.until(lambda: (told := fake_node.told()) and told.delivery == "device-plugin+nri", "it corrects")
@@ -409,7 +409,7 @@ async def test_device_plugins_go_on_while_a_pod_lives_that_one_served(fake_node:
         assert told is not None
         assert told.delivery == "device-plugin+nri"
         assert fake_node.agent is not None
-        assert "until these pods have ended: default/old" in fake_node.agent.last_lines()
+        assert "waiting_for_pods=default/old" in fake_node.agent.last_lines()
         fake_node.pod("new", {MEMORY: 4})
         fake_node.bind("new", 1, units=4)
         await fake_node.settled("new")
@@ -417,7 +417,7 @@ async def test_device_plugins_go_on_while_a_pod_lives_that_one_served(fake_node:
         # The runtime goes and comes back: nothing has changed, and the agent stays.
         agent = fake_node.agent
         runtime.real.cut()
-        words = "until these pods have ended: default/old"
+        words = "waiting_for_pods=default/old"
         await fake_node.until(lambda: words in agent.last_lines().partition("disconnected")[2], "it is judged again")
         assert agent.running
 
@@ -430,7 +430,7 @@ async def test_the_runtime_delivers_when_the_last_pod_of_a_device_plugin_has_end
         fake_node.begin_agent(*runtime.flags, "--delivery=nri")
         await fake_node.until(lambda: waits(fake_node), "the cluster knows that it does not deliver")
         assert fake_node.agent is not None
-        assert "while these pods live: default/old" in fake_node.agent.last_lines()
+        assert "until these pods end: default/old" in fake_node.agent.last_lines()
         asked = kubelet.list_calls
         fake_node.api.store.delete("pods", "old")
         await fake_node.until(fake_node.delivers, "it delivers")
@@ -646,14 +646,14 @@ async def test_who_brings_cards_without_asking_for_them_is_refused(fake_node: Fa
     await runtime.start_agent("--exempt-namespace=monitoring")
     on_node(fake_node, "brings", {})
     brought: Any = INTRUSIONS[intrusion]
-    await fake_node.until(lambda: _refuses(runtime, "brings", "asks for no ZPU and brings", **brought), "it is refused")
+    await fake_node.until(lambda: _refuses(runtime, "brings", "no ZPU and brings", **brought), "it is refused")
     await fake_node.until(lambda: _guarded(fake_node, "refused", 1, "AcceleratorNotRequested"), "and told of")
     # Who asks may have what others than we deliver; privileged containers and exempt namespaces are not looked at.
     fake_node.api.store.patch("nodes", NODE, {"status": {"capacity": {"acme.example/zpu-part": "4"}}}, subresource="status")
     on_node(fake_node, "asks", {"acme.example/zpu-part": 1})
     await runtime.created("asks", **brought)
     on_node(fake_node, "invents", {"acme.example/no-such": 1})
-    await fake_node.until(lambda: _refuses(runtime, "invents", "asks for no ZPU and brings", **brought), "it is refused")
+    await fake_node.until(lambda: _refuses(runtime, "invents", "no ZPU and brings", **brought), "it is refused")
     linux = LinuxContainer(resources=LinuxResources(devices=[LinuxDeviceCgroup(allow=True)]))
     linux.MergeFrom(brought.get("linux", LinuxContainer()))
     await runtime.created("brings", "privileged", **{**brought, "linux": linux})
@@ -735,6 +735,6 @@ async def test_a_users_own_variables_do_not_pass_for_cards(fake_node: FakeNode) 
             await runtime.create(name, env=env)
         await runtime.real.start_container("other-c0")
         await runtime.start_agent()
-        with pytest.raises(RuntimeRefusalError, match="was made without its card"):
+        with pytest.raises(RuntimeRefusalError, match=r"container c0 of pod default/\S+ .*without its card"):
             await runtime.real.start_container("right-c0")
         await fake_node.until(lambda: "deletionTimestamp" in fake_node.read("other")["metadata"], "a wrong card is replaced")
