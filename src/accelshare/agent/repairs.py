@@ -41,7 +41,7 @@ class Repairs:
         self._profiles = profiles
         self._on_replaced = on_replaced
         self._assigned: dict[str, NodePod] = {}  # pods to be flagged
-        self._replacements: dict[str, tuple[NodePod, str, str, str]] = {}  # uid → pod, container, Event reason and message
+        self._replacements: dict[str, tuple[NodePod, str, bool]] = {}  # uid → pod, container, and whether its card was renumbered
         self._unentitled: deque[Unentitled] = deque(maxlen=MOST_UNENTITLED)
         self._retries = Retries(clock)
         self._wanted = asyncio.Event()
@@ -54,14 +54,12 @@ class Repairs:
 
     def replace_lacking(self, pod: NodePod, container: str) -> None:
         """The container runs without its card: delete the pod."""
-        message = f"the container runtime started container {container} without its card; the pod is replaced"
-        self._replacements[pod.uid] = pod, container, "AcceleratorMissing", message
+        self._replacements[pod.uid] = pod, container, False
         self._wanted.set()
 
     def replace_renumbered(self, pod: NodePod, container: str) -> None:
         """The container would restart with another card, because card numbers have changed: delete the pod."""
-        message = f"the numbers of this node's cards have changed, and container {container} would restart with another card"
-        self._replacements[pod.uid] = pod, container, "AcceleratorRenumbered", f"{message}; the pod is replaced"
+        self._replacements[pod.uid] = pod, container, True
         self._wanted.set()
 
     def report_unentitled(self, container: Unentitled) -> None:
@@ -115,11 +113,16 @@ class Repairs:
         with contextlib.suppress(NotFound, Conflict):
             await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid, annotations=self._flags(pod))
 
-    async def _replace(self, replacement: tuple[NodePod, str, str, str]) -> None:
-        pod, container, reason, message = replacement
+    async def _replace(self, replacement: tuple[NodePod, str, bool]) -> None:
+        pod, container, renumbered = replacement
         seen = pod.seen
         ref = PodRef(namespace=seen.namespace, name=seen.name, uid=seen.uid)
-        await self._events.say(ref, kind="Warning", reason=reason, message=message)
+        if renumbered:
+            message = f"the numbers of this node's cards changed; container {container} would restart with another card"
+            await self._events.say(ref, kind="Warning", reason="AcceleratorRenumbered", message=f"{message}; the pod is replaced")
+        else:
+            message = f"the container runtime started container {container} without its card; the pod is replaced"
+            await self._events.say(ref, kind="Warning", reason="AcceleratorMissing", message=message)
         log.warning("repair pod=%s container=%s outcome=replaced", pod.name, container)
         try:
             await delete_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid)

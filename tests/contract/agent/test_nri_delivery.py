@@ -178,9 +178,9 @@ async def test_forged_records_are_refused(fake_node: FakeNode, runtime: Runtime)
     bind(fake_node, "late", {MEMORY: 4}, 1, units=4)
     await fake_node.until(lambda: _says(runtime, "late", "2 of 16 left"), "no room")
     bind(fake_node, "alone", {WHOLE: 1}, 1, whole=True)
-    await fake_node.until(lambda: _says(runtime, "alone", "cannot be shared"), "not alone")
+    await fake_node.until(lambda: _says(runtime, "alone", "default/full"), "not alone")
     bind(fake_node, "far", {MEMORY: 4}, 9, units=4)
-    await fake_node.until(lambda: _says(runtime, "far", "names no card that this node has"), "no such card")
+    await fake_node.until(lambda: _says(runtime, "far", "names no card"), "no such card")
     await fake_node.until(lambda: _counted(fake_node, "refused", 4), "four refusals are counted")
 
 
@@ -572,7 +572,7 @@ async def test_an_annotation_of_the_pod_that_shadows_the_binds_is_refused(
     fake_node.bind("b", 1, units=4, more=assignment.require_plugin(["c0"]))
     await runtime.created("b")
     fake_node.api.store.patch("pods", "b", {"metadata": {"annotations": {SHADOWS[1]: None} | {shadow: "[]"}}})
-    await fake_node.until(lambda: _says(runtime, "b", "create the pod anew"), "a clear refusal")
+    await fake_node.until(lambda: _says(runtime, "b", "create the pod again"), "a clear refusal")
 
 
 GUARDED = """
