@@ -19,6 +19,7 @@ import pytest
 from accelshare.install.certificates import x509
 from accelshare.kube.errors import KubeError
 from cluster.control_plane import ControlPlane
+from cluster.errors import ClusterError
 from cluster.process import Process
 from tests.e2e.rights import STATE, grant
 from tests.e2e.scheduling_cluster import SchedulingCluster, cards, open_scheduling_cluster
@@ -80,9 +81,9 @@ class Scene:
 
         try:
             await self.scheduling_cluster.until(right, "the manager has put it in")
-        except AssertionError as error:
+        except ClusterError as error:
             assert self.manager is not None
-            raise AssertionError(f"{error}\n{self.manager.last_lines(40)}") from error
+            raise ClusterError(f"{error}\n{self.manager.last_lines(40)}") from error
 
     async def bound(self, *names: str) -> None:
         for name in names:
