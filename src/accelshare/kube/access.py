@@ -1,6 +1,6 @@
-"""Whether we may do something, asked before it is tried.
+"""Asks the API server whether we have a permission (SelfSubjectAccessReview).
 
-Belongs here: one question to the API server, which keeps no trace of it. Never: what the right is needed for.
+Belongs here: one request, which the API server does not store. Never: what the permission is for.
 """
 
 from dataclasses import dataclass
@@ -40,9 +40,9 @@ _reviews = Decoder(_Review)
 
 
 async def may(client: Client, right: Right) -> bool:
-    """The API server's own answer about whoever we are."""
+    """Whether the API server allows this to our identity."""
     resource, _, subresource = right.resource.partition("/")
-    asked = {
+    attributes = {
         "verb": right.verb,
         "group": right.group,
         "resource": resource,
@@ -52,7 +52,7 @@ async def may(client: Client, right: Right) -> bool:
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}},
+        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
     }
     answer = await client.request("POST", _PATH, body=msgspec.json.encode(review))
     try:

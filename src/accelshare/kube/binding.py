@@ -1,4 +1,4 @@
-"""Bind: one POST that gives the pod its node and its annotations in the same write, and an answer that is never a guess.
+"""Binds a pod: one POST sets its node and its annotations, and the result is certain or explicitly unknown.
 
 Belongs here: sending the Binding, and finding out what became of it when no answer came. Never: which node, which annotations.
 

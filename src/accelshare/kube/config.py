@@ -1,4 +1,4 @@
-"""Where the cluster is and how to prove who we are: from a kubeconfig, or from inside a pod.
+"""Finds the cluster, its proxy and our credentials: from a kubeconfig, or from inside a pod.
 
 Belongs here: which source counts, and turning it into one `Cluster` with every problem of it in words.
 Never: a connection. `client` and `sync_client` both use what comes out.
@@ -26,7 +26,7 @@ EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One API server, and how to be let in."""
+    """One API server, with its TLS settings and credentials."""
 
     server: str
     credentials: Credentials = field(default_factory=anonymous)

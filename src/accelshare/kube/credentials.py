@@ -1,4 +1,4 @@
-"""Who we say we are: what goes into the Authorization header, and which certificate.
+"""Credentials for the API server: the Authorization header and the client certificate.
 
 Belongs here: the small protocol every kind of credentials speaks, and the kinds that are a value or a file.
 Never: an event loop, a transport, a program to run (that is `exec_plugin`).
@@ -27,7 +27,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Presented:
-    """What one request shows the API server. A certificate here wins over the one written in the kubeconfig."""
+    """The credentials of one request. A certificate here wins over the kubeconfig's."""
 
     authorization: str | None = field(default=None, repr=False)
     certificate: Certificate | None = None
@@ -41,13 +41,13 @@ class Credentials(Protocol):
 
     @property
     def at_hand(self) -> bool:
-        """`present` would answer from memory: no file to read, no program to run."""
+        """`present` reads no file and runs no program."""
 
     def present(self) -> Presented:
-        """What to show now. Raises ConfigError."""
+        """The current credentials. Raises ConfigError."""
 
     def refused(self, presented: Presented) -> None:
-        """The API server answered 401 to this: do not show it again if there is a way to get another."""
+        """The API server responded with 401 to these: do not use them again if new ones can be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Fixed:
         return self.presented
 
     def refused(self, presented: Presented) -> None:
-        """There is no other to get."""
+        """They cannot be renewed."""
 
 
 def anonymous() -> Fixed:
-    """Say nothing: a plain HTTP server, or a client certificate says it all."""
+    """No Authorization header: plain HTTP, or a client certificate is enough."""
     return Fixed()
 
 
@@ -89,7 +89,7 @@ def bearer(token: str) -> Presented:
 
 
 class TokenFile:
-    """A token that somebody else keeps fresh in a file: read again when older than a minute, or when refused."""
+    """A token in a file that kubelet rotates: read again after a minute, or after a 401."""
 
     def __init__(self, path: Path, *, fallback: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Everything that can go wrong between us and the API server.
+"""The errors of requests to the API server.
 
     KubeError
     ├── ConfigError           kubeconfig, in-cluster files, credentials: what is wrong and what would be right
@@ -29,15 +29,15 @@ from accelshare.wire.decoding import Decoder
 
 
 class KubeError(Exception):
-    """Something between us and the API server went wrong."""
+    """A request to the API server failed."""
 
 
 class ConfigError(KubeError):
-    """The way to the cluster, or the proof of who we are, is not usable as written."""
+    """The cluster's address or the credentials are not usable as configured."""
 
 
 class Unreachable(KubeError):
-    """No answer came. Unless `sent` is False, the request may or may not have been carried out."""
+    """No response came. Unless `sent` is False, the request may or may not have been carried out."""
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
         super().__init__(message)
@@ -45,11 +45,11 @@ class Unreachable(KubeError):
 
 
 class BadAnswer(Unreachable):
-    """Something answered, but not as an API server does: a proxy's login page, half a list, an unknown event."""
+    """The response is not an API server's: a proxy's login page, half a list, an unknown event."""
 
 
 class ApiError(KubeError):
-    """The API server refused, and said why."""
+    """The API server refused the request, with a reason."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None, *, request: str = "") -> None:
         super().__init__(status, reason, message, retry_after_s)

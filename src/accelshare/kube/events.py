@@ -1,7 +1,7 @@
-"""Events on pods: what `kubectl describe pod` shows, said once and then counted.
+"""Writes core/v1 Events on pods; a repeated Event is counted, at most once a minute.
 
-Belongs here: writing core/v1 Events, and not writing the same one again within a minute. Never: the words; and never a failure,
-because nothing that decides may break for want of an Event.
+Belongs here: creating Events and counting them up. Never: their messages; nor an exception, because no caller may fail because
+an Event could not be written.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """Which pod an Event is about, or which object of another kind of core/v1."""
+    """The pod that an Event is about, or an object of another kind of core/v1."""
 
     namespace: str
     name: str
@@ -41,13 +41,13 @@ class PodRef:
 
 
 @dataclass(slots=True)
-class _Said:
+class _Recorded:
     at_s: float
-    count: int = 0  # as far as we know, how often the cluster has it written down
+    count: int = 0  # the Event's count in the cluster, as far as we know
 
 
 class Events:
-    """One voice for all pods. `clock` is the time of day in seconds, because it is written into the Events."""
+    """`clock` is the time of day in seconds, because it is written into the Events."""
 
     def __init__(
         self,
@@ -64,56 +64,56 @@ class Events:
         self._every_s = every_s
         self._remembered = remembered
         self._turn = asyncio.Semaphore(MOST_AT_ONCE)
-        self._said: OrderedDict[str, _Said] = OrderedDict()  # by the Event's name; the one said longest ago comes first
+        self._recorded: OrderedDict[str, _Recorded] = OrderedDict()  # by the Event's name, least recent first
 
     async def say(self, pod: PodRef, *, kind: Literal["Normal", "Warning"], reason: str, message: str) -> bool:
-        """Write the Event, or count it up. False if it was said less than a minute ago, or could not be written."""
+        """Write the Event, or count it up. False if it was written less than a minute ago, or could not be written."""
         message = _cut(visible(message))
         name = _name(pod, reason, message)
         now = self._clock()
-        said = self._said.get(name)
-        if said is not None and self._lately(said.at_s, now):
+        recorded = self._recorded.get(name)
+        if recorded is not None and self._lately(recorded.at_s, now):
             return False
-        said = _Said(at_s=now, count=said.count if said is not None else 0)
-        self._remember(name, said)  # before the write: a second call while it is under way has nothing to add
+        recorded = _Recorded(at_s=now, count=recorded.count if recorded is not None else 0)
+        self._remember(name, recorded)  # before the write, so that a concurrent call does not write it too
         try:
             async with self._turn:
-                return await self._write(pod, name, said, kind, reason, message)
-        except Exception as error:  # an Event is never worth an exception
+                return await self._write(pod, name, recorded, kind, reason, message)
+        except Exception as error:  # no caller may fail because of an Event
             log.debug("event pod=%s/%s reason=%s outcome=not-written problem=%s", pod.namespace, pod.name, reason, error)
             return False
 
     def _lately(self, then_s: float, now_s: float) -> bool:
-        """Less than a minute ago. What lies ahead was written by a clock that was set back since, or that goes ahead of ours."""
+        """Less than a minute ago. A time in the future is ignored: a clock was set back, or another clock is ahead of ours."""
         return 0 <= now_s - then_s < self._every_s
 
-    def _remember(self, name: str, said: _Said) -> None:
-        self._said[name] = said
-        self._said.move_to_end(name)
-        while len(self._said) > self._remembered:
-            self._said.popitem(last=False)
+    def _remember(self, name: str, recorded: _Recorded) -> None:
+        self._recorded[name] = recorded
+        self._recorded.move_to_end(name)
+        while len(self._recorded) > self._remembered:
+            self._recorded.popitem(last=False)
 
-    async def _write(self, pod: PodRef, name: str, said: _Said, kind: str, reason: str, message: str) -> bool:
-        """Whether something was written. `said` then has what stands in the cluster."""
-        stamp = _stamp(said.at_s)
-        if said.count:
+    async def _write(self, pod: PodRef, name: str, recorded: _Recorded, kind: str, reason: str, message: str) -> bool:
+        """Whether something was written. Updates `recorded` to what the cluster has."""
+        stamp = _stamp(recorded.at_s)
+        if recorded.count:
             try:
-                await self._count_up(pod, name, said, stamp)
-            except NotFound:  # the API server forgets Events after an hour
+                await self._count_up(pod, name, recorded, stamp)
+            except NotFound:  # the API server deletes Events after an hour
                 pass
             else:
                 return True
         try:
             await self._create(pod, name, stamp, kind, reason, message)
-        except Conflict:  # written by an earlier life of ours, or by a neighbour
+        except Conflict:  # written before a restart, or by another replica
             written = await self._read(pod, name)
-            said.count = written.count or 1
-            if written.last_timestamp is not None and self._lately(written.last_timestamp.timestamp(), said.at_s):
-                said.at_s = written.last_timestamp.timestamp()
+            recorded.count = written.count or 1
+            if written.last_timestamp is not None and self._lately(written.last_timestamp.timestamp(), recorded.at_s):
+                recorded.at_s = written.last_timestamp.timestamp()
                 return False
-            await self._count_up(pod, name, said, stamp)
+            await self._count_up(pod, name, recorded, stamp)
             return True
-        said.count = 1
+        recorded.count = 1
         return True
 
     async def _create(self, pod: PodRef, name: str, stamp: str, kind: str, reason: str, message: str) -> None:
@@ -135,15 +135,15 @@ class Events:
         body = msgspec.json.encode(event)
         await self._client.request("POST", paths.events(pod.namespace), body=body, timeout_s=TIMEOUT_S)
 
-    async def _count_up(self, pod: PodRef, name: str, said: _Said, stamp: str) -> None:
+    async def _count_up(self, pod: PodRef, name: str, recorded: _Recorded, stamp: str) -> None:
         await self._client.request(
             "PATCH",
             f"{paths.events(pod.namespace)}/{name}",
-            body=msgspec.json.encode({"count": said.count + 1, "lastTimestamp": stamp}),
+            body=msgspec.json.encode({"count": recorded.count + 1, "lastTimestamp": stamp}),
             content_type="application/merge-patch+json",
             timeout_s=TIMEOUT_S,
         )
-        said.count += 1
+        recorded.count += 1
 
     async def _read(self, pod: PodRef, name: str) -> "_Written":
         body = await self._client.request("GET", f"{paths.events(pod.namespace)}/{name}", timeout_s=TIMEOUT_S)
@@ -159,9 +159,9 @@ _written = Decoder(_Written)
 
 
 def _name(pod: PodRef, reason: str, message: str) -> str:
-    """The same words about the same pod are the same Event, also after a restart and from several of us."""
-    said = "\0".join((pod.uid, reason, message)).encode("utf-8", "replace")
-    return f"{pod.name[:200].rstrip('.-')}.{hashlib.sha256(said).hexdigest()[:20]}"
+    """The same message about the same pod is the same Event, also after a restart and from several replicas."""
+    identity = "\0".join((pod.uid, reason, message)).encode("utf-8", "replace")
+    return f"{pod.name[:200].rstrip('.-')}.{hashlib.sha256(identity).hexdigest()[:20]}"
 
 
 def _cut(message: str) -> str:

@@ -1,4 +1,4 @@
-"""A Lease: one of us at a time, also when the one before died without a word.
+"""Holds a Lease, so that one process at a time is active, also after the last holder crashed.
 
 Belongs here: taking, renewing and giving back one coordination/v1 Lease. Never: what is done under it.
 
@@ -61,7 +61,7 @@ async def read_lease(client: Client, namespace: str, name: str) -> LeaseObject |
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """A Lease as it looked, and since when it has looked so, by our own clock."""
+    """A Lease as last read, and since when it is unchanged, by our own clock."""
 
     holder: str
     renewed: str
@@ -69,7 +69,7 @@ class _Sight:
 
 
 class Lease:
-    """One name in the cluster that one of us can hold. `identity` is the same after a restart: what was ours is ours again."""
+    """One Lease that one process can hold. `identity` is the same after a restart, so a restarted holder still holds it."""
 
     def __init__(
         self,
@@ -88,10 +88,10 @@ class Lease:
         self._duration_s = duration_s
         self._clock = clock
         self._seen: _Sight | None = None
-        self.holder = ""  # whoever had it when we last looked
+        self.holder = ""  # when last read
 
     async def take(self) -> bool:
-        """Hold it from now on, or hold it on. False while somebody else does."""
+        """Acquire or renew it. False while another process holds it."""
         try:
             found = await read_lease(self._client, self._namespace, self._name)
             if found is None:
@@ -101,12 +101,12 @@ class Lease:
             else:
                 await self._write(found)
         except Conflict:
-            return False  # somebody was faster
+            return False  # another process was first
         self.holder = self._identity
         return True
 
     async def give_back(self) -> None:
-        """Let the next one have it at once. It is not an error if that fails: it runs out by itself."""
+        """Release it, so that the next holder need not wait. A failure is no error: the Lease expires by itself."""
         with contextlib.suppress(KubeError):
             found = await read_lease(self._client, self._namespace, self._name)
             if found is not None and found.spec.holder_identity == self._identity:
@@ -114,7 +114,7 @@ class Lease:
 
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[bool]:
-        """True inside if it is ours; it is renewed until the end of the block and then given back."""
+        """True inside the block if we hold it; it is renewed until the end of the block and then released."""
         if not await self.take():
             yield False
             return
@@ -133,7 +133,7 @@ class Lease:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._duration_s / 3)
-            with contextlib.suppress(KubeError):  # the next try comes before it has run out
+            with contextlib.suppress(KubeError):  # the next renewal comes before it expires
                 await self.take()
 
     def _free(self, spec: LeaseSpec) -> bool:

@@ -1,6 +1,6 @@
-"""Secrets and ConfigMaps: a few named texts with a version, so that of two writers only one wins.
+"""Reads and writes Secrets and ConfigMaps, with optimistic locking by resourceVersion.
 
-Belongs here: reading, creating, changing, removing one object. Never: what the texts mean.
+Belongs here: reading, creating, changing, deleting one object. Never: what its data means.
 """
 
 import base64
@@ -21,7 +21,7 @@ MERGE = "application/merge-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one object is."""
+    """The kind, namespace and name of one object."""
 
     kind: Literal["Secret", "ConfigMap"]
     namespace: str
@@ -44,7 +44,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The object as it was read. A change that names its version fails with Conflict if somebody was faster."""
+    """The object as it was read. A change that names its version fails with Conflict if another writer was first."""
 
     data: Mapping[str, str]
     labels: Mapping[str, str]

@@ -1,6 +1,6 @@
-"""Addresses of the objects we ask for by name.
+"""URL paths of Kubernetes objects.
 
-Belongs here: putting names into a path, and refusing what is no name, because names arrive in other people's requests.
+Belongs here: putting names into a path, and refusing invalid names, because they come from other people's requests.
 Never: a request.
 """
 
@@ -52,7 +52,7 @@ def lease(namespace: str, name: str = "") -> str:
 
 
 def _in_namespace(group: str, namespace: str, plural: str, name: str) -> str:
-    """One object, or without a name the place where new ones are put."""
+    """The path of one object, or without a name of the collection."""
     place = f"{group}/namespaces/{_checked('namespace', namespace)}/{plural}"
     return f"{place}/{_checked('name', name)}" if name else place
 

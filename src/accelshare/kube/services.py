@@ -1,6 +1,6 @@
-"""The address of a Service, for those who cannot ask the cluster's DNS.
+"""Reads the cluster IPs of a Service, for hosts that cannot use the cluster's DNS.
 
-Belongs here: one question. Never: what is served there.
+Belongs here: one request. Never: what is served there.
 """
 
 import msgspec
@@ -24,7 +24,7 @@ _services = Decoder(_Service)
 
 
 async def cluster_ips(client: Client, namespace: str, name: str) -> tuple[str, ...]:
-    """The Service's own addresses, the first one first; none if it is not there, or has none."""
+    """The Service's cluster IPs in their order; none if the Service does not exist or is headless."""
     try:
         body = await client.request("GET", paths.service(namespace, name))
     except NotFound:
@@ -33,5 +33,5 @@ async def cluster_ips(client: Client, namespace: str, name: str) -> tuple[str, .
         spec = _services.decode(body).spec
     except ValueError as error:
         raise BadAnswer(f"Service {namespace}/{name}: {error}") from error
-    given = spec.clusterIPs or ([spec.clusterIP] if spec.clusterIP else [])  # Kubernetes before 1.20 has one only
-    return tuple(address for address in given if address != "None")  # the word for a headless Service
+    addresses = spec.clusterIPs or ([spec.clusterIP] if spec.clusterIP else [])  # Kubernetes before 1.20 has one only
+    return tuple(address for address in addresses if address != "None")  # a headless Service

@@ -1,4 +1,4 @@
-"""From certificates, in files or inline, to one ssl.SSLContext that trusts what Go's clients would trust.
+"""Builds the client's ssl.SSLContext from certificates in files or inline; it trusts what Go's clients trust.
 
 Belongs here: reading PEM and building the context. Never: deciding which certificates belong to which cluster.
 """

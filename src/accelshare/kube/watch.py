@@ -1,4 +1,4 @@
-"""What the API server has, kept up to date: list, then watch, for ever.
+"""A reflector: lists and watches one resource for ever and yields every change.
 
 Belongs here: when to list again, when to resume, what has gone in between. Never: what an object means (`decode` is given),
 or a copy of the objects: only their identities are kept.
@@ -26,14 +26,14 @@ GOOD_WATCH_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[T]):
-    """The object is there, and this is its state."""
+    """The object exists, with this state."""
 
     obj: T
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The object is not there any more, or does not matter any more, since this version."""
+    """The object was deleted, or is no longer relevant, at this version."""
 
     identity: str
     version: int
@@ -41,7 +41,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """The object could not be read. If it was seen before, its last state still stands."""
+    """The object could not be decoded. If it was seen before, its last state stays valid."""
 
     name: str
     problem: str
@@ -49,14 +49,14 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """A list is complete: everything there was at this version has been seen, everything else is gone."""
+    """A list is complete: every object of this version was yielded, every other one is gone."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """No news for a while: what was said still stands, but may be out of date."""
+    """The watch is interrupted: the state so far stays valid, but may be outdated."""
 
     problem: str
     retry_in_s: float
@@ -67,7 +67,7 @@ Change = Seen[T] | Gone | Malformed | Synced | Interrupted
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait after so many failures in a row: doubling, and never in step with the neighbours."""
+    """Exponential backoff with jitter."""
 
     first_s: float = 0.2
     longest_s: float = 30.0
@@ -111,22 +111,22 @@ class Reflector(Generic[T]):
         self._random = random
         self._clock = clock
         self._known: set[str] = set()
-        self._version: str | None = None  # where the next watch starts; None: only a list can tell
+        self._version: str | None = None  # where the next watch starts; None: a list is needed
         self._failures = 0
         self._first = True
         self.watching = False  # a watch is open: what was yielded is up to date
         self.relists = 0  # lists completed after the first one
-        self.resumes = 0  # watches that took up where the last one ended
+        self.resumes = 0  # watches that continued where the last one ended
         self.events = 0  # watch events, bookmarks included
         self._heard_at = clock()
 
     @property
     def silent_s(self) -> float:
-        """How long nothing has come, not even a bookmark, of which API servers send one a minute."""
+        """Seconds since the last watch event or bookmark; API servers send a bookmark a minute."""
         return self._clock() - self._heard_at
 
     def knows(self, identity: str) -> bool:
-        """Whether this object has been yielded and not been said to be gone."""
+        """Whether this object was yielded as Seen and not as Gone since."""
         return identity in self._known
 
     async def changes(self) -> AsyncGenerator[Change[T], None]:
@@ -153,7 +153,7 @@ class Reflector(Generic[T]):
                 await self._sleep(wait_s)
 
     async def _list(self) -> AsyncGenerator[Change[T], None]:
-        """Every object, then what is not there any more. A list that fails halfway says nothing about absence."""
+        """Every object, then what is not there any more. A list that fails halfway proves no absence."""
         listed: set[str] = set()
         version = ""
         async with aclosing(self._client.pages(self._path, params=self._params)) as pages:
@@ -202,7 +202,7 @@ class Reflector(Generic[T]):
             if self._clock() - since >= GOOD_WATCH_S:
                 self._failures = 0
         if self.events == events_before and self._clock() - since < GOOD_WATCH_S:
-            # Going straight back would be a loop at full speed.
+            # Watching again at once would be a busy loop.
             raise errors.Unreachable(f"watch {self._path}: ended at once and without an event")
 
     def _told(self, event: WatchEvent) -> Iterator[Change[T]]:
@@ -213,7 +213,7 @@ class Reflector(Generic[T]):
         if change is not None:
             yield change
             return
-        # Deleted, or it does not matter any more. Whom nobody was told about needs no farewell.
+        # Deleted, or it does not matter any more. An object that was never yielded needs no Gone.
         about = _Object.of(event.object)
         identity = self._identity_of(about)
         if identity in self._known:
