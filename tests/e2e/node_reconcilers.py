@@ -16,7 +16,7 @@ import yaml
 from accelshare.install.certificates.renewal import Lifetimes
 from accelshare.install.certificates.secrets import Names
 from accelshare.install.host_files.disk import Disk
-from accelshare.install.scheduler.desired_config import DesiredConfig, Tls
+from accelshare.install.scheduler.desired_config import DesiredConfig, TlsFiles
 from accelshare.install.scheduler.host import SchedulerHost
 from accelshare.install.scheduler.manager import state_configmap
 from accelshare.install.scheduler.manager.node_reconciler import ManagedNode, NodeReconciler
@@ -34,7 +34,7 @@ USER = "accelshare-scheduler-manager"
 LEFT = {"manifests", "manifests/kube-scheduler.yaml"}  # on a host that has nothing of ours
 
 
-def intent(scheduler_host: SchedulerHost, url: str, tls: Tls | None) -> Intent:
+def intent(scheduler_host: SchedulerHost, url: str, tls: TlsFiles | None) -> Intent:
     return Intent(DesiredConfig(url, RESOURCES, tls), parse("v1.36.4"), str(scheduler_host.directory))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 
-class UnreadableError(Exception):
+class UnreadableConfigError(Exception):
     """A runtime's file that cannot be read; the message names it."""
 
 
@@ -68,11 +68,11 @@ class Tree:
 
 
 def parse(path: Path, raw: bytes) -> dict[str, Any]:
-    """A TOML file's content. Raises UnreadableError."""
+    """A TOML file's content. Raises UnreadableConfigError."""
     try:
         return tomllib.loads(raw.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UnreadableError(f"{path} cannot be read: {error}") from error
+        raise UnreadableConfigError(f"{path} cannot be read: {error}") from error
 
 
 def table(content: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from accelshare.runtimes import containerd, crio
-from accelshare.runtimes.config_files import Layer, Tree, UnreadableError, table
+from accelshare.runtimes.config_files import Layer, Tree, UnreadableConfigError, table
 from accelshare.runtimes.validator_status import Files
 
 # containerd's CRI section in configuration version 3, and in version 2.
@@ -34,7 +34,7 @@ def handlers(files: Files, tree: Tree | None = None) -> Handlers:
     try:
         read = containerd.layers(files.containerd_config, tree).layers
         return _of_containerd(read) if read else _of_crio(crio.layers(files.crio_config, tree))
-    except (OSError, UnreadableError):
+    except (OSError, UnreadableConfigError):
         return Handlers()
 
 

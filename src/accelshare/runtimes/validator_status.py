@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from accelshare.runtimes import containerd, crio
-from accelshare.runtimes.config_files import NriSettings, Tree, UnreadableError
+from accelshare.runtimes.config_files import NriSettings, Tree, UnreadableConfigError
 from accelshare.runtimes.versions import VALIDATOR_SINCE, release
 
 
@@ -58,7 +58,7 @@ def judge(name: str, version: str | None, *, files: Files, socket: Path | None =
         return too_old
     try:
         settings = files.nri_settings(name, tree)
-    except (OSError, UnreadableError) as error:
+    except (OSError, UnreadableConfigError) as error:
         return Verdict(Standing.UNKNOWN, f"the configuration of {name} cannot be read: {error}")
     if not settings.files:
         where = files.containerd_config if name.lower() == "containerd" else files.crio_config

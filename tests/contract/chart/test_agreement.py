@@ -9,7 +9,7 @@ import yaml
 from accelshare.cli import accelshare
 from accelshare.extender.serving import STOP_S
 from accelshare.install.scheduler import content
-from accelshare.install.scheduler.desired_config import DesiredConfig, Settings, Tls
+from accelshare.install.scheduler.desired_config import DesiredConfig, SchedulerSettings, TlsFiles
 from accelshare.install.scheduler.release import dialect, parse
 from accelshare.vendors import catalog
 from accelshare.vendors.profile import Profile
@@ -108,9 +108,10 @@ def test_the_second_scheduler_is_told_what_scheduler_config_would_tell_it() -> N
         for name in (SHIPPED[vendor].resources.memory, SHIPPED[vendor].resources.whole)
         if name is not None
     ]
-    tls = Tls("/etc/accelshare/tls/ca.crt", "/etc/accelshare/tls/tls.crt", "/etc/accelshare/tls/tls.key", "accelshare-extender")
+    folder = "/etc/accelshare/tls"
+    tls = TlsFiles(f"{folder}/ca.crt", f"{folder}/tls.crt", f"{folder}/tls.key", "accelshare-extender")
     url = "https://xpushare-scheduler-extender.kube-system.svc:32766/accelshare"
-    wish = DesiredConfig(url, tuple(resources), tls, settings=Settings(100, None, None))
+    wish = DesiredConfig(url, tuple(resources), tls, settings=SchedulerSettings(100, None, None))
     election = {
         "leaderElect": True,
         "resourceLock": "leases",

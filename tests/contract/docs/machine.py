@@ -28,7 +28,7 @@ from cluster.cache import cache_directory
 from tests.contract.docs.pages import ROOT
 
 LIMIT_S = 300.0
-STAND_IN = Path(__file__).with_name("stand_in_systemctl.py")
+STAND_IN = Path(__file__).with_name("fake_systemctl.py")
 PROGRAMS = ("kubectl", "kubeadm", "kube-scheduler", "helm", "containerd")
 _MAKE = """
 set -e

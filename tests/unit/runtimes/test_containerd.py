@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.runtimes.config_files import NriSettings, Tree, UnreadableError
+from accelshare.runtimes.config_files import NriSettings, Tree, UnreadableConfigError
 from accelshare.runtimes.containerd import layers, nri_settings, section
 
 ON = '[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = true\n'
@@ -94,7 +94,7 @@ def test_a_disabled_plugin_interface_is_off_for_good(tmp_path: Path) -> None:
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     for raw in (b"garbage", b'a = "\xff"'):
         (tmp_path / "config.toml").write_bytes(raw)
-        with pytest.raises(UnreadableError, match=r"config\.toml cannot be read"):
+        with pytest.raises(UnreadableConfigError, match=r"config\.toml cannot be read"):
             layers(tmp_path / "config.toml", Tree())
 
 

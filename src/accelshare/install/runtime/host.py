@@ -13,8 +13,8 @@ from accelshare.install.host_files.changes import Changes, PlannedFile, differen
 from accelshare.install.host_files.disk import Disk, HostFile
 from accelshare.install.runtime import plan as planning
 from accelshare.install.runtime.plan import RuntimePlan
-from accelshare.install.runtime.program import Program
-from accelshare.runtimes.config_files import UnreadableError
+from accelshare.install.runtime.program import RuntimeProgram
+from accelshare.runtimes.config_files import UnreadableConfigError
 from accelshare.runtimes.validator_status import Files, Standing, Verdict, judge, judge_version
 from accelshare.runtimes.versions import VALIDATOR_SINCE, merges_sections
 
@@ -43,7 +43,7 @@ class RuntimeHost:
     drop_in_directory: Path | None = None
     socket: Path | None = None  # if it is not the one that the files name
     version: str | None = None  # if it is known
-    program: Program | None = None  # containerd's, if it is available
+    program: RuntimeProgram | None = None  # containerd's, if it is available
     disk: Disk = field(default_factory=Disk)
 
     @property
@@ -77,7 +77,7 @@ class RuntimeHost:
             raise NotUnderstood(f"{self.config} is a symbolic link; give its target with --config: {self.config.resolve()}")
         try:
             plan = self._plan()
-        except UnreadableError as error:
+        except UnreadableConfigError as error:
             raise NotUnderstood(str(error)) from error
         if self.version is not None:
             return plan

@@ -17,14 +17,14 @@ from accelshare.runtimes.containerd import NRI, VALIDATOR
 _LIMIT_S: Final = 60.0
 
 
-def find(name: str) -> "Program | None":
+def find(name: str) -> "RuntimeProgram | None":
     """The program of this name or path; None if it is not installed."""
     path = shutil.which(name)
-    return Program(Path(path)) if path is not None else None
+    return RuntimeProgram(Path(path)) if path is not None else None
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class RuntimeProgram:
     """A runtime's program. It need not be the running one: the package may have been updated since."""
 
     path: Path

@@ -20,7 +20,7 @@ PROPOSED_BURST: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class TlsFiles:
     """Files as kube-scheduler sees them: the CA of the extender, and kube-scheduler's client certificate."""
 
     ca_file: str
@@ -34,7 +34,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SchedulerSettings:
     """Settings beside the extender; None leaves the present value."""
 
     percentage: int | None = None
@@ -48,10 +48,10 @@ class DesiredConfig:
 
     url: str
     resources: tuple[str, ...]
-    tls: Tls | None = None
+    tls: TlsFiles | None = None
     weight: int = 1
     timeout_ms: int = 5000
-    settings: Settings = Settings()
+    settings: SchedulerSettings = SchedulerSettings()
 
     def __post_init__(self) -> None:
         if problems := list(_problems(self)):

@@ -20,7 +20,7 @@ from accelshare.kube.leases import LeaseSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LeasePlace:
     """Namespace and name of the Lease, and the kubeconfig that may read it."""
 
     kubeconfig: str
@@ -31,10 +31,10 @@ class Place:
         return f"Lease {self.namespace}/{self.name}"
 
 
-ReadLease = Callable[[Place], LeaseSpec]
+ReadLease = Callable[[LeasePlace], LeaseSpec]
 
 
-def place(plan: SchedulerPlan, release: Release) -> Place:
+def place(plan: SchedulerPlan, release: Release) -> LeasePlace:
     """The Lease of the kube-scheduler that this plan starts. Raises NoLease if there is none, or if it is not known."""
     flag_values = flags(plan.words)
     data: dict[str, Any] = {}
@@ -63,10 +63,10 @@ def place(plan: SchedulerPlan, release: Release) -> Place:
     kubeconfig = connection.get("kubeconfig") if data else flag_values.get("kubeconfig")
     if not kubeconfig:
         raise NoLease("kube-scheduler has no kubeconfig, which is needed to read its Lease")
-    return Place(str(kubeconfig), namespace, name)
+    return LeasePlace(str(kubeconfig), namespace, name)
 
 
-def read(place: Place) -> LeaseSpec:
+def read(place: LeasePlace) -> LeaseSpec:
     """The present Lease, empty if there is none yet. Raises NoLease if it cannot be read."""
     from accelshare.install.commands import with_client
     from accelshare.kube.errors import KubeError

@@ -134,24 +134,24 @@ def desired_from(options: dict[str, Any], policy: bool, *, limits: bool = True) 
         PROPOSED_PERCENTAGE,
         PROPOSED_QPS,
         DesiredConfig,
-        Settings,
-        Tls,
+        SchedulerSettings,
+        TlsFiles,
         managed,
     )
     from accelshare.vendors.catalog import load
 
     catalog = load(options["directories"])
     profiles = [catalog[name] for name in options["vendors"]] or list(catalog)
-    settings = Settings(options["percentage"], options["qps"], options["burst"])
+    settings = SchedulerSettings(options["percentage"], options["qps"], options["burst"])
     if options["accept_proposals"]:
-        settings = Settings(
+        settings = SchedulerSettings(
             settings.percentage if settings.percentage is not None or policy else PROPOSED_PERCENTAGE,
             settings.qps or (PROPOSED_QPS if limits else None),
             settings.burst or (PROPOSED_BURST if limits else None),
         )
     tls = None
     if options["ca_file"]:
-        tls = Tls(options["ca_file"], options["cert_file"], options["key_file"], options["server_name"])
+        tls = TlsFiles(options["ca_file"], options["cert_file"], options["key_file"], options["server_name"])
     elif options["cert_file"] or options["key_file"] or options["server_name"]:
         raise Clash("--cert-file, --key-file and --server-name need --ca-file")
     return DesiredConfig(options["url"], managed(profiles), tls, options["weight"], options["timeout_ms"], settings)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler import content, documents
 from accelshare.install.scheduler.arguments import plain_port
-from accelshare.install.scheduler.desired_config import DesiredConfig, Tls
+from accelshare.install.scheduler.desired_config import DesiredConfig, TlsFiles
 from accelshare.install.scheduler.plan import CHECKSUM, Existing, checksum
 from accelshare.install.scheduler.release import (
     FLAGS_OVERRIDE_LEADER_ELECTION,
@@ -37,7 +37,7 @@ _CONFIG_DIRECTORY: Final = "/etc/accelshare/config"
 _PORT: Final = 10259
 
 # The keys of a Secret of type kubernetes.io/tls, and the CA beside them.
-SECRET_TLS: Final = Tls(f"{_TLS_DIRECTORY}/ca.crt", f"{_TLS_DIRECTORY}/tls.crt", f"{_TLS_DIRECTORY}/tls.key")
+SECRET_TLS: Final = TlsFiles(f"{_TLS_DIRECTORY}/ca.crt", f"{_TLS_DIRECTORY}/tls.crt", f"{_TLS_DIRECTORY}/tls.key")
 
 
 def configuration(

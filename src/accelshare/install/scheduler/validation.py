@@ -20,7 +20,7 @@ from accelshare.install.errors import Rejected
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import documents
 from accelshare.install.scheduler.arguments import flags
-from accelshare.install.scheduler.desired_config import DesiredConfig, Tls
+from accelshare.install.scheduler.desired_config import DesiredConfig, TlsFiles
 from accelshare.install.scheduler.plan import SchedulerPlan
 from accelshare.install.scheduler.release import PLAIN_PORT_ENDS, POLICY_TRAP, Release
 
@@ -71,7 +71,7 @@ def _problems_of_extenders(extenders: list[Mapping[str, Any]]) -> Iterator[str]:
         yield f"the extenders {', '.join(binding)} all have bindVerb; at most one may bind"
 
 
-def _problems_of_files(tls: Tls, disk: Disk) -> Iterator[str]:
+def _problems_of_files(tls: TlsFiles, disk: Disk) -> Iterator[str]:
     """The files have the same paths for kube-scheduler as on this host."""
     # Imported here because it is large, and planning does not need it.
     from cryptography import x509

@@ -9,7 +9,7 @@ import pytest
 from accelshare.install.errors import NotUnderstood
 from accelshare.install.runtime import apply as applying
 from accelshare.install.runtime.host import RuntimeHost
-from accelshare.install.runtime.program import Program
+from accelshare.install.runtime.program import RuntimeProgram
 from accelshare.runtimes.config_files import Tree
 from accelshare.runtimes.containerd import NRI, layers, nri_settings
 from cluster.build import binaries, missing
@@ -62,13 +62,13 @@ HOPELESS: dict[str, dict[str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def program() -> Program:
+def program() -> RuntimeProgram:
     if missing(["containerd"]):
         pytest.skip("containerd is not built; `make test-real` builds it as root")
-    return Program(binaries(["containerd"])["containerd"])
+    return RuntimeProgram(binaries(["containerd"])["containerd"])
 
 
-def site_with(root: Path, files: dict[str, str], program: Program) -> RuntimeHost:
+def site_with(root: Path, files: dict[str, str], program: RuntimeProgram) -> RuntimeHost:
     etc = root / "etc"
     etc.mkdir()
     for name, text in files.items():
@@ -86,13 +86,13 @@ def section(dump: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_its_version_is_read(program: Program) -> None:
+def test_its_version_is_read(program: RuntimeProgram) -> None:
     assert program.version() == CONTAINERD_VERSION.removeprefix("v")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("known", [True, False], ids=["version known", "version unknown"])
-def test_every_layout_is_switched_on_and_back(tmp_path: Path, program: Program, layout: str, known: bool) -> None:
+def test_every_layout_is_switched_on_and_back(tmp_path: Path, program: RuntimeProgram, layout: str, known: bool) -> None:
     """Nothing else is read in another way, our own reading agrees, and the files come back to the byte."""
     runtime_host = site_with(tmp_path, LAYOUTS[layout], program)
     if not known:
@@ -111,7 +111,7 @@ def test_every_layout_is_switched_on_and_back(tmp_path: Path, program: Program, 
 
 
 @pytest.mark.parametrize("layout", LAYOUTS | HOPELESS)
-def test_our_reading_is_containerds(tmp_path: Path, program: Program, layout: str) -> None:
+def test_our_reading_is_containerds(tmp_path: Path, program: RuntimeProgram, layout: str) -> None:
     runtime_host = site_with(tmp_path, (LAYOUTS | HOPELESS)[layout], program)
     theirs, ours = section(program.dump(runtime_host.config)), nri_settings(layers(runtime_host.config, Tree()))
     assert (ours.nri, ours.connections, ours.validator) == (
@@ -122,7 +122,7 @@ def test_our_reading_is_containerds(tmp_path: Path, program: Program, layout: st
 
 
 @pytest.mark.parametrize("layout", HOPELESS)
-def test_what_we_refuse_would_really_have_no_effect(tmp_path: Path, program: Program, layout: str) -> None:
+def test_what_we_refuse_would_really_have_no_effect(tmp_path: Path, program: RuntimeProgram, layout: str) -> None:
     runtime_host = site_with(tmp_path, HOPELESS[layout], program)
     with pytest.raises(NotUnderstood):
         runtime_host.propose()

@@ -128,8 +128,8 @@ def test_the_check_says_no_in_kube_schedulers_words(
     assert words in str(rejected.value)
 
 
-def test_a_program_that_is_none_is_no_yes(tmp_path: Path) -> None:
+def test_a_program_that_cannot_check_is_a_refusal(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="could not check"):
         checker(tmp_path / "nothing", parse(KUBERNETES_VERSION))(plan_of(GOLDEN))
-    with pytest.raises(Rejected, match="without a word"):
+    with pytest.raises(Rejected, match="no output"):
         checker(Path("/bin/true"), parse(KUBERNETES_VERSION))(plan_of(GOLDEN))

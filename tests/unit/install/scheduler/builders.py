@@ -9,7 +9,7 @@ import yaml
 
 from accelshare.install.host_files.disk import Disk, sha256
 from accelshare.install.scheduler import apply as applying
-from accelshare.install.scheduler.desired_config import DesiredConfig, Settings, Tls
+from accelshare.install.scheduler.desired_config import DesiredConfig, SchedulerSettings, TlsFiles
 from accelshare.install.scheduler.health import Look, Patience
 from accelshare.install.scheduler.host import HostState, SchedulerHost
 from accelshare.install.scheduler.plan import Intent
@@ -21,13 +21,15 @@ HERE = Path(__file__).parent
 KUBEADM = (HERE / "kubeadm-1.36.yaml").read_bytes()
 RESOURCES = ("acme.example/zpu-mem", "acme.example/zpu")
 URL = "http://127.0.0.1:12345/accelshare"
-TLS = Tls("/etc/kubernetes/accelshare/ca.crt", "/etc/kubernetes/accelshare/client.crt", "/etc/kubernetes/accelshare/client.key")
+TLS = TlsFiles(
+    "/etc/kubernetes/accelshare/ca.crt", "/etc/kubernetes/accelshare/client.crt", "/etc/kubernetes/accelshare/client.key"
+)
 
 
 def desired(
-    url: str = URL, *, tls: Tls | None = None, percentage: int | None = None, qps: int | None = None, **more: Any
+    url: str = URL, *, tls: TlsFiles | None = None, percentage: int | None = None, qps: int | None = None, **more: Any
 ) -> DesiredConfig:
-    return DesiredConfig(url, RESOURCES, tls, settings=Settings(percentage, qps, more.pop("burst", None)), **more)
+    return DesiredConfig(url, RESOURCES, tls, settings=SchedulerSettings(percentage, qps, more.pop("burst", None)), **more)
 
 
 def intent(

@@ -12,9 +12,9 @@ import yaml
 from accelshare.install.errors import ChangedByOthers, InstallError, NoLease, NotUnderstood, Rejected, RolledBack
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import apply as applying
-from accelshare.install.scheduler.desired_config import Tls
+from accelshare.install.scheduler.desired_config import TlsFiles
 from accelshare.install.scheduler.host import HostState
-from accelshare.install.scheduler.leadership import Place, ReadLease
+from accelshare.install.scheduler.leadership import LeasePlace, ReadLease
 from accelshare.install.scheduler.plan import CHECKSUM, SchedulerPlan
 from accelshare.kube.leases import LeaseSpec
 from cluster.certificates import Authority
@@ -500,13 +500,13 @@ def test_restore_says_when_the_old_scheduler_does_not_come_back(host: Host) -> N
 # What would not start is found before anything is written, and what starts must schedule.
 
 
-def tls_files(directory: Path) -> Tls:
+def tls_files(directory: Path) -> TlsFiles:
     authority = Authority(directory)
     certificate, key = authority.client_certificate("kube-scheduler")
-    return Tls(str(authority.file), str(certificate), str(key))
+    return TlsFiles(str(authority.file), str(certificate), str(key))
 
 
-def refused_for(host: Host, tls: Tls) -> str:
+def refused_for(host: Host, tls: TlsFiles) -> str:
     before = host.files()
     with pytest.raises(Rejected) as why:
         host.apply(desired("https://10.96.0.10:1/accelshare", tls=tls))
@@ -576,14 +576,14 @@ def applied_with(host: Host, read: ReadLease) -> str:
 
 
 def test_applied_means_that_somebody_schedules(host: Host) -> None:
-    places: list[Place] = []
+    places: list[LeasePlace] = []
 
-    def read(place: Place) -> LeaseSpec:
+    def read(place: LeasePlace) -> LeaseSpec:
         places.append(place)
         return LeaseSpec("me", str(host.kubelet.now))  # renewed as time goes by
 
     assert applied_with(host, read) == "applied"
-    assert set(places) == {Place("/etc/kubernetes/scheduler.conf", "kube-system", "kube-scheduler")}
+    assert set(places) == {LeasePlace("/etc/kubernetes/scheduler.conf", "kube-system", "kube-scheduler")}
 
 
 def test_a_healthy_scheduler_that_schedules_nothing_is_rolled_back(host: Host) -> None:
@@ -597,7 +597,7 @@ def test_a_lease_that_lasts_longer_than_the_patience_is_waited_for(host: Host) -
     """A leader that was killed still holds it: the new one leads when it has run out (137 s is OpenShift's)."""
     start, lasts_s = host.kubelet.now, int(host.kubelet.patience.limit_s) + 17
 
-    def read(_place: Place) -> LeaseSpec:
+    def read(_place: LeasePlace) -> LeaseSpec:
         waited_s = host.kubelet.now - start
         return LeaseSpec("me", str(waited_s) if waited_s > lasts_s else "10:00", lasts_s)
 
@@ -607,7 +607,7 @@ def test_a_lease_that_lasts_longer_than_the_patience_is_waited_for(host: Host) -
 def test_an_api_server_that_is_away_afterwards_is_waited_for(host: Host) -> None:
     asked = iter(range(100))
 
-    def read(_place: Place) -> LeaseSpec:
+    def read(_place: LeasePlace) -> LeaseSpec:
         number = next(asked)
         if 0 < number < 5:
             raise NoLease("connection refused")
@@ -617,7 +617,7 @@ def test_an_api_server_that_is_away_afterwards_is_waited_for(host: Host) -> None
 
 
 def test_a_lease_that_cannot_be_read_is_said_and_health_alone_counts(host: Host) -> None:
-    def read(_place: Place) -> LeaseSpec:
+    def read(_place: LeasePlace) -> LeaseSpec:
         raise NoLease("scheduler.conf is not there")
 
     assert applied_with(host, read) == "applied"

@@ -3,7 +3,7 @@
 import pytest
 
 from accelshare.install.errors import Clash
-from accelshare.install.scheduler.desired_config import DesiredConfig, Tls, is_loopback, is_service_name, managed
+from accelshare.install.scheduler.desired_config import DesiredConfig, TlsFiles, is_loopback, is_service_name, managed
 from accelshare.vendors import catalog
 from tests.unit.install.scheduler.builders import RESOURCES, TLS, URL
 
@@ -17,11 +17,11 @@ from tests.unit.install.scheduler.builders import RESOURCES, TLS, URL
         ("http://127.0.0.1/a?b=c", None, "must look like"),
         ("https://127.0.0.1/a", None, "no CA file"),
         ("http://127.0.0.1/a", TLS, "is http"),
-        ("https://127.0.0.1/a", Tls("/ca", "/cert"), "needs its key"),
-        ("https://127.0.0.1/a", Tls("ca.crt"), "absolute path"),
+        ("https://127.0.0.1/a", TlsFiles("/ca", "/cert"), "needs its key"),
+        ("https://127.0.0.1/a", TlsFiles("ca.crt"), "absolute path"),
     ],
 )
-def test_what_kube_scheduler_would_refuse_or_do_wrong_is_refused_here(url: str, tls: Tls | None, words: str) -> None:
+def test_what_kube_scheduler_would_refuse_or_do_wrong_is_refused_here(url: str, tls: TlsFiles | None, words: str) -> None:
     with pytest.raises(Clash, match=words):
         DesiredConfig(url, RESOURCES, tls)
 

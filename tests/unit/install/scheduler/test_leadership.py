@@ -8,17 +8,17 @@ import yaml
 
 from accelshare.install.errors import NoLease, NotUnderstood
 from accelshare.install.scheduler import leadership, static_pod
-from accelshare.install.scheduler.leadership import Place
+from accelshare.install.scheduler.leadership import LeasePlace
 from accelshare.install.scheduler.plan import Existing
 from accelshare.install.scheduler.release import Kind, parse
 from tests.unit.install.scheduler.builders import intent, mounting, with_words
 
 CONF = "/etc/kubernetes/scheduler.conf"
 OWN = "/etc/kubernetes/own.yaml"
-DEFAULT = Place(CONF, "kube-system", "kube-scheduler")
+DEFAULT = LeasePlace(CONF, "kube-system", "kube-scheduler")
 
 
-def place(*words: str, version: str = "v1.36.4", kind: Kind | None = None, own: Mapping[str, object] | None = None) -> Place:
+def place(*words: str, version: str = "v1.36.4", kind: Kind | None = None, own: Mapping[str, object] | None = None) -> LeasePlace:
     existing = None
     manifest = with_words(*words, version=version)
     if own is not None:
@@ -36,7 +36,7 @@ def test_by_default_it_is_kubernetes_own(version: str) -> None:
 
 @pytest.mark.parametrize(("version", "kind"), [("v1.20.15", "policy"), ("v1.20.15", "configuration"), ("v1.24.17", None)])
 def test_old_names_are_followed(version: str, kind: Kind | None) -> None:
-    assert place("--lock-object-name=mine", "--lock-object-namespace=there", version=version, kind=kind) == Place(
+    assert place("--lock-object-name=mine", "--lock-object-namespace=there", version=version, kind=kind) == LeasePlace(
         CONF, "there", "mine"
     )
 
@@ -82,11 +82,11 @@ def test_a_file_without_a_kubeconfig_has_no_lease_to_read() -> None:
 
 def test_a_kubeconfig_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(NoLease, match=r"scheduler\.conf"):
-        leadership.read(Place(str(tmp_path / "scheduler.conf"), "kube-system", "kube-scheduler"))
+        leadership.read(LeasePlace(str(tmp_path / "scheduler.conf"), "kube-system", "kube-scheduler"))
 
 
 def test_a_kubeconfig_that_is_none_is_said(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.conf"
     file.write_text("apiVersion: v1\nkind: Config\n")
     with pytest.raises(NoLease, match="Lease kube-system/kube-scheduler cannot be read"):
-        leadership.read(Place(str(file), "kube-system", "kube-scheduler"))
+        leadership.read(LeasePlace(str(file), "kube-system", "kube-scheduler"))

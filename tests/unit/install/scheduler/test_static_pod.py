@@ -11,7 +11,7 @@ import yaml
 from accelshare.install.errors import Clash, NotUnderstood
 from accelshare.install.host_files.changes import unified_diff
 from accelshare.install.scheduler import leadership, static_pod
-from accelshare.install.scheduler.desired_config import Tls
+from accelshare.install.scheduler.desired_config import TlsFiles
 from accelshare.install.scheduler.plan import CHECKSUM, Existing, Intent, SchedulerPlan, checksum
 from tests.unit.install.scheduler.builders import KUBEADM, TLS, URL, desired, intent, mounting, with_words, words_of
 
@@ -334,7 +334,7 @@ def test_certificates_beside_our_file_need_no_volume_of_their_own() -> None:
 
 def test_certificates_elsewhere_are_mounted_as_directories() -> None:
     """A renewed file is a new file under the old name: a mount of the file itself would show the old one for ever."""
-    tls = Tls("/etc/pki/ca/ca.crt", "/etc/pki/client/tls.crt", "/etc/pki/client/tls.key")
+    tls = TlsFiles("/etc/pki/ca/ca.crt", "/etc/pki/client/tls.crt", "/etc/pki/client/tls.key")
     plan = made(asked=intent(desired("https://10.96.0.10/accelshare", tls=tls)))
     mounts = pod(plan)["spec"]["containers"][0]["volumeMounts"]
     assert [mount["mountPath"] for mount in mounts[1:]] == ["/etc/kubernetes/accelshare", "/etc/pki/ca", "/etc/pki/client"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.install.host_files.disk import Disk, sha256
-from accelshare.install.scheduler.desired_config import Tls
+from accelshare.install.scheduler.desired_config import TlsFiles
 
 _LINK: Final = "client"
 _CERTIFICATE: Final = "tls.crt"
@@ -48,10 +48,10 @@ class ClientFiles:
         self._directory = directory
         self._disk = disk
 
-    def paths(self, pem: ClientCertificate, server_name: str) -> Tls:
+    def paths(self, pem: ClientCertificate, server_name: str) -> TlsFiles:
         """The paths for kube-scheduler's configuration."""
         pair = self._directory / _LINK
-        return Tls(str(self._directory / pem.ca_name), str(pair / _CERTIFICATE), str(pair / _KEY), server_name)
+        return TlsFiles(str(self._directory / pem.ca_name), str(pair / _CERTIFICATE), str(pair / _KEY), server_name)
 
     def contain(self, pem: ClientCertificate) -> bool:
         """Whether all files have this content."""

@@ -22,7 +22,7 @@ from accelshare.options import log_options
 from accelshare.terminal import echo_line
 
 if TYPE_CHECKING:
-    from accelshare.install.scheduler.desired_config import Tls
+    from accelshare.install.scheduler.desired_config import TlsFiles
     from accelshare.install.scheduler.host import SchedulerHost
     from accelshare.install.scheduler.plan import Intent
 
@@ -83,7 +83,7 @@ async def _manage(options: dict[str, Any]) -> None:
         plain_http=options["plain_http"],
     )
 
-    def intent(host: "SchedulerHost", url: str, tls: "Tls | None") -> "Intent":
+    def intent(host: "SchedulerHost", url: str, tls: "TlsFiles | None") -> "Intent":
         paths = (tls.ca_file, tls.cert_file, tls.key_file, tls.server_name) if tls is not None else (None,) * 4
         files = dict(zip(("ca_file", "cert_file", "key_file", "server_name"), paths, strict=True))
         return intent_from(host, {**options, "url": url, **files})

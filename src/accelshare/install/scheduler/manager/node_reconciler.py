@@ -23,7 +23,7 @@ from accelshare.install.certificates.secrets import Names
 from accelshare.install.errors import CertificateError, InstallError, RolledBack
 from accelshare.install.scheduler import apply as applying
 from accelshare.install.scheduler import static_pod
-from accelshare.install.scheduler.desired_config import Tls
+from accelshare.install.scheduler.desired_config import TlsFiles
 from accelshare.install.scheduler.health import Patience, Scheduler
 from accelshare.install.scheduler.host import HostState, Proposal, SchedulerHost
 from accelshare.install.scheduler.leadership import ReadLease
@@ -44,7 +44,7 @@ _CERTIFICATES_EVERY: Final = 12  # rounds between two checks of the Secrets, whi
 _LONGEST_PAUSE_S: Final = 60.0
 
 Hashes = tuple[str | None, ...]
-MakeIntent = Callable[[SchedulerHost, str, Tls | None], Intent]
+MakeIntent = Callable[[SchedulerHost, str, TlsFiles | None], Intent]
 MakeScheduler = Callable[[SchedulerHost], Scheduler]
 
 
