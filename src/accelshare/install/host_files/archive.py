@@ -8,14 +8,14 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from accelshare.install.errors import InstallError, NotUnderstood
 from accelshare.install.host_files.disk import Disk, HostFile, sha256
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _RECORD: Final = "record.json"
 _BACKUP: Final = ".backup"
 
@@ -80,6 +80,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 RecordT = TypeVar("RecordT", bound=Record)
 
 
+def _current_format(record: Any) -> Any:
+    """Format 1 had, for kube-scheduler's files, one hash in `written` and that of a change under way in `after`."""
+    if not isinstance(record, dict) or record.get("format") != 1 or not isinstance(files := record.get("files"), list):
+        return record
+    for file in files:
+        if isinstance(file, dict) and not isinstance(written := file.get("written"), list):
+            file["written"] = [digest for digest in (written, file.pop("after", None)) if digest is not None]
+    return {**record, "format": FORMAT}
+
+
 class Archive(Generic[RecordT]):
     """The record and the backups. A backup is named by the hash of its content, so none is overwritten."""
 
@@ -94,8 +104,8 @@ class Archive(Generic[RecordT]):
         if content is None:
             return None
         try:
-            record: RecordT = msgspec.json.decode(content, type=self._type)
-        except msgspec.DecodeError as error:
+            record: RecordT = msgspec.convert(_current_format(msgspec.json.decode(content)), type=self._type)
+        except msgspec.MsgspecError as error:
             raise NotUnderstood(f"{path} cannot be read: {error}; the backups in {self.directory} are complete") from error
         if record.format != FORMAT:
             raise NotUnderstood(f"{path} was written by accelshare {record.accelshare}; use that version")

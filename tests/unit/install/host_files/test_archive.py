@@ -52,11 +52,29 @@ def test_a_record_is_loaded_with_its_own_fields(archive: Archive[Record]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("fields", "written"),
+    [
+        ('"written": "1111", "after": "2222"', ["1111", "2222"]),  # kube-scheduler's, interrupted
+        ('"written": "1111", "after": null', ["1111"]),
+        ('"written": null, "after": "2222"', ["2222"]),
+        ('"written": ["1111", "2222"]', ["1111", "2222"]),  # the runtime's
+    ],
+)
+def test_a_record_of_format_1_is_read(archive: Archive[Record], fields: str, written: list[str]) -> None:
+    file = f'{{"path": "/etc/a", "original": {{"sha256": "0000", "mode": 416, "uid": 1, "gid": 2}}, {fields}}}'
+    content = f'{{"state": "applied", "files": [{file}], "made": [], "accelshare": "0.1.0", "format": 1, "about": "x"}}'
+    (archive.directory / "record.json").write_text(content)
+    record = archive.load()
+    assert record is not None
+    assert record.files == [TrackedFile("/etc/a", SavedFile("0000", 0o640, 1, 2), written)]
+
+
+@pytest.mark.parametrize(
     ("raw", "why"),
     [
         (b"{", "cannot be read"),
         (b'{"about": "x", "state": "applied", "files": [{"path": 1}]}', "files\\[0\\].path"),
-        (b'{"about": "x", "state": "applied", "files": [], "format": 2, "accelshare": "9.0"}', "accelshare 9.0"),
+        (b'{"about": "x", "state": "applied", "files": [], "format": 9, "accelshare": "9.0"}', "accelshare 9.0"),
     ],
 )
 def test_an_unreadable_record_is_refused(archive: Archive[Record], raw: bytes, why: str) -> None:
