@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from accelshare.vendors.drivers.driver import Driver, FoundCard, Health, Options, Roots
+from accelshare.vendors.drivers.driver import Driver, Health, HostCard, Options, Roots
 
 PATIENCE_S = 20.0
 
@@ -75,7 +75,7 @@ class Hardware:
 class Watching:
     """A watch of these cards, whose next change is awaited with patience and no longer."""
 
-    def __init__(self, driver: Driver, cards: list[FoundCard]) -> None:
+    def __init__(self, driver: Driver, cards: list[HostCard]) -> None:
         self._changes: AsyncIterator[Health] = driver.watch_health(cards)
 
     async def next(self) -> Health:

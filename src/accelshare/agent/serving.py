@@ -50,7 +50,7 @@ from accelshare.runtimes.handlers import handlers as read_handlers
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.cdi import existing_name
 from accelshare.vendors.drivers import registry
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.vendors.enforcement import Enforcement, choose, requirements
 from accelshare.vendors.host_paths import seen_from_here
 from accelshare.vendors.probing import probe
@@ -277,7 +277,7 @@ class Agent:
     def _exists_on_host(self, path: str) -> bool:
         return self._settings.on_host(path).exists()
 
-    def _cdi_name(self, profile: Profile, card: FoundCard) -> str:
+    def _cdi_name(self, profile: Profile, card: HostCard) -> str:
         rules = profile.container
         if "cdi" not in rules.strategy or rules.cdi.write_spec:
             return ""

@@ -21,7 +21,7 @@ from accelshare.agent.repairs import Repairs
 from accelshare.kube.events import Events
 from accelshare.testing.fake_kubelet import FakeKubelet
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.wire.node_pods import NodePodReader
 from cluster.process import Process
 from tests.contract.agent.fake_node import MEMORY, NODE, PROFILE, FakeNode
@@ -160,7 +160,7 @@ async def test_cards_that_are_numbered_anew_while_the_agent_runs(fake_node: Fake
     delivery = DevicePluginDelivery(devices, pod_queue, allocator, directory, state=DeliveryState(devices, feed), repairs=repairs)
 
     def find(*ids: str) -> None:
-        found = [FoundCard(index, id, 16384, minor=int(id[-1])) for index, id in enumerate(ids)]
+        found = [HostCard(index, id, 16384, minor=int(id[-1])) for index, id in enumerate(ids)]
         devices.put(VendorCards(profile, "GiB", 1024, {card.index: InventoryCard(card, 16) for card in found}))
 
     find("zpu0", "zpu1", "zpu2")

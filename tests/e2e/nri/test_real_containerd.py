@@ -23,7 +23,7 @@ from accelshare.agent.nri.protocol.plugin import Handler, Wants, creation_and_st
 from accelshare.ledger.facts import PodSeen
 from accelshare.runtimes.versions import asks_validators
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.wire.assignment import require_plugin
 from accelshare.wire.node_pods import NodePod
 from tests.contract.agent.nri.cards import Cards, Stuck
@@ -294,7 +294,7 @@ def guarded(*pods: NodePod) -> ContainerHandler:
     rules = msgspec.structs.replace(base.container, none={"CARD": "void", "OTHER": "-"})
     profile = msgspec.structs.replace(base, hardware=hardware, container=rules)
     devices = DeviceInventory()
-    devices.put(VendorCards(profile, "1", 1024, {7: InventoryCard(FoundCard(7, "id7", 16384, minor=7), 16)}))
+    devices.put(VendorCards(profile, "1", 1024, {7: InventoryCard(HostCard(7, "id7", 16384, minor=7), 16)}))
     guard = Guard([profile], exempt=["kube-system"], on_host=Path)
     return container_handler(devices, pod_store(*pods), guard=guard)
 

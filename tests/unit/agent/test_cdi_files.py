@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from accelshare.agent.cdi_files import CdiFiles, specifications
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 
 PROFILE = next(one for one in load() if one.container.cdi.name is not None)
 BY_CDI = replace(
@@ -18,7 +18,7 @@ BY_CDI = replace(
 def test_a_file_of_ours_that_is_no_text_any_more_is_written_anew(tmp_path: Path) -> None:
     """A disk that was full, or a node that lost its power: no reason for the agent to end."""
     devices = DeviceInventory()
-    devices.put(VendorCards(BY_CDI, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024, minor=0), 1)}))
+    devices.put(VendorCards(BY_CDI, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024, minor=0), 1)}))
     files = CdiFiles(tmp_path, devices, exists=lambda _: True)
     files.write()
     (written,) = tmp_path.iterdir()
@@ -30,7 +30,7 @@ def test_a_file_of_ours_that_is_no_text_any_more_is_written_anew(tmp_path: Path)
 
 def test_a_card_that_cannot_be_named_is_said_and_the_agent_goes_on(tmp_path: Path) -> None:
     devices = DeviceInventory()
-    devices.put(VendorCards(BY_CDI, "GiB", 1024, {0: InventoryCard(FoundCard(0, "no name/for CDI", 1024, minor=0), 1)}))
+    devices.put(VendorCards(BY_CDI, "GiB", 1024, {0: InventoryCard(HostCard(0, "no name/for CDI", 1024, minor=0), 1)}))
     CdiFiles(tmp_path, devices, exists=lambda _: True).write()
     assert list(tmp_path.iterdir()) == []
 

@@ -10,12 +10,12 @@ from accelshare.agent.discovery.device_inventory import InventoryCard, VendorCar
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Ask, Slice
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.wire.node_pods import ContainerNeeds, NodePod
 from accelshare.wire.pods import InitAmount, peak
 
 PROFILE = load()["enflame"]
-HERE = VendorCards(PROFILE, "1", 1024, {index: InventoryCard(FoundCard(index, f"id{index}", 16384), 16) for index in range(64)})
+HERE = VendorCards(PROFILE, "1", 1024, {index: InventoryCard(HostCard(index, f"id{index}", 16384), 16) for index in range(64)})
 
 
 def part(name: str, amount: int, *, ends_first: bool = False) -> ContainerNeeds:

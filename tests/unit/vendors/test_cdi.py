@@ -8,13 +8,13 @@ import pytest
 from accelshare.vendors.catalog import load
 from accelshare.vendors.cdi import existing_name, file_name, spec
 from accelshare.vendors.container_edits import CardNames, EditsError
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.vendors.validation import parse
 from tests.unit.vendors.builders import SMALLEST, profile
 
 
 def card(index: int, id: str) -> CardNames:
-    return FoundCard(index, id, 16384, minor=index)
+    return HostCard(index, id, 16384, minor=index)
 
 
 def content(*cards: CardNames, has: bool = True) -> Any:
@@ -85,10 +85,10 @@ def test_a_specification_by_index_is_read_by_its_device_files() -> None:
     """The tool's index need not be ours; the file of the card is."""
     nvidia = load()["nvidia"]
     by_index = generated(("0", "/dev/nvidia3"), ("1", "/dev/nvidia1"))
-    assert existing_name(nvidia, FoundCard(0, "GPU-a", 1, minor=1), [by_index]) == "nvidia.com/gpu=1"
-    assert existing_name(nvidia, FoundCard(1, "GPU-b", 1, minor=3), [by_index]) == "nvidia.com/gpu=0"
-    assert existing_name(nvidia, FoundCard(2, "GPU-c", 1, minor=2), [by_index]) == ""
-    assert existing_name(nvidia, FoundCard(2, "GPU-c", 1, minor=None), [by_index]) == ""
+    assert existing_name(nvidia, HostCard(0, "GPU-a", 1, minor=1), [by_index]) == "nvidia.com/gpu=1"
+    assert existing_name(nvidia, HostCard(1, "GPU-b", 1, minor=3), [by_index]) == "nvidia.com/gpu=0"
+    assert existing_name(nvidia, HostCard(2, "GPU-c", 1, minor=2), [by_index]) == ""
+    assert existing_name(nvidia, HostCard(2, "GPU-c", 1, minor=None), [by_index]) == ""
 
 
 @pytest.mark.parametrize(

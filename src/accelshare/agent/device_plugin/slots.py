@@ -13,7 +13,7 @@ from typing import Final
 
 from accelshare.agent.device_plugin.checkpoint import Allocation
 from accelshare.agent.device_plugin.device_ids import cards_of
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.wire.inventory import KindEntry
 from accelshare.wire.node_pods import NodePod, by_uid_at_kubelet
 
@@ -46,7 +46,7 @@ class Slots:
                 derived.setdefault(kind, {}).setdefault(ids[0], numbers.pop())
         self._slots |= derived
 
-    def assign(self, kind: str, cards: Iterable[FoundCard]) -> dict[int, int]:
+    def assign(self, kind: str, cards: Iterable[HostCard]) -> dict[int, int]:
         """The slot of each card, by its index."""
         known = self._slots.setdefault(kind, {})
         names: dict[int, str] = {}
@@ -64,7 +64,7 @@ class Slots:
             del known[name]
         return {index: known[name] for index, name in names.items()}
 
-    def to_publish(self, kind: str, cards: Iterable[FoundCard]) -> dict[str, int]:
+    def to_publish(self, kind: str, cards: Iterable[HostCard]) -> dict[str, int]:
         """The slots that the Node must list: those that differ from the card's index, and those of cards that are gone."""
         indexes = {card.id: card.index for card in cards}
         return {id: slot for id, slot in self._slots.get(kind, {}).items() if indexes.get(id) != slot and "#" not in id}

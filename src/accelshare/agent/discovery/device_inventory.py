@@ -11,7 +11,7 @@ from typing import Final
 from accelshare.agent.changes import Changes
 from accelshare.agent.device_plugin import device_ids
 from accelshare.agent.device_plugin.slots import Slots
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 from accelshare.wire.inventory import BY_RUNTIME, CardEntry, KindEntry
@@ -23,7 +23,7 @@ LONGEST_PROBLEM: Final = 1024
 class InventoryCard:
     """One card with its size in units. It is unhealthy if its driver reports a problem, or if people marked it."""
 
-    found: FoundCard
+    found: HostCard
     units: int
     problem: str = ""  # what the driver reports
     marked: str = ""  # why people marked it unhealthy

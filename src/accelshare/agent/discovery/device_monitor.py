@@ -14,7 +14,7 @@ from typing import Final
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
 from accelshare.agent.discovery.units import ChosenUnit, UnitError, count
-from accelshare.vendors.drivers.driver import Driver, DriverError, FoundCard, ReportsUsage
+from accelshare.vendors.drivers.driver import Driver, DriverError, HostCard, ReportsUsage
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 
@@ -33,7 +33,7 @@ class DeviceMonitor:
         *,
         unit: Callable[[], ChosenUnit],
         enforcement: Callable[[], Awaitable[Enforcement]],
-        cdi_name: Callable[[FoundCard], str] = lambda _card: "",
+        cdi_name: Callable[[HostCard], str] = lambda _card: "",
         listed: bool = True,
         watch_health: bool = True,
         retry_s: float = RETRY_S,
@@ -53,7 +53,7 @@ class DeviceMonitor:
         self._enforcement_s = enforcement_s
         self._logged: tuple[str, ...] | None = None
         self._logged_warnings: tuple[str, ...] = ()
-        self._cards: tuple[FoundCard, ...] = ()
+        self._cards: tuple[HostCard, ...] = ()
         self.first_answer = asyncio.Event()  # the driver has answered or failed for the first time
 
     def used_mib(self) -> Mapping[str, int]:
@@ -128,7 +128,7 @@ class DeviceMonitor:
                 watching.cancel()
                 await asyncio.gather(watching, return_exceptions=True)
 
-    async def _watch(self, cards: Sequence[FoundCard]) -> None:
+    async def _watch(self, cards: Sequence[HostCard]) -> None:
         # A watch reports differences from the health that it gets here.
         known = [self._with_known_health(card) for card in cards]
         async with aclosing(self._driver.watch_health(known)) as changes:  # type: ignore[type-var]
@@ -137,7 +137,7 @@ class DeviceMonitor:
                 log.warning("card kind=%s id=%s state=%s problem=%r", self._profile.name, health.id, state, health.problem)
                 self._devices.set_health(self._profile.name, health.id, _problem(health.healthy, health.problem))
 
-    def _with_known_health(self, card: FoundCard) -> FoundCard:
+    def _with_known_health(self, card: HostCard) -> HostCard:
         known = self._known_cards().get(card.id)
         return card if known is None else replace(card, healthy=not known.problem, problem=known.problem)
 
@@ -190,7 +190,7 @@ class DeviceMonitor:
                 log.warning("units kind=%s warning=%r", self._profile.name, warning)
 
 
-def merged(known: Sequence[FoundCard], found: Sequence[FoundCard]) -> tuple[FoundCard, ...]:
+def merged(known: Sequence[HostCard], found: Sequence[HostCard]) -> tuple[HostCard, ...]:
     """The cards after another discovery. A known card that was not found again stays, unless its index is taken: its watch
     reports that it is gone. An answer from another source (a tool instead of a library) may add cards but changes none: it
     may name and measure them differently.
@@ -199,7 +199,7 @@ def merged(known: Sequence[FoundCard], found: Sequence[FoundCard]) -> tuple[Foun
     by_index = {card.index: card for card in known}
     places = Counter(card.pci for card in known)
     by_place = {card.pci: card for card in known if card.pci and places[card.pci] == 1}
-    now: dict[int, FoundCard] = {}
+    now: dict[int, HostCard] = {}
     for card in found:
         before = by_id.get(card.id)
         if before is None and card.source not in {each.source for each in known}:
@@ -215,7 +215,7 @@ def merged(known: Sequence[FoundCard], found: Sequence[FoundCard]) -> tuple[Foun
     return tuple(now[index] for index in sorted(now))
 
 
-def _same(one: FoundCard, other: FoundCard) -> bool:
+def _same(one: HostCard, other: HostCard) -> bool:
     """Equal except for health, which the watch reports."""
     return replace(one, healthy=True, problem="") == replace(other, healthy=True, problem="")
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
-class FoundCard:
+class HostCard:
     """One card as its host reports it. The index is the vendor's own number; the id stays when cards are renumbered."""
 
     index: int
@@ -77,11 +77,11 @@ class Options:
 class Driver(Protocol):
     """Finds one vendor's cards and watches their health."""
 
-    async def discover(self) -> list[FoundCard]:
+    async def discover(self) -> list[HostCard]:
         """The cards of this host by index; possibly none. Raises DriverError if no query method succeeds."""
         ...
 
-    def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+    def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         """Each change of health of these cards, forever, recovery included. A failed check is repeated."""
         ...
 
@@ -132,7 +132,7 @@ class SkippedDevice:
 class Listing:
     """The answer of one query method: the sure cards by index, and the skipped devices."""
 
-    cards: tuple[FoundCard, ...] = ()
+    cards: tuple[HostCard, ...] = ()
     skipped: tuple[SkippedDevice, ...] = ()
 
 
@@ -140,7 +140,7 @@ class Listing:
 QueryMethod = tuple[str, Callable[[], Awaitable[Listing]]]
 
 
-def listing(cards: Iterable[FoundCard], skipped: Iterable[SkippedDevice] = ()) -> Listing:
+def listing(cards: Iterable[HostCard], skipped: Iterable[SkippedDevice] = ()) -> Listing:
     """These cards without the doubtful ones: no size, an impossible index, or an index or id that several have."""
     cards = list(cards)
     indexes = Counter(card.index for card in cards)

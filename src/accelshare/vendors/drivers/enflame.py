@@ -12,8 +12,8 @@ from typing import Final
 
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.driver import (
-    FoundCard,
     Health,
+    HostCard,
     Listing,
     NotInstalled,
     Options,
@@ -54,7 +54,7 @@ class EnflameDriver:
     def used_mib(self) -> Mapping[str, int]:
         return self._use.mib
 
-    async def discover(self) -> list[FoundCard]:
+    async def discover(self) -> list[HostCard]:
         ways = [
             ("EFML", self._library().listing_once),
             *self._tool_methods(),
@@ -64,7 +64,7 @@ class EnflameDriver:
         self._skipped_log.update(found.skipped)
         return list(found.cards)
 
-    async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+    async def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         library = self._library()
         ways = [("EFML", library.listing), *self._tool_methods()]
 
@@ -113,7 +113,7 @@ class EnflameDriver:
         cards = (replace(card, minor=self._minor(card), numa=pci.numa(roots.sys, card.pci)) for card in found.cards)
         return Listing(tuple(cards), found.skipped)
 
-    def _minor(self, card: FoundCard) -> int | None:
+    def _minor(self, card: HostCard) -> int | None:
         """The number in the name of the card's device file, /dev/gcu<N>, which sysfs has below its PCI device."""
         for folder in _FOLDERS:
             try:
@@ -130,7 +130,7 @@ class EnflameDriver:
         # Without sysfs the index is right if a device file of that number exists; else the number is not known.
         return card.index if (self._options.roots.dev / f"gcu{card.index}").exists() else None
 
-    def _off_the_bus(self, cards: Sequence[FoundCard]) -> dict[str, Health]:
+    def _off_the_bus(self, cards: Sequence[HostCard]) -> dict[str, Health]:
         """Cards whose PCI device has disappeared, while another card's exists, so that sysfs itself is readable."""
         there = {card.id: pci.folder(self._options.roots.sys, card.pci).is_dir() for card in cards if card.pci}
         if not any(there.values()):

@@ -11,7 +11,7 @@ from typing import Final
 
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
-from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, listing
+from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, SkippedDevice, listing
 from accelshare.vendors.drivers.enflame_efsmi import card_id, with_distinct_ids
 
 LIBRARIES: Final = ("libefml.so.1", "libefml.so", "libefml.so.2")
@@ -29,7 +29,7 @@ class _Api:
         self._library = Library(name)
 
     def listing(self) -> Listing:
-        cards: list[FoundCard] = []
+        cards: list[HostCard] = []
         skipped: list[SkippedDevice] = []
         for index in range(self._count()):
             try:
@@ -41,7 +41,7 @@ class _Api:
     def _count(self) -> int:
         raise NotImplementedError
 
-    def _card(self, index: int) -> FoundCard:
+    def _card(self, index: int) -> HostCard:
         raise NotImplementedError
 
 
@@ -66,7 +66,7 @@ class FirstEfml(_Api):
         self._library.bind("EfmlGetDevCount", POINTER(c_uint32))(byref(count))
         return count.value
 
-    def _card(self, index: int) -> FoundCard:
+    def _card(self, index: int) -> HostCard:
         memory = _FirstMemory()
         self._memory(index, byref(memory))
         healthy = c_bool()
@@ -76,7 +76,7 @@ class FirstEfml(_Api):
         name = optional(lambda: self._text("EfmlGetDevName", index)) or ""
         uuid = optional(lambda: self._text("EfmlGetDevUuid", index)) or ""
         serial = optional(lambda: self._text("EfmlGetDevSn", index)) or ""
-        return FoundCard(
+        return HostCard(
             index=index,
             id=card_id(uuid, serial, place, index),
             memory_mib=memory.total >> 20,
@@ -125,7 +125,7 @@ class NewerEfml(_Api):
         self._library.bind("efmlDeviceGetCount_v2 efmlDeviceGetCount", POINTER(c_uint))(byref(count))
         return count.value
 
-    def _card(self, index: int) -> FoundCard:
+    def _card(self, index: int) -> HostCard:
         device = c_void_p()
         self._by_index(index, byref(device))
         memory = _NewerMemory()
@@ -133,7 +133,7 @@ class NewerEfml(_Api):
         place = optional(lambda: self._place(device)) or ""
         uuid = optional(lambda: self._text("efmlDeviceGetUUID", device)) or ""
         serial = optional(lambda: self._text("efmlDeviceGetSerial", device)) or ""
-        return FoundCard(
+        return HostCard(
             index=index,
             id=card_id(uuid, serial, place, index),
             memory_mib=memory.total >> 20,

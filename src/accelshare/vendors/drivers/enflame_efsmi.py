@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, excerpt, listing
+from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, SkippedDevice, excerpt, listing
 
 TOOLS: Final = ("efsmi",)
 TOOL_FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/usr/local/efsmi")
@@ -34,7 +34,7 @@ def card_id(uuid: str, serial: str, place: str, index: int) -> str:
     return known if known.startswith("GCU-") else f"GCU-{known}"
 
 
-def with_distinct_ids(cards: Iterable[FoundCard]) -> list[FoundCard]:
+def with_distinct_ids(cards: Iterable[HostCard]) -> list[HostCard]:
     """Virtual functions of one card share its serial number; their index makes the ids distinct."""
     cards = list(cards)
     ids = Counter(card.id for card in cards)
@@ -83,7 +83,7 @@ def parse_query(text: str) -> Listing:
 
 
 def _from_blocks(blocks: Iterable[tuple[Any, Mapping[str, str]]], size_form: re.Pattern[str]) -> Listing:
-    cards: list[FoundCard] = []
+    cards: list[HostCard] = []
     skipped: list[SkippedDevice] = []
     for number, values in blocks:
         if isinstance(number, bool) or not re.fullmatch(r"[0-9]{1,4}", str(number)):
@@ -99,7 +99,7 @@ def _from_blocks(blocks: Iterable[tuple[Any, Mapping[str, str]]], size_form: re.
         health = values.get("Health", "True")  # a question about memory alone has no health in its answer
         healthy = health.lower() == "true"
         cards.append(
-            FoundCard(
+            HostCard(
                 index=index,
                 id=card_id(values.get("Dev UUID", ""), values.get("Dev SN", ""), place, index),
                 memory_mib=int(size[1]),
@@ -124,7 +124,7 @@ def parse_table(text: str) -> Listing:
 
     Generations differ in the second line (`39 C  Sleep  105W  300W`, `-  Sleep  -`, `34℃  LP0  N/A`) and not in the cells used.
     """
-    cards: list[FoundCard] = []
+    cards: list[HostCard] = []
     skipped: list[SkippedDevice] = []
     seen_header = False
     first: tuple[int, str, str] | None = None
@@ -149,7 +149,7 @@ def parse_table(text: str) -> Listing:
                 continue
             serial = _SERIAL_CELL.fullmatch(cells[2])
             id = card_id("", serial[1] if serial else "", place, index)
-            cards.append(FoundCard(index, id, int(size[1]), model=model, pci=place))
+            cards.append(HostCard(index, id, int(size[1]), model=model, pci=place))
     if not seen_header:
         raise QueryFailed(f"printed {excerpt(text)}; it must be a table with DEV, NAME and BUS-ID")
     if first is not None:

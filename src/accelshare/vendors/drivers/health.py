@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health, Listing, QueryFailed
+from accelshare.vendors.drivers.driver import DriverError, Health, HostCard, Listing, QueryFailed
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ HealthCheck = Callable[[], Awaitable[Mapping[str, Health]]]
 
 
 async def health_changes(
-    cards: Sequence[FoundCard], look: HealthCheck, pause: Callable[[], Awaitable[None]]
+    cards: Sequence[HostCard], look: HealthCheck, pause: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[Health]:
     """Each change of health since `discover`, forever."""
     reported = {card.id: Health(card.id, card.healthy, card.problem) for card in cards}
@@ -46,7 +46,7 @@ async def health_changes(
         await pause()
 
 
-def health_in(cards: Sequence[FoundCard], seen: Listing) -> dict[str, Health]:
+def health_in(cards: Sequence[HostCard], seen: Listing) -> dict[str, Health]:
     """The health of these cards in a fresh listing; a card that is not in it is unhealthy."""
     by_id = {card.id: card for card in seen.cards}
     # Another query method may have another id for a card; its PCI address is the same, unless several cards share it.

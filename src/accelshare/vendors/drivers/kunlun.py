@@ -12,8 +12,8 @@ from typing import Final
 
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.driver import (
-    FoundCard,
     Health,
+    HostCard,
     Listing,
     NotInstalled,
     Options,
@@ -48,12 +48,12 @@ class KunlunDriver:
     def used_mib(self) -> Mapping[str, int]:
         return self._use.mib
 
-    async def discover(self) -> list[FoundCard]:
+    async def discover(self) -> list[HostCard]:
         found = await self._host.of([("XPUML", self._library().listing_once), *self._tool_methods()])
         self._skipped_log.update(found.skipped)
         return list(found.cards)
 
-    async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+    async def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         library = self._library()
         # /proc is far cheaper to read than the tool's output, and has a card's state too.
         ways: list[QueryMethod] = [
@@ -92,7 +92,7 @@ class KunlunDriver:
     def _has_device(self) -> bool | None:
         return pci.has_vendor(self._options.roots.sys, PCI_VENDOR)
 
-    async def _ask_proc(self, cards: Sequence[FoundCard]) -> Listing:
+    async def _ask_proc(self, cards: Sequence[HostCard]) -> Listing:
         states = await self._host.run(lambda: [self._proc_state(card) for card in cards])
         if None in states:
             raise QueryFailed("does not have the state of every card")
@@ -103,7 +103,7 @@ class KunlunDriver:
         found = self._ranks.kept(found)
         return Listing(tuple(map(self._with_host_view, found.cards)), found.skipped)
 
-    def _with_host_view(self, card: FoundCard) -> FoundCard:
+    def _with_host_view(self, card: HostCard) -> HostCard:
         card = replace(card, numa=pci.numa(self._options.roots.sys, card.pci))
         state = self._proc_state(card)
         if state is None or state in GOOD_PROC_STATES or not card.healthy:
@@ -114,7 +114,7 @@ class KunlunDriver:
     def _proc(self) -> Path:
         return self._options.roots.proc / "xpu"
 
-    def _proc_state(self, card: FoundCard) -> str | None:
+    def _proc_state(self, card: HostCard) -> str | None:
         try:
             text = (self._proc / f"dev{card.minor}" / "state").read_text(encoding="utf-8", errors="replace")
         except OSError:

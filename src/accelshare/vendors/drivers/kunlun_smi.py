@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.driver import FoundCard, Listing, NotInstalled, QueryFailed, SkippedDevice, excerpt, listing
+from accelshare.vendors.drivers.driver import HostCard, Listing, NotInstalled, QueryFailed, SkippedDevice, excerpt, listing
 
 TOOLS: Final = ("xpu_smi", "xpu-smi")
 TOOL_FOLDERS: Final = ("/usr/local/xpu/bin", "/usr/local/bin", "/usr/bin")
@@ -35,7 +35,7 @@ def board_id(serial: str, place: str, minor: int) -> str:
     return serial if serial.lower() not in _NO_SERIAL else place or f"xpu{minor}"
 
 
-def with_distinct_ids(cards: Iterable[FoundCard]) -> list[FoundCard]:
+def with_distinct_ids(cards: Iterable[HostCard]) -> list[HostCard]:
     """Cards with an id of their own: the board's where it has one card, else with the card's rank on the board (K200: two).
 
     Earlier versions wrote the board's id and the device number; a pod's record may still say so.
@@ -61,7 +61,7 @@ class KnownRanks:
         return listing(cards, found.skipped)
 
 
-def _board(card: FoundCard) -> str:
+def _board(card: HostCard) -> str:
     board, rank, number = card.id.rpartition(_RANK)
     return board if rank and number.isdecimal() else card.id
 
@@ -78,7 +78,7 @@ def parse_table(text: str) -> Listing:
     """The cards of the DEVICES table; QueryFailed if there is none."""
     refuse_intel(text)
     columns: dict[str, int] = {}
-    cards: list[FoundCard] = []
+    cards: list[HostCard] = []
     skipped: list[SkippedDevice] = []
     for line in map(str.strip, text.splitlines()):
         if line.startswith("PROCESSES"):
@@ -98,7 +98,7 @@ def parse_table(text: str) -> Listing:
     return listing(with_distinct_ids(cards), skipped)
 
 
-def _read_row(cell: dict[str, str], cards: list[FoundCard], skipped: list[SkippedDevice]) -> None:
+def _read_row(cell: dict[str, str], cards: list[HostCard], skipped: list[SkippedDevice]) -> None:
     memory = _MEMORY.fullmatch(cell["Memory"])
     if not _NUMBER.fullmatch(cell["DevID"]):
         skipped.append(SkippedDevice(None, f"DevID is {cell['DevID']!r}; it must be a number"))
@@ -114,7 +114,7 @@ def _read_row(cell: dict[str, str], cards: list[FoundCard], skipped: list[Skippe
     minor = int(node[1]) if node else index
     healthy = cell["State"] == "N"
     cards.append(
-        FoundCard(
+        HostCard(
             index=index,
             id=board_id(cell["SN"], pci.address(cell["PCI Addr"]), minor),
             memory_mib=int(memory[2]),
@@ -131,7 +131,7 @@ def _read_row(cell: dict[str, str], cards: list[FoundCard], skipped: list[Skippe
 def parse_lines(text: str) -> Listing:
     """The cards of `xpu_smi -m`; QueryFailed if no line is one of it. An empty answer is no cards."""
     refuse_intel(text)
-    cards: list[FoundCard] = []
+    cards: list[HostCard] = []
     skipped: list[SkippedDevice] = []
     lines = [line for line in map(str.strip, text.splitlines()) if line]
     for line in lines:
@@ -151,7 +151,7 @@ def parse_lines(text: str) -> Listing:
             total = int(fields[_TOTAL])
             used = int(fields[_USED]) if re.fullmatch(r"[0-9]{1,9}", fields[_USED]) else None
             id = board_id(fields[_SERIAL], place, index)
-            cards.append(FoundCard(index, id, total, minor=index, model=model, pci=place, used_mib=used))
+            cards.append(HostCard(index, id, total, minor=index, model=model, pci=place, used_mib=used))
     if lines and not cards and all(left.index is None for left in skipped):
         raise QueryFailed(f"printed {excerpt(text)}; it must be a line of {_FEWEST} or more fields per device")
     return listing(with_distinct_ids(cards), skipped)

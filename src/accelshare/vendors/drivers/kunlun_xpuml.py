@@ -10,7 +10,7 @@ from typing import Final
 
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
-from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, listing
+from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, SkippedDevice, listing
 from accelshare.vendors.drivers.kunlun_smi import PF_IS_NO_CARD, board_id, with_distinct_ids
 
 LIBRARIES: Final = ("libxpuml.so.1", "libxpuml.so")
@@ -58,7 +58,7 @@ class Xpuml:
         """All cards, without physical functions that only carry virtual ones, and without those that do not answer."""
         count = c_uint()
         self._count(byref(count))
-        cards: list[FoundCard] = []
+        cards: list[HostCard] = []
         skipped: list[SkippedDevice] = []
         for index in range(count.value):
             try:
@@ -67,7 +67,7 @@ class Xpuml:
                 skipped.append(SkippedDevice(index, str(error)))
         return listing(with_distinct_ids(cards), skipped)
 
-    def _card(self, index: int) -> FoundCard:
+    def _card(self, index: int) -> HostCard:
         device = _Device()
         self._by_index(index, byref(device))
         state = c_int()
@@ -81,7 +81,7 @@ class Xpuml:
         minor = optional(lambda: self._minor(device))
         minor = index if minor is None else minor  # an older library does not report it; its index is the kernel's number
         healthy = state.value in GOOD_STATES
-        return FoundCard(
+        return HostCard(
             index=index,
             id=board_id(optional(lambda: self._serial(device)) or "", place, minor),
             memory_mib=memory.total_global >> 20,

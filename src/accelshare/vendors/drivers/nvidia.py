@@ -14,8 +14,8 @@ from accelshare.vendors.drivers import nvidia_smi, pci
 from accelshare.vendors.drivers.ctypes_library import DRIVER_NOT_LOADED
 from accelshare.vendors.drivers.driver import (
     DriverError,
-    FoundCard,
     Health,
+    HostCard,
     Listing,
     Options,
     QueryFailed,
@@ -47,13 +47,13 @@ class NvidiaDriver:
     def used_mib(self) -> Mapping[str, int]:
         return self._use.mib
 
-    async def discover(self) -> list[FoundCard]:
+    async def discover(self) -> list[HostCard]:
         library: QueryMethod = ("NVML", self._library().listing_once)
         found = await self._host.of([library, *self._tool_methods()])
         self._skipped_log.update(found.skipped)
         return list(found.cards)
 
-    async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+    async def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         watch = _Watch(cards, self._library(), self._options, self._open_xids, self._clock)
 
         async def look() -> Mapping[str, Health]:
@@ -107,7 +107,7 @@ class _Watch:
 
     def __init__(
         self,
-        cards: Sequence[FoundCard],
+        cards: Sequence[HostCard],
         library: VendorLibrary,
         options: Options,
         open_xids: OpenXids,

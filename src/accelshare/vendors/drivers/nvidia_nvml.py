@@ -28,7 +28,7 @@ from accelshare.vendors.drivers.ctypes_library import (
     optional,
     text_of,
 )
-from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, listing
+from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, SkippedDevice, listing
 from accelshare.vendors.drivers.nvidia_xids import recovery_problem
 
 LIBRARIES: Final = ("libnvidia-ml.so.1", "libnvidia-ml.so")
@@ -89,7 +89,7 @@ class Nvml:
         """All cards, without those in MIG mode and those that do not answer."""
         count = c_uint()
         self._count(byref(count))
-        cards: list[FoundCard] = []
+        cards: list[HostCard] = []
         skipped: list[SkippedDevice] = []
         for index in range(count.value):
             try:
@@ -98,7 +98,7 @@ class Nvml:
                 skipped.append(SkippedDevice(index, str(error)))
         return listing(cards, skipped)
 
-    def _card(self, index: int) -> FoundCard:
+    def _card(self, index: int) -> HostCard:
         device = c_void_p()
         self._by_index(index, byref(device))
         uuid = create_string_buffer(96)
@@ -107,7 +107,7 @@ class Nvml:
         memory = self._memory_of(device)
         place = optional(lambda: self._place(device)) or ""
         problem = recovery_problem(optional(lambda: self._recovery_action(device)))
-        return FoundCard(
+        return HostCard(
             index=index,
             id=text_of(uuid),
             memory_mib=memory.total >> 20 if memory is not None else 0,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.driver import FoundCard, Listing, QueryFailed, SkippedDevice, excerpt, listing
+from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, SkippedDevice, excerpt, listing
 from accelshare.vendors.drivers.nvidia_nvml import MIG_IS_ON
 
 TOOLS: Final = ("nvidia-smi",)
@@ -42,7 +42,7 @@ def tells_of_lost_cards(text: str) -> bool:
 
 def parsed(text: str, fields: tuple[str, ...]) -> Listing:
     """The cards of a CSV answer; QueryFailed if it is no such answer."""
-    cards: list[FoundCard] = []
+    cards: list[HostCard] = []
     skipped: list[SkippedDevice] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         values = dict(zip(fields, (value.strip() for value in line.split(",", len(fields) - 1)), strict=False))
@@ -59,7 +59,7 @@ def parsed(text: str, fields: tuple[str, ...]) -> Listing:
         else:
             measured = values["memory.total"].isdecimal()
             cards.append(
-                FoundCard(
+                HostCard(
                     index=int(values["index"]),
                     id=values["uuid"],
                     memory_mib=int(values["memory.total"]) if measured else 0,

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from accelshare.vendors.drivers.driver import (
-    FoundCard,
     Health,
+    HostCard,
     Listing,
     Options,
     QueryFailed,
@@ -39,13 +39,13 @@ class StaticDriver:
         self._device_nodes = tuple(device_nodes)
         self._skipped_log = SkippedDeviceLog("static")
 
-    async def discover(self) -> list[FoundCard]:
+    async def discover(self) -> list[HostCard]:
         """The cards of this host by index."""
         found = await self._ask()
         self._skipped_log.update(found.skipped)
         return list(found.cards)
 
-    def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+    def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         """Each change of health of these cards, forever."""
 
         async def look() -> Mapping[str, Health]:
@@ -59,13 +59,13 @@ class StaticDriver:
         cards = list(self._from_glob() if self._rules.glob else self._declared())
         return listing(map(self._judged, cards))
 
-    def _declared(self) -> Iterator[FoundCard]:
+    def _declared(self) -> Iterator[HostCard]:
         following = 0
         for card in self._rules.cards:
             first = following if card.index is None else card.index
             following = first + card.count
             for index in range(first, following):
-                yield FoundCard(
+                yield HostCard(
                     index=index,
                     id=(card.id or "card-{index}").format(index=index),
                     memory_mib=card.memory_mib,
@@ -75,7 +75,7 @@ class StaticDriver:
                     pci=card.pci,
                 )
 
-    def _from_glob(self) -> Iterator[FoundCard]:
+    def _from_glob(self) -> Iterator[HostCard]:
         """One card for each number; of several files with it (a card and its parts) the one with the shortest name."""
         numbered: dict[int, Path] = {}
         files = self._options.roots.dev.glob((self._rules.glob or "").removeprefix(_DEV))
@@ -84,7 +84,7 @@ class StaticDriver:
             if number is not None:
                 numbered.setdefault(int(number[0]), file)
         for index, file in numbered.items():
-            yield FoundCard(index, file.name, self._rules.memory_mib or 0, minor=index, model=self._rules.model)
+            yield HostCard(index, file.name, self._rules.memory_mib or 0, minor=index, model=self._rules.model)
 
     async def _from_command(self) -> Listing:
         output = await run_tool(*self._rules.command, timeout_s=self._options.timeout_s)
@@ -94,7 +94,7 @@ class StaticDriver:
         if lines and not matches:
             raise QueryFailed(f"none of its {len(lines)} lines has the pattern; the first is {excerpt(lines[0])}")
         skipped: list[SkippedDevice] = []
-        cards: list[FoundCard] = []
+        cards: list[HostCard] = []
         for place, match in enumerate(matches):
             try:
                 cards.append(self._judged(self._card(match, place)))
@@ -102,11 +102,11 @@ class StaticDriver:
                 skipped.append(SkippedDevice(None, f"the line {excerpt(match.string)}: {error}"))
         return listing(cards, skipped)
 
-    def _card(self, match: re.Match[str], place: int) -> FoundCard:
+    def _card(self, match: re.Match[str], place: int) -> HostCard:
         groups = {name: text.strip() for name, text in match.groupdict().items() if text is not None}
         index = int(groups.get("index", place))
         healthy = "healthy" not in match.re.groupindex or bool(groups.get("healthy"))
-        return FoundCard(
+        return HostCard(
             index=index,
             id=groups.get("id") or f"card-{index}",
             memory_mib=self._memory_mib(groups),
@@ -123,7 +123,7 @@ class StaticDriver:
             return int(float(groups["memory_gib"]) * _MIB_PER_GIB)
         return self._rules.memory_mib or 0
 
-    def _judged(self, card: FoundCard) -> FoundCard:
+    def _judged(self, card: HostCard) -> HostCard:
         paths = [node.format(index=card.index, minor=card.minor) for node in self._device_nodes]
         missing = [path for path in paths if not (self._options.roots.dev / path.removeprefix(_DEV)).exists()]
         if not missing:

@@ -11,8 +11,8 @@ from typing import Final
 
 from accelshare.vendors.drivers import pci, stream_tool
 from accelshare.vendors.drivers.driver import (
-    FoundCard,
     Health,
+    HostCard,
     Listing,
     NotInstalled,
     Options,
@@ -40,13 +40,13 @@ class StreamDriver:
         self._options = options
         self._skipped_log = SkippedDeviceLog("stream")
 
-    async def discover(self) -> list[FoundCard]:
+    async def discover(self) -> list[HostCard]:
         """The boards of this host by index."""
         found = await self._ask(exact_sizes=True)
         self._skipped_log.update(found.skipped)
         return list(found.cards)
 
-    def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+    def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         """Each change of health of these boards, forever."""
 
         async def look() -> Mapping[str, Health]:
@@ -86,9 +86,9 @@ class StreamDriver:
         except QueryFailed as error:
             return {}, str(error)
 
-    def _card(self, board: Board, *, own_serial: bool, doubt: str) -> FoundCard:
+    def _card(self, board: Board, *, own_serial: bool, doubt: str) -> HostCard:
         problem = "; ".join(filter(None, (doubt, *self._problems(board))))
-        return FoundCard(
+        return HostCard(
             index=board.index,
             id=board.serial if board.serial and own_serial else f"{board.serial or 'STC'}-{board.index}",
             memory_mib=board.memory_mib,

@@ -15,7 +15,7 @@ from accelshare.agent.device_plugin.pod_queue import Holding, NoWaitingPodError,
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
 from accelshare.agent.pod_store import PodStore
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.wire.node_pods import NodePod, NodePodReader
 from tests.unit.agent.builders import mode
 
@@ -38,7 +38,7 @@ class Front:
         )
 
     def renumber(self, ids: Mapping[int, str]) -> None:
-        cards = {index: InventoryCard(FoundCard(index, id, 16384), 16) for index, id in ids.items()}
+        cards = {index: InventoryCard(HostCard(index, id, 16384), 16) for index, id in ids.items()}
         self.devices.put(VendorCards(CATALOG["nvidia"], "GiB", 1024, cards))
 
     async def _read(self) -> Mapping[str, Holding] | None:

@@ -22,7 +22,7 @@ from accelshare.kube.errors import ApiError, Forbidden
 from accelshare.kube.events import Events
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.wire.node_pods import NodePod, NodePodReader
 from tests.unit.agent.builders import mode
 
@@ -84,7 +84,7 @@ def reconciler(
 @pytest.fixture
 def devices() -> DeviceInventory:
     devices = DeviceInventory()
-    cards = {index: InventoryCard(FoundCard(index, f"GPU-{index}", 16384), 16) for index in range(2)}
+    cards = {index: InventoryCard(HostCard(index, f"GPU-{index}", 16384), 16) for index in range(2)}
     devices.put(VendorCards(CATALOG["nvidia"], "GiB", 1024, cards))
     return devices
 
@@ -99,7 +99,7 @@ async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(devices: Devi
     await asyncio.wait_for(reconcile.once(), 60)
     assert writes.bodies == []
 
-    devices.put(VendorCards(CATALOG["kunlun"], "GiB", 1024, {0: InventoryCard(FoundCard(0, "x", 16384), 16)}))
+    devices.put(VendorCards(CATALOG["kunlun"], "GiB", 1024, {0: InventoryCard(HostCard(0, "x", 16384), 16)}))
     await asyncio.wait_for(reconcile.once(), 60)
     (written,) = writes.bodies
     record = json.loads(written["metadata"]["annotations"]["accelshare.io/assignment"])

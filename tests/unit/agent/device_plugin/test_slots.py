@@ -6,13 +6,13 @@ from accelshare.agent.device_plugin.checkpoint import Allocation
 from accelshare.agent.device_plugin.slots import MOST_GONE, Slots
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Slice
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.wire.inventory import CardEntry, KindEntry, entries_of, write
 from accelshare.wire.node_pods import NodePod
 
 
-def cards(*ids: str) -> list[FoundCard]:
-    return [FoundCard(index, id, 16384) for index, id in enumerate(ids)]
+def cards(*ids: str) -> list[HostCard]:
+    return [HostCard(index, id, 16384) for index, id in enumerate(ids)]
 
 
 def restarted(slots: Slots, *now: str) -> Slots:
@@ -49,7 +49,7 @@ def test_an_agent_that_knew_no_slots_used_indexes_as_such() -> None:
 def test_a_card_that_is_known_by_a_new_id_keeps_its_number() -> None:
     slots = Slots()
     slots.load({"zpu": KindEntry([CardEntry(0, 16, "a"), CardEntry(1, 16, "old")])})
-    assert slots.assign("zpu", [FoundCard(0, "new", 16384, former_ids=("old",))]) == {0: 1}
+    assert slots.assign("zpu", [HostCard(0, "new", 16384, former_ids=("old",))]) == {0: 1}
 
 
 def test_any_history_gives_each_card_one_number_and_no_number_to_two() -> None:

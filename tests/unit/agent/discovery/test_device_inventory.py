@@ -2,13 +2,13 @@
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, ListedCard, VendorCards
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 
 
 def devices(**units: int) -> DeviceInventory:
     """`c0=4` is card 0 with four units."""
     cards = {int(name[1:]): count for name, count in units.items()}
-    found = {index: InventoryCard(FoundCard(index, f"id{index}", 1024 * count), count) for index, count in cards.items()}
+    found = {index: InventoryCard(HostCard(index, f"id{index}", 1024 * count), count) for index, count in cards.items()}
     made = DeviceInventory()
     made.put(VendorCards(next(iter(load([]))), "GiB", 1024, found))
     return made

@@ -11,31 +11,31 @@ from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.discovery.device_monitor import DeviceMonitor, merged
 from accelshare.agent.discovery.units import ChosenUnit
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health
+from accelshare.vendors.drivers.driver import DriverError, Health, HostCard
 from accelshare.vendors.enforcement import Enforcement
 
 WATCH = Enforcement("watch")
 LIMIT_S = 60
-FIRST, SECOND = FoundCard(0, "id0", 16384, minor=0, source="library"), FoundCard(1, "id1", 16384, minor=1, source="library")
+FIRST, SECOND = HostCard(0, "id0", 16384, minor=0, source="library"), HostCard(1, "id1", 16384, minor=1, source="library")
 
 
 class Machine:
     """A driver whose cards are what the test says they are, or who fails as the test says."""
 
-    def __init__(self, *cards: FoundCard) -> None:
-        self.cards: Sequence[FoundCard] = cards
+    def __init__(self, *cards: HostCard) -> None:
+        self.cards: Sequence[HostCard] = cards
         self.fails: Exception | None = None
         self.looks = 0
         self.watched: list[list[str]] = []
         self.health: asyncio.Queue[Health] = asyncio.Queue()
 
-    async def discover(self) -> list[FoundCard]:
+    async def discover(self) -> list[HostCard]:
         self.looks += 1
         if self.fails is not None:
             raise self.fails
         return list(self.cards)
 
-    async def watch_health(self, cards: Sequence[FoundCard]) -> AsyncIterator[Health]:
+    async def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         self.watched.append([card.id for card in cards])
         while True:
             yield await self.health.get()
@@ -157,7 +157,7 @@ async def test_hardware_that_is_not_there_is_no_problem_and_a_broken_library_is(
 
 async def test_a_unit_that_kubelet_cannot_list_disables_that_kind_with_a_message() -> None:
     """Eight Kunlun cards of 32 GiB in MiB, by device plugin."""
-    machine, devices = Machine(*(FoundCard(n, f"id{n}", 32768) for n in range(8))), DeviceInventory()
+    machine, devices = Machine(*(HostCard(n, f"id{n}", 32768) for n in range(8))), DeviceInventory()
     async with kept(machine, devices, kind="kunlun"):
         entry = devices.inventory()["kunlun"]
         assert entry.cards == []

@@ -20,7 +20,7 @@ from accelshare.agent.pod_store import PodStore
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 from accelshare.wire.assignment import OURS, require_plugin
@@ -76,7 +76,7 @@ def test_pods_and_cards_may_change_while_the_runtime_is_answered(restless: None)
     profile = next(one for one in load([]) if one.container.strategy == ("envvar",))
     kind = profile.name
     devices = DeviceInventory()
-    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 10_000), 10_000)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 10_000), 10_000)}))
     parts = (ContainerNeeds("train", ((kind, False, 2),)),)
     pods = PodStore()
     for number in range(50):
@@ -139,7 +139,7 @@ class Host:
 
     def __init__(self, ids: dict[int, str], *pods: NodePod) -> None:
         self.devices = DeviceInventory()
-        cards = {index: InventoryCard(FoundCard(index, id, 8192), 8) for index, id in ids.items()}
+        cards = {index: InventoryCard(HostCard(index, id, 8192), 8) for index, id in ids.items()}
         self.devices.put(VendorCards(PROFILE, "GiB", 1024, cards))
         self.pods = pod_store(*pods)
         self.labels: dict[str, str] = {}
@@ -227,7 +227,7 @@ def guarded(one: NodePod, *, entitled: bool = False) -> ContainerHandler:
     rules = msgspec.structs.replace(base.container, none={"CARD": "void"}, env={}, envvar={"CARD": "{id}"})
     profile = msgspec.structs.replace(base, container=rules)
     devices = DeviceInventory()
-    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100), 100)}))
     if entitled:
         parts = (ContainerNeeds("main", ((profile.name, False, 2),)),)
         asked = {"main": frozenset(profile.resources.requestable)}
@@ -263,7 +263,7 @@ def test_the_number_of_cards_entitles_nobody(profile: Profile) -> None:
     """The Node shows it as a resource, kubelet admits who asks for it, and nobody hands anything out for it."""
     count = str(profile.resources.count)
     devices = DeviceInventory()
-    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100, minor=0), 100)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100, minor=0), 100)}))
     one = replace(pod("counts", cards=False), asked={"main": frozenset({count})})
     assert [
         kind.profile.name for kind in guard().denied(devices.snapshot(), one, "main", node_resources=[count], variables=True)
@@ -282,7 +282,7 @@ def test_who_has_one_card_brings_no_others(whole: bool, brought: dict[str, Any])
         one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
     )
     devices = DeviceInventory()
-    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100), 100)}))
     one = pod("greedy")
     one = replace(
         one,
@@ -307,7 +307,7 @@ def test_a_mount_that_means_cards_is_known_however_it_is_spelled(path: str) -> N
         one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
     )
     devices = DeviceInventory()
-    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "id0", 1024 * 100), 100)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100), 100)}))
     one = pod("mounts", cards=False)
     handler = container_handler(devices, pod_store(one), guard=guard())
     made = Container(id="c", pod_sandbox_id="s", name="main", mounts=(Mount(destination=path, type="bind", source="/dev/null"),))

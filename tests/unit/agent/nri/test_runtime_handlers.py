@@ -23,7 +23,7 @@ from accelshare.ledger.nouns import Ask, Slice
 from accelshare.runtimes.handlers import Handlers, handlers
 from accelshare.runtimes.validator_status import Files
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import FoundCard
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import ContainerNeeds, NodePod
 from accelshare.wire.pods import PodReader
@@ -120,7 +120,7 @@ def test_a_file_that_says_nothing_is_no_reason_to_refuse(tmp_path: Path, text: s
 @pytest.fixture
 def devices() -> DeviceInventory:
     devices = DeviceInventory()
-    devices.put(VendorCards(NVIDIA, "GiB", 1024, {0: InventoryCard(FoundCard(0, "GPU-0", 16384), 16)}))
+    devices.put(VendorCards(NVIDIA, "GiB", 1024, {0: InventoryCard(HostCard(0, "GPU-0", 16384), 16)}))
     return devices
 
 
@@ -200,7 +200,7 @@ async def test_a_pod_without_a_runtime_class_does_not_pause_its_node(known: Hand
         return None
 
     devices = DeviceInventory()
-    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(FoundCard(0, "GPU-0", 16384), 16)}))
+    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "GPU-0", 16384), 16)}))
     judge = RuntimeHandlers(lambda: known)
     pod_queue = PodQueue(devices, PodStore(), arrival_s=0.01)
     allocator = Allocator(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from accelshare.vendors.drivers.driver import (
     DriverError,
-    FoundCard,
+    HostCard,
     Listing,
     QueryFailed,
     SkippedDevice,
@@ -17,7 +17,7 @@ from accelshare.vendors.drivers.driver import (
 from accelshare.vendors.drivers.pci import address
 from tests.fakes.sure import assert_sure
 
-ANSWER = Listing((FoundCard(0, "a", 1),))
+ANSWER = Listing((HostCard(0, "a", 1),))
 
 
 async def answers() -> Listing:
@@ -42,11 +42,11 @@ async def test_without_an_answer_every_way_has_its_line() -> None:
     assert caught.value.tried == ("x: is broken", "y: is broken")
 
 
-CARDS = st.builds(FoundCard, index=st.integers(0, 4), id=st.sampled_from(["", "a", "b", "c"]), memory_mib=st.integers(-1, 2**25))
+CARDS = st.builds(HostCard, index=st.integers(0, 4), id=st.sampled_from(["", "a", "b", "c"]), memory_mib=st.integers(-1, 2**25))
 
 
 @given(st.lists(CARDS))
-def test_only_sure_cards_are_listed_and_every_other_is_told(cards: list[FoundCard]) -> None:
+def test_only_sure_cards_are_listed_and_every_other_is_told(cards: list[HostCard]) -> None:
     found = listing(cards)
     assert_sure(found)
     assert len(found.cards) + len(found.skipped) == len(cards)

@@ -9,8 +9,8 @@ import pytest
 from accelshare.vendors.drivers.driver import (
     Driver,
     DriverError,
-    FoundCard,
     Health,
+    HostCard,
     Listing,
     QueryFailed,
     ReportsUsage,
@@ -25,8 +25,8 @@ from accelshare.vendors.drivers.stream import StreamDriver
 from tests.fakes.build import build
 from tests.fakes.hardware import Hardware, Watching
 
-A = FoundCard(0, "a", 16384, pci="0000:01:00.0")
-B = FoundCard(1, "b", 16384, pci="0000:02:00.0")
+A = HostCard(0, "a", 16384, pci="0000:01:00.0")
+B = HostCard(1, "b", 16384, pci="0000:02:00.0")
 WELL = {"a": Health("a", True), "b": Health("b", True)}
 A_ILL = {**WELL, "a": Health("a", False, "ill")}
 BLIND = DriverError(["tool: not found on PATH"])
@@ -99,12 +99,12 @@ def test_a_card_that_is_not_listed_is_unhealthy_with_the_reason_if_there_is_one(
 
 
 def test_a_card_under_another_name_is_found_by_its_place_if_that_is_its_own() -> None:
-    renamed = FoundCard(0, "other", 16384, pci=A.pci)
+    renamed = HostCard(0, "other", 16384, pci=A.pci)
     assert health_in([A, B], Listing((renamed, B))) == WELL
-    twin = FoundCard(2, "twin", 16384, pci=A.pci)
+    twin = HostCard(2, "twin", 16384, pci=A.pci)
     assert not health_in([A, B], Listing((renamed, twin, B)))["a"].healthy
-    nowhere = FoundCard(0, "n", 16384)
-    assert not health_in([nowhere], Listing((FoundCard(0, "m", 16384),)))["n"].healthy
+    nowhere = HostCard(0, "n", 16384)
+    assert not health_in([nowhere], Listing((HostCard(0, "m", 16384),)))["n"].healthy
 
 
 UUIDS = [f"GPU-0000000{number}-1111-2222-3333-0123456789ab" for number in (1, 2)]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec import ValidationError, convert
 
-from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health, Options, Roots
+from accelshare.vendors.drivers.driver import DriverError, Health, HostCard, Options, Roots
 from accelshare.vendors.drivers.static import StaticDriver
 from accelshare.vendors.profile import StaticCard, StaticRules
 from accelshare.vendors.value_types import DeviceGlob
@@ -39,11 +39,11 @@ async def test_declared_cards_are_there_as_said(tmp_path: Path) -> None:
         )
     )
     assert await driver(tmp_path, rules).discover() == [
-        FoundCard(0, "A", 16384, minor=3, model="X", numa=1, pci="0000:3b:00.0"),
-        FoundCard(1, "card-1", 8192, minor=1),
-        FoundCard(2, "card-2", 8192, minor=2),
-        FoundCard(7, "Z-7", 4096, minor=0),
-        FoundCard(8, "Z-8", 4096, minor=1),
+        HostCard(0, "A", 16384, minor=3, model="X", numa=1, pci="0000:3b:00.0"),
+        HostCard(1, "card-1", 8192, minor=1),
+        HostCard(2, "card-2", 8192, minor=2),
+        HostCard(7, "Z-7", 4096, minor=0),
+        HostCard(8, "Z-8", 4096, minor=1),
     ]
 
 
@@ -68,8 +68,8 @@ async def test_a_glob_finds_one_card_for_each_number(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     rules = StaticRules(glob="/dev/acme*", memory_mib=4096, model="Z")
     assert await driver(tmp_path, rules).discover() == [
-        FoundCard(2, "acme2", 4096, minor=2, model="Z"),
-        FoundCard(10, "acme10", 4096, minor=10, model="Z"),
+        HostCard(2, "acme2", 4096, minor=2, model="Z"),
+        HostCard(10, "acme10", 4096, minor=10, model="Z"),
     ]
 
 
@@ -93,7 +93,7 @@ async def test_a_device_file_that_goes_and_comes_is_told(tmp_path: Path) -> None
 async def test_a_commands_lines_are_cards(tmp_path: Path) -> None:
     rules = StaticRules(command=printing(tmp_path, "# cards", "card 0 A 16384MiB OK", "card 1 B 8192MiB HOT"), pattern=PATTERN)
     first, second = await driver(tmp_path, rules).discover()
-    assert first == FoundCard(0, "A", 16384, minor=0)
+    assert first == HostCard(0, "A", 16384, minor=0)
     assert (second.index, second.healthy) == (1, False)
     assert second.problem.endswith("acme-smi does not report it healthy: 'card 1 B 8192MiB HOT'")
 
@@ -101,15 +101,15 @@ async def test_a_commands_lines_are_cards(tmp_path: Path) -> None:
 async def test_what_a_line_does_not_tell_comes_from_the_rules(tmp_path: Path) -> None:
     rules = StaticRules(command=printing(tmp_path, "X9", "X7"), pattern="(?P<id>X.)", memory_mib=1024, model="Z")
     assert await driver(tmp_path, rules).discover() == [
-        FoundCard(0, "X9", 1024, minor=0, model="Z"),
-        FoundCard(1, "X7", 1024, minor=1, model="Z"),
+        HostCard(0, "X9", 1024, minor=0, model="Z"),
+        HostCard(1, "X7", 1024, minor=1, model="Z"),
     ]
 
 
 async def test_sizes_may_be_in_gib(tmp_path: Path) -> None:
     pattern = r"(?P<index>\d+) (?P<memory_gib>[\d.]+) (?P<minor>\d+) (?P<model>.*)"
     rules = StaticRules(command=printing(tmp_path, "0 1.5 4 Z One"), pattern=pattern)
-    assert await driver(tmp_path, rules).discover() == [FoundCard(0, "card-0", 1536, minor=4, model="Z One")]
+    assert await driver(tmp_path, rules).discover() == [HostCard(0, "card-0", 1536, minor=4, model="Z One")]
 
 
 async def test_a_pattern_is_applied_to_the_beginning_of_a_long_line(tmp_path: Path) -> None:

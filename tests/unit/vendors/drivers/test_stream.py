@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accelshare.vendors.drivers.driver import DriverError, FoundCard, Health, Options, Roots
+from accelshare.vendors.drivers.driver import DriverError, Health, HostCard, Options, Roots
 from accelshare.vendors.drivers.stream import StreamDriver
 
 FAKE = Path(__file__).parents[3] / "fakes" / "stream" / "stc-smi"
@@ -67,8 +67,8 @@ async def test_boards_are_found_with_all_that_is_known(host: Host) -> None:
     numa.parent.mkdir(parents=True)
     numa.write_text("1\n")
     assert await host.driver().discover() == [
-        FoundCard(0, "SN0", 16384, minor=0, model="STCP920", pci="0000:00:00.0"),
-        FoundCard(1, "B", 32768, minor=1, model="STCP920", pci="0000:01:00.0", numa=1),
+        HostCard(0, "SN0", 16384, minor=0, model="STCP920", pci="0000:00:00.0"),
+        HostCard(1, "B", 32768, minor=1, model="STCP920", pci="0000:01:00.0", numa=1),
     ]
 
 
@@ -80,7 +80,7 @@ async def test_no_board_is_an_answer(host: Host) -> None:
 async def test_without_the_query_the_other_forms_are_enough(host: Host, how: str) -> None:
     host.says(board(2), query=how)
     host.nodes(2)
-    assert await host.driver().discover() == [FoundCard(2, "SN2", 16384, minor=2, model="STCP920", pci="0000:02:00.0")]
+    assert await host.driver().discover() == [HostCard(2, "SN2", 16384, minor=2, model="STCP920", pci="0000:02:00.0")]
 
 
 @pytest.mark.parametrize("how", ["garbage", "fail"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from accelshare.vendors.drivers.driver import DriverError, FoundCard
+from accelshare.vendors.drivers.driver import DriverError, HostCard
 from accelshare.vendors.drivers.enflame import EnflameDriver
 from tests.fakes.hardware import Hardware
 
@@ -48,8 +48,8 @@ async def test_every_way_with_uuids_tells_the_same_cards(way: type[EnflameDriver
     hardware.tree("sys/bus/pci/devices/0000:2e:00.0/numa_node", "0\n")
     hardware.tree("sys/bus/pci/devices/0000:af:00.0/zixiao/gcu1/dev", "237:1\n")
     assert await way(hardware).discover() == [  # type: ignore[arg-type]
-        FoundCard(0, "GCU-U53000090104", 16384, minor=4, model="S60", numa=0, pci="0000:2e:00.0"),
-        FoundCard(1, "GCU-U53000090105", 147456, minor=1, model="L300", pci="0000:af:00.0"),
+        HostCard(0, "GCU-U53000090104", 16384, minor=4, model="S60", numa=0, pci="0000:2e:00.0"),
+        HostCard(1, "GCU-U53000090105", 147456, minor=1, model="L300", pci="0000:af:00.0"),
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from accelshare.vendors.drivers.driver import DriverError, FoundCard
+from accelshare.vendors.drivers.driver import DriverError, HostCard
 from accelshare.vendors.drivers.kunlun import KunlunDriver
 from tests.fakes.hardware import Hardware
 
@@ -15,9 +15,9 @@ from tests.fakes.hardware import Hardware
 K200 = {"sn": "000000000007a136", "pci": "0000:86:00.0", "memory_mib": 8064, "model": 0}
 R200 = {"sn": "02K00Y6217", "pci": "0000:af:00.0", "memory_mib": 16384, "model": 2}
 FOUND = [
-    FoundCard(0, "000000000007a136-chip0", 8064, minor=0, model="K200", pci="0000:86:00.0"),
-    FoundCard(1, "000000000007a136-chip1", 8064, minor=1, model="K200", pci="0000:86:00.0"),
-    FoundCard(2, "02K00Y6217", 16384, minor=2, model="R200", pci="0000:af:00.0"),
+    HostCard(0, "000000000007a136-chip0", 8064, minor=0, model="K200", pci="0000:86:00.0"),
+    HostCard(1, "000000000007a136-chip1", 8064, minor=1, model="K200", pci="0000:86:00.0"),
+    HostCard(2, "02K00Y6217", 16384, minor=2, model="R200", pci="0000:af:00.0"),
 ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from accelshare.vendors.drivers.driver import DriverError, FoundCard
+from accelshare.vendors.drivers.driver import DriverError, HostCard
 from accelshare.vendors.drivers.nvidia import NvidiaDriver
 from tests.fakes.hardware import Hardware, Watching
 
@@ -31,8 +31,8 @@ async def test_nvml_tells_unequal_cards_and_minors_that_are_no_indexes(hardware:
     hardware.tree("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n")
     hardware.tree("sys/bus/pci/devices/0000:af:00.0/numa_node", "-1\n")
     assert await by_library(hardware).discover() == [
-        FoundCard(0, T4, 16127, minor=3, model="Tesla T4", numa=1, pci="0000:3b:00.0"),
-        FoundCard(1, A30, 24258, minor=0, model="NVIDIA A30", numa=None, pci="0000:af:00.0"),
+        HostCard(0, T4, 16127, minor=3, model="Tesla T4", numa=1, pci="0000:3b:00.0"),
+        HostCard(1, A30, 24258, minor=0, model="NVIDIA A30", numa=None, pci="0000:af:00.0"),
     ]
 
 
@@ -41,8 +41,8 @@ async def test_nvidia_smi_tells_the_same_cards(hardware: Hardware) -> None:
     hardware.has(*CARDS)
     hardware.tree("proc/driver/nvidia/gpus/0000:3b:00.0/information", "Model: \t\t Tesla T4\nDevice Minor: \t 3\n")
     assert await by_tool(hardware).discover() == [
-        FoundCard(0, T4, 16127, minor=3, model="Tesla T4", pci="0000:3b:00.0"),
-        FoundCard(1, A30, 24258, minor=None, model="NVIDIA A30", pci="0000:af:00.0"),
+        HostCard(0, T4, 16127, minor=3, model="Tesla T4", pci="0000:3b:00.0"),
+        HostCard(1, A30, 24258, minor=None, model="NVIDIA A30", pci="0000:af:00.0"),
     ]
 
 

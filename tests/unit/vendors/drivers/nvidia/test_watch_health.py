@@ -2,7 +2,7 @@
 
 import asyncio
 
-from accelshare.vendors.drivers.driver import FoundCard, Health
+from accelshare.vendors.drivers.driver import Health, HostCard
 from accelshare.vendors.drivers.nvidia import NvidiaDriver
 from tests.fakes.hardware import Hardware, Watching
 
@@ -23,7 +23,7 @@ class Clock:
         return self.now
 
 
-async def found(hardware: Hardware, clock: Clock | None = None) -> tuple[NvidiaDriver, list[FoundCard]]:
+async def found(hardware: Hardware, clock: Clock | None = None) -> tuple[NvidiaDriver, list[HostCard]]:
     options = hardware.options(libraries=(hardware.path("libnvidia-ml.so.1"),))
     driver = NvidiaDriver(options, quiet_s=60, clock=clock or Clock())
     return driver, await driver.discover()
