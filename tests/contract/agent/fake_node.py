@@ -1,6 +1,6 @@
-"""A node without hardware: the in-memory API server, an in-memory kubelet, and our agent as its own process with static cards.
+"""A node without hardware: the fake API server, a fake kubelet, and our agent as its own process with static cards.
 
-Belongs here: setting the scene, binding pods as the extender would, and reading what containers were given.
+Belongs here: starting these parts, binding pods as the extender does, and reading what containers got.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
 from accelshare.ledger.nouns import Slice
 from accelshare.testing.api_server import FakeApiServer
-from accelshare.testing.fake_kubelet import FakeKubelet
+from accelshare.testing.fake_kubelet import FakeKubelet, RegisteredPlugin
 from accelshare.vendors.catalog import load
 from accelshare.wire import assignment, inventory
 from cluster.https import free_port
@@ -81,6 +81,7 @@ class FakeNode:
         self.port = free_port()
         self.agent: Process | None = None
         self.proxy: Proxy | None = None  # between the agent and the API server
+        self._kubelet: FakeKubelet | None = None
         self._starts = 0
         api.store.create("nodes", {"metadata": {"name": NODE}, "status": {"capacity": {"pods": "110"}}})
 
@@ -89,36 +90,37 @@ class FakeNode:
             (self.dev / f"zpu{index}").symlink_to("/dev/null")
 
     def kubelet(self, **options: Any) -> FakeKubelet:
-        return FakeKubelet(self.client, NODE, self.kubelet_root, **options)
+        self._kubelet = FakeKubelet(self.client, NODE, self.kubelet_root, **options)
+        return self._kubelet
 
     def begin_agent(self, *flags: str) -> Process:
         self._starts += 1
         kubeconfig = self.api.write_kubeconfig(self.directory / "kubeconfig")
         if self.proxy is not None:
             kubeconfig.write_text(kubeconfig.read_text().replace(self.api.url, f"http://127.0.0.1:{self.proxy.port}"))
-        command = [
-            sys.executable,
-            "-m",
-            "accelshare",
-            "agent",
-            f"--kubeconfig={kubeconfig}",
-            "--vendor=acme",
-            f"--port={self.port}",
-        ]
-        command += [f"--profiles={self.profiles}", f"--kubelet-root={self.kubelet_root}", f"--dev-root={self.dev}"]
-        command.append(f"--cdi-directory={self.cdi}")
-        if not any(flag.startswith("--delivery") for flag in flags):
-            command.append("--delivery=device-plugin")
-        if not any(flag.startswith("--node-name") for flag in flags):
-            command.append(f"--node-name={NODE}")
+        command = [sys.executable, "-m", "accelshare", "agent", f"--kubeconfig={kubeconfig}", "--vendor=acme"]
+        command += [f"--port={self.port}", f"--profiles={self.profiles}", f"--cdi-directory={self.cdi}"]
+        command += [f"--kubelet-root={self.kubelet_root}", f"--dev-root={self.dev}"]
+        command += ["--delivery=device-plugin", f"--node-name={NODE}"]  # of a flag that is given twice the last one counts
         self.agent = Process("agent", [*command, *flags], self.directory / f"agent-{self._starts}.log")
         return self.agent
 
     async def start_agent(self, *flags: str) -> Process:
+        """Start an agent, and wait until it delivers. Through device plugins it delivers when kubelet has its device lists."""
+        former = list(self._kubelet.resources.values()) if self._kubelet is not None else []
         process = self.begin_agent(*flags)
         await self.until(self.ready, "the agent is ready")
-        await self.until(self.delivers, "the cluster knows that it delivers")
+        await self.until(self.delivers, "the Node's inventory shows that the agent delivers")
+        by_runtime = any(flag in ("--delivery=nri", "--delivery=auto") for flag in flags)
+        if self._kubelet is not None and not by_runtime:
+            await self.until(lambda: self._has_device_lists(but=former), "kubelet has the device lists of this agent")
         return process
+
+    def _has_device_lists(self, *, but: list[RegisteredPlugin]) -> bool:
+        """Whether kubelet has a list from each plugin that has registered since; `but` are registrations of an earlier agent."""
+        assert self._kubelet is not None
+        fresh = [plugin for plugin in self._kubelet.resources.values() if not any(plugin is former for former in but)]
+        return bool(fresh) and all(plugin.health for plugin in fresh)
 
     async def ready(self) -> bool:
         assert self.agent is not None
@@ -170,6 +172,13 @@ class FakeNode:
         profiles = {profile.name: profile for profile in self.catalog}
         written = assignment.write(slices, profiles=profiles, sizes=sizes, now_ns=time.time_ns()) | dict(more or {})
         self.api.store.bind(name, {"metadata": {"name": name, "annotations": written}, "target": {"name": NODE}})
+
+    async def place(self, name: str, card: int, *, units: int) -> str:
+        """Create a pod, bind it to units of one card, and wait until it is admitted or rejected. Returns its uid."""
+        uid = self.pod(name, {MEMORY: units})
+        self.bind(name, card, units=units)
+        await self.settled(name)
+        return uid
 
     def read(self, name: str) -> Object:
         return json.loads(self.api.store.get("pods", name).item)  # type: ignore[no-any-return]

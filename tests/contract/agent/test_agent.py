@@ -35,9 +35,7 @@ async def test_a_vendor_nobody_has_heard_of_is_one_file(fake_node: FakeNode) -> 
         assert (told.unit, told.delivery) == ("GiB", "device-plugin")
         await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "32", "32 units are shown")
         assert fake_node.capacity()[COUNT] == "2"
-        fake_node.pod("a", {MEMORY: 4})
-        fake_node.bind("a", 1, units=4)
-        await fake_node.settled("a")
+        await fake_node.place("a", 1, units=4)
         assert seen(kubelet, fake_node, "a") == ["/dev/zpu1"]
         assert kubelet.admitted[fake_node.read("a")["metadata"]["uid"]].env("c0") == {"ZPU_VISIBLE": "1", "ZPU_UNITS": "4"}
         assert await fake_node.metric("accelshare_drift_total") == 0
@@ -125,9 +123,7 @@ async def test_a_pod_placed_by_hand_gets_a_card_and_its_record(fake_node: FakeNo
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         await fake_node.start_agent()
-        fake_node.pod("a", {MEMORY: 12})
-        fake_node.bind("a", 0, units=12)
-        await fake_node.settled("a")
+        await fake_node.place("a", 0, units=12)
         fake_node.pod("hand", {MEMORY: 4})
         fake_node.bind("hand")
         await fake_node.until(lambda: fake_node.recorded("hand"), "its record is written")
@@ -183,12 +179,8 @@ async def test_a_card_that_is_already_full_is_not_given_again_and_the_move_is_to
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         await fake_node.start_agent()
-        fake_node.pod("full", {MEMORY: 16})
-        fake_node.bind("full", 0, units=16)
-        await fake_node.settled("full")
-        fake_node.pod("late", {MEMORY: 4})
-        fake_node.bind("late", 0, units=4)
-        await fake_node.settled("late")
+        await fake_node.place("full", 0, units=16)
+        await fake_node.place("late", 0, units=4)
         assert seen(kubelet, fake_node, "late") == ["/dev/zpu1"]
         await fake_node.until(lambda: fake_node.recorded("late") == [1], "the record is corrected")
         assert await fake_node.metric("accelshare_drift_total") == 1
@@ -224,9 +216,7 @@ async def test_kubelets_restart_is_noticed_and_said(fake_node: FakeNode) -> None
     await fake_node.until(lambda: not fake_node.delivers(), "the node does not deliver")
     async with fake_node.kubelet() as kubelet:
         await fake_node.until(fake_node.delivers, "it delivers again")
-        fake_node.pod("a", {MEMORY: 4})
-        fake_node.bind("a", 1, units=4)
-        await fake_node.settled("a")
+        await fake_node.place("a", 1, units=4)
         assert seen(kubelet, fake_node, "a") == ["/dev/zpu1"]
 
 
@@ -236,9 +226,7 @@ async def test_sigterm_says_so_first_and_serves_who_is_bound(fake_node: FakeNode
         process = await fake_node.start_agent()
         process.terminate()
         await fake_node.until(lambda: not (fake_node.told() and fake_node.told().delivers), "it says that it goes")  # type: ignore[union-attr]
-        fake_node.pod("last", {MEMORY: 4})
-        fake_node.bind("last", 1, units=4)
-        await fake_node.settled("last")
+        await fake_node.place("last", 1, units=4)
         assert seen(kubelet, fake_node, "last") == ["/dev/zpu1"]
         await fake_node.until(lambda: not process.running, "it has ended")
         assert process.exit_code == 0
@@ -248,15 +236,11 @@ async def test_after_sigkill_a_new_agent_serves_as_if_nothing_was(fake_node: Fak
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         first = await fake_node.start_agent()
-        fake_node.pod("a", {MEMORY: 16})
-        fake_node.bind("a", 0, units=16)
-        await fake_node.settled("a")
+        await fake_node.place("a", 0, units=16)
         first.kill()
         await fake_node.start_agent()
         await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "32", "kubelet has its list again")
-        fake_node.pod("b", {MEMORY: 16})
-        fake_node.bind("b", 1, units=16)
-        await fake_node.settled("b")
+        await fake_node.place("b", 1, units=16)
         assert seen(kubelet, fake_node, "b") == ["/dev/zpu1"]
         assert await fake_node.metric("accelshare_drift_total") == 0
 
@@ -284,9 +268,7 @@ async def test_a_changed_unit_waits_for_the_pods_of_the_old_one(fake_node: FakeN
     fake_node.cards(1)
     async with fake_node.kubelet():
         process = await fake_node.start_agent()
-        fake_node.pod("a", {MEMORY: 4})
-        fake_node.bind("a", 0, units=4)
-        await fake_node.settled("a")
+        await fake_node.place("a", 0, units=4)
         process.kill()
         # Whichever is heard of first, the pods or the node.
         for delay_s in (0.0, 2.0):
@@ -369,9 +351,7 @@ async def test_a_kubelet_that_does_not_take_one_vendor_serves_the_others(fake_no
         await fake_node.until(lambda: "other.example/zpu-mem" in fake_node.problem("other"), "the node says what is not taken")
         await fake_node.until(fake_node.delivers, "the other vendor delivers")
         await fake_node.until(fake_node.ready, "the agent is ready")
-        fake_node.pod("a", {MEMORY: 4})
-        fake_node.bind("a", 1, units=4)
-        await fake_node.settled("a")
+        await fake_node.place("a", 1, units=4)
         assert seen(kubelet, fake_node, "a") == ["/dev/zpu1"]
 
 
@@ -389,9 +369,7 @@ async def test_whole_cards_are_left_to_a_plugin_that_serves_them_and_memory_goes
             told = fake_node.told()
             assert told is not None
             assert told.whole_by_others
-            fake_node.pod("a", {MEMORY: 4})
-            fake_node.bind("a", 1, units=4)
-            await fake_node.settled("a")
+            await fake_node.place("a", 1, units=4)
             assert fake_node.phase("a") == "Running"
         # The other plugin is removed: from then on whole cards are ours to hand out.
         await fake_node.until(lambda: WHOLE in kubelet.resources, "whole cards are registered")

@@ -276,9 +276,7 @@ async def test_where_the_runtime_does_not_insist_kubelet_delivers_and_nri_correc
         told = fake_node.told()
         assert told is not None
         assert (told.delivery, told.insists) == ("device-plugin+nri", False)
-        fake_node.pod("a", {MEMORY: 4})
-        fake_node.bind("a", 1, units=4)
-        await fake_node.settled("a")
+        await fake_node.place("a", 1, units=4)
         # kubelet is made to have given the other card.
         made = await runtime.create("a", env=("ZPU_VISIBLE=0", "ZPU_UNITS=4"))
         assert made.environment == {"ZPU_VISIBLE": "1", "ZPU_UNITS": "4"}
@@ -410,9 +408,7 @@ async def test_device_plugins_go_on_while_a_pod_lives_that_one_served(fake_node:
         assert told.delivery == "device-plugin+nri"
         assert fake_node.agent is not None
         assert "waiting_for_pods=default/old" in fake_node.agent.last_lines()
-        fake_node.pod("new", {MEMORY: 4})
-        fake_node.bind("new", 1, units=4)
-        await fake_node.settled("new")
+        await fake_node.place("new", 1, units=4)
         assert kubelet.rejected == {}
         # The runtime goes and comes back: nothing has changed, and the agent stays.
         agent = fake_node.agent

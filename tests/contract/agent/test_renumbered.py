@@ -19,11 +19,9 @@ from accelshare.agent.pod_feed import PodFeed
 from accelshare.agent.pod_store import PodStore
 from accelshare.agent.repairs import Repairs
 from accelshare.kube.events import Events
-from accelshare.testing.fake_kubelet import FakeKubelet
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import HostCard
 from accelshare.wire.node_pods import NodePodReader
-from cluster.process import Process
 from tests.contract.agent.fake_node import MEMORY, NODE, PROFILE, FakeNode
 from tests.unit.agent.builders import mode
 
@@ -52,15 +50,11 @@ async def test_a_pod_bound_to_a_free_card_gets_it_and_no_full_one(fake_node: Fak
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet() as kubelet:
         agent = await fake_node.start_agent()
-        fake_node.pod("full", {MEMORY: 16})
-        fake_node.bind("full", 1, units=16)
-        await fake_node.settled("full")
+        await fake_node.place("full", 1, units=16)
         agent.kill()
         cards.are(zpu1=1, zpu2=2)
-        await restarted(fake_node, kubelet)
-        new = fake_node.pod("new", {MEMORY: 8})
-        fake_node.bind("new", 2, units=8)
-        await fake_node.settled("new")
+        await fake_node.start_agent()
+        new = await fake_node.place("new", 2, units=8)
         assert fake_node.phase("new") == "Running", kubelet.rejected
         assert kubelet.admitted[new].devices("c0") == ["/dev/zpu2"]
         assert fake_node.recorded("full") == [1]
@@ -72,11 +66,9 @@ async def test_a_card_that_comes_back_has_its_own_ids_again(fake_node: FakeNode,
     async with fake_node.kubelet() as kubelet:
         for turn, minors in enumerate(({"zpu0": 0, "zpu1": 1}, {"zpu1": 1}, {"zpu1": 1, "zpu2": 2}, {"zpu0": 0, "zpu1": 1})):
             cards.are(**minors)
-            agent = await restarted(fake_node, kubelet)
+            agent = await fake_node.start_agent()
             last = max(minors.values())
-            uid = fake_node.pod(f"p{turn}", {MEMORY: 4})
-            fake_node.bind(f"p{turn}", last, units=4)
-            await fake_node.settled(f"p{turn}")
+            uid = await fake_node.place(f"p{turn}", last, units=4)
             assert kubelet.admitted[uid].devices("c0") == [f"/dev/zpu{last}"], kubelet.rejected
             assert kubelet.admitted[uid].ids["c0"][MEMORY][0].startswith(f"{last}-")
             agent.kill()
@@ -87,14 +79,12 @@ async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_repl
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
-        uid = fake_node.pod("moved", {MEMORY: 4})
-        fake_node.bind("moved", 1, units=4)
-        await fake_node.settled("moved")
+        uid = await fake_node.place("moved", 1, units=4)
         await kubelet.restart(uid, "c0")
         assert not kubelet.resources[MEMORY].has_pre_start
         agent.kill()
         cards.are(zpu1=1, zpu2=2)
-        await restarted(fake_node, kubelet)
+        await fake_node.start_agent()
         with pytest.raises(grpc.aio.AioRpcError, match="default/moved"):
             await kubelet.restart(uid, "c0")
         await fake_node.until(lambda: is_gone(fake_node, "moved"), "the pod is deleted, so that its controller makes another")
@@ -106,19 +96,15 @@ async def test_a_new_pod_that_is_given_the_same_ids_starts(fake_node: FakeNode, 
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
-        old = fake_node.pod("moved", {MEMORY: 16})
-        fake_node.bind("moved", 1, units=16)
-        await fake_node.settled("moved")
+        old = await fake_node.place("moved", 1, units=16)
         agent.kill()
         cards.are(zpu1=1, zpu2=2)
-        await restarted(fake_node, kubelet)
+        await fake_node.start_agent()
         ids = set(kubelet.admitted[old].ids["c0"][MEMORY])
         with pytest.raises(grpc.aio.AioRpcError):
             await kubelet.restart(old, "c0")
         await fake_node.until(lambda: is_gone(fake_node, "moved") and old not in kubelet.admitted, "the pod is replaced")
-        new = fake_node.pod("new", {MEMORY: 16})
-        fake_node.bind("new", 1, units=16)
-        await fake_node.settled("new")
+        new = await fake_node.place("new", 1, units=16)
         assert set(kubelet.admitted[new].ids["c0"][MEMORY]) == ids
         await kubelet.restart(new, "c0")
 
@@ -131,13 +117,11 @@ async def test_every_kubelet_is_told_that_a_container_must_not_start_unasked(
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True, calls_options=asks) as kubelet:
         agent = await fake_node.start_agent()
-        fake_node.pod("moved", {MEMORY: 4})
-        fake_node.bind("moved", 1, units=4)
-        await fake_node.settled("moved")
+        await fake_node.place("moved", 1, units=4)
         assert not kubelet.resources[MEMORY].has_pre_start
         agent.kill()
         cards.are(zpu1=1, zpu2=2)
-        await restarted(fake_node, kubelet)
+        await fake_node.start_agent()
         assert kubelet.resources[MEMORY].has_pre_start
         assert kubelet.resources[MEMORY].has_preferred_allocation
 
@@ -192,12 +176,10 @@ async def test_a_kept_answer_that_names_the_same_card_is_good(fake_node: FakeNod
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
-        uid = fake_node.pod("stays", {MEMORY: 4})
-        fake_node.bind("stays", 1, units=4)
-        await fake_node.settled("stays")
+        uid = await fake_node.place("stays", 1, units=4)
         agent.kill()
         cards.are(zpu0=0, zpu1=1)
-        await restarted(fake_node, kubelet)
+        await fake_node.start_agent()
         assert not kubelet.resources[MEMORY].has_pre_start
         await kubelet.restart(uid, "c0")
         assert fake_node.phase("stays") == "Running"
@@ -214,19 +196,10 @@ async def test_a_pod_whose_init_container_has_been_served_takes_no_turn_of_an_eq
         pending = {"status": {"phase": "Pending"}}  # while its init container runs
         fake_node.api.store.patch("pods", "first", pending, content_type="application/merge-patch+json", subresource="status")
         agent.kill()
-        await restarted(fake_node, kubelet)
+        await fake_node.start_agent()
         assert await fake_node.metric("accelshare_waiting_pods") == 0
-        uid = fake_node.pod("second", {MEMORY: 4})
-        fake_node.bind("second", 1, units=4)
-        await fake_node.settled("second")
+        uid = await fake_node.place("second", 1, units=4)
         assert kubelet.admitted[uid].devices("c0") == ["/dev/zpu1"]
-
-
-async def restarted(fake_node: FakeNode, kubelet: FakeKubelet) -> Process:
-    """A new agent whose devices kubelet has heard of."""
-    agent = await fake_node.start_agent()
-    await fake_node.until(lambda: any(kubelet.resources[MEMORY].health.values()), "kubelet has healthy devices")
-    return agent
 
 
 def is_gone(fake_node: FakeNode, name: str) -> bool:
@@ -242,16 +215,12 @@ async def test_a_node_that_was_made_anew_learns_the_numbers_from_kubelet(fake_no
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
-        fake_node.pod("full", {MEMORY: 16})
-        fake_node.bind("full", 1, units=16)
-        await fake_node.settled("full")
+        await fake_node.place("full", 1, units=16)
         agent.kill()
         cards.are(zpu1=1, zpu2=2)
         forgotten = {"metadata": {"annotations": {"accelshare.io/inventory": None}}}
         fake_node.api.store.patch("nodes", NODE, forgotten, content_type="application/merge-patch+json")
-        await restarted(fake_node, kubelet)
-        new = fake_node.pod("new", {MEMORY: 8})
-        fake_node.bind("new", 2, units=8)
-        await fake_node.settled("new")
+        await fake_node.start_agent()
+        new = await fake_node.place("new", 2, units=8)
         assert fake_node.phase("new") == "Running", kubelet.rejected
         assert kubelet.admitted[new].devices("c0") == ["/dev/zpu2"]

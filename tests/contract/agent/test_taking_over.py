@@ -23,9 +23,7 @@ async def test_pods_of_an_original_plugin_keep_their_cards_and_new_ones_are_serv
     before = {name: fake_node.read(name)["metadata"]["annotations"] for name in theirs if name == "shared"}
     async with kubelet:
         await fake_node.start_agent()
-        fake_node.pod("new", {MEMORY: 4})
-        fake_node.bind("new", 1, units=4)
-        await fake_node.settled("new")
+        await fake_node.place("new", 1, units=4)
         assert kubelet.rejected == {}
         assert sorted(kubelet.admitted[fake_node.read("new")["metadata"]["uid"]].devices("c0")) == ["/dev/zpu1"]
         assert {name: fake_node.read(name)["metadata"]["annotations"] for name in before} == before
