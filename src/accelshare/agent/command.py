@@ -1,13 +1,17 @@
 """The command `accelshare agent`: its flags, read into settings."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import click
 
 from accelshare.options import kubeconfig_options, log_file_options, log_options, profiles_option
 
-_directory = click.Path(file_okay=False, path_type=Path)
+_repeatable = partial(click.option, multiple=True)
+_shown = partial(click.option, show_default=True)
+_file = partial(_shown, type=click.Path(dir_okay=False, path_type=Path))
+_directory = partial(_shown, type=click.Path(file_okay=False, path_type=Path))
 
 
 def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -32,86 +36,48 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
 @click.option(
     "--node-name", help="Name of this node. Default: $NODE_NAME, then the node of the pod this runs in, then the host's name."
 )
-@click.option("--vendor", "vendors", multiple=True, help="Serve only this profile; repeatable. Default: all with a driver.")
-@click.option(
-    "--memory-unit",
-    "units",
-    multiple=True,
-    callback=_units,
-    metavar="[VENDOR=]UNIT",
-    help="Count memory in this unit; repeatable.",
-)
-@click.option(
+@_repeatable("--vendor", "vendors", help="Serve only this profile; repeatable. Default: all with a driver.")
+@_repeatable("--memory-unit", "units", callback=_units, metavar="[VENDOR=]UNIT", help="Count memory in this unit; repeatable.")
+@_repeatable(
     "--card-memory-mib",
-    "card_memory_mib",
-    multiple=True,
     callback=_card_memory,
     metavar="VENDOR=MIB",
     help="The memory of this vendor's cards that do not report it, such as cards that share the host's memory; repeatable.",
 )
-@click.option("--health-check/--no-health-check", default=True, show_default=True, help="Watch the cards' health.")
-@click.option(
+@_shown("--health-check/--no-health-check", default=True, help="Watch the cards' health.")
+@_shown(
     "--delivery",
     type=click.Choice(["auto", "nri", "device-plugin"]),
     default="auto",
-    show_default=True,
     help="Who gives containers their cards: the container runtime (nri), device plugins, or the safer one of both (auto).",
 )
-@click.option(
-    "--guard/--no-guard",
-    default=True,
-    show_default=True,
-    help="With NRI: containers that request no card get none, and may not bring one.",
-)
-@click.option(
+@_shown("--guard/--no-guard", default=True, help="With NRI: containers that request no card get none, and may not bring one.")
+@_shown(
     "--exempt-namespace",
     "exempt_namespaces",
     multiple=True,
     default=("kube-system",),
-    show_default=True,
     metavar="NAMESPACE",
     help="The guard ignores containers of this namespace; repeatable. The agent's own namespace is always exempt.",
 )
-@click.option(
-    "--nri-socket",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("/var/run/nri/nri.sock"),
-    show_default=True,
-    help="The container runtime's NRI socket.",
-)
-@click.option(
+@_file("--nri-socket", default=Path("/var/run/nri/nri.sock"), help="The container runtime's NRI socket.")
+@_file(
     "--containerd-config",
-    type=click.Path(dir_okay=False, path_type=Path),
     default=Path("/etc/containerd/config.toml"),
-    show_default=True,
     help="Read, with its imports, to find out whether containerd's validator requires the agent's plugin.",
 )
-@click.option(
-    "--crio-config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path("/etc/crio/crio.conf"),
-    show_default=True,
-    help="The same for CRI-O, with its .d directory.",
-)
-@click.option(
-    "--cdi-directory",
-    type=_directory,
-    default=Path("/var/run/cdi"),
-    show_default=True,
-    help="Directory for CDI files of profiles that use CDI.",
-)
-@click.option("--kubelet-root", type=_directory, default=Path("/var/lib/kubelet"), show_default=True, help="kubelet's directory.")
-@click.option("--dev-root", type=_directory, default=Path("/dev"), show_default=True)
-@click.option("--proc-root", type=_directory, default=Path("/proc"), show_default=True)
-@click.option("--sys-root", type=_directory, default=Path("/sys"), show_default=True)
-@click.option(
+@_file("--crio-config", default=Path("/etc/crio/crio.conf"), help="The same for CRI-O, with its .d directory.")
+@_directory("--cdi-directory", default=Path("/var/run/cdi"), help="Directory for CDI files of profiles that use CDI.")
+@_directory("--kubelet-root", default=Path("/var/lib/kubelet"), help="kubelet's directory.")
+@_directory("--dev-root", default=Path("/dev"))
+@_directory("--proc-root", default=Path("/proc"))
+@_directory("--sys-root", default=Path("/sys"))
+@_directory(
     "--host-root",
-    type=_directory,
     default=Path("/"),
-    show_default=True,
     help="Where the host's root is seen from here; vendors' libraries and tools are looked up below it.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, help="Port for probes and metrics; 0: none.")
+@_shown("--port", type=click.IntRange(0, 65535), default=0, help="Port for probes and metrics; 0: none.")
 @profiles_option
 @log_options
 @log_file_options

@@ -14,14 +14,14 @@ from accelshare.wire.node_pods import NodePod
 
 
 def numbering(vendor: VendorCards) -> Callable[[Slice], int]:
-    """From a slice of any record to its card as this node numbers it now; -1 for a card that is not vendor."""
+    """From a slice of any record to its card as this node numbers it now; -1 for a card that is not here."""
     by_id = {id: card.index for card in vendor.cards.values() for id in card.found.former_ids}
     by_id |= {card.found.id: card.index for card in vendor.cards.values()}
     return lambda slice_: by_id.get(slice_.id, -1) if slice_.id else slice_.index
 
 
 def recorded_cards(pod: NodePod, vendor: VendorCards, *, whole: bool) -> list[int]:
-    """The cards of the pod's record as this node numbers them now; none if one of them is not vendor."""
+    """The cards of the pod's record as this node numbers them now; none if one of them is not here."""
     number = numbering(vendor)
     cards = [number(s) for s in pod.seen.slices if s.kind == vendor.profile.name and s.whole == whole]
     return cards if all(card in vendor.cards for card in cards) else []

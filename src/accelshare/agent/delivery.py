@@ -128,4 +128,4 @@ class DeliverySelector:
 
     def _set(self, mode: DeliveryMode) -> None:
         self._current.set(mode)
-        self._devices.set_delivery(mode.name, insists=mode.validated)
+        self._devices.set_delivery(mode.name, validated=mode.validated)

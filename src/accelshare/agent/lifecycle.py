@@ -16,7 +16,7 @@ from accelshare.agent.discovery.inventory_publisher import InventoryPublisher
 from accelshare.agent.pod_store import PodStore
 
 log = logging.getLogger(__name__)
-LAST_BINDS_S: Final = 2.0  # for binds that were under way when the Node said that it delivers no more
+LAST_BINDS_S: Final = 2.0  # for binds that were under way when the Node's inventory stopped showing delivery
 LULL_S: Final = 4.0  # a runtime that creates containers one after the other calls more often than this
 DRAIN_S: Final = 25.0  # kubelet gives a pod 30 s to end
 POLL_S: Final = 0.1

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -37,27 +38,16 @@ class AgentMetrics:
     def __init__(self, node: str = "") -> None:
         self._node = node
         self._registry = CollectorRegistry()
-        self.drift = Counter(
-            "accelshare_drift", "Pods that got another card from kubelet than their record named", registry=self._registry
+        counter, gauge = partial(Counter, registry=self._registry), partial(Gauge, registry=self._registry)
+        self.drift = counter("accelshare_drift", "Pods that got another card from kubelet than their record named")
+        self._delivers = gauge("accelshare_delivers", "1 while the node can deliver cards of this vendor", ["vendor"])
+        self._problem = gauge(
+            "accelshare_vendor_problem", "1 while a problem keeps this vendor's cards from being delivered", ["vendor"]
         )
-        self._delivers = Gauge(
-            "accelshare_delivers", "1 while the node can deliver cards of this vendor", ["vendor"], registry=self._registry
-        )
-        self._problem = Gauge(
-            "accelshare_vendor_problem",
-            "1 while a problem keeps this vendor's cards from being delivered",
-            ["vendor"],
-            registry=self._registry,
-        )
-        self._card_healthy = Gauge(
-            "accelshare_agent_card_healthy", "1 while the card is healthy, as its node sees it", _CARD, registry=self._registry
-        )
-        self._card_memory = Gauge("accelshare_card_memory_bytes", "Memory of the card", _CARD, registry=self._registry)
-        self._card_used = Gauge(
-            "accelshare_card_used_bytes",
-            "Memory of the card that is in use, where the driver reports it",
-            _CARD,
-            registry=self._registry,
+        self._card_healthy = gauge("accelshare_agent_card_healthy", "1 while the card is healthy, as its node sees it", _CARD)
+        self._card_memory = gauge("accelshare_card_memory_bytes", "Memory of the card", _CARD)
+        self._card_used = gauge(
+            "accelshare_card_used_bytes", "Memory of the card that is in use, where the driver reports it", _CARD
         )
         wait = Histogram(
             "accelshare_bound_to_allocated_seconds",
@@ -66,40 +56,30 @@ class AgentMetrics:
             registry=self._registry,
         )
         self.waits = PodWaits(wait.observe)
-        self.deliveries = Counter(
+        self.deliveries = counter(
             "accelshare_deliveries",
             "Containers that the container runtime asked about, and pods replaced because a container ran without its card",
             ["outcome"],
-            registry=self._registry,
         )
         for outcome in ("delivered", "corrected", "refused", "replaced"):
             self.deliveries.labels(outcome)
-        self.validated = Gauge(
-            "accelshare_runtime_insists",
-            "1 while the container runtime's validator refuses containers that lack their cards",
-            registry=self._registry,
+        self.validated = gauge(
+            "accelshare_runtime_insists", "1 while the container runtime's validator refuses containers that lack their cards"
         )
-        self.guarded = Counter(
+        self.guarded = counter(
             "accelshare_guard",
             "Containers that request no card of a kind and would have got one: withheld, refused, or found running",
             ["outcome"],
-            registry=self._registry,
         )
         for outcome in ("withheld", "refused", "found"):
             self.guarded.labels(outcome)
-        self.record_rewrites = Counter(
-            "accelshare_record_rewrites",
-            "Pod records that somebody else changed after the bind; the pods kept their cards",
-            registry=self._registry,
+        self.record_rewrites = counter(
+            "accelshare_record_rewrites", "Pod records that somebody else changed after the bind; the pods kept their cards"
         )
-        self.watch_current = Gauge(
-            "accelshare_agent_watch_current",
-            "1 while the agent's watch of its node's pods is open and not stalled",
-            registry=self._registry,
+        self.watch_current = gauge(
+            "accelshare_agent_watch_current", "1 while the agent's watch of its node's pods is open and not stalled"
         )
-        self.waiting = Gauge(
-            "accelshare_waiting_pods", "Pods bound to this node that wait for their cards", registry=self._registry
-        )
+        self.waiting = gauge("accelshare_waiting_pods", "Pods bound to this node that wait for their cards")
 
     def show(self, devices: DeviceInventory) -> None:
         """Set the series of all cards in the inventory; a card that is gone has no series any more."""

@@ -1,4 +1,4 @@
-"""Keeps each pod's record as it was first seen, and restores it when somebody else changes it.
+"""Keeps each pod's record as it was first seen, and restores it when a user or another program changes it.
 
 Belongs here: the cards of each pod by uid, the annotations that record them, and undoing a rewrite: the Node's annotation gets
 the right cards, the pod's keys are restored, an Event and a metric report it. Never: which card a pod gets.
@@ -9,14 +9,15 @@ cards that containers hold (`check`), and only then the pod's own annotations.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from accelshare.agent.metrics import AgentMetrics
+from accelshare.agent.retries import BACKOFF, Retries
 from accelshare.kube.client import Client
-from accelshare.kube.errors import ApiError, Conflict, KubeError, NotFound
+from accelshare.kube.errors import Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.patches import annotate_node, annotate_pod
 from accelshare.ledger.nouns import Slice, placed_as
@@ -25,9 +26,6 @@ from accelshare.wire import assignment
 from accelshare.wire.node_pods import NodePod
 
 log = logging.getLogger(__name__)
-FIRST_WAIT_S: Final = 1.0  # between two writes on the same pod; doubled each time, so that a user cannot cause endless writes
-LONGEST_WAIT_S: Final = 60.0
-CALM_S: Final = 300.0  # after so long without a rewrite the wait starts again at FIRST_WAIT_S
 
 
 @dataclass(slots=True)
@@ -35,15 +33,6 @@ class _Pin:
     pod: NodePod  # as last seen, with the right cards
     keys: dict[str, str]  # the record as it must be on the pod
     former: dict[str, str] | None = None  # the record before our own correction, until the watch shows the correction
-
-
-@dataclass(slots=True)
-class _Restoring:
-    """When a pod's keys are written next, and how long to wait after that."""
-
-    at_s: float
-    wait_s: float
-    logged_error: str = ""
 
 
 class PinnedRecords:
@@ -57,8 +46,9 @@ class PinnedRecords:
         self._pins: dict[str, _Pin] = {}
         self._corrected: dict[str, str] = {}  # uid → record, as the Node's annotation must have it
         self._published: str | None = None
-        self._restoring: dict[str, _Restoring] = {}
-        self._rewrites: dict[str, str] = {}  # uid → what somebody else wrote, to be reported
+        self._unrestored: set[str] = set()  # uids of pods whose keys must be written
+        self._retries = Retries()  # each write on a pod delays the next one, so that a user cannot cause endless writes
+        self._rewrites: dict[str, str] = {}  # uid → what was written instead, to be reported
         self._wanted = asyncio.Event()
 
     @property
@@ -88,6 +78,7 @@ class PinnedRecords:
         if now == pin.keys:
             pin.former = None
             self._rewrites.pop(pod.uid, None)
+            self._unrestored.discard(pod.uid)
         elif now == pin.former:
             self._restore_soon(pod.uid)  # our own correction has not reached the pod yet
         else:
@@ -97,7 +88,8 @@ class PinnedRecords:
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         self._pins.pop(uid, None)
-        self._restoring.pop(uid, None)
+        self._unrestored.discard(uid)
+        self._retries.forget(uid)
         self._rewrites.pop(uid, None)
         if self._corrected.pop(uid, None) is not None:
             self._wanted.set()
@@ -141,26 +133,21 @@ class PinnedRecords:
 
     async def run(self) -> None:
         """Write what has to be written, until cancelled. A pod that cannot be written delays no other."""
-        clock = asyncio.get_running_loop().time
         while True:
-            due = [restoring.at_s for uid, restoring in self._restoring.items() if self._differs(uid)]
-            try:
-                await asyncio.wait_for(self._wanted.wait(), max(min(due) - clock(), 0) if due else None)
-            except TimeoutError:
-                pass
+            waiting = filter(self._differs, self._unrestored)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), self._retries.next_due_s(BACKOFF.longest_s, waiting))
             self._wanted.clear()
             try:
                 await self._publish()
             except KubeError as error:
                 log.warning("record node=%s outcome=failed error=%r", self._node, str(error))
-            for uid, restoring in list(self._restoring.items()):
-                if restoring.at_s <= clock() and self._differs(uid):
-                    await self._restore(uid, restoring)
-                elif not self._differs(uid) and restoring.at_s + CALM_S <= clock():
-                    del self._restoring[uid]
+            for uid in list(self._unrestored):
+                if self._retries.due(uid) and self._differs(uid):
+                    await self._restore(uid)
 
     def _first(self, pod: NodePod) -> NodePod:
-        """A pod that was not seen before: the Node's correction counts before the pod's own record."""
+        """A pod that was not seen before, with the cards of the Node's correction if there is one."""
         text = self._corrected.get(pod.uid)
         if text is None:
             return pod
@@ -183,7 +170,7 @@ class PinnedRecords:
         return kept | keys
 
     def _rewritten(self, pod: NodePod, pin: _Pin, now: Mapping[str, str]) -> None:
-        """Somebody else has changed the record."""
+        """A user or another program has changed the record."""
         wrote = "; ".join(
             f"{key} is {now[key][:100]!r}" if key in now else f"{key} is removed"
             for key in sorted(self._record_keys & (now.keys() | pin.keys.keys()))
@@ -196,10 +183,7 @@ class PinnedRecords:
         self._restore_soon(pod.uid)
 
     def _restore_soon(self, uid: str) -> None:
-        now_s = asyncio.get_running_loop().time()
-        restoring = self._restoring.get(uid)
-        if restoring is None:
-            self._restoring[uid] = _Restoring(now_s, FIRST_WAIT_S)
+        self._unrestored.add(uid)
         self._wanted.set()
 
     def _differs(self, uid: str) -> bool:
@@ -213,13 +197,12 @@ class PinnedRecords:
             await annotate_node(self._client, self._node, {assignment.CORRECTED: text})
             self._published = text
 
-    async def _restore(self, uid: str, restoring: _Restoring) -> None:
+    async def _restore(self, uid: str) -> None:
         pin = self._pins[uid]
         pod, now = pin.pod, self._keys_of(pin.pod)
         wanted: dict[str, str | None] = {key: None for key in now if key not in pin.keys}
         wanted |= {key: value for key, value in pin.keys.items() if now.get(key) != value}
-        restoring.at_s = asyncio.get_running_loop().time() + restoring.wait_s
-        restoring.wait_s = min(restoring.wait_s * 2, LONGEST_WAIT_S)
+        self._retries.postpone(uid)
         seen = pod.seen
         if uid in self._rewrites:  # reported once per restoration, so that a user who writes in a loop cannot fill the log
             log.warning("record pod=%s outcome=rewritten cards=%s what=%r", pod.name, _cards(seen.slices), self._rewrites[uid])
@@ -235,9 +218,7 @@ class PinnedRecords:
         except (NotFound, Conflict):
             return
         except KubeError as error:
-            code = f"{error.status}" if isinstance(error, ApiError) else type(error).__name__
-            if restoring.logged_error != code:  # a denied write stays denied: logged once
-                restoring.logged_error = code
+            if self._retries.is_new(uid, error):
                 log.warning("record pod=%s outcome=not-restored error=%r", pod.name, str(error))
 
 
@@ -251,7 +232,7 @@ def _put_right(pod: NodePod, real: set[Slice]) -> tuple[Slice, ...] | None:
         if all(any(_same_card(one, other) for other in of_ask) for one in held.values()):
             continue
         wrong = True
-        # What containers hold is certain; the rest of a rewritten record is not, and gives nobody a card.
+        # What containers hold is certain; the rest of a rewritten record is not, and gives no container a card.
         slices = [s for s in slices if s not in of_ask]
         slices += [Slice(ask.kind, s.index, ask.share, ask.whole, s.id) for s in held.values()]
     return tuple(slices) if wrong else None

@@ -62,7 +62,7 @@ class PodFeed:
     async def is_behind(self) -> bool:
         """Whether the API server has a pod of this node that the watch has not shown yet. Yes, if it cannot be asked.
 
-        If so, the watch is opened again: it is late, or its connection is dead and nobody has noticed.
+        If so, the watch is opened again: it is late, or its connection is dead and that was not noticed.
         """
         try:
             async with contextlib.aclosing(self._client.pages(PODS, params=self._selector, timeout_s=ASK_S)) as pages:

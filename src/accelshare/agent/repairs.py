@@ -74,7 +74,7 @@ class Repairs:
             await self.write()
 
     async def write(self) -> None:
-        """Write all that is due. A pod that somebody's policy protects delays no other, and is tried less and less often."""
+        """Write all that is due. A pod that a policy protects delays no other, and is tried less and less often."""
         while self._unentitled:
             await self._report(self._unentitled.popleft())
         for uid, replacement in list(self._replacements.items()):
@@ -94,7 +94,7 @@ class Repairs:
             if self._retries.failed(uid, error):
                 log.warning("repair uid=%s outcome=failed error=%r", uid, str(error))
             return False
-        self._retries.succeeded(uid)
+        self._retries.forget(uid)
         return True
 
     async def _report(self, found: Unentitled) -> None:

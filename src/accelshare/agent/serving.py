@@ -174,7 +174,7 @@ class Agent:
         tasks = BackgroundTasks()
         port = None
         if self._settings.port:
-            pages = status.pages(self._devices, self._metrics, self._monitors, hears=lambda: self._pod_feed.current)
+            pages = status.pages(self._devices, self._metrics, self._monitors, is_current=lambda: self._pod_feed.current)
             port = status.serve(self._settings.host, self._settings.port, pages)
         try:
             if await finished_before(stop, self._start(tasks)):

@@ -61,7 +61,7 @@ class AgentSettings:
 
 
 class UnknownNodeError(Exception):
-    """The cluster has no node of this name; the message says where the name came from and what to do."""
+    """The cluster has no node of this name; the message names the source of the name and what to do."""
 
 
 async def node_name(

@@ -41,12 +41,12 @@ def serve(host: str | None, port: int, pages: Mapping[str, Page], *, limit_s: fl
 
 
 def pages(
-    devices: DeviceInventory, metrics: AgentMetrics, monitors: Mapping[str, DeviceMonitor], *, hears: Callable[[], bool]
+    devices: DeviceInventory, metrics: AgentMetrics, monitors: Mapping[str, DeviceMonitor], *, is_current: Callable[[], bool]
 ) -> dict[str, Page]:
-    """`hears`: the watch of this node's pods is current."""
+    """`is_current`: the watch of this node's pods is current."""
 
     def ready() -> tuple[int, bytes]:
-        if not hears():
+        if not is_current():
             return 503, b"the watch of this node's pods is interrupted"
         # A kind with a problem of its own is reported on the Node, and must not make the other kinds unready.
         away = [name for name in devices.kinds if not devices.delivers.get(name, False) and name not in devices.problems]

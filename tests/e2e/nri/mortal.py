@@ -35,7 +35,12 @@ class Mortal(Cards):
 def main() -> None:
     socket, when = sys.argv[1:]
     work = serve(
-        Path(socket), "accelshare", 10, Mortal(when), wants=creation_and_validation, on_connected=lambda *_: print(flush=True)
+        Path(socket),
+        "accelshare",
+        10,
+        Mortal(when),
+        select_events=creation_and_validation,
+        on_connected=lambda *_: print(flush=True),
     )
     asyncio.run(work)
 

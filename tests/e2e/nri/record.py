@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from accelshare.agent.nri.protocol.connection import serve
-from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
+from accelshare.agent.nri.protocol.plugin import EventSelector, creation_and_start
 from cluster.versions import CONTAINERD_VERSION
 from tests.contract.agent.nri import recording
 from tests.contract.agent.nri.cards import Cards
@@ -15,7 +15,7 @@ from tests.e2e.nri.containerd_alone import IMAGE, ContainerdAlone
 from tests.e2e.nri.cri import Cri, CriError
 
 
-async def record(containerd: ContainerdAlone, proxy: Path, wants: Wants) -> list[tuple[str, bytes]]:
+async def record(containerd: ContainerdAlone, proxy: Path, select_events: EventSelector) -> list[tuple[str, bytes]]:
     """Record a session: two containers exist; one is created and started, one refused, one fails by a bug."""
     turns: list[tuple[str, bytes]] = []
     connected = asyncio.Event()
@@ -33,7 +33,7 @@ async def record(containerd: ContainerdAlone, proxy: Path, wants: Wants) -> list
 
     async with await asyncio.start_unix_server(between, str(proxy)):
         plugin = asyncio.create_task(
-            serve(proxy, "accelshare", 10, Cards(), wants=wants, on_connected=lambda *_: connected.set())
+            serve(proxy, "accelshare", 10, Cards(), select_events=select_events, on_connected=lambda *_: connected.set())
         )
         await connected.wait()
         assert containerd.cri is not None
@@ -52,17 +52,17 @@ def _use(cri: Cri, cgroup: str) -> None:
 
 
 def main() -> None:
-    for wants, name in ((creation_and_start, ""), (creation_and_validation, recording.VALIDATED)):
-        recording.write(recording.RECORDED / f"containerd-{CONTAINERD_VERSION}{name}.txt", recorded(wants))
+    for select_events, name in ((creation_and_start, ""), (creation_and_validation, recording.VALIDATED)):
+        recording.write(recording.RECORDED / f"containerd-{CONTAINERD_VERSION}{name}.txt", recorded(select_events))
 
 
-def recorded(wants: Wants) -> list[tuple[str, bytes]]:
+def recorded(select_events: EventSelector) -> list[tuple[str, bytes]]:
     with ContainerdAlone() as containerd, tempfile.TemporaryDirectory() as directory:
         assert containerd.cri is not None
         pod = containerd.cri.run_pod("before", cgroup=containerd.cgroup)
         for name in ("one", "two"):
             containerd.cri.start(containerd.cri.create(pod, name, image=IMAGE))
-        return asyncio.run(record(containerd, Path(directory) / "proxy.sock", wants))
+        return asyncio.run(record(containerd, Path(directory) / "proxy.sock", select_events))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from accelshare.agent.nri.guard import Guard
 from accelshare.agent.nri.protocol.connection import serve
 from accelshare.agent.nri.protocol.messages import adjustment, environment
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxDevice, PodSandbox
-from accelshare.agent.nri.protocol.plugin import Handler, Wants, creation_and_start
+from accelshare.agent.nri.protocol.plugin import EventSelector, Handler, creation_and_start
 from accelshare.ledger.facts import PodSeen
 from accelshare.runtimes.versions import asks_validators
 from accelshare.vendors.catalog import load
@@ -87,14 +87,16 @@ class Connection:
 
 
 @contextlib.asynccontextmanager
-async def plugin(containerd: ContainerdAlone, handler: Handler, wants: Wants = creation_and_start) -> AsyncIterator[Connection]:
+async def plugin(
+    containerd: ContainerdAlone, handler: Handler, select_events: EventSelector = creation_and_start
+) -> AsyncIterator[Connection]:
     connection = Connection()
     work = serve(
         containerd.nri_socket,
         "accelshare",
         10,
         handler,
-        wants=wants,
+        select_events=select_events,
         on_connected=connection.up,
         on_disconnected=connection.down,
     )
@@ -152,25 +154,25 @@ async def test_kubelet_is_told_why_a_container_is_refused(containerd: Containerd
         assert connection.downs == 0
 
 
-@pytest.mark.parametrize("wants", [creation_and_start, creation_and_validation])
+@pytest.mark.parametrize("select_events", [creation_and_start, creation_and_validation])
 async def test_a_plugin_that_is_held_up_refuses_instead_of_letting_through(
-    containerd: ContainerdAlone, pod: Pod, wants: Wants
+    containerd: ContainerdAlone, pod: Pod, select_events: EventSelector
 ) -> None:
     """The runtime would wait 6 s and then make the container without its card."""
-    if wants is creation_and_validation:
+    if select_events is creation_and_validation:
         need_validators(containerd)
     stuck = Stuck()
 
     def create_then_release() -> None:
         try:
-            cri(containerd).create(pod, f"waits-{wants.__name__}", image=IMAGE)
+            cri(containerd).create(pod, f"waits-{select_events.__name__}", image=IMAGE)
         finally:
             stuck.go_on.set()
 
-    async with plugin(containerd, stuck, wants) as connection:
+    async with plugin(containerd, stuck, select_events) as connection:
         with pytest.raises(CriError, match=r"accelshare: CreateContainer: no answer within 4\.\d+ s"):
             await aside(create_then_release)
-        name = await aside(lambda: cri(containerd).create(pod, f"next-{wants.__name__}", image=IMAGE))
+        name = await aside(lambda: cri(containerd).create(pod, f"next-{select_events.__name__}", image=IMAGE))
         await aside(lambda: cri(containerd).start(name))
         assert (await aside(lambda: cri(containerd).run(name, "sh", "-c", "echo $CARD"))).strip() == "0"
         assert connection.downs == 0

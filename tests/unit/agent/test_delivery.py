@@ -55,7 +55,7 @@ async def test_a_runtime_that_connects_before_the_selection_changes_nothing() ->
     node.selector.runtime_connected(ON)
     assert node.mode.get().name == ""
     node.selector.select(ON, connected=True)
-    assert (node.devices.delivery, node.devices.insists) == ("nri", True)
+    assert (node.devices.delivery, node.devices.validated) == ("nri", True)
     assert not await node.wants_restart()
 
 
@@ -72,7 +72,7 @@ async def test_with_the_flag_nri_stays_and_only_the_guarantee_changes() -> None:
     node.selector.select(ON, connected=True)
     node.selector.runtime_connected(OFF)
     assert not await node.wants_restart()
-    assert (node.devices.delivery, node.devices.insists) == ("nri", False)
+    assert (node.devices.delivery, node.devices.validated) == ("nri", False)
 
 
 async def test_a_runtime_that_comes_late_corrects_what_device_plugins_deliver() -> None:

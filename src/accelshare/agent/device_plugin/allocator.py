@@ -3,9 +3,9 @@
 Belongs here: combining the pod of a request (pod_queue.py), the device inventory and the profile's container edits. Never: gRPC
 (plugin.py), the API server (reconcile.py).
 
-The ids that kubelet holds decide a pod's cards; its record says which cards they should be. If the ids are of as many cards as
-the pod requests, those are its cards, whatever its record says. A kubelet that asks for no preference takes ids at random, and
-they name no card: then the record decides for all pods alike, or two sources could oversell a card.
+The ids that kubelet holds decide a pod's cards; its record names the cards that they should be. If the ids are of as many cards
+as the pod requests, those are its cards, even if its record names others. A kubelet that asks for no preference takes ids at
+random, and they name no card: then the record decides for all pods alike, or two sources could oversell a card.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -28,7 +28,7 @@ from accelshare.wire.node_pods import NodePod, by_uid_at_kubelet
 
 
 class AllocationError(Exception):
-    """The pod is known and cannot get what it requests; the message says why."""
+    """The pod is known and cannot get what it requests; the message gives the reason."""
 
 
 class WrongPodError(AllocationError):
@@ -108,8 +108,9 @@ class Allocator:
         closed = self.closed(kind, whole=whole)
         for card in cards if kind not in self._corrected() else ():
             if vendor.slot_of(card) in closed and not _has_both(pod, kind):
-                manner = "in slices" if whole else "whole"
-                raise AllocationError(f"pod {pod.name} got card {card} of {kind}, which another pod holds {manner}")
+                raise AllocationError(
+                    f"pod {pod.name} got card {card} of {kind}, which another pod holds {'in slices' if whole else 'whole'}"
+                )
         result = self._edits(pod, vendor, cards, whole=whole, amount=len(device_ids))
         self._on_served(match.uid)
         self._pod_queue.served(match, named)

@@ -1,7 +1,7 @@
 """Reads the checkpoint file of kubelet's device manager: registered resources, and which container holds which ids.
 
 Belongs here: reading that file. kubelet drops a resource five minutes after its plugin has gone; until then it rejects every pod
-that requests it, whoever else could deliver it. It drops an ended pod at its next allocation, and writes the file only then.
+that requests it, even if NRI could deliver it. It drops an ended pod at its next allocation, and writes the file only then.
 """
 
 import base64

@@ -24,9 +24,7 @@ from accelshare.agent.repairs import Repairs
 log = logging.getLogger(__name__)
 KUBELET: Final = "kubelet.sock"
 POLL_S: Final = 0.5  # how often to look at kubelet's socket; kubelet creates a new one at each start
-FAST_POLL_S: Final = (
-    0.02  # the same while kubelet is away: it admits pods right after it created its socket, and rejects unserved ones
-)
+FAST_POLL_S: Final = 0.02  # while kubelet is away: it admits pods right after it created its socket, and rejects unserved ones
 REGISTER_S: Final = 15.0  # kubelet dials back within this call, and gives that 10 s
 STREAM_S: Final = 30.0
 REPLACED_S: Final = 2.0  # kubelet writes its checkpoint within this after another plugin registered
@@ -188,7 +186,7 @@ class DevicePluginDelivery:
         log.warning("kubelet outcome=gone-or-changed")
 
     def _answers_went_stale(self) -> bool:
-        """Whether card numbers changed so that other answers in kubelet's checkpoint are wrong. Registering tells kubelet."""
+        """Whether card numbers changed so that other answers in kubelet's checkpoint are wrong. Registering informs kubelet."""
         numbers = self._numbers_now()
         if numbers == self._numbers:
             return False

@@ -1,7 +1,7 @@
-"""Finds leftovers of device plugins: resources that kubelet still asks a device plugin for, on a node where NRI is to deliver.
+"""Finds leftovers of device plugins: resources that kubelet still requests from a device plugin while NRI must deliver.
 
 Belongs here: how long kubelet would reject a pod that no device plugin serves. It does so while it knows the plugin, and while
-a pod lives that a plugin served. It drops ended pods when somebody lists PodResources. Never: which mode is right
+a pod lives that a plugin served. It drops ended pods when a client lists PodResources. Never: which mode is right
 (delivery_mode.py).
 """
 
@@ -48,7 +48,7 @@ class PluginLeftovers:
         return resource in checkpoint.registered(self._directory) or not self._dropped.issuperset(self._holders([resource]))
 
     async def drop_ended_pods(self, resources: Collection[str]) -> None:
-        """Make kubelet drop the pods that have ended; it keeps them until somebody lists PodResources."""
+        """Make kubelet drop the pods that have ended; it keeps them until a client lists PodResources."""
         ended = self._holders(resources) - self._alive().keys() - self._dropped
         if ended:
             try:

@@ -28,7 +28,7 @@ class NoWaitingPodError(Exception):
     """A request fits no waiting pod; the message names the waiting ones."""
 
 
-async def _never() -> bool:
+async def _is_never_behind() -> bool:
     return False
 
 
@@ -38,7 +38,7 @@ class PodQueue:
         devices: DeviceInventory,
         pods: PodStore,
         *,
-        is_behind: Callable[[], Awaitable[bool]] = _never,
+        is_behind: Callable[[], Awaitable[bool]] = _is_never_behind,
         arrival_s: float = ARRIVAL_S,
     ) -> None:
         """`is_behind`: whether the API server has a pod of this node that the watch has not shown yet."""

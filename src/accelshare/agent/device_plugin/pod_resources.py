@@ -92,7 +92,7 @@ def roles(catalog: Catalog) -> dict[str, tuple[str, bool]]:
 
 
 class PodResourcesReader:
-    """Reads PodResources when somebody needs it, and passes each reading to the pod queue."""
+    """Reads PodResources on request, and passes each reading to the pod queue."""
 
     def __init__(self, kubelet: Path, catalog: Catalog, pod_queue: PodQueue) -> None:
         self._kubelet = kubelet

@@ -90,12 +90,12 @@ class Reconcile:
     async def _correct(self, pod: NodePod, holding: Holding) -> None:
         real = self._slices(pod, holding)
         if real is None:
-            self._retries.succeeded(pod.uid)  # there is nothing to write any more
+            self._retries.forget(pod.uid)
             return
         moved = bool(pod.seen.slices) and self._places(real) != self._places(pod.seen.slices)
         annotations = self._record(pod, real, rewrite=moved or not pod.seen.slices)
         if not annotations:
-            self._retries.succeeded(pod.uid)
+            self._retries.forget(pod.uid)
             return
         seen = pod.seen
         try:
@@ -103,13 +103,13 @@ class Reconcile:
                 await self._pins.correct(pod.uid, real, annotations)
             await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid, annotations=annotations)
         except (NotFound, Conflict):
-            self._retries.succeeded(pod.uid)
+            self._retries.forget(pod.uid)
             return
         except KubeError as error:
             if self._retries.failed(pod.uid, error):
                 log.warning("reconcile pod=%s outcome=failed error=%r", pod.name, str(error))
             return
-        self._retries.succeeded(pod.uid)
+        self._retries.forget(pod.uid)
         cards = ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in real)
         log.info("reconcile pod=%s cards=%s outcome=%s", pod.name, cards, "moved" if moved else "assigned")
         if moved:

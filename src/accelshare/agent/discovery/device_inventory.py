@@ -89,7 +89,7 @@ class DeviceInventory:
         self._whole_by_others: frozenset[str] = frozenset()  # kinds whose whole cards another device plugin delivers
         self._discovered: frozenset[str] = frozenset()
         self.delivery = ""  # the name of the delivery mode
-        self.insists = False  # the runtime's validator refuses containers that lack their card, also while the agent is away
+        self.validated = False  # the runtime's validator refuses containers that lack their card, also while the agent is away
         self._problems: dict[str, tuple[str, str]] = {}  # by kind: what keeps it from being served, and its unit
         self._refused: dict[str, str] = {}  # by kind: why kubelet refuses it
         self._marked: dict[str, tuple[frozenset[int], str]] = {}  # by kind: cards that people marked unhealthy, and the reason
@@ -124,7 +124,7 @@ class DeviceInventory:
         self._replace(name, lambda card: replace(card, problem=problem) if card.found.id == card_id else card)
 
     def set_marked(self, name: str, indexes: Iterable[int], reason: str) -> None:
-        """Mark these cards unhealthy by people's word; all others of the kind lose their mark."""
+        """Mark these cards unhealthy, as people wrote it; all others of the kind lose their mark."""
         self._marked[name] = frozenset(indexes), reason
         self._replace(name, lambda card: card)
 
@@ -180,9 +180,9 @@ class DeviceInventory:
             self.delivers[name] = delivers
             self._changed()
 
-    def set_delivery(self, mode: str, *, insists: bool) -> None:
-        if (self.delivery, self.insists) != (mode, insists):
-            self.delivery, self.insists = mode, insists
+    def set_delivery(self, mode: str, *, validated: bool) -> None:
+        if (self.delivery, self.validated) != (mode, validated):
+            self.delivery, self.validated = mode, validated
             self._changed()
 
     def inventory(self) -> dict[str, KindEntry]:
@@ -197,7 +197,7 @@ class DeviceInventory:
                 unit=kind.unit,
                 delivery=self.delivery,
                 delivers=self.delivers.get(name, False) and name not in self.problems,
-                insists=self.insists,
+                insists=self.validated,
                 whole_by_others=self.whole_by_others(name),
                 problem=self.problems.get(name, ""),
                 slots=self.slots.to_publish(name, (card.found for card in kind.cards.values())),

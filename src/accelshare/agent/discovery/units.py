@@ -20,7 +20,7 @@ MOST_NAMED: Final = 20  # pods that a message names
 
 
 class UnitError(Exception):
-    """The unit cannot be used on this node; the message says why and which one can."""
+    """The unit cannot be used on this node; the message names the reason and a unit that can."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Belongs here: from a pod and a container, as the runtime names them, to the edits of that container. The pod's request and record
 come from the API server's watch, never from the annotations that the runtime shows. Nothing here changes shared state.
 
-Undecided mode: nobody knows yet what this runtime guarantees, so containers with cards are refused until it is decided. NRI
+Undecided mode: it is not known yet what this runtime guarantees, so containers with cards are refused until it is. NRI
 mode: we alone deliver cards, and a container that cannot get its own is refused; kubelet tries again. Device plugin mode:
 kubelet's device plugin has delivered, and variables that name cards are made equal to the record; device files stay, and the
 record follows them.
@@ -121,7 +121,7 @@ class ContainerDecision:
         return adjustment
 
     def validate(self, adjust: ContainerAdjustment) -> None:
-        """Refuse a container that would have a card that it is not entitled to, whoever adds it."""
+        """Refuse a container that would have a card that it is not entitled to, whatever plugin adds it."""
         self._refuse_unentitled(adjust)
 
     def start(self) -> None:
@@ -294,7 +294,7 @@ class ContainerDecision:
     # Refusals.
 
     def _refuse_disabled_kinds(self, pod: NodePod) -> None:
-        """A pod bound before its vendor's profile broke: the broken profile does not tell which container requests the cards, so
+        """A pod bound before its vendor's profile broke: the broken profile does not show which container requests the cards, so
         every container of the pod is refused.
         """
         for kind in sorted({slice_.kind for slice_ in assignment.slices_of(pod.annotations.get(assignment.OURS, ""))}):
@@ -306,7 +306,7 @@ class ContainerDecision:
         if self._node.mode.validated and assignment.requires_plugin(self._sandbox.annotations, self._container.name) is False:
             raise Refuse(
                 f"an annotation {assignment.REQUIRED_PLUGINS} of pod {self._pod_name()} names no plugin {assignment.PLUGIN} for "
-                f"container {self._container.name}; the bind wrote it and nobody may remove it: create the pod again"
+                f"container {self._container.name}; the bind wrote it, and it must not be removed: create the pod again"
             )
 
     def _require_handler(self, pod: NodePod, needs: ContainerNeeds) -> None:

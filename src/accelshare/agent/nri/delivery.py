@@ -18,7 +18,7 @@ from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.nri.container_handler import ContainerHandler
 from accelshare.agent.nri.outcomes import OutcomeQueue
 from accelshare.agent.nri.protocol import connection
-from accelshare.agent.nri.protocol.lock import only_one
+from accelshare.agent.nri.protocol.lock import exclusive_lock
 from accelshare.agent.nri.protocol.nri_pb2 import Event
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_store import PodStore
@@ -79,13 +79,13 @@ class NriDelivery:
 
     async def connect(self) -> None:
         """Stay connected to the runtime, until cancelled."""
-        async with only_one(self._socket.parent / LOCK):
+        async with exclusive_lock(self._socket.parent / LOCK):
             await connection.serve(
                 self._socket,
                 PLUGIN,
                 INDEX,
                 self._handler,
-                wants=self._configure,
+                select_events=self._configure,
                 on_connected=self._on_connected,
                 on_disconnected=self._on_disconnected,
             )
@@ -140,7 +140,7 @@ class NriDelivery:
             self._validator = validator
         events = [Event.CREATE_CONTAINER]
         if asks_validators(runtime, version):
-            # If we die or are late while a container is created, nobody answers this call, and the container is refused.
+            # If we die or are late while a container is created, no plugin answers this call, and the container is refused.
             events.append(Event.VALIDATE_CONTAINER_ADJUSTMENT)
         if not validator.insists:
             events.append(Event.START_CONTAINER)  # the container may have been created while we were away

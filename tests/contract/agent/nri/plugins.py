@@ -6,7 +6,7 @@ from pathlib import Path
 
 from accelshare.agent.nri.protocol.connection import serve
 from accelshare.agent.nri.protocol.nri_pb2 import Event
-from accelshare.agent.nri.protocol.plugin import Handler, Wants, creation_and_start
+from accelshare.agent.nri.protocol.plugin import EventSelector, Handler, creation_and_start
 
 WAIT_S = 60.0
 
@@ -51,7 +51,7 @@ class Plugins:
         self.tasks: list[asyncio.Task[None]] = []
 
     def start(
-        self, handler: Handler, *, name: str = "accelshare", index: int = 10, wants: Wants = creation_and_start
+        self, handler: Handler, *, name: str = "accelshare", index: int = 10, select_events: EventSelector = creation_and_start
     ) -> ConnectionEvents:
         events = ConnectionEvents()
         work = serve(
@@ -59,7 +59,7 @@ class Plugins:
             name,
             index,
             handler,
-            wants=wants,
+            select_events=select_events,
             on_connected=lambda runtime, version: events.add("connected", runtime, version),
             on_disconnected=lambda: events.add("disconnected"),
         )

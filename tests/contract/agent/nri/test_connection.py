@@ -10,9 +10,9 @@ import pytest
 
 from accelshare.agent.nri.protocol import connection
 from accelshare.agent.nri.protocol.connection import own_loop, run_on, serve
-from accelshare.agent.nri.protocol.lock import only_one
+from accelshare.agent.nri.protocol.lock import exclusive_lock
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, PodSandbox
-from accelshare.agent.nri.protocol.plugin import Wants, creation_and_start
+from accelshare.agent.nri.protocol.plugin import EventSelector, creation_and_start
 from accelshare.testing.fake_runtime import FakeContainer, FakeRuntime, RuntimeFeatures, RuntimeRefusalError
 from tests.contract.agent.nri.cards import CARD, LIBRARY, Cards, Stuck
 from tests.contract.agent.nri.plugins import WAIT_S, Plugins, creation_and_validation
@@ -77,11 +77,13 @@ async def test_a_bug_of_the_handler_refuses_the_container_and_the_connection_sta
         await events.until("connected fake v0.0.0")
 
 
-@pytest.mark.parametrize("wants", [creation_and_start, creation_and_validation])
-async def test_a_handler_that_is_held_up_refuses_the_container_in_time(socket: Path, plugins: Plugins, wants: Wants) -> None:
+@pytest.mark.parametrize("select_events", [creation_and_start, creation_and_validation])
+async def test_a_handler_that_is_held_up_refuses_the_container_in_time(
+    socket: Path, plugins: Plugins, select_events: EventSelector
+) -> None:
     """FakeContainer without its card would be worse, and cutting us off would take others with it."""
     stuck = Stuck()
-    events = plugins.start(stuck, wants=wants)
+    events = plugins.start(stuck, select_events=select_events)
     async with runtime(socket, request_timeout_s=6.0) as one:
         await connected(one)
         try:
@@ -217,7 +219,7 @@ async def test_every_end_of_a_connection_is_said(socket: Path, plugins: Plugins,
 def _counted_dials(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Awaitable[None]]:
     """Wait until the plugin has dialled so many times more."""
     dialled = 0
-    once = connection.NriConnection.once
+    once = connection.NriConnection.connect_once
 
     async def counted(self: connection.NriConnection) -> None:
         nonlocal dialled
@@ -230,7 +232,7 @@ def _counted_dials(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Awaitable
             while dialled < wanted:
                 await asyncio.sleep(0.01)
 
-    monkeypatch.setattr(connection.NriConnection, "once", counted)
+    monkeypatch.setattr(connection.NriConnection, "connect_once", counted)
     return until
 
 
@@ -270,7 +272,7 @@ async def test_a_runtime_that_knows_the_failure_policy_refuses_when_we_die_in_th
 
 async def test_a_runtime_that_asks_validators_makes_nothing_when_we_die_in_the_call(socket: Path, plugins: Plugins) -> None:
     async with runtime(socket) as one:
-        events = plugins.start(Cutting(one), wants=creation_and_validation)
+        events = plugins.start(Cutting(one), select_events=creation_and_validation)
         await connected(one)
         with pytest.raises(RuntimeRefusalError, match="validator plugin 10-accelshare failed"):
             await one.create_container("p1", container("cut"))
@@ -283,7 +285,7 @@ async def test_nor_when_we_die_after_our_answer(socket: Path, plugins: Plugins, 
     async with runtime(socket) as one:
         cards = Cutting(one)
         monkeypatch.setattr(cards, "validate_container", lambda *_: cards.cut())
-        plugins.start(cards, wants=creation_and_validation)
+        plugins.start(cards, select_events=creation_and_validation)
         await connected(one)
         with pytest.raises(RuntimeRefusalError, match="validator plugin 10-accelshare failed"):
             await one.create_container("p1", container("train"))
@@ -296,7 +298,7 @@ async def test_a_runtime_that_does_not_know_validators_hangs_up_on_who_wants_to_
 ) -> None:
     """Which is why what is wanted depends on the runtime's version."""
     caplog.set_level(logging.INFO, "accelshare")
-    plugins.start(Cards(), wants=creation_and_validation)
+    plugins.start(Cards(), select_events=creation_and_validation)
     async with runtime(socket, asks_validators=False) as one:
         async with asyncio.timeout(WAIT_S):
             while "invalid plugin events: 0x2000" not in caplog.text:
@@ -317,7 +319,7 @@ async def test_two_plugins_of_one_name_block_every_pod(socket: Path, plugins: Pl
 
 async def test_a_second_instance_waits_for_the_end_of_the_first(socket: Path) -> None:
     async def instance(cards: Cards) -> None:
-        async with only_one(socket.with_name("accelshare.lock")):
+        async with exclusive_lock(socket.with_name("accelshare.lock")):
             await serve(socket, "accelshare", 10, cards)
 
     first, second = Cards(), Cards()

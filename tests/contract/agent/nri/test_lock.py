@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from accelshare.agent.nri.protocol import lock
-from accelshare.agent.nri.protocol.lock import only_one
+from accelshare.agent.nri.protocol.lock import exclusive_lock
 
 WAIT_S = 60.0
 
@@ -29,7 +29,7 @@ async def until(words: str, caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def take(path: Path, held: asyncio.Event) -> None:
-    async with only_one(path):
+    async with exclusive_lock(path):
         held.set()
         await asyncio.Event().wait()
 
@@ -76,7 +76,7 @@ async def test_whoever_leaves_frees_it_and_leaves_no_file(tmp_path: Path, caplog
     path = tmp_path / "accelshare.lock"
     for _ in range(3):
         held = asyncio.Event()
-        async with only_one(path):
+        async with exclusive_lock(path):
             assert isinstance(lock._take(path), str)
             task = asyncio.create_task(take(path, held))
             await until("another instance", caplog)
@@ -90,7 +90,7 @@ async def test_whoever_leaves_frees_it_and_leaves_no_file(tmp_path: Path, caplog
 
 async def test_a_file_that_somebody_put_in_its_place_stays(tmp_path: Path) -> None:
     path = tmp_path / "accelshare.lock"
-    async with only_one(path):
+    async with exclusive_lock(path):
         path.unlink()
         path.touch()
     assert path.exists()

@@ -37,7 +37,7 @@ async def test_the_plugin_answers_a_real_runtime_as_recorded(file: Path, socket:
     cards = Cards()
     validated = file.stem.endswith(recording.VALIDATED)
     async with await asyncio.start_unix_server(play, str(socket)):
-        events = plugins.start(cards, wants=creation_and_validation if validated else creation_and_start)
+        events = plugins.start(cards, select_events=creation_and_validation if validated else creation_and_start)
         await asyncio.wait_for(played, WAIT_S)
         assert await events.first() == "connected containerd v2.4.2"
         plugins.tasks[0].cancel()

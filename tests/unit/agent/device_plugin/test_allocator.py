@@ -267,7 +267,7 @@ async def test_a_card_that_was_renumbered_is_kept_for_whom_it_was_promised() -> 
 async def test_a_card_keeps_its_device_ids_when_another_one_is_unplugged() -> None:
     """Card 0 is gone and the agent restarted, so every index is one less. Who is bound to the free card gets just that one."""
     before = Front()
-    before.devices.set_delivery("device-plugin", insists=False)
+    before.devices.set_delivery("device-plugin", validated=False)
     front = Front()
     front.devices.slots.load(before.devices.inventory())
     front.renumber({0: "GPU-1", 1: "GPU-2", 2: "GPU-3"})

@@ -50,7 +50,7 @@ def test_a_card_that_people_marked_stays_marked_when_it_is_found_again() -> None
 
 def test_whole_cards_of_another_plugin_are_neither_told_nor_served() -> None:
     made = devices(c0=4, c1=2)
-    made.set_delivery("nri", insists=True)
+    made.set_delivery("nri", validated=True)
     profile = made.kinds[kind(made)].profile
     assert profile.resources.whole in made.amounts()
     assert (profile.resources.whole, True) in made.resources(profile)

@@ -18,7 +18,7 @@ from accelshare.agent.nri.protocol.errors import NriError
 from accelshare.agent.nri.protocol.link import Link
 from accelshare.agent.nri.protocol.messages import RUNTIME_SERVICE
 from accelshare.agent.nri.protocol.nri_pb2 import RegisterPluginRequest
-from accelshare.agent.nri.protocol.plugin import Handler, NriPlugin, Wants, creation_and_start
+from accelshare.agent.nri.protocol.plugin import EventSelector, Handler, NriPlugin, creation_and_start
 
 log = logging.getLogger(__name__)
 RETRY_S: Final = 0.2  # short and constant, because the runtime may create containers without us meanwhile
@@ -38,13 +38,13 @@ async def serve(
     index: int,
     handler: Handler,
     *,
-    wants: Wants = creation_and_start,
+    select_events: EventSelector = creation_and_start,
     on_connected: OnConnected = lambda _runtime_name, _runtime_version: None,
     on_disconnected: OnDisconnected = lambda: None,
 ) -> None:
     """Run the plugin `name` of the runtime behind this socket, until cancelled.
 
-    The runtime is answered on a thread of its own, however busy this loop is: `wants` and the handler are called there. If they
+    A thread of its own answers the runtime, however busy this loop is: `select_events` and the handler are called there. If they
     take too long, the runtime gets an error and refuses the container, instead of creating it without its cards. The other
     callbacks are called on this loop.
     """
@@ -54,12 +54,12 @@ async def serve(
         name,
         index,
         handler,
-        wants=wants,
-        on_connected=lambda *runtime: tell(home, on_connected, *runtime),
-        on_disconnected=lambda: tell(home, on_disconnected),
+        select_events=select_events,
+        on_connected=lambda *runtime: _call_on(home, on_connected, *runtime),
+        on_disconnected=lambda: _call_on(home, on_disconnected),
     )
     async with own_loop("nri") as loop:
-        await run_on(loop, connection.keep())
+        await run_on(loop, connection.keep_connected())
 
 
 class NriConnection:
@@ -72,7 +72,7 @@ class NriConnection:
         index: int,
         handler: Handler,
         *,
-        wants: Wants,
+        select_events: EventSelector,
         on_connected: OnConnected,
         on_disconnected: OnDisconnected,
     ) -> None:
@@ -86,23 +86,23 @@ class NriConnection:
         self._name = name
         self._index = index
         self._handler = handler
-        self._wants = wants
+        self._select_events = select_events
         self._on_connected = on_connected
         self._on_disconnected = on_disconnected
         self._logged = ""
 
-    async def keep(self) -> Never:
-        """Connect again and again, for ever: a runtime that is away may come back at any time."""
+    async def keep_connected(self) -> Never:
+        """Connect, and connect again whenever the connection ends: a runtime may come back at any time."""
         while True:
             try:
-                await self.once()
+                await self.connect_once()
             except (NriError, OSError) as error:
                 self._log_once(f"{type(error).__name__}: {error}")
             await asyncio.sleep(RETRY_S)
 
-    async def once(self) -> None:
+    async def connect_once(self) -> None:
         """One connection, from dialling to its end."""
-        plugin = NriPlugin(self._name, self._handler, self._wants)
+        plugin = NriPlugin(self._name, self._handler, self._select_events)
         link = Link(serves=mux.PLUGIN, calls=mux.RUNTIME, handler=plugin.answer, time_limit=plugin.time_limit)
         await asyncio.get_running_loop().create_unix_connection(lambda: link, str(self._socket_path))
         running = asyncio.create_task(link.run())
@@ -150,7 +150,7 @@ class NriConnection:
             log.warning("nri outcome=disconnected path=%s error=%r", self._socket_path, problem)
 
 
-def tell(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: Any) -> None:
+def _call_on(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: Any) -> None:
     """Call a function on another loop, in the order of these calls, without waiting. Does nothing if that loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback, *arguments)

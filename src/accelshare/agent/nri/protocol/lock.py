@@ -17,7 +17,7 @@ POLL_S: Final = 0.2
 
 
 @contextlib.asynccontextmanager
-async def only_one(path: Path) -> AsyncIterator[None]:
+async def exclusive_lock(path: Path) -> AsyncIterator[None]:
     """Hold the lock on this file; wait while another process holds it or its directory does not exist. Logs each cause once."""
     logged = ""
     while isinstance(lock := _take(path), str):

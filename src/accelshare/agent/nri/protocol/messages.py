@@ -1,6 +1,6 @@
 """Helpers for the generated NRI and ttrpc messages: decode them, read a container, build an adjustment.
 
-The messages are generated from nri.proto and ttrpc.proto by `make protos`. They cross threads, so nobody changes a message after
+The messages are generated from nri.proto and ttrpc.proto by `make protos`. They cross threads, so no code changes a message after
 it was decoded or handed over.
 """
 

@@ -61,7 +61,7 @@ class Handler(Protocol):
 
 # The events to subscribe to, by the runtime's name and version. With the failure policy below, the runtime fails each of these
 # events while the plugin is away. So never subscribe to a container's end: it must always be able to stop.
-Wants = Callable[[str, str], Iterable[Event]]
+EventSelector = Callable[[str, str], Iterable[Event]]
 POLICY: Final = FailurePolicy(fail_request=True, keep_connected=True)
 
 DEFAULT_TIMEOUT_S: Final = 2.0  # the default of runtimes
@@ -94,10 +94,10 @@ def creation_and_start(_runtime_name: str, _runtime_version: str) -> tuple[Event
 class NriPlugin:
     """Answers one runtime, from its Configure to the end of the connection."""
 
-    def __init__(self, name: str, handler: Handler, wants: Wants = creation_and_start) -> None:
+    def __init__(self, name: str, handler: Handler, select_events: EventSelector = creation_and_start) -> None:
         self._name = name
         self._handler = handler
-        self._wants = wants
+        self._select_events = select_events
         self._timeout_s = DEFAULT_TIMEOUT_S
         self._pods: list[PodSandbox] = []
         self._containers: list[Container] = []
@@ -134,7 +134,7 @@ class NriPlugin:
         self.runtime = decode(ConfigureRequest, payload)
         if self.runtime.request_timeout_ms > 0:
             self._timeout_s = self.runtime.request_timeout_ms / 1000
-        events = event_mask(self._wants(self.runtime.runtime_name, self.runtime.runtime_version))
+        events = event_mask(self._select_events(self.runtime.runtime_name, self.runtime.runtime_version))
         return ConfigureResponse(events=events, failure_policy=POLICY).SerializeToString()
 
     def _synchronize(self, payload: bytes) -> bytes:

@@ -72,10 +72,10 @@ def test_only_what_a_pod_can_be_refused_for_is_wanted() -> None:
 
 
 def test_what_is_wanted_may_depend_on_the_runtime() -> None:
-    def wants(name: str, version: str) -> list[Event]:
+    def select_events(name: str, version: str) -> list[Event]:
         return [Event.VALIDATE_CONTAINER_ADJUSTMENT] if (name, version) == ("containerd", "v2.4.2") else [Event.CREATE_CONTAINER]
 
-    one = NriPlugin("accelshare", Handler(), wants)
+    one = NriPlugin("accelshare", Handler(), select_events)
     for version, bits in (("v2.4.2", 1 << 13), ("v1.7.35", 1 << 3)):
         request = ConfigureRequest(runtime_name="containerd", runtime_version=version)
         assert decode(ConfigureResponse, call(one, "Configure", request)).events == bits
