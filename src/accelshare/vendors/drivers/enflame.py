@@ -19,20 +19,17 @@ from accelshare.vendors.drivers.driver import (
     Options,
     QueryFailed,
     QueryMethod,
-    SkippedDeviceLog,
 )
 from accelshare.vendors.drivers.enflame_efml import FOLDERS, LIBRARIES
 from accelshare.vendors.drivers.enflame_efsmi import TOOL_FOLDERS, TOOLS, parse_json, parse_query, parse_table
-from accelshare.vendors.drivers.health import LastUsage, health_changes, health_in
-from accelshare.vendors.drivers.host_view import HostView
-from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
-from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.host_paths import candidate_paths
+from accelshare.vendors.drivers.health import health_in
+from accelshare.vendors.drivers.library_process import VendorLibrary
+from accelshare.vendors.drivers.vendor_driver import VendorDriver
 
 PCI_VENDOR: Final = "1e36"
 OFF_THE_BUS: Final = "its PCI device is gone"
 
-_QUESTIONS: Final[tuple[tuple[tuple[str, ...], Callable[[str], Listing]], ...]] = (
+_TOOL_QUERIES: Final[tuple[tuple[tuple[str, ...], Callable[[str], Listing]], ...]] = (
     (("-q", "--json-format"), parse_json),
     (("-q",), parse_query),
     ((), parse_table),
@@ -42,64 +39,42 @@ _NODE = re.compile(r"gcu([0-9]{1,5})")
 _FOLDERS: Final = ("enflame", "zixiao")
 
 
-class EnflameDriver:
+class EnflameDriver(VendorDriver):
     """Cards as GCU-<uuid>, in the form of gcushare's ids."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
-        self._host = HostView("enflame", self._complete, options)
-        self._skipped_log = SkippedDeviceLog("enflame")
-        self._use = LastUsage()
+        super().__init__("enflame", options)
 
-    def used_mib(self) -> Mapping[str, int]:
-        return self._use.mib
+    def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
+        library = self._efml()
+        methods = [("EFML", library.listing), *self._tool_methods()]
 
-    async def discover(self) -> list[HostCard]:
-        ways = [
-            ("EFML", self._library().listing_once),
+        async def check() -> Mapping[str, Health]:
+            found = await self._query(methods)
+            return {**health_in(cards, found), **await self._read_host(partial(self._off_the_bus, cards))}
+
+        return self._watch(cards, library, check, partial(asyncio.sleep, self._options.every_s))
+
+    def _discovery_methods(self) -> list[QueryMethod]:
+        return [
+            ("EFML", self._efml().listing_once),
             *self._tool_methods(),
-            (f"{self._options.roots.sys}/bus/pci", self._ask_sysfs),
+            (f"{self._options.roots.sys}/bus/pci", self._explain_by_sysfs),
         ]
-        found = await self._host.of(ways)
-        self._skipped_log.update(found.skipped)
-        return list(found.cards)
 
-    async def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
-        library = self._library()
-        ways = [("EFML", library.listing), *self._tool_methods()]
-
-        async def look() -> Mapping[str, Health]:
-            found = await self._host.of(ways)
-            return self._use.remember({**health_in(cards, found), **await self._host.run(partial(self._off_the_bus, cards))})
-
-        try:
-            async for health in health_changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
-                yield health
-        finally:
-            await library.close()
-
-    def _library(self) -> VendorLibrary:
-        candidates = [
-            Candidate(f"{name} ({api})", session, name)
-            for name in self._options.libraries or candidate_paths(LIBRARIES, FOLDERS, self._options.host)
-            for api, session in (("Efml…", "efml-first"), ("efml…", "efml-newer"))
-        ]
-        return VendorLibrary("enflame", candidates, timeout_s=self._options.timeout_s)
+    def _efml(self) -> VendorLibrary:
+        return self._library(LIBRARIES, FOLDERS, {"efml-first": " (Efml…)", "efml-newer": " (efml…)"})
 
     def _tool_methods(self) -> list[QueryMethod]:
         return [
-            (" ".join((tool, *args)), partial(self._ask_tool, tool, args, parsed))
-            for tool in self._options.tools or candidate_paths(TOOLS, TOOL_FOLDERS, self._options.host)
-            for args, parsed in _QUESTIONS
+            (" ".join((tool, *args)), partial(self._run_tool, tool, args, parse))
+            for tool in self._tools(TOOLS, TOOL_FOLDERS)
+            for args, parse in _TOOL_QUERIES
         ]
 
-    async def _ask_tool(self, tool: str, args: tuple[str, ...], parsed: Callable[[str], Listing]) -> Listing:
-        output = await run_tool(tool, *args, timeout_s=self._options.timeout_s)
-        return parsed(output.checked())
-
-    async def _ask_sysfs(self) -> Listing:
+    async def _explain_by_sysfs(self) -> Listing:
         """The last query method only explains the failure: sysfs lists cards, but not their memory."""
-        match await self._host.run(partial(pci.has_vendor, self._options.roots.sys, PCI_VENDOR)):
+        match await self._read_host(partial(pci.has_vendor, self._options.roots.sys, PCI_VENDOR)):
             case True:
                 raise QueryFailed(f"has devices of vendor {PCI_VENDOR}, but does not have their memory")
             case False:
@@ -108,7 +83,7 @@ class EnflameDriver:
                 raise NotInstalled("cannot be read")
 
     def _complete(self, found: Listing) -> Listing:
-        """The listing with data of /sys: the minor number and the NUMA node."""
+        """Adds the minor number and the NUMA node."""
         roots = self._options.roots
         cards = (replace(card, minor=self._minor(card), numa=pci.numa(roots.sys, card.pci)) for card in found.cards)
         return Listing(tuple(cards), found.skipped)

@@ -2,80 +2,55 @@
 
 Belongs here: the functions and structures of the library, as its headers have them. Never: the tool, sysfs.
 
-A library may have both APIs. The first is asked first, because only it tells whether a card is healthy.
+A library may have both APIs. The first is tried first, because only it reports whether a card is healthy.
 """
 
 import ctypes
-from ctypes import POINTER, byref, c_bool, c_char, c_char_p, c_int, c_uint, c_uint32, c_uint64, c_void_p, create_string_buffer
+from ctypes import c_bool, c_char, c_char_p, c_int, c_uint, c_uint32, c_uint64, c_void_p, create_string_buffer
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
-from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, SkippedDevice, listing
+from accelshare.vendors.drivers.ctypes_library import Library, NvmlMemory, list_devices, optional, text_of
+from accelshare.vendors.drivers.driver import HostCard, Listing, listing
 from accelshare.vendors.drivers.enflame_efsmi import card_id, with_distinct_ids
 
 LIBRARIES: Final = ("libefml.so.1", "libefml.so", "libefml.so.2")
 FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/local/efsmi", "/usr/local/lib")
 NOT_HEALTHY: Final = "the driver reports it as not healthy"
 
-# The functions that take no length write up to 128 bytes.
-_TEXT_BYTES = 256
+# Names of one function in different versions of the library, newest first.
+_HEALTH: Final = "EfmlGetDevIsHealth EfmlGetDevHealth"
+_HANDLE: Final = "efmlDeviceGetHandleByIndex_v2 efmlDeviceGetHandleByIndex"
+_PCI_INFO: Final = "efmlDeviceGetPciInfo_v3 efmlDeviceGetPciInfo_v2 efmlDeviceGetPciInfo"
 
 
-class _Api:
-    """What both APIs share: counting, and leaving out what does not answer."""
-
-    def __init__(self, name: str) -> None:
-        self._library = Library(name)
-
-    def listing(self) -> Listing:
-        cards: list[HostCard] = []
-        skipped: list[SkippedDevice] = []
-        for index in range(self._count()):
-            try:
-                cards.append(self._card(index))
-            except QueryFailed as error:
-                skipped.append(SkippedDevice(index, str(error)))
-        return listing(with_distinct_ids(cards), skipped)
-
-    def _count(self) -> int:
-        raise NotImplementedError
-
-    def _card(self, index: int) -> HostCard:
-        raise NotImplementedError
-
-
-class FirstEfml(_Api):
+class FirstEfml:
     """The API that counts devices by number: EfmlGetDev…(index, …)."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)
-        library = self._library
+        self._library = library = Library(name)
         if library.has("EfmlErrorString"):
-            library.words = self._words
-        self._memory = library.bind("EfmlGetDevMem", c_uint32, POINTER(_FirstMemory))
-        self._health = library.bind("EfmlGetDevIsHealth EfmlGetDevHealth", c_uint32, POINTER(c_bool))
+            library.error_text = self._error_text
+        library.require("EfmlGetDevMem", _HEALTH)
         self._shutdown = library.raw("EfmlShutdown", restype=None)
         library.bind("EfmlInit", c_bool)(False)
 
     def close(self) -> None:
         self._shutdown()
 
-    def _count(self) -> int:
-        count = c_uint32()
-        self._library.bind("EfmlGetDevCount", POINTER(c_uint32))(byref(count))
-        return count.value
+    def listing(self) -> Listing:
+        cards, skipped = list_devices(self._library.read("EfmlGetDevCount", c_uint32).value, self._card)
+        return listing(with_distinct_ids(cards), skipped)
 
     def _card(self, index: int) -> HostCard:
-        memory = _FirstMemory()
-        self._memory(index, byref(memory))
-        healthy = c_bool()
-        self._health(index, byref(healthy))
-        info = optional(lambda: self._info(index))
+        read, read_text, device = self._library.read, self._library.read_text, c_uint32(index)
+        memory = read("EfmlGetDevMem", _FirstMemory, device)
+        healthy = read(_HEALTH, c_bool, device).value
+        info = optional(lambda: read("EfmlGetDevInfo", _FirstInfo, device))
         place = pci.format_address(info.domain, info.bus, info.device, info.function) if info else ""
-        name = optional(lambda: self._text("EfmlGetDevName", index)) or ""
-        uuid = optional(lambda: self._text("EfmlGetDevUuid", index)) or ""
-        serial = optional(lambda: self._text("EfmlGetDevSn", index)) or ""
+        name = optional(lambda: read_text("EfmlGetDevName", device)) or ""
+        uuid = optional(lambda: read_text("EfmlGetDevUuid", device)) or ""
+        serial = optional(lambda: read_text("EfmlGetDevSn", device)) or ""
         return HostCard(
             index=index,
             id=card_id(uuid, serial, place, index),
@@ -83,53 +58,37 @@ class FirstEfml(_Api):
             used_mib=memory.used_mib,
             model=name or (info.name.decode("utf-8", "replace") if info else ""),
             pci=place,
-            healthy=healthy.value,
-            problem="" if healthy.value else NOT_HEALTHY,
+            healthy=healthy,
+            problem="" if healthy else NOT_HEALTHY,
         )
 
-    def _info(self, index: int) -> "_FirstInfo":
-        info = _FirstInfo()
-        self._library.bind("EfmlGetDevInfo", c_uint32, POINTER(_FirstInfo))(index, byref(info))
-        return info
-
-    def _text(self, function: str, index: int) -> str:
-        text = create_string_buffer(_TEXT_BYTES)
-        self._library.bind(function, c_uint32, c_char_p)(index, text)
-        return text_of(text)
-
-    def _words(self, code: int) -> str:
-        text = create_string_buffer(_TEXT_BYTES)
+    def _error_text(self, code: int) -> str:
+        text = create_string_buffer(256)
         self._library.raw("EfmlErrorString", c_int, c_char_p)(code, text)
         return text_of(text)
 
 
-class NewerEfml(_Api):
-    """The API modelled on NVML: efmlDevice…(handle, …). It has no call for health: a card that answers is well."""
+class NewerEfml:
+    """The API modelled on NVML: efmlDevice…(handle, …). It has no call for health: a card that answers is healthy."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(name)
-        library = self._library
-        if library.has("efmlErrorString"):
-            words = library.raw("efmlErrorString", c_int, restype=c_char_p)
-            library.words = lambda code: (words(code) or b"").decode("utf-8", "replace")
-        self._by_index = library.bind("efmlDeviceGetHandleByIndex_v2 efmlDeviceGetHandleByIndex", c_uint, POINTER(c_void_p))
-        self._memory = library.bind("efmlDeviceGetMemoryInfo", c_void_p, POINTER(_NewerMemory))
+        self._library = library = Library(name)
+        library.read_error_texts("efmlErrorString")
+        library.require(_HANDLE, "efmlDeviceGetMemoryInfo")
         self._shutdown = library.bind("efmlShutdown")
         library.bind("efmlInit_v2 efmlInit")()
 
     def close(self) -> None:
         optional(self._shutdown)
 
-    def _count(self) -> int:
-        count = c_uint()
-        self._library.bind("efmlDeviceGetCount_v2 efmlDeviceGetCount", POINTER(c_uint))(byref(count))
-        return count.value
+    def listing(self) -> Listing:
+        count = self._library.read("efmlDeviceGetCount_v2 efmlDeviceGetCount", c_uint).value
+        cards, skipped = list_devices(count, self._card)
+        return listing(with_distinct_ids(cards), skipped)
 
     def _card(self, index: int) -> HostCard:
-        device = c_void_p()
-        self._by_index(index, byref(device))
-        memory = _NewerMemory()
-        self._memory(device, byref(memory))
+        device = self._library.read(_HANDLE, c_void_p, c_uint(index))
+        memory = self._library.read("efmlDeviceGetMemoryInfo", NvmlMemory, device)
         place = optional(lambda: self._place(device)) or ""
         uuid = optional(lambda: self._text("efmlDeviceGetUUID", device)) or ""
         serial = optional(lambda: self._text("efmlDeviceGetSerial", device)) or ""
@@ -143,16 +102,11 @@ class NewerEfml(_Api):
         )
 
     def _text(self, function: str, device: c_void_p) -> str:
-        text = create_string_buffer(_TEXT_BYTES)
-        self._library.bind(function, c_void_p, c_char_p, c_uint)(device, text, 96)
-        return text_of(text)
+        return self._library.read_text(function, device, c_uint(96))
 
     def _place(self, device: c_void_p) -> str:
         # Public headers disagree on the order of the fields, all have the address as text among them.
-        info = create_string_buffer(_TEXT_BYTES)
-        self._library.bind("efmlDeviceGetPciInfo_v3 efmlDeviceGetPciInfo_v2 efmlDeviceGetPciInfo", c_void_p, c_void_p)(
-            device, info
-        )
+        info = self._library.read(_PCI_INFO, c_char * 256, device)
         return pci.address(info.raw.replace(b"\0", b" ").decode("ascii", "replace"))
 
 
@@ -180,9 +134,3 @@ class _FirstMemory(ctypes.Structure):
     _fields_ = (("total", c_uint64), ("used_mib", c_uint32))
     total: int
     used_mib: int
-
-
-class _NewerMemory(ctypes.Structure):
-    _fields_ = (("total", c_uint64), ("free", c_uint64), ("used", c_uint64))
-    total: int
-    used: int

@@ -2,7 +2,7 @@
 
 Belongs here: comparing a check with what was reported before, and what a failed check means. Never: how to check.
 
-One failed check changes nothing: the last health stays. After LOOKS_BEFORE_DOUBT in a row the health is
+One failed check changes nothing: the last health stays. After FAILURES_BEFORE_UNHEALTHY in a row the health is
 unknown, so every card is reported unhealthy until a check succeeds.
 """
 
@@ -22,14 +22,14 @@ HealthCheck = Callable[[], Awaitable[Mapping[str, Health]]]
 
 
 async def health_changes(
-    cards: Sequence[HostCard], look: HealthCheck, pause: Callable[[], Awaitable[None]]
+    cards: Sequence[HostCard], check: HealthCheck, pause: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[Health]:
     """Each change of health since `discover`, forever."""
     reported = {card.id: Health(card.id, card.healthy, card.problem) for card in cards}
     failures = 0
     while True:
         try:
-            seen = await look()
+            seen = await check()
             if failures:
                 log.info("health check succeeded failures_before=%d", failures)
             failures = 0
@@ -37,8 +37,8 @@ async def health_changes(
             failures += 1
             if failures == 1:
                 log.warning("health check failed error=%s", error)
-            doubt = f"its health check failed {FAILURES_BEFORE_UNHEALTHY} times in a row: {error}"
-            seen = {card.id: Health(card.id, False, doubt) for card in cards} if failures == FAILURES_BEFORE_UNHEALTHY else {}
+            problem = f"its health check failed {FAILURES_BEFORE_UNHEALTHY} times in a row: {error}"
+            seen = {card.id: Health(card.id, False, problem) for card in cards} if failures == FAILURES_BEFORE_UNHEALTHY else {}
         for id, health in seen.items():
             if id in reported and reported[id] != health:
                 reported[id] = health
@@ -69,7 +69,7 @@ class LastUsage:
     def __init__(self) -> None:
         self.mib: dict[str, int] = {}
 
-    def remember(self, seen: Mapping[str, Health]) -> Mapping[str, Health]:
+    def keep(self, seen: Mapping[str, Health]) -> Mapping[str, Health]:
         """Keep the memory usage of this check, and return the check. What it does not report is unknown from now on."""
         self.mib = {id: health.used_mib for id, health in seen.items() if health.used_mib is not None}
         return seen

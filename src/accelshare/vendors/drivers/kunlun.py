@@ -19,15 +19,12 @@ from accelshare.vendors.drivers.driver import (
     Options,
     QueryFailed,
     QueryMethod,
-    SkippedDeviceLog,
 )
-from accelshare.vendors.drivers.health import LastUsage, health_changes, health_in
-from accelshare.vendors.drivers.host_view import HostView
+from accelshare.vendors.drivers.health import health_in
 from accelshare.vendors.drivers.kunlun_smi import TOOL_FOLDERS, TOOLS, KnownRanks, parse_lines, parse_table
 from accelshare.vendors.drivers.kunlun_xpuml import FOLDERS, LIBRARIES
-from accelshare.vendors.drivers.library_process import Candidate, VendorLibrary
-from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.host_paths import candidate_paths
+from accelshare.vendors.drivers.library_process import VendorLibrary
+from accelshare.vendors.drivers.vendor_driver import VendorDriver
 
 PCI_VENDOR: Final = "1d22"
 # Intel has a tool of the same name. Its output differs, and a host without a PCI device of Kunlun's has no Kunlun tool.
@@ -35,75 +32,60 @@ SHARED_TOOL_NAME: Final = "xpu-smi"
 GOOD_PROC_STATES: Final = frozenset({"RUNNING", "NORMAL"})
 
 
-class KunlunDriver:
+class KunlunDriver(VendorDriver):
     """Cards by serial number."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
-        self._host = HostView("kunlun", self._complete, options)
+        super().__init__("kunlun", options)
         self._ranks = KnownRanks()
-        self._skipped_log = SkippedDeviceLog("kunlun")
-        self._use = LastUsage()
 
-    def used_mib(self) -> Mapping[str, int]:
-        return self._use.mib
-
-    async def discover(self) -> list[HostCard]:
-        found = await self._host.of([("XPUML", self._library().listing_once), *self._tool_methods()])
-        self._skipped_log.update(found.skipped)
-        return list(found.cards)
-
-    async def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
-        library = self._library()
+    def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
+        library = self._xpuml()
         # /proc is far cheaper to read than the tool's output, and has a card's state too.
-        ways: list[QueryMethod] = [
+        methods: list[QueryMethod] = [
             ("XPUML", library.listing),
-            (str(self._proc), partial(self._ask_proc, cards)),
+            (str(self._proc), partial(self._query_proc, cards)),
             *self._tool_methods(),
         ]
 
-        async def look() -> Mapping[str, Health]:
-            return self._use.remember(health_in(cards, await self._host.of(ways)))
+        async def check() -> Mapping[str, Health]:
+            return health_in(cards, await self._query(methods))
 
-        try:
-            async for health in health_changes(cards, look, partial(asyncio.sleep, self._options.every_s)):
-                yield health
-        finally:
-            await library.close()
+        return self._watch(cards, library, check, partial(asyncio.sleep, self._options.every_s))
 
-    def _library(self) -> VendorLibrary:
-        names = self._options.libraries or candidate_paths(LIBRARIES, FOLDERS, self._options.host)
-        candidates = [Candidate(name, "xpuml", name) for name in names]
-        return VendorLibrary("kunlun", candidates, timeout_s=self._options.timeout_s)
+    def _discovery_methods(self) -> list[QueryMethod]:
+        return [("XPUML", self._xpuml().listing_once), *self._tool_methods()]
+
+    def _xpuml(self) -> VendorLibrary:
+        return self._library(LIBRARIES, FOLDERS, {"xpuml": ""})
 
     def _tool_methods(self) -> list[QueryMethod]:
-        tools = self._options.tools or candidate_paths(TOOLS, TOOL_FOLDERS, self._options.host)
+        tools = self._tools(TOOLS, TOOL_FOLDERS)
         return [
-            *((tool, partial(self._ask_tool, tool, (), parse_table)) for tool in tools),
-            *((f"{tool} -m", partial(self._ask_tool, tool, ("-m",), parse_lines)) for tool in tools),
+            *((tool, partial(self._query_tool, tool, (), parse_table)) for tool in tools),
+            *((f"{tool} -m", partial(self._query_tool, tool, ("-m",), parse_lines)) for tool in tools),
         ]
 
-    async def _ask_tool(self, tool: str, args: tuple[str, ...], parsed: Callable[[str], Listing]) -> Listing:
-        if Path(tool).name == SHARED_TOOL_NAME and await self._host.run(self._has_device) is False:
+    async def _query_tool(self, tool: str, args: Sequence[str], parse: Callable[[str], Listing]) -> Listing:
+        if Path(tool).name == SHARED_TOOL_NAME and await self._read_host(self._has_device) is False:
             raise NotInstalled(f"may be Intel's tool of that name: this host has no PCI device of vendor {PCI_VENDOR}")
-        output = await run_tool(tool, *args, timeout_s=self._options.timeout_s)
-        return parsed(output.checked())
+        return await self._run_tool(tool, args, parse)
 
     def _has_device(self) -> bool | None:
         return pci.has_vendor(self._options.roots.sys, PCI_VENDOR)
 
-    async def _ask_proc(self, cards: Sequence[HostCard]) -> Listing:
-        states = await self._host.run(lambda: [self._proc_state(card) for card in cards])
+    async def _query_proc(self, cards: Sequence[HostCard]) -> Listing:
+        states = await self._read_host(lambda: [self._proc_state(card) for card in cards])
         if None in states:
             raise QueryFailed("does not have the state of every card")
         return Listing(tuple(replace(card, healthy=True, problem="", used_mib=None) for card in cards))
 
     def _complete(self, found: Listing) -> Listing:
-        """The listing with data of /proc and /sys: the NUMA node, and the kernel's state of each card."""
+        """Adds the NUMA node, and the kernel's state of each card."""
         found = self._ranks.kept(found)
-        return Listing(tuple(map(self._with_host_view, found.cards)), found.skipped)
+        return Listing(tuple(map(self._completed_card, found.cards)), found.skipped)
 
-    def _with_host_view(self, card: HostCard) -> HostCard:
+    def _completed_card(self, card: HostCard) -> HostCard:
         card = replace(card, numa=pci.numa(self._options.roots.sys, card.pci))
         state = self._proc_state(card)
         if state is None or state in GOOD_PROC_STATES or not card.healthy:

@@ -5,12 +5,12 @@ Belongs here: the functions and structures of the library, as its header has the
 
 import ctypes
 from collections.abc import Mapping
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_uint, c_uint64, c_void_p, create_string_buffer
+from ctypes import c_char, c_int, c_uint, c_uint64, c_void_p
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.ctypes_library import Library, optional, text_of
-from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, SkippedDevice, listing
+from accelshare.vendors.drivers.ctypes_library import Library, list_devices, optional
+from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, listing
 from accelshare.vendors.drivers.kunlun_smi import PF_IS_NO_CARD, board_id, with_distinct_ids
 
 LIBRARIES: Final = ("libxpuml.so.1", "libxpuml.so")
@@ -41,13 +41,8 @@ class Xpuml:
 
     def __init__(self, name: str) -> None:
         self._library = library = Library(name)
-        if library.has("xpumlErrorString"):
-            words = library.raw("xpumlErrorString", c_int, restype=c_char_p)
-            library.words = lambda code: (words(code) or b"").decode("utf-8", "replace")
-        self._count = library.bind("xpumlDeviceGetCount", POINTER(c_uint))
-        self._by_index = library.bind("xpumlDeviceGetHandleByIndex", c_uint, POINTER(_Device))
-        self._memory = library.bind("xpumlDeviceGetMemoryInfo", _Device, POINTER(_Memory))
-        self._state = library.bind("xpumlDeviceGetState", _Device, POINTER(c_int))
+        library.read_error_texts("xpumlErrorString")
+        library.require("xpumlDeviceGetCount", "xpumlDeviceGetHandleByIndex", "xpumlDeviceGetMemoryInfo", "xpumlDeviceGetState")
         self._shutdown = library.bind("xpumlShutdown")
         library.bind("xpumlInit")()
 
@@ -56,67 +51,35 @@ class Xpuml:
 
     def listing(self) -> Listing:
         """All cards, without physical functions that only carry virtual ones, and without those that do not answer."""
-        count = c_uint()
-        self._count(byref(count))
-        cards: list[HostCard] = []
-        skipped: list[SkippedDevice] = []
-        for index in range(count.value):
-            try:
-                cards.append(self._card(index))
-            except QueryFailed as error:
-                skipped.append(SkippedDevice(index, str(error)))
+        cards, skipped = list_devices(self._library.read("xpumlDeviceGetCount", c_uint).value, self._card)
         return listing(with_distinct_ids(cards), skipped)
 
     def _card(self, index: int) -> HostCard:
-        device = _Device()
-        self._by_index(index, byref(device))
-        state = c_int()
-        self._state(device, byref(state))
-        model = optional(lambda: self._model(device))
-        if model == PF_MODEL or optional(lambda: self._sriov_mode(device)) == _SRIOV_ON:
+        read = self._library.read
+        device = read("xpumlDeviceGetHandleByIndex", _Device, c_uint(index))
+        state = read("xpumlDeviceGetState", c_int, device).value
+        attributes = optional(lambda: read("xpumlDeviceGetAttributes", _Attributes, device))
+        sriov_mode = optional(lambda: read("xpumlDeviceGetHostVxpuMode", c_int, device).value)
+        if (attributes and attributes.model == PF_MODEL) or sriov_mode == _SRIOV_ON:
             raise QueryFailed(PF_IS_NO_CARD)
-        memory = _Memory()
-        self._memory(device, byref(memory))
-        place = optional(lambda: self._place(device)) or ""
-        minor = optional(lambda: self._minor(device))
+        memory = read("xpumlDeviceGetMemoryInfo", _Memory, device)
+        info = optional(lambda: read("xpumlDeviceGetPciInfo", _PciInfo, device))
+        place = pci.format_address(info.domain, info.bus, info.device, info.function) if info else ""
+        serial = optional(lambda: self._library.read_text("xpumlDeviceGetSerial", device, c_uint(128))) or ""
+        minor = optional(lambda: read("xpumlDeviceGetMinorNumber", c_uint, device).value)
         minor = index if minor is None else minor  # an older library does not report it; its index is the kernel's number
-        healthy = state.value in GOOD_STATES
+        healthy = state in GOOD_STATES
         return HostCard(
             index=index,
-            id=board_id(optional(lambda: self._serial(device)) or "", place, minor),
+            id=board_id(serial, place, minor),
             memory_mib=memory.total_global >> 20,
             used_mib=memory.used_global >> 20,
             minor=minor,
-            model=MODELS.get(-1 if model is None else model, ""),
+            model=MODELS.get(attributes.model, "") if attributes else "",
             pci=place,
             healthy=healthy,
-            problem="" if healthy else f"state {STATES.get(state.value, state.value)}",
+            problem="" if healthy else f"state {STATES.get(state, state)}",
         )
-
-    def _serial(self, device: "_Device") -> str:
-        serial = create_string_buffer(128)
-        self._library.bind("xpumlDeviceGetSerial", _Device, c_char_p, c_uint)(device, serial, len(serial))
-        return text_of(serial)
-
-    def _minor(self, device: "_Device") -> int:
-        minor = c_uint()
-        self._library.bind("xpumlDeviceGetMinorNumber", _Device, POINTER(c_uint))(device, byref(minor))
-        return minor.value
-
-    def _place(self, device: "_Device") -> str:
-        place = _PciInfo()
-        self._library.bind("xpumlDeviceGetPciInfo", _Device, POINTER(_PciInfo))(device, byref(place))
-        return pci.format_address(place.domain, place.bus, place.device, place.function)
-
-    def _model(self, device: "_Device") -> int:
-        attributes = _Attributes()
-        self._library.bind("xpumlDeviceGetAttributes", _Device, POINTER(_Attributes))(device, byref(attributes))
-        return attributes.model
-
-    def _sriov_mode(self, device: "_Device") -> int:
-        mode = c_int()
-        self._library.bind("xpumlDeviceGetHostVxpuMode", _Device, POINTER(c_int))(device, byref(mode))
-        return mode.value
 
 
 class _Device(ctypes.Structure):

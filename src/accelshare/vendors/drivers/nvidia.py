@@ -20,76 +20,60 @@ from accelshare.vendors.drivers.driver import (
     Options,
     QueryFailed,
     QueryMethod,
-    SkippedDeviceLog,
 )
-from accelshare.vendors.drivers.health import LastUsage, health_changes, health_in
-from accelshare.vendors.drivers.host_view import HostView
-from accelshare.vendors.drivers.library_process import Candidate, NoLibraryAnswered, VendorLibrary
+from accelshare.vendors.drivers.health import health_in
+from accelshare.vendors.drivers.library_process import NoLibraryAnswered, VendorLibrary
 from accelshare.vendors.drivers.nvidia_nvml import FOLDERS, LIBRARIES, NvmlCardStatus
 from accelshare.vendors.drivers.nvidia_xids import OpenXids
 from accelshare.vendors.drivers.tools import run_tool
-from accelshare.vendors.host_paths import candidate_paths
+from accelshare.vendors.drivers.vendor_driver import VendorDriver
 
 log = logging.getLogger(__name__)
 
 
-class NvidiaDriver:
+class NvidiaDriver(VendorDriver):
     """Cards by UUID; `quiet_s` is how long a card must go without a critical XID to be healthy again."""
 
     def __init__(self, options: Options, *, quiet_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._options = options
+        super().__init__("nvidia", options)
         self._clock = clock
-        self._host = HostView("nvidia", self._complete, options)
         self._open_xids = OpenXids(quiet_s)  # kept across watches: a new watch starts when a card is added
-        self._skipped_log = SkippedDeviceLog("nvidia")
-        self._use = LastUsage()
 
-    def used_mib(self) -> Mapping[str, int]:
-        return self._use.mib
+    def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
+        library = self._nvml()
+        watch = _Watch(cards, library, self._options, self._open_xids, self._clock)
 
-    async def discover(self) -> list[HostCard]:
-        library: QueryMethod = ("NVML", self._library().listing_once)
-        found = await self._host.of([library, *self._tool_methods()])
-        self._skipped_log.update(found.skipped)
-        return list(found.cards)
-
-    async def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
-        watch = _Watch(cards, self._library(), self._options, self._open_xids, self._clock)
-
-        async def look() -> Mapping[str, Health]:
+        async def check() -> Mapping[str, Health]:
             try:
-                return self._use.remember(await watch.look())
-            except DriverError as library:
+                return await watch.check()
+            except DriverError as by_library:
                 try:
-                    return self._use.remember(watch.with_open_xids(health_in(cards, await self._host.of(self._tool_methods()))))
-                except DriverError as tool:
-                    raise DriverError([*library.tried, *tool.tried]) from None
+                    return watch.with_open_xids(health_in(cards, await self._query(self._tool_methods())))
+                except DriverError as by_tool:
+                    raise DriverError([*by_library.tried, *by_tool.tried]) from None
 
-        try:
-            async for health in health_changes(cards, look, watch.pause):
-                yield health
-        finally:
-            await watch.close()
+        return self._watch(cards, library, check, watch.pause)
 
-    def _library(self) -> VendorLibrary:
-        names = self._options.libraries or candidate_paths(LIBRARIES, FOLDERS, self._options.host)
-        candidates = [Candidate(name, "nvml", name) for name in names]
-        return VendorLibrary("nvidia", candidates, timeout_s=self._options.timeout_s)
+    def _discovery_methods(self) -> list[QueryMethod]:
+        return [("NVML", self._nvml().listing_once), *self._tool_methods()]
+
+    def _nvml(self) -> VendorLibrary:
+        return self._library(LIBRARIES, FOLDERS, {"nvml": ""})
 
     def _tool_methods(self) -> list[QueryMethod]:
-        return [(tool, partial(self._ask_tool, tool)) for tool in self._options.tools or nvidia_smi.TOOLS]
+        return [(tool, partial(self._query_tool, tool)) for tool in self._options.tools or nvidia_smi.TOOLS]
 
-    async def _ask_tool(self, tool: str) -> Listing:
+    async def _query_tool(self, tool: str) -> Listing:
         fields: tuple[str, ...] = nvidia_smi.FIELDS
-        output = await run_tool(tool, *nvidia_smi.question(fields), timeout_s=self._options.timeout_s)
+        output = await run_tool(tool, *nvidia_smi.arguments(fields), timeout_s=self._options.timeout_s)
         if nvidia_smi.refuses_fields(output.text + output.complaint):
             fields = nvidia_smi.OLD_FIELDS
-            output = await run_tool(tool, *nvidia_smi.question(fields), timeout_s=self._options.timeout_s)
-        text = output.text if nvidia_smi.tells_of_lost_cards(output.text) else output.checked()
-        return nvidia_smi.parsed(text, fields)
+            output = await run_tool(tool, *nvidia_smi.arguments(fields), timeout_s=self._options.timeout_s)
+        text = output.text if nvidia_smi.reports_lost_cards(output.text) else output.checked()
+        return nvidia_smi.parse_csv(text, fields)
 
     def _complete(self, found: Listing) -> Listing:
-        """The listing with data of /proc and /sys: the NUMA node, and the minor number that the CSV lacks."""
+        """Adds the NUMA node, and the minor number that the CSV lacks."""
         roots = self._options.roots
         cards = (
             replace(
@@ -120,10 +104,10 @@ class _Watch:
         self._clock = clock
         self._listening = False
 
-    async def look(self) -> Mapping[str, Health]:
+    async def check(self) -> Mapping[str, Health]:
         """Every card's health by NVML; DriverError if NVML cannot be used."""
         try:
-            seen = await self._library.ask("look", self._ids, into=list[NvmlCardStatus])
+            seen = await self._library.ask("statuses", self._ids, into=list[NvmlCardStatus])
         except NoLibraryAnswered as error:
             if DRIVER_NOT_LOADED in error.codes:
                 for id in self._ids:
@@ -156,9 +140,6 @@ class _Watch:
             log.warning("XID event xid=%d card=%s", xid, id or "unknown (counted for all)")
             for concerned in [id] if id else self._ids:
                 self._open_xids.note(concerned, xid, now=self._clock())
-
-    async def close(self) -> None:
-        await self._library.close()
 
     def _judged(self, card: NvmlCardStatus) -> Health:
         if card.away:

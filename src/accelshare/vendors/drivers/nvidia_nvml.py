@@ -8,7 +8,7 @@ second library in one process would mean writing to its private state. It also c
 """
 
 import ctypes
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint, c_uint64, c_void_p, create_string_buffer
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,11 +24,12 @@ from accelshare.vendors.drivers.ctypes_library import (
     UNINITIALIZED,
     Library,
     LibraryError,
-    failed,
+    NvmlMemory,
+    library_error,
+    list_devices,
     optional,
-    text_of,
 )
-from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, SkippedDevice, listing
+from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, listing
 from accelshare.vendors.drivers.nvidia_xids import recovery_problem
 
 LIBRARIES: Final = ("libnvidia-ml.so.1", "libnvidia-ml.so")
@@ -41,6 +42,10 @@ FOLDERS: Final = (
     "/run/nvidia/driver/usr/lib64",
 )
 MIG_IS_ON: Final = "MIG is on, so its memory belongs to its instances; switch MIG off to share the whole card"
+
+# Names of one function in different versions of the library, newest first.
+_COUNT = "nvmlDeviceGetCount_v2 nvmlDeviceGetCount"
+_HANDLE = "nvmlDeviceGetHandleByIndex_v2 nvmlDeviceGetHandleByIndex"
 
 _XID_CRITICAL = 0x8
 _RECOVERY_ACTION_FIELD = 230
@@ -68,13 +73,9 @@ class Nvml:
 
     def __init__(self, name: str) -> None:
         self._library = library = Library(name)
-        words = library.raw("nvmlErrorString", c_int, restype=c_char_p)
-        library.words = lambda code: (words(code) or b"").decode("utf-8", "replace")
-        self._count = library.bind("nvmlDeviceGetCount_v2 nvmlDeviceGetCount", POINTER(c_uint))
-        self._by_index = library.bind("nvmlDeviceGetHandleByIndex_v2 nvmlDeviceGetHandleByIndex", c_uint, POINTER(c_void_p))
-        self._by_uuid = library.bind("nvmlDeviceGetHandleByUUID", c_char_p, POINTER(c_void_p))
-        self._uuid = library.bind("nvmlDeviceGetUUID", c_void_p, c_char_p, c_uint)
-        self._memory = library.bind("nvmlDeviceGetMemoryInfo", c_void_p, POINTER(_Memory))
+        library.require("nvmlErrorString", _COUNT, _HANDLE)
+        library.require("nvmlDeviceGetHandleByUUID", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo")
+        library.read_error_texts("nvmlErrorString")
         self._events: c_void_p | None = None
         self._registered: dict[int, str] = {}
         self._silent: set[str] = set()  # cards that report no events: they are only polled
@@ -87,47 +88,37 @@ class Nvml:
 
     def listing(self) -> Listing:
         """All cards, without those in MIG mode and those that do not answer."""
-        count = c_uint()
-        self._count(byref(count))
-        cards: list[HostCard] = []
-        skipped: list[SkippedDevice] = []
-        for index in range(count.value):
-            try:
-                cards.append(self._card(index))
-            except QueryFailed as error:
-                skipped.append(SkippedDevice(index, str(error)))
-        return listing(cards, skipped)
+        return listing(*list_devices(self._library.read(_COUNT, c_uint).value, self._card))
 
     def _card(self, index: int) -> HostCard:
-        device = c_void_p()
-        self._by_index(index, byref(device))
-        uuid = create_string_buffer(96)
-        self._uuid(device, uuid, len(uuid))
+        read = self._library.read
+        device = read(_HANDLE, c_void_p, c_uint(index))
+        uuid = self._text("nvmlDeviceGetUUID", device)
         self._refuse_mig(device)
         memory = self._memory_of(device)
-        place = optional(lambda: self._place(device)) or ""
+        info = optional(lambda: read("nvmlDeviceGetPciInfo_v3", _PciInfo, device))
         problem = recovery_problem(optional(lambda: self._recovery_action(device)))
         return HostCard(
             index=index,
-            id=text_of(uuid),
+            id=uuid,
             memory_mib=memory.total >> 20 if memory is not None else 0,
             measured=memory is not None,
-            minor=optional(lambda: self._minor(device)),
-            model=optional(lambda: self._name(device)) or "",
-            pci=place,
+            minor=optional(lambda: read("nvmlDeviceGetMinorNumber", c_uint, device).value),
+            model=optional(lambda: self._text("nvmlDeviceGetName", device)) or "",
+            pci=pci.address(info.bus_id.decode("ascii", "replace")) if info else "",
             healthy=not problem,
             problem=problem,
         )
 
-    def look(self, ids: list[str]) -> list[NvmlCardStatus]:
+    def statuses(self, ids: list[str]) -> list[NvmlCardStatus]:
         """The status of these cards. From now on `xid_events` returns the XIDs of those that report any."""
         if not self._registered:
             self.stop_listening()
-        return [self._seen(id) for id in ids]
+        return [self._status(id) for id in ids]
 
-    def _seen(self, id: str) -> NvmlCardStatus:
+    def _status(self, id: str) -> NvmlCardStatus:
         try:
-            device = self._find(id)
+            device = self._library.read("nvmlDeviceGetHandleByUUID", c_void_p, c_char_p(id.encode()))
             self._refuse_mig(device)
             memory = self._memory_of(device)
         except LibraryError as error:
@@ -144,16 +135,14 @@ class Nvml:
         used_mib = memory.used >> 20 if memory is not None else None
         return NvmlCardStatus(id, used_mib=used_mib, recovery_action=action, listening=id in self._registered.values())
 
-    def _memory_of(self, device: c_void_p) -> "_Memory | None":
+    def _memory_of(self, device: c_void_p) -> NvmlMemory | None:
         """The memory of a card; None if it has none of its own because it shares the host's."""
-        memory = _Memory()
         try:
-            self._memory(device, byref(memory))
+            return self._library.read("nvmlDeviceGetMemoryInfo", NvmlMemory, device)
         except LibraryError as error:
             if error.code == NOT_SUPPORTED:
                 return None
             raise
-        return memory
 
     def _recovery_action(self, device: c_void_p) -> int | None:
         field = _FieldValue(_RECOVERY_ACTION_FIELD)
@@ -164,13 +153,10 @@ class Nvml:
     def _listen(self, id: str, device: c_void_p) -> None:
         try:
             if self._events is None:
-                events = c_void_p()
-                self._library.bind("nvmlEventSetCreate", POINTER(c_void_p))(byref(events))
-                self._events = events
-            supported = c_uint64()
-            self._library.bind("nvmlDeviceGetSupportedEventTypes", c_void_p, POINTER(c_uint64))(device, byref(supported))
-            if not supported.value & _XID_CRITICAL:
-                raise failed("nvmlDeviceGetSupportedEventTypes", NOT_SUPPORTED, "no XID events")
+                self._events = self._library.read("nvmlEventSetCreate", c_void_p)
+            supported = self._library.read("nvmlDeviceGetSupportedEventTypes", c_uint64, device).value
+            if not supported & _XID_CRITICAL:
+                raise library_error("nvmlDeviceGetSupportedEventTypes", NOT_SUPPORTED, "no XID events")
             self._library.bind("nvmlDeviceRegisterEvents", c_void_p, c_uint64, c_void_p)(device, _XID_CRITICAL, self._events)
             self._registered[device.value or 0] = id
         except LibraryError as error:
@@ -200,11 +186,6 @@ class Nvml:
         if events is not None:
             optional(lambda: self._library.bind("nvmlEventSetFree", c_void_p)(events))
 
-    def _find(self, id: str) -> c_void_p:
-        device = c_void_p()
-        self._by_uuid(id.encode(), byref(device))
-        return device
-
     def _refuse_mig(self, device: c_void_p) -> None:
         current, pending = c_uint(), c_uint()
         ask = optional(lambda: self._library.bind("nvmlDeviceGetMigMode", c_void_p, POINTER(c_uint), POINTER(c_uint)))
@@ -219,26 +200,8 @@ class Nvml:
         if current.value:
             raise QueryFailed(MIG_IS_ON)
 
-    def _minor(self, device: c_void_p) -> int:
-        minor = c_uint()
-        self._library.bind("nvmlDeviceGetMinorNumber", c_void_p, POINTER(c_uint))(device, byref(minor))
-        return minor.value
-
-    def _name(self, device: c_void_p) -> str:
-        name = create_string_buffer(96)
-        self._library.bind("nvmlDeviceGetName", c_void_p, c_char_p, c_uint)(device, name, len(name))
-        return text_of(name)
-
-    def _place(self, device: c_void_p) -> str:
-        place = _PciInfo()
-        self._library.bind("nvmlDeviceGetPciInfo_v3", c_void_p, POINTER(_PciInfo))(device, byref(place))
-        return pci.address(place.bus_id.decode("ascii", "replace"))
-
-
-class _Memory(ctypes.Structure):
-    _fields_ = (("total", c_uint64), ("free", c_uint64), ("used", c_uint64))
-    total: int
-    used: int
+    def _text(self, function: str, device: c_void_p) -> str:
+        return self._library.read_text(function, device, c_uint(96))
 
 
 class _PciInfo(ctypes.Structure):

@@ -26,7 +26,7 @@ _NONE = "No devices were found"
 _MINOR = re.compile(r"^Device Minor:\s*([0-9]{1,5})\s*$", re.MULTILINE)
 
 
-def question(fields: tuple[str, ...]) -> tuple[str, ...]:
+def arguments(fields: tuple[str, ...]) -> tuple[str, ...]:
     """The tool's arguments to query these fields."""
     return (f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
 
@@ -36,11 +36,11 @@ def refuses_fields(text: str) -> bool:
     return "is not a valid field to query" in text
 
 
-def tells_of_lost_cards(text: str) -> bool:
+def reports_lost_cards(text: str) -> bool:
     return _LOST in text
 
 
-def parsed(text: str, fields: tuple[str, ...]) -> Listing:
+def parse_csv(text: str, fields: tuple[str, ...]) -> Listing:
     """The cards of a CSV answer; QueryFailed if it is no such answer."""
     cards: list[HostCard] = []
     skipped: list[SkippedDevice] = []

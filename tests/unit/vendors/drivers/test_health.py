@@ -156,9 +156,9 @@ def test_who_cannot_tell_does_not_pretend_to() -> None:
 
 def test_what_a_look_does_not_tell_is_not_known_any_more() -> None:
     use = LastUsage()
-    use.remember({"a": Health("a", True, used_mib=7), "b": Health("b", True, used_mib=0)})
+    use.keep({"a": Health("a", True, used_mib=7), "b": Health("b", True, used_mib=0)})
     assert use.mib == {"a": 7, "b": 0}
-    use.remember({"a": Health("a", True), "b": Health("b", True, used_mib=3)})
+    use.keep({"a": Health("a", True), "b": Health("b", True, used_mib=3)})
     assert use.mib == {"b": 3}
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelshare.vendors.drivers.driver import QueryFailed
-from accelshare.vendors.drivers.nvidia_smi import FIELDS, OLD_FIELDS, parsed
+from accelshare.vendors.drivers.nvidia_smi import FIELDS, OLD_FIELDS, parse_csv
 from tests.fakes.sure import assert_sure
 
 WORDS = st.sampled_from(
@@ -27,7 +27,7 @@ ROWS = st.lists(st.lists(WORDS | st.text(max_size=8), max_size=8).map(", ".join)
 @given(ROWS | st.text(), st.sampled_from([FIELDS, OLD_FIELDS]))
 def test_only_sure_cards_come_out_of_any_text(text: str, fields: tuple[str, ...]) -> None:
     try:
-        assert_sure(parsed(text, fields))
+        assert_sure(parse_csv(text, fields))
     except QueryFailed:
         pass
 
@@ -40,6 +40,6 @@ def test_a_cut_answer_never_changes_a_card(length: int) -> None:
     )
     sizes = {0: 16127, 1: 24258}
     try:
-        assert all(card.memory_mib == sizes[card.index] for card in parsed(whole[:length], FIELDS).cards)
+        assert all(card.memory_mib == sizes[card.index] for card in parse_csv(whole[:length], FIELDS).cards)
     except QueryFailed:
         pass
