@@ -336,7 +336,7 @@ async def test_explain_of_a_waiting_pod(inspected: InspectedCluster) -> None:
     code, out, err = await inspected.accelshare("explain", "big")
     assert (code, err) == (0, "")
     assert out.startswith(
-        "default/big waits. It asks for 9000 MiB of one XPU (baidu.com/xpu-mem: 9000).\n"
+        "default/big is pending. It requests 9000 MiB of one XPU (baidu.com/xpu-mem: 9000).\n"
         "Wrong: no XPU in this cluster has 9000 MiB; the largest has 8064 MiB (XPU0 of minikube)\n"
     )
     assert "  would help: 23256 MiB are free here in parts (8064+8064+3564+3564): take it from 2 cards with the label" in out
@@ -368,7 +368,7 @@ async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_car
 async def test_colours_are_for_terminals_and_not_for_who_wants_none(inspected: InspectedCluster) -> None:
     inspected.xpu_pods()
     inspected.pod("big", {"baidu.com/xpu-mem": 9000})
-    assert "\x1b[1mdefault/big waits." in await asyncio.to_thread(_on_a_terminal, inspected, {})
+    assert "\x1b[1mdefault/big is pending." in await asyncio.to_thread(_on_a_terminal, inspected, {})
     assert "\x1b" not in await asyncio.to_thread(_on_a_terminal, inspected, {"NO_COLOR": "1"})
 
 
@@ -578,9 +578,9 @@ async def test_explain_also_tells_what_keeps_a_pod_away_besides_cards(inspected:
     inspected.pod("me", {"baidu.com/xpu-mem": 4500, "cpu": 2})
     code, out, err = await inspected.accelshare("explain", "me")
     assert (code, err) == (0, "")
-    assert "Node minikube has the cards, but kube-scheduler keeps the pod away: " in out
-    assert [line.strip() for line in out.splitlines() if "keeps it away" in line] == [
-        "keeps it away: the pod does not tolerate its taint dedicated=ml:NoSchedule",
-        "keeps it away: not enough cpu: 2 requested, 1 of 4 not requested by other pods",
-        "keeps it away: it already has 1 pods, its maximum",
+    assert "Node minikube has the cards, but kube-scheduler cannot use it: " in out
+    assert [line.strip() for line in out.splitlines() if "obstacle: " in line] == [
+        "obstacle: the pod does not tolerate its taint dedicated=ml:NoSchedule",
+        "obstacle: not enough cpu: 2 requested, 1 of 4 not requested by other pods",
+        "obstacle: it already has 1 pods, its maximum",
     ]

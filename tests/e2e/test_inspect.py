@@ -95,10 +95,10 @@ async def test_explain_says_what_the_scheduler_says_and_what_would_help(served: 
     code, out, err = await accelshare(served, "explain", "gcushare-pod-4", "-n", "kube-system")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "kube-system/gcushare-pod-4 waits. It asks for 20 GB of one GCU (enflame.com/gcu-memory: 20)."
-    assert lines[1].startswith("kube-scheduler says: 0/1 nodes are available: 1 insufficient GCU Memory in one gcu device.")
+    assert lines[0] == "kube-system/gcushare-pod-4 is pending. It requests 20 GB of one GCU (enflame.com/gcu-memory: 20)."
+    assert lines[1].startswith("kube-scheduler: 0/1 nodes are available: 1 insufficient GCU Memory in one gcu device.")
     assert lines[2] == "Wrong: no GCU in this cluster has 20 GB; the largest has 16 GB (GCU0 of sse-lab-inspur-048)"
-    assert "  would help: ask for at most 16 GB" in lines
+    assert "  would help: request at most 16 GB" in lines
 
 
 async def test_who_may_not_look_is_told_which_verb_on_which_resource(scheduling_cluster: SchedulingCluster) -> None:

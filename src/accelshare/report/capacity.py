@@ -148,14 +148,14 @@ def _smaller_requests(
     if ask.whole:
         fewer = next((count for count in range(ask.cards - 1, 0, -1) if served(replace(ask, cards=count))), 0)
         if fewer:
-            yield f"ask for {cards(fewer, profile.noun)}"
+            yield f"request {cards(fewer, profile.noun)}"
         return
     low, high = 0, ask.share - 1  # binary search for the largest share that is served
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if served(replace(ask, share=middle)) else (low, middle - 1)
     if low:
-        yield f"ask for at most {amount(low * ask.cards, unit)}" + (f" ({amount(low, unit)} a card)" if ask.cards > 1 else "")
+        yield f"request at most {amount(low * ask.cards, unit)}" + (f" ({amount(low, unit)} a card)" if ask.cards > 1 else "")
     if sum(each.kind == ask.kind for each in request) == 1:
         yield from _parts(node, ask, profile, unit, served=served)
 

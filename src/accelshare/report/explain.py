@@ -21,8 +21,8 @@ from accelshare.terminal import visible
 from accelshare.vendors.profile import Profile
 
 ALTERNATIVES: Final = 5
-# What a policy prefers, in words; a policy that is not listed here is only named.
-LIKES: Final = {"binpack": "the tightest card that fits", "spread": "the emptiest card"}
+# What a policy prefers; a policy that is not listed here is only named.
+CHOICE: Final = {"binpack": "the tightest card that fits", "spread": "the emptiest card"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ def explain(state: ClusterState, pod: PodSeen | None, details: PodDetails) -> Ex
     """The explanation of this pod. `pod` is what the ledger knows of it; None: it requests no card."""
     name = f"{details.namespace}/{details.name}"
     if pod is None:
-        return Explanation(f"{name} asks for no card of any vendor.", mistakes=tuple(no_request(state, details)))
+        return Explanation(f"{name} requests no card of any vendor.", mistakes=tuple(no_request(state, details)))
     asks = _asks(state, pod) if pod.refusal is None else _written(state, details)
     if pod.ended:
         why = f" ({details.reason})" if details.reason else ""
-        return Explanation(f"{name} has ended: {details.phase or 'its phase'}{why}. It asked for {asks}, and holds nothing now.")
+        return Explanation(f"{name} has ended: {details.phase or 'its phase'}{why}. It requested {asks}, and holds no card now.")
     if pod.node:
-        return _placed(state, pod, f"{name} is on node {pod.node}. It asks for {asks}.")
-    return _waiting(state, pod, details, f"{name} waits. It asks for {asks}.")
+        return _placed(state, pod, f"{name} is on node {pod.node}. It requests {asks}.")
+    return _waiting(state, pod, details, f"{name} is pending. It requests {asks}.")
 
 
 # Waiting.
@@ -116,7 +116,7 @@ def _answer(state: ClusterState, node: NodeLedger, pod: PodSeen, details: PodDet
         names = _slices(state, answer.assignment)
         if kept_away_by:
             return (0, 1, node.name), NodeAnswer(node.name, False, f"has the cards: {names}", lines, obstacles=kept_away_by)
-        return (0, 0, node.name), NodeAnswer(node.name, True, f"would take it: {names}", lines)
+        return (0, 0, node.name), NodeAnswer(node.name, True, f"can serve it: {names}", lines)
     text = state.catalog[answer.kind].text(answer.reason)
     gap = shortfall(state, node, pod, answer)
     order = (1, gap.least, node.name) if gap.least is not None else (2, 0, node.name)
@@ -125,11 +125,11 @@ def _answer(state: ClusterState, node: NodeLedger, pod: PodSeen, details: PodDet
 
 def _in_short(nodes: Sequence[NodeAnswer], wrong: Sequence[str]) -> str:
     if nodes and nodes[0].serves:
-        return f"Node {nodes[0].node} would take it now. If it still waits, it waits for something other than cards."
+        return f"Node {nodes[0].node} can serve it now. If it stays pending, the cause is not its request for cards."
     if nodes and not nodes[0].missing and nodes[0].obstacles:
-        return f"Node {nodes[0].node} has the cards, but kube-scheduler keeps the pod away: {nodes[0].obstacles[0]}."
+        return f"Node {nodes[0].node} has the cards, but kube-scheduler cannot use it: {nodes[0].obstacles[0]}."
     if wrong:
-        return "As it stands, no node can ever serve it."
+        return "No node can ever serve this request."
     if nodes and nodes[0].remedies:
         return f"No node serves it now. The least to do: {nodes[0].remedies[0]}, on {nodes[0].node}."
     return "No node serves it now."
@@ -195,7 +195,7 @@ def _why_there(state: ClusterState, pod: PodSeen) -> Iterator[str]:
     """Where it would be placed now. What was free when it was bound is not recorded."""
     policy = state.ledger.policy
     if any(not ask.whole for ask in pod.request):
-        yield f"The policy {policy.name} takes {LIKES.get(policy.name, 'the best card by its own order')} in the whole cluster."
+        yield f"The policy {policy.name} takes {CHOICE.get(policy.name, 'the best card by its own order')} in the whole cluster."
     if any(ask.whole for ask in pod.request):
         yield "Of the empty cards the smallest are allocated whole, so that large cards stay free for large slices."
     ledger = Ledger(policy)
@@ -210,7 +210,7 @@ def _why_there(state: ClusterState, pod: PodSeen) -> Iterator[str]:
     ]
     places.sort(key=lambda each: each[:2])
     if not places:
-        yield "If it were scheduled again now, no node would take it."
+        yield "If it were scheduled again now, no node could serve it."
         return
     best = places[0][2]
     here = best.node == pod.node and {(s.kind, s.index) for s in best.slices} == {(s.kind, s.index) for s in pod.slices}
@@ -324,7 +324,7 @@ def text_of(explanation: Explanation, *, paint: Paint = plain, most_nodes: int =
 def _text_lines(explanation: Explanation, paint: Paint, most_nodes: int) -> Iterator[str]:
     yield paint(explanation.headline, "title")
     if explanation.scheduler_message:
-        yield visible(f"kube-scheduler says: {explanation.scheduler_message}")
+        yield visible(f"kube-scheduler: {explanation.scheduler_message}")
     yield from map(visible, explanation.place)
     for mistake in explanation.mistakes:
         yield paint(f"Wrong: {mistake}", "bad")
@@ -349,6 +349,6 @@ def _node_lines(answer: NodeAnswer, paint: Paint) -> Iterator[str]:
     if answer.missing:
         yield visible(f"  missing: {answer.missing}")
     for obstacle in answer.obstacles:
-        yield visible(f"  keeps it away: {obstacle}")
+        yield visible(f"  obstacle: {obstacle}")
     for remedy in answer.remedies:
         yield visible(f"  would help: {remedy}")

@@ -96,7 +96,7 @@ def _sizes(state: ClusterState, profile: Profile, ask: Ask) -> Iterator[str]:
         counts[node] = counts.get(node, 0) + 1
     most = max(counts, key=lambda node: counts[node])
     if ask.cards > counts[most]:
-        yield f"it asks for {cards(ask.cards, profile.noun)} on one node; the most that a node has is {counts[most]} ({most})"
+        yield f"it requests {cards(ask.cards, profile.noun)} on one node; the most that a node has is {counts[most]} ({most})"
     if not ask.whole:
         yield from _share(state, profile, ask, *max(there, key=lambda each: each[1].card.size))
 
@@ -115,7 +115,7 @@ def _share(state: ClusterState, profile: Profile, ask: Ask, node: str, largest: 
             other, asked = meant[0]
             yield (
                 f"{memory}: {ask.units} is counted in {unit} here, and no {profile.noun} has {amount(ask.share, unit)}"
-                f" (the largest has {size}); if you mean {ask.units} {other}, ask for {asked}"
+                f" (the largest has {size}); if you mean {ask.units} {other}, request {asked}"
             )
             return
         yield (
@@ -127,7 +127,7 @@ def _share(state: ClusterState, profile: Profile, ask: Ask, node: str, largest: 
         if unit != "GiB" and asked <= size * ask.cards:
             yield (
                 f"{memory}: {ask.units} is counted in {unit} here, which is very little;"
-                f" if you mean {ask.units} GiB, ask for {asked}"
+                f" if you mean {ask.units} GiB, request {asked}"
             )
 
 

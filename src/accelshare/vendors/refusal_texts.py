@@ -20,15 +20,15 @@ DEFAULT_TEXTS: Final[Mapping[Reason, str]] = {
     Reason.TOO_FEW_CARDS_ARE_EMPTY: "too few {noun}s are empty",
     Reason.LARGER_THAN_ANY_CARD: "no {noun} is large enough",
     Reason.TOO_FEW_CARDS: "node has too few {noun}s",
-    Reason.DELIVERY_PAUSED: "node cannot hand out {noun}s at the moment",
+    Reason.DELIVERY_PAUSED: "node cannot allocate {noun}s at the moment",
     Reason.CARDS_UNHEALTHY: "{noun}s that could serve are unhealthy",
     Reason.NO_CARDS: "node has no {noun} to share",
     Reason.UNKNOWN_NODE: "node is not known to accelshare yet",
     Reason.CARD_COUNT_UNREADABLE: "{count_key} must be a whole number from 1 to {max_cards}",
-    Reason.CARD_COUNT_LEAVES_REMAINDER: "{memory} does not divide equally by the number of cards asked",
+    Reason.CARD_COUNT_LEAVES_REMAINDER: "{memory} does not divide equally by the number of requested cards",
     Reason.TOO_MANY_WHOLE_CARDS: "{most_whole}",
     Reason.AMOUNT_UNREADABLE: "amount of {either} is not a whole number that a card could have",
-    Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER: "one container may ask for {memory} or {whole_resource}, not for both",
+    Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER: "one container may request {memory} or {whole_resource}, not both",
 }
 
 
@@ -50,5 +50,5 @@ def default_texts(profile: Profile) -> dict[Reason, str]:
 
 def _most(number: int | None, resource: str) -> str:
     if number is None:
-        return f"too many {resource} asked"
-    return f"at most {'one' if number == 1 else number} {resource} may be asked"
+        return f"too many {resource} requested"
+    return f"at most {'one' if number == 1 else number} {resource} may be requested"

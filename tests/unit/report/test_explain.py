@@ -62,7 +62,7 @@ def test_a_waiting_pod_is_told_node_by_node_which_cards_what_is_free_and_what_is
         running("c", on="n2/0", request=gpu(20)),
     )
     explanation = scene.waiting(gpu(9), replace(ME, scheduler_message="0/3 nodes are available"))
-    assert explanation.headline == "default/me waits. It asks for 9 GiB of one GPU (aliyun.com/gpu-mem: 9)."
+    assert explanation.headline == "default/me is pending. It requests 9 GiB of one GPU (aliyun.com/gpu-mem: 9)."
     assert explanation.scheduler_message == "0/3 nodes are available"
     assert explanation.mistakes == ()
     first, second = explanation.nodes
@@ -74,7 +74,7 @@ def test_a_waiting_pod_is_told_node_by_node_which_cards_what_is_free_and_what_is
     assert first.missing == "3 GiB on GPU0, the card with the most free (6 GiB free)"
     assert first.remedies == (
         "end default/a (10 GiB)",
-        "ask for at most 6 GiB",
+        "request at most 6 GiB",
         "10 GiB are free here, but in parts (6+4)",
     )
     assert second.node == "n2"
@@ -119,7 +119,7 @@ def test_room_in_parts_can_be_taken_with_several_cards() -> None:
     )
     (node,) = scene.waiting(share(4000, kind="kunlun")).nodes
     assert node.remedies[1:] == (
-        "ask for at most 3000 MiB",
+        "request at most 3000 MiB",
         '6000 MiB are free here in parts (3000+3000): take it from 2 cards with the label baidu.com/xpu-count: "2"',
     )
 
@@ -134,10 +134,10 @@ def test_several_cards_and_whole_cards_are_counted() -> None:
     scene = Scene(a_node("n1", 16, 16, 16), running("a", on="n1/0", request=gpu(10)), running("b", on="n1/1", request=gpu(10)))
     (node,) = scene.waiting(gpu(8, cards=2)).nodes
     assert node.missing == "2 GPUs with 8 GiB free needed, 1 of 3 have that"
-    assert "ask for at most 12 GiB (6 GiB a card)" in node.remedies
+    assert "request at most 12 GiB (6 GiB a card)" in node.remedies
     (node,) = scene.waiting(whole(2, kind="nvidia")).nodes
     assert node.missing == "2 empty GPUs needed, there is 1 of 3"
-    assert node.remedies == ("end default/a (10 GiB)", "ask for 1 GPU")
+    assert node.remedies == ("end default/a (10 GiB)", "request 1 GPU")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_unhealthy_card_is_told_with_its_trouble() -> None:
 def test_an_agent_that_is_away_is_named() -> None:
     scene = Scene(a_node("n1", 16), AgentSeen("agent", "n1", ready=False, version=1))
     (node,) = scene.waiting(gpu(4)).nodes
-    assert node.verdict == "node cannot hand out GPUs at the moment (delivery-paused)"
+    assert node.verdict == "node cannot allocate GPUs at the moment (delivery-paused)"
     assert node.missing == "its agent is not ready; when it is ready again, the node is considered automatically"
     scene = Scene(replace(a_node("n1", 16), paused=frozenset({"nvidia"})))
     (node,) = scene.waiting(gpu(4)).nodes
@@ -183,8 +183,8 @@ def test_a_node_that_would_take_it_comes_first_and_says_which_card() -> None:
     scene = Scene(a_node("full", 16), a_node("roomy", 16), running("a", on="full/0", request=gpu(16)))
     explanation = scene.waiting(gpu(4))
     assert [(node.node, node.serves) for node in explanation.nodes] == [("roomy", True), ("full", False)]
-    assert explanation.nodes[0].verdict == "would take it: GPU0 (12 stay free)"
-    assert explanation.in_short.startswith("Node roomy would take it now.")
+    assert explanation.nodes[0].verdict == "can serve it: GPU0 (12 stay free)"
+    assert explanation.in_short.startswith("Node roomy can serve it now.")
 
 
 def test_nodes_are_ordered_by_how_few_pods_would_have_to_go() -> None:
@@ -216,7 +216,7 @@ def test_a_count_that_does_not_divide(amount: int, count: str, words: str) -> No
     pod = refused(Reason.CARD_COUNT_LEAVES_REMAINDER, (Ask("kunlun", share=amount),))
     details = replace(ME, labels={"baidu.com/xpu-count": count}, resources={"baidu.com/xpu-mem": str(amount)})
     explanation = Scene(a_node("n1", 8064, kind="kunlun")).about(pod, details)
-    assert explanation.headline == f"default/me waits. It asks for baidu.com/xpu-mem: {amount}."
+    assert explanation.headline == f"default/me is pending. It requests baidu.com/xpu-mem: {amount}."
     assert explanation.mistakes == (f"label baidu.com/xpu-count is {count}, and {words}",)
     assert explanation.nodes == ()
 
@@ -249,7 +249,7 @@ def test_too_many_whole_cards() -> None:
     details = replace(ME, resources={"streamcomputing.com/npu": "2"})
     pod = refused(Reason.TOO_MANY_WHOLE_CARDS, whole(2, kind="stream"), "stream")
     assert Scene(a_node("n1", 16, kind="stream")).about(pod, details).mistakes == (
-        "streamcomputing.com/npu: 2 is too many; at most one streamcomputing.com/npu may be asked",
+        "streamcomputing.com/npu: 2 is too many; at most one streamcomputing.com/npu may be requested",
     )
 
 
@@ -261,20 +261,20 @@ def test_too_many_whole_cards() -> None:
             23,
             4500,
             "aliyun.com/gpu-mem: 4500 is counted in GiB here, and no GPU has 4500 GiB (the largest has 23);"
-            " if you mean 4500 MiB, ask for 5",
+            " if you mean 4500 MiB, request 5",
         ),
         (
             "kunlun",
             8064,
             2**30,
             "baidu.com/xpu-mem: 1073741824 is counted in MiB here, and no XPU has 1073741824 MiB (the largest has 8064);"
-            " if you mean 1073741824 bytes, ask for 1024",
+            " if you mean 1073741824 bytes, request 1024",
         ),
         (
             "kunlun",
             8064,
             4,
-            "baidu.com/xpu-mem: 4 is counted in MiB here, which is very little; if you mean 4 GiB, ask for 4096",
+            "baidu.com/xpu-mem: 4 is counted in MiB here, which is very little; if you mean 4 GiB, request 4096",
         ),
         ("kunlun", 8064, 9000, "no XPU in this cluster has 9000 MiB; the largest has 8064 MiB (XPU0 of n1)"),
         ("enflame", 16, 20, "no GCU in this cluster has 20 GB; the largest has 16 GB (GCU0 of n1)"),
@@ -291,8 +291,8 @@ def test_a_reasonable_amount_is_no_mistake() -> None:
 
 def test_more_cards_than_any_node_has() -> None:
     explanation = Scene(a_node("n1", 16, 16), a_node("n2", 16)).waiting(whole(3, kind="nvidia"))
-    assert explanation.mistakes == ("it asks for 3 GPUs on one node; the most that a node has is 2 (n1)",)
-    assert explanation.in_short == "As it stands, no node can ever serve it."
+    assert explanation.mistakes == ("it requests 3 GPUs on one node; the most that a node has is 2 (n1)",)
+    assert explanation.in_short == "No node can ever serve this request."
 
 
 def test_a_selector_that_no_node_carries() -> None:
@@ -331,7 +331,7 @@ def test_a_cluster_without_such_cards_says_whose_label_is_missing() -> None:
 
 def test_a_pod_that_asks_for_nothing_of_ours() -> None:
     explanation = Scene(a_node("n1", 16)).about(None, replace(ME, resources={"cpu": "1", "aliyun.com/gpu-memory": "3"}))
-    assert explanation.headline == "default/me asks for no card of any vendor."
+    assert explanation.headline == "default/me requests no card of any vendor."
     assert explanation.mistakes == ("aliyun.com/gpu-memory is no resource of any profile; did you mean aliyun.com/gpu-mem?",)
     (words,) = Scene(a_node("n1", 16)).about(None, replace(ME, resources={"cpu": "1"})).mistakes
     assert words.startswith("it names none of enflame.com/gcu-memory, ")
@@ -343,7 +343,7 @@ def test_a_pod_that_asks_for_nothing_of_ours() -> None:
 def test_a_running_pod_is_told_where_it_sits_and_why_there() -> None:
     scene = Scene(a_node("n1", 16, 16), a_node("n2", 24), running("other", on="n1/0", request=gpu(8)))
     explanation = scene.about(running("me", on="n1/0", request=gpu(4)))
-    assert explanation.headline == "default/me is on node n1. It asks for 4 GiB of one GPU (aliyun.com/gpu-mem: 4)."
+    assert explanation.headline == "default/me is on node n1. It requests 4 GiB of one GPU (aliyun.com/gpu-mem: 4)."
     assert explanation.place == (
         "It has 4 GiB of GPU0, together with default/other 8.",
         "The policy binpack takes the tightest card that fits in the whole cluster.",
@@ -386,7 +386,7 @@ def test_a_pod_that_has_ended_holds_nothing() -> None:
     explanation = Scene(a_node("n1", 16)).about(pod, replace(ME, phase="Failed", reason="UnexpectedAdmissionError"))
     assert explanation.headline == (
         "default/me has ended: Failed (UnexpectedAdmissionError)."
-        " It asked for 4 GiB of one GPU (aliyun.com/gpu-mem: 4), and holds nothing now."
+        " It requested 4 GiB of one GPU (aliyun.com/gpu-mem: 4), and holds no card now."
     )
 
 
@@ -396,8 +396,8 @@ def test_a_pod_that_has_ended_holds_nothing() -> None:
 def test_the_text_of_a_waiting_pod() -> None:
     scene = Scene(a_node("n1", 16, 8), running("a", on="n1/0", request=gpu(10)))
     assert text_of(scene.waiting(gpu(9), replace(ME, scheduler_message="0/1 nodes are available"))) == (
-        "default/me waits. It asks for 9 GiB of one GPU (aliyun.com/gpu-mem: 9).\n"
-        "kube-scheduler says: 0/1 nodes are available\n"
+        "default/me is pending. It requests 9 GiB of one GPU (aliyun.com/gpu-mem: 9).\n"
+        "kube-scheduler: 0/1 nodes are available\n"
         "No node serves it now. The least to do: end default/a (10 GiB), on n1.\n"
         "\n"
         "n1 Insufficient GPU Memory in one device (no-card-has-room)\n"
@@ -405,7 +405,7 @@ def test_the_text_of_a_waiting_pod() -> None:
         "  GPU1  8 GiB   8 free  -\n"
         "  missing: 1 GiB on GPU1, the card with the most free (8 GiB free)\n"
         "  would help: end default/a (10 GiB)\n"
-        "  would help: ask for at most 8 GiB\n"
+        "  would help: request at most 8 GiB\n"
         "  would help: 14 GiB are free here, but in parts (8+6)\n"
     )
 
@@ -415,10 +415,10 @@ def test_the_text_is_painted_only_by_its_reader_and_long_lists_are_cut() -> None
     explanation = scene.waiting(gpu(4))
     assert "\x1b" not in text_of(explanation)
     assert "… and 5 more nodes (--all-nodes)\n" in text_of(explanation)
-    assert "<good>would take it: GPU0 (4 stay free)</good>" in text_of(
+    assert "<good>can serve it: GPU0 (4 stay free)</good>" in text_of(
         explanation, paint=lambda text, look: f"<{look}>{text}</{look}>"
     )
-    assert text_of(explanation, most_nodes=100).count("would take it:") == 25
+    assert text_of(explanation, most_nodes=100).count("can serve it:") == 25
 
 
 # Besides cards.
@@ -432,13 +432,12 @@ def test_a_node_with_the_cards_that_something_else_keeps_the_pod_from() -> None:
     }
     explanation = scene.waiting(gpu(9))
     assert explanation.in_short == (
-        "Node n1 has the cards, but kube-scheduler keeps the pod away: "
-        "the pod does not tolerate its taint dedicated=ml:NoSchedule."
+        "Node n1 has the cards, but kube-scheduler cannot use it: the pod does not tolerate its taint dedicated=ml:NoSchedule."
     )
     first, second = explanation.nodes
     assert (first.node, first.serves, first.verdict) == ("n1", False, "has the cards: GPU0 (7 stay free)")
     assert (second.node, second.obstacles) == ("n2", ("it is cordoned (kubectl uncordon)",))
-    assert "\n  keeps it away: it is cordoned (kubectl uncordon)\n" in text_of(explanation)
+    assert "\n  obstacle: it is cordoned (kubectl uncordon)\n" in text_of(explanation)
 
 
 def test_a_pod_that_tolerates_it_is_not_told_of_a_taint() -> None:
@@ -446,7 +445,7 @@ def test_a_pod_that_tolerates_it_is_not_told_of_a_taint() -> None:
     scene.constraints = {"n1": NodeConstraints(taints=(Taint("dedicated", "ml", "NoSchedule"),))}
     explanation = scene.waiting(gpu(9), replace(ME, tolerations=(Toleration("dedicated", "Exists"),)))
     assert explanation.nodes[0].serves
-    assert explanation.in_short.startswith("Node n1 would take it now.")
+    assert explanation.in_short.startswith("Node n1 can serve it now.")
 
 
 def test_a_free_node_comes_before_one_that_keeps_the_pod_away() -> None:

@@ -16,15 +16,15 @@ ACME = {
     Reason.TOO_FEW_CARDS_ARE_EMPTY: "too few ZPUs are empty",
     Reason.LARGER_THAN_ANY_CARD: "no ZPU is large enough",
     Reason.TOO_FEW_CARDS: "node has too few ZPUs",
-    Reason.DELIVERY_PAUSED: "node cannot hand out ZPUs at the moment",
+    Reason.DELIVERY_PAUSED: "node cannot allocate ZPUs at the moment",
     Reason.CARDS_UNHEALTHY: "ZPUs that could serve are unhealthy",
     Reason.NO_CARDS: "node has no ZPU to share",
     Reason.UNKNOWN_NODE: "node is not known to accelshare yet",
     Reason.CARD_COUNT_UNREADABLE: "label acme.example/cards must be a whole number from 1 to 16",
-    Reason.CARD_COUNT_LEAVES_REMAINDER: "acme.example/zpu-mem does not divide equally by the number of cards asked",
-    Reason.TOO_MANY_WHOLE_CARDS: "at most 4 acme.example/zpu may be asked",
+    Reason.CARD_COUNT_LEAVES_REMAINDER: "acme.example/zpu-mem does not divide equally by the number of requested cards",
+    Reason.TOO_MANY_WHOLE_CARDS: "at most 4 acme.example/zpu may be requested",
     Reason.AMOUNT_UNREADABLE: "amount of acme.example/zpu-mem or acme.example/zpu is not a whole number that a card could have",
-    Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER: "one container may ask for acme.example/zpu-mem or acme.example/zpu, not for both",
+    Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER: "one container may request acme.example/zpu-mem or acme.example/zpu, not both",
 }
 
 
@@ -50,7 +50,7 @@ def test_without_a_label_of_its_own_the_general_annotation_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "text"), [(1, "at most one tiny.example/tpu may be asked"), (NOTHING, "too many tiny.example/tpu asked")]
+    ("most", "text"), [(1, "at most one tiny.example/tpu may be requested"), (NOTHING, "too many tiny.example/tpu requested")]
 )
 def test_the_most_whole_cards_are_named_where_there_is_a_most(most: object, text: str) -> None:
     request = {} if most is NOTHING else {"max_whole_cards": most}

@@ -127,7 +127,7 @@ def test_a_full_card_and_a_small_card_are_refused_in_the_vendors_words(name: str
 
 
 def test_more_than_one_npu_is_refused_by_name() -> None:
-    assert CATALOG["stream"].text(Reason.TOO_MANY_WHOLE_CARDS) == "at most one streamcomputing.com/npu may be asked"
+    assert CATALOG["stream"].text(Reason.TOO_MANY_WHOLE_CARDS) == "at most one streamcomputing.com/npu may be requested"
 
 
 def test_the_label_for_several_xpus_is_named_when_it_is_wrong() -> None:
@@ -135,7 +135,7 @@ def test_the_label_for_several_xpus_is_named_when_it_is_wrong() -> None:
     assert kunlun.text(Reason.CARD_COUNT_UNREADABLE) == "label baidu.com/xpu-count must be a whole number from 1 to 64"
     assert (
         kunlun.text(Reason.CARD_COUNT_LEAVES_REMAINDER)
-        == "baidu.com/xpu-mem does not divide equally by the number of cards asked"
+        == "baidu.com/xpu-mem does not divide equally by the number of requested cards"
     )
 
 
