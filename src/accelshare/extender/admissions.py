@@ -21,10 +21,10 @@ from accelshare.ledger.ledger import Ledger
 log = logging.getLogger(__name__)
 PLACES: Final = 4
 WAIT_S: Final = 3.0  # kube-scheduler's default timeout of a bind is 5 s
-# A kubelet that lives acknowledges a pod within seconds. One that it never acknowledges (kubelet deletes a mirror pod of nothing,
-# and a finalizer keeps the object) must not take a place for ever.
+# A running kubelet acknowledges a pod within seconds. A pod that it never acknowledges (a mirror pod without its static pod, kept
+# by a finalizer) must not take a place for ever.
 ACKNOWLEDGED_WITHIN_S: Final = 30.0
-MAX_PAUSE_S: Final = 300.0  # of a node whose agent lives and has not restarted: then one pod is tried
+MAX_PAUSE_S: Final = 300.0  # of a node whose agent runs and has not restarted: then one pod is tried
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class Admissions:
             case PodGone():
                 self.leave(fact.uid)
         for node in list(self._paused):
-            self._look_at_agent(node, self._windows[node])
+            self._check_agent(node, self._windows[node])
 
     def stop(self) -> None:
         for window in self._windows.values():
@@ -132,14 +132,14 @@ class Admissions:
                 window.cautious = False
             self.leave(uid)
         elif pod.seen.node and uid not in self._node_of and self._by_device_plugin(pod.seen.node, uid):
-            # Bound before this process started, or by somebody else.
+            # Bound before this process started, or by another scheduler.
             self._occupy(pod.seen.node, self._windows.setdefault(pod.seen.node, _Window()), uid, ours=False)
 
     def _by_device_plugin(self, node: str, uid: str) -> bool:
-        book, pod = self._ledger.node(node), self._ledger.pod(uid)
-        if book is None or book.fact is None or pod is None:
+        node_ledger, pod = self._ledger.node(node), self._ledger.pod(uid)
+        if node_ledger is None or node_ledger.fact is None or pod is None:
             return False
-        return any(ask.kind in book.fact.by_device_plugin for ask in pod.seen.request)
+        return any(ask.kind in node_ledger.fact.by_device_plugin for ask in pod.seen.request)
 
     def _occupy(self, node: str, window: _Window, uid: str, *, ours: bool) -> None:
         timer = asyncio.get_running_loop().call_later(self._acknowledged_within_s, self._overdue, node, uid)
@@ -174,12 +174,12 @@ class Admissions:
             if not turn.done():
                 turn.set_result(False)
 
-    def _look_at_agent(self, node: str, window: _Window) -> None:
-        """An agent that was away and is back has registered with kubelet anew."""
-        book = self._ledger.node(node)
-        if book is None or book.fact is None:
+    def _check_agent(self, node: str, window: _Window) -> None:
+        """End the pause when the agent was away and is back: it has registered with kubelet again."""
+        node_ledger = self._ledger.node(node)
+        if node_ledger is None or node_ledger.fact is None:
             self._resume(node, "the node is gone", False)
-        elif book.away or book.fact.paused & book.fact.by_device_plugin:
+        elif node_ledger.away or node_ledger.fact.paused & node_ledger.fact.by_device_plugin:
             window.agent_was_away = True
         elif window.agent_was_away:
             self._resume(node, "its agent has restarted", False)

@@ -17,7 +17,7 @@ from accelshare.kube import binding, paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
 from accelshare.ledger.ledger import Ledger, LedgerPod
-from accelshare.ledger.nouns import Assignment, Request, Slice
+from accelshare.ledger.nouns import Assignment, Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import assignment
@@ -35,7 +35,7 @@ MAX_BOUND: Final = 1024  # remembered binds, before those that the watch has sho
 class Outcome(msgspec.Struct, frozen=True):
     """The outcome of a bind: its name in logs and metrics, the error for kube-scheduler (empty: bound), and the cards."""
 
-    word: str
+    name: str
     error: str = ""
     cards: str = ""
 
@@ -75,16 +75,16 @@ class Binder:
         self._bound: dict[str, str] = {}  # uid → node, at least until the watch shows it
         self._drop_at = MAX_BOUND
 
-    async def bind(self, asked: BindArguments) -> Outcome:
+    async def bind(self, call: BindArguments) -> Outcome:
         """Bind the pod. Safe to repeat, also concurrently: the pod is bound once and the outcome is the same."""
-        while (earlier := self._under_way.get(asked.pod_uid)) is not None:
+        while (earlier := self._under_way.get(call.pod_uid)) is not None:
             await asyncio.wait([earlier])
-        ended = self._under_way[asked.pod_uid] = asyncio.get_running_loop().create_future()
+        ended = self._under_way[call.pod_uid] = asyncio.get_running_loop().create_future()
         try:
-            return await self._bind(asked)
+            return await self._bind(call)
         finally:
-            self._leave_unless_placed(asked.pod_uid)
-            del self._under_way[asked.pod_uid]
+            self._leave_unless_placed(call.pod_uid)
+            del self._under_way[call.pod_uid]
             ended.set_result(None)
 
     async def stop(self, *, within_s: float) -> None:
@@ -99,10 +99,10 @@ class Binder:
             task.cancel()
         await asyncio.gather(*left.values(), return_exceptions=True)
 
-    async def _bind(self, asked: BindArguments) -> Outcome:
-        name = f"pod {asked.pod_namespace}/{asked.pod_name}"
+    async def _bind(self, call: BindArguments) -> Outcome:
+        name = f"pod {call.pod_namespace}/{call.pod_name}"
         try:
-            pod = self._ledger.pod(asked.pod_uid) or await self._read(asked)
+            pod = self._ledger.pod(call.pod_uid) or await self._read(call)
         except NotFound:
             return Outcome("gone", f"{name} is gone")
         except KubeError as error:
@@ -112,140 +112,134 @@ class Binder:
         if isinstance(pod, Outcome):
             return pod
         if isinstance(pod, _Cardless):
-            return await self._post(asked, Assignment(asked.node, ()), {}, version=pod.version)
-        if (pod.seen.namespace, pod.seen.name) != (asked.pod_namespace, asked.pod_name):
-            return Outcome("gone", f"{name} has not the uid {asked.pod_uid}: that is pod {pod.seen.namespace}/{pod.seen.name}")
+            return await self._post(call, Assignment(call.node, ()), {}, version=pod.version)
+        if (pod.seen.namespace, pod.seen.name) != (call.pod_namespace, call.pod_name):
+            return Outcome("gone", f"{name} does not have uid {call.pod_uid}: that is pod {pod.seen.namespace}/{pod.seen.name}")
         if pod.seen.refusal is not None:
             return Outcome("refused", self._text(pod.seen.refusal))
         if pod.seen.node:
-            if pod.seen.node == asked.node:
-                return Outcome("already", cards=_cards(pod.seen.slices))
+            if pod.seen.node == call.node:
+                return Outcome("already", cards=card_names(pod.seen.slices))
             return Outcome("elsewhere", f"{name} is already bound to node {pod.seen.node}")
-        if pod.hold is not None and pod.hold.node != asked.node:
-            return Outcome("in-doubt", f"{name} may already be bound to node {pod.hold.node}: that response has not come yet")
-        if pod.hold is not None and self._bound.get(asked.pod_uid) == asked.node:
-            return Outcome("already", cards=_cards(pod.hold.slices))
+        if pod.hold is not None and pod.hold.node != call.node:
+            return Outcome("in-doubt", f"{name} may already be bound to node {pod.hold.node}: the response to that bind was lost")
+        if pod.hold is not None and self._bound.get(call.pod_uid) == call.node:
+            return Outcome("already", cards=card_names(pod.hold.slices))
         if pod.hold is not None and not self._still_available(pod.hold):
-            return Outcome("in-doubt", f"{name} may already be bound to node {asked.node}, whose cards are not available now")
+            return Outcome("in-doubt", f"{name} may already be bound to node {call.node}, whose cards are not available now")
         earlier = pod.hold
-        offered = earlier or self._ledger.offer(asked.node, pod.seen.request)
+        offered = earlier or self._ledger.offer(call.node, pod.seen.request)
         if isinstance(offered, Refusal):
-            return Outcome("refused", f"node {asked.node}: {self._text(offered)}")
-        self._ledger.hold(asked.pod_uid, offered)
-        if (refused := await self._not_admitted(asked, offered)) is not None:
+            return Outcome("refused", f"node {call.node}: {self._text(offered)}")
+        self._ledger.hold(call.pod_uid, offered)
+        if (refused := await self._not_admitted(call, offered)) is not None:
             if earlier is None:
-                self._report_free_capacity(self._ledger.release(asked.pod_uid))
+                self._report_free_capacity(self._ledger.release(call.pod_uid))
             return refused
-        annotations = assignment.write(
-            offered.slices, profiles=self._profiles, sizes=self._sizes(asked.node, pod.seen.request), now_ns=self._now_ns()
-        )
-        if self._by_runtime(asked.node, pod.seen.request):
-            annotations |= dict(pod.seen.runtime_notes)
-        return await self._post(asked, offered, annotations, version=str(pod.seen.version or ""))
+        return await self._post(call, offered, self._annotations(pod, offered), version=str(pod.seen.version or ""))
 
-    async def _not_admitted(self, asked: BindArguments, offered: Assignment) -> Outcome | None:
+    async def _not_admitted(self, call: BindArguments, offered: Assignment) -> Outcome | None:
         """Wait until the node may get one more pod. The refusal if it may not, else None."""
-        if not await self._admissions.enter(asked.node, asked.pod_uid):
-            return Outcome("refused", f"node {asked.node}: its kubelet has not acknowledged the pods that were bound before")
-        pod = self._ledger.pod(asked.pod_uid)
+        if not await self._admissions.enter(call.node, call.pod_uid):
+            return Outcome("refused", f"node {call.node}: its kubelet has not acknowledged the pods that were bound before")
+        pod = self._ledger.pod(call.pod_uid)
         if pod is None:
-            return Outcome("gone", f"pod {asked.pod_namespace}/{asked.pod_name} is gone")
+            return Outcome("gone", f"pod {call.pod_namespace}/{call.pod_name} is gone")
         if pod.hold != offered or not self._still_available(offered):
-            return Outcome("refused", f"node {asked.node} changed while the pod waited for its kubelet")
+            return Outcome("refused", f"node {call.node} changed while the pod waited for its kubelet")
         return None
 
-    async def _post(self, asked: BindArguments, offered: Assignment, annotations: dict[str, str], *, version: str) -> Outcome:
-        doubted_at = self._posted_at.get(asked.pod_uid)
+    async def _post(self, call: BindArguments, offered: Assignment, annotations: dict[str, str], *, version: str) -> Outcome:
+        doubted_at = self._posted_at.get(call.pod_uid)
         if doubted_at is not None:
-            self._posted_at[asked.pod_uid] = asyncio.get_running_loop().time()
+            self._posted_at[call.pod_uid] = asyncio.get_running_loop().time()
         try:
             result = await binding.bind(
                 self._client,
-                namespace=asked.pod_namespace,
-                name=asked.pod_name,
-                uid=asked.pod_uid,
+                namespace=call.pod_namespace,
+                name=call.pod_name,
+                uid=call.pod_uid,
                 version=version,
-                node=asked.node,
+                node=call.node,
                 annotations=annotations,
             )
         except ValueError as error:
             result = binding.Refused(binding.Why.DENIED, str(error))  # refused before the API server has to
         match result:
             case binding.Bound():
-                self._remember_bound(asked)
-                return Outcome("bound", cards=_cards(offered.slices))
+                self._remember_bound(call)
+                return Outcome("bound", cards=card_names(offered.slices))
             case binding.Refused():
-                if doubted_at is not None and asked.pod_uid in self._posted_at:
-                    self._posted_at[asked.pod_uid] = doubted_at  # this POST adds no doubt
-                return self._refused(asked, result)
+                if doubted_at is not None and call.pod_uid in self._posted_at:
+                    self._posted_at[call.pod_uid] = doubted_at  # this POST adds no doubt
+                return self._refused(call, result)
             case binding.Unknown(message):
-                self._settle_later(asked)
+                self._settle_later(call)
                 return Outcome("unknown", message)
 
-    def _refused(self, asked: BindArguments, refused: binding.Refused) -> Outcome:
+    def _refused(self, call: BindArguments, refused: binding.Refused) -> Outcome:
         """This POST did not bind the pod; an earlier one whose response was lost may have, or may yet."""
         try:
             fact = self._reader.fact(pod_decoder.decode(refused.pod)) if refused.pod is not None else None
         except ValueError as error:  # it has a node and cannot be decoded: the hold stays until that is settled
-            self._settle_later(asked)
+            self._settle_later(call)
             return Outcome("failed", f"{refused.message}; the pod cannot be decoded: {error}")
         if fact is not None:
             # It has a node. The watch may show that late, and until then its cards would count as free.
             self._report_free_capacity(self._ledger.apply(fact))
-            if fact.node == asked.node:
-                return Outcome("already", cards=_cards(fact.slices))
-        elif refused.why is binding.Why.NO_SUCH_POD or asked.pod_uid not in self._in_doubt:
-            self._report_free_capacity(self._ledger.release(asked.pod_uid))
+            if fact.node == call.node:
+                return Outcome("already", cards=card_names(fact.slices))
+        elif refused.why is binding.Why.NO_SUCH_POD or call.pod_uid not in self._in_doubt:
+            self._report_free_capacity(self._ledger.release(call.pod_uid))
         return Outcome(_OUTCOMES.get(refused.why, "failed"), refused.message)
 
-    async def _read(self, asked: BindArguments) -> LedgerPod | Outcome | _Cardless:
+    async def _read(self, call: BindArguments) -> LedgerPod | Outcome | _Cardless:
         """A pod that the watch has not shown yet, or one that requests no card."""
-        path = paths.pod(asked.pod_namespace, asked.pod_name)
+        path = paths.pod(call.pod_namespace, call.pod_name)
         pod = pod_decoder.decode(await self._client.request("GET", path))
-        if pod.metadata.uid != asked.pod_uid:
-            found = f"The pod {asked.pod_name} in ns {asked.pod_namespace}'s uid is {pod.metadata.uid}"
-            return Outcome("gone", f"{found}, and it's not equal with expected {asked.pod_uid}")
+        if pod.metadata.uid != call.pod_uid:
+            message = f"pod {call.pod_namespace}/{call.pod_name} has uid {pod.metadata.uid}, not {call.pod_uid}"
+            return Outcome("gone", message)
         fact = self._reader.fact(pod)
         if fact is None:
             return _Cardless(pod.metadata.resource_version)
         self._ledger.apply(fact)
-        known = self._ledger.pod(asked.pod_uid)
-        return known if known is not None else Outcome("gone", f"pod {asked.pod_namespace}/{asked.pod_name} has ended")
+        known = self._ledger.pod(call.pod_uid)
+        return known if known is not None else Outcome("gone", f"pod {call.pod_namespace}/{call.pod_name} has ended")
 
-    def _remember_bound(self, asked: BindArguments) -> None:
-        """Until the watch shows the bind only we know of it; a second POST would write another assignment time and be refused."""
+    def _remember_bound(self, call: BindArguments) -> None:
+        """Remember the bind until the watch shows it: a second POST would write another assignment time and be refused."""
         if len(self._bound) >= self._drop_at:
             pods = ((uid, self._ledger.pod(uid)) for uid in self._bound)
             self._bound = {uid: self._bound[uid] for uid, pod in pods if pod is not None and pod.hold is not None}
             self._drop_at = max(MAX_BOUND, 2 * len(self._bound))
-        self._bound[asked.pod_uid] = asked.node
+        self._bound[call.pod_uid] = call.node
 
-    def _settle_later(self, asked: BindArguments) -> None:
-        self._posted_at[asked.pod_uid] = asyncio.get_running_loop().time()
-        if asked.pod_uid not in self._in_doubt:
-            task = asyncio.ensure_future(self._until_known(asked))
-            self._in_doubt[asked.pod_uid] = task
+    def _settle_later(self, call: BindArguments) -> None:
+        self._posted_at[call.pod_uid] = asyncio.get_running_loop().time()
+        if call.pod_uid not in self._in_doubt:
+            self._in_doubt[call.pod_uid] = asyncio.ensure_future(self._settle(call))
 
-    async def _until_known(self, asked: BindArguments) -> None:
+    async def _settle(self, call: BindArguments) -> None:
         try:
-            await self._settle(asked)
+            await self._release_when_certain(call)
         finally:
-            del self._in_doubt[asked.pod_uid], self._posted_at[asked.pod_uid]
+            del self._in_doubt[call.pod_uid], self._posted_at[call.pod_uid]
 
-    async def _settle(self, asked: BindArguments) -> None:
+    async def _release_when_certain(self, call: BindArguments) -> None:
         """Keep the hold until none of our POSTs can bind the pod any more, or the watch shows that one did."""
-        while (pod := self._ledger.pod(asked.pod_uid)) is not None and pod.hold is not None and not pod.seen.node:
-            posted_at = self._posted_at[asked.pod_uid]
-            refused = await self._fence.refuses(asked.pod_namespace, asked.pod_name, asked.pod_uid, sent_at=posted_at)
+        while (pod := self._ledger.pod(call.pod_uid)) is not None and pod.hold is not None and not pod.seen.node:
+            posted_at = self._posted_at[call.pod_uid]
+            refused = await self._fence.refuses(call.pod_namespace, call.pod_name, call.pod_uid, sent_at=posted_at)
             # A bind in progress may have read the pod after that, and begun before.
-            if refused and asked.pod_uid not in self._under_way and posted_at == self._posted_at[asked.pod_uid]:
+            if refused and call.pod_uid not in self._under_way and posted_at == self._posted_at[call.pod_uid]:
                 break
             await asyncio.sleep(RETRY_S)
-        pod = self._ledger.pod(asked.pod_uid)
+        pod = self._ledger.pod(call.pod_uid)
         outcome = "bound" if pod is not None and pod.seen.node else "not-bound"
-        log.info("settled pod=%s/%s outcome=%s", asked.pod_namespace, asked.pod_name, outcome)
-        self._report_free_capacity(self._ledger.release(asked.pod_uid))
-        self._leave_unless_placed(asked.pod_uid)
+        log.info("settled pod=%s/%s outcome=%s", call.pod_namespace, call.pod_name, outcome)
+        self._report_free_capacity(self._ledger.release(call.pod_uid))
+        self._leave_unless_placed(call.pod_uid)
 
     def _leave_unless_placed(self, uid: str) -> None:
         pod = self._ledger.pod(uid)
@@ -258,22 +252,24 @@ class Binder:
 
     def _still_available(self, held: Assignment) -> bool:
         """Are these cards healthy and delivered now? Cards and agents may go away while a bind is in doubt."""
-        book = self._ledger.node(held.node)
-        if book is None or book.fact is None:
+        node = self._ledger.node(held.node)
+        if node is None or node.fact is None:
             return False
-        well = {(card.kind, card.index, card.id) for card in book.fact.cards if card.healthy}
-        return all((s.kind, s.index, s.id) in well and not book.paused(s.kind) for s in held.slices)
+        healthy = {(card.kind, card.index, card.id) for card in node.fact.cards if card.healthy}
+        return all((s.kind, s.index, s.id) in healthy and not node.paused(s.kind) for s in held.slices)
 
-    def _by_runtime(self, node: str, request: Request) -> bool:
-        book = self._ledger.node(node)
-        return book is not None and book.fact is not None and any(ask.kind in book.fact.by_runtime for ask in request)
+    def _annotations(self, pod: LedgerPod, offered: Assignment) -> dict[str, str]:
+        """The record of the pod's cards and, where the container runtime delivers them, the annotations for it."""
+        node = self._ledger.node(offered.node)
+        fact = node.fact if node is not None else None
+        kinds = {ask.kind for ask in pod.seen.request}
+        sizes = {(card.kind, card.index): card.size for card in fact.cards if card.kind in kinds} if fact is not None else {}
+        annotations = assignment.write(offered.slices, profiles=self._profiles, sizes=sizes, now_ns=self._now_ns())
+        if fact is not None and kinds & fact.by_runtime:
+            annotations |= dict(pod.seen.runtime_notes)
+        return annotations
 
-    def _sizes(self, node: str, request: Request) -> dict[tuple[str, int], int]:
-        book = self._ledger.node(node)
-        kinds = {ask.kind for ask in request}
-        cards = book.fact.cards if book is not None and book.fact is not None else ()
-        return {(card.kind, card.index): card.size for card in cards if card.kind in kinds}
 
-
-def _cards(slices: tuple[Slice, ...]) -> str:
+def card_names(slices: tuple[Slice, ...]) -> str:
+    """The cards as log lines and events name them."""
     return ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in slices)

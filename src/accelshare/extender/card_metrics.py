@@ -1,11 +1,11 @@
 """Prometheus metrics of every node, every card and every pod's share of a card.
 
-Belongs here: names, help and labels of these metrics, and writing them without delaying kube-scheduler. Never: sums of its own
+Belongs here: names, help and labels of these metrics, and writing them without delaying kube-scheduler. Never: counting capacity
 (ledger/), the extender's own metrics (metrics.py).
 
-The client library needs a third of a second for tens of thousands of series, in which the extender serves nobody. So the text is
-written here, a few nodes at a time, with other requests in between. The ledger may change meanwhile: one node is consistent, the
-page as a whole is not a snapshot.
+The client library would block the extender for a third of a second for tens of thousands of series. So the text is written here,
+a few nodes at a time, with other requests in between. The ledger may change meanwhile: one node is consistent, the page as a
+whole is not a snapshot.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from accelshare.wire.pods import PodReader, prefers_some_nodes
 from accelshare.wire.scheduler import FilterAnswer, FilterCall, PreemptionCall, Victims
 
 BEST_SCORE: Final = 10  # kube-scheduler's MaxExtenderPriority
-FEW: Final = 12  # it is cheaper to report this many refused nodes that were not asked about …
+FEW: Final = 12  # it is cheaper to report this many refused nodes that kube-scheduler did not name …
 MANY: Final = 100  # … than to read this many names
 FAILED_BINDS: Final = 2  # of different pods: one pod's bind may fail for a reason of its own
 
@@ -42,44 +42,44 @@ class Decisions:
 
     def bind_ended(self, node: str, uid: str, *, bound: bool) -> None:
         """Count failed binds of this node. The failed bind of a pod that is gone proves nothing about the node."""
-        book = self._ledger.node(node)
-        if bound or book is None or book.fact is None:
+        node_ledger = self._ledger.node(node)
+        if bound or node_ledger is None or node_ledger.fact is None:
             self._failing.pop(node, None)
         elif self._ledger.pod(uid) is not None:
-            uids, cards = self._failing.get(node, (set(), book.fact.cards))
+            uids, cards = self._failing.get(node, (set(), node_ledger.fact.cards))
             self._failing[node] = (
-                ({uid}, book.fact.cards) if cards != book.fact.cards else ({*list(uids)[:FAILED_BINDS], uid}, cards)
+                ({uid}, node_ledger.fact.cards) if cards != node_ledger.fact.cards else ({*list(uids)[:FAILED_BINDS], uid}, cards)
             )
 
     def _last(self) -> set[str]:
         """Nodes on which binds of several pods failed in a row, until one succeeds or the node's cards change."""
         last: set[str] = set()
         for node, (uids, cards) in list(self._failing.items()):
-            book = self._ledger.node(node)
-            if book is None or book.fact is None or book.fact.cards != cards:
+            node_ledger = self._ledger.node(node)
+            if node_ledger is None or node_ledger.fact is None or node_ledger.fact.cards != cards:
                 del self._failing[node]
             elif len(uids) >= FAILED_BINDS:
                 last.add(node)
         return last
 
-    def filter(self, asked: FilterCall) -> Filtered:
-        pod = self._pods.fact(asked.pod)
+    def filter(self, call: FilterCall) -> Filtered:
+        pod = self._pods.fact(call.pod)
         if pod is None:
-            return Filtered(FilterAnswer(asked.names))
+            return Filtered(FilterAnswer(call.names))
         if pod.refusal is not None:
-            return self._refuse_everywhere(asked.names, pod.refusal)
+            return self._refuse_everywhere(call.names, pod.refusal)
         held = self._possible_node(pod)
-        if held and held in asked.nodes:
+        if held and held in call.nodes:
             return Filtered(FilterAnswer([held]))
         ranking = self._ledger.ranking(pod.request)
-        most = None if not self._shortlist or prefers_some_nodes(asked.pod.spec) else self._shortlist
-        if most is not None and ranking.refused_nodes <= FEW and len(asked.nodes) >= MANY:
+        most = None if not self._shortlist or prefers_some_nodes(call.pod.spec) else self._shortlist
+        if most is not None and ranking.refused_nodes <= FEW and len(call.nodes) >= MANY:
             # Search only for the best node and report every refused one: kube-scheduler ignores those that it had refused
             # before us. Unknown nodes are left out like all others.
-            names = ranking.best(asked.nodes, most, last=self._last())
+            names = ranking.best(call.nodes, most, last=self._last())
             if names:
                 return self._filtered(names, ranking.refused)
-        among = frozenset(asked.names)
+        among = frozenset(call.names)
         refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}
         refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)
         return self._filtered(ranking.best(among, most, last=self._last()), refused)
@@ -94,18 +94,18 @@ class Decisions:
                 counts[refusal.reason] = counts.get(refusal.reason, 0) + len(nodes)
         return Filtered(FilterAnswer(names, curable, incurable), counts)
 
-    def prioritize(self, asked: FilterCall) -> dict[str, int]:
+    def prioritize(self, call: FilterCall) -> dict[str, int]:
         """10 for the best node, then 9, 8, …; all others score 0. kube-scheduler breaks ties at random, so there are none."""
-        pod = self._pods.fact(asked.pod)
+        pod = self._pods.fact(call.pod)
         if pod is None or pod.refusal is not None:
             return {}
-        best = self._ledger.ranking(pod.request).best(frozenset(asked.names), BEST_SCORE, last=self._last())
+        best = self._ledger.ranking(pod.request).best(frozenset(call.names), BEST_SCORE, last=self._last())
         return {node: BEST_SCORE - place for place, node in enumerate(best)}
 
-    def preempt(self, asked: PreemptionCall) -> Iterator[tuple[str, Victims | None]]:
+    def preempt(self, call: PreemptionCall) -> Iterator[tuple[str, Victims | None]]:
         """The victims of each node, one node at a time because each takes a moment; None: the node is no candidate."""
-        pod = self._pods.fact(asked.pod)
-        for node, proposal in asked.proposals.items():
+        pod = self._pods.fact(call.pod)
+        for node, proposal in call.proposals.items():
             if pod is None:
                 yield node, proposal
             elif pod.refusal is not None:

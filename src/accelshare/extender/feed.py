@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from accelshare.extender.admissions import Admissions
+from accelshare.extender.binder import card_names
 from accelshare.extender.metrics import Metrics
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
@@ -114,7 +115,7 @@ class Feed:
             self.complete.set()
 
     def _remove_unlisted(self, version: int) -> None:
-        """A bind may read a pod that the watch has not shown yet. If it is deleted before the next list, no event tells."""
+        """A bind may read a pod that the watch has not shown yet. If it is deleted before the next list, no watch event comes."""
         for pod in [pod.seen for pod in self._ledger.pods() if not self._pods.knows(pod.seen.uid)]:
             if 0 < pod.version <= version:
                 self._apply(PodGone(pod.uid, version))
@@ -162,8 +163,9 @@ class Feed:
         log.warning("unreadable what=nodes name=%s problem=%r", node.name, "; ".join(node.problems)[:MAX_PROBLEM_LENGTH])
 
     def _check_record(self, pod: PodSeen, *, before: tuple[Slice, ...] | None) -> None:
-        """Check a bound pod whose record names other cards than it has. Its node may have corrected the record, in an update of
-        the Node that we have not seen yet. If it has not, somebody else wrote that record.
+        """Check again later a bound pod whose record names other cards than it has.
+
+        Its node may have corrected the record, in an update of the Node that we have not seen yet. If not, another user did.
         """
         known = self._ledger.pod(pod.uid)
         if known is None or not known.rewritten or pod.slices == before or pod.uid in self._suspect_records:
@@ -177,10 +179,10 @@ class Feed:
         if set(pod.slices) == set(claimed):
             return
         self._metrics.record_rewrites.inc()
-        record = _cards(claimed) or "none"
-        log.warning("record pod=%s/%s cards=%s claimed=%s outcome=rewritten", pod.namespace, pod.name, _cards(pod.slices), record)
-        message = f"the record of this pod's cards was changed by somebody else to {record}; the pod is counted on"
-        self._record_event(pod, "AcceleratorRecordRewritten", f"{message} {_cards(pod.slices) or 'an unknown card'}")
+        cards, record = card_names(pod.slices), card_names(claimed) or "none"
+        log.warning("record pod=%s/%s cards=%s claimed=%s outcome=rewritten", pod.namespace, pod.name, cards, record)
+        message = f"another user changed the record of this pod's cards to {record}; the pod stays counted on"
+        self._record_event(pod, "AcceleratorRecordRewritten", f"{message} {cards or 'an unknown card'}")
 
     def _note(self, what: str, version: int) -> None:
         if version > self._newest.get(what, 0):
@@ -197,7 +199,3 @@ class Feed:
         task = asyncio.ensure_future(self._events.say(ref, kind="Warning", reason=reason, message=message))
         self._event_tasks.add(task)
         task.add_done_callback(self._event_tasks.discard)
-
-
-def _cards(slices: tuple[Slice, ...]) -> str:
-    return ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in slices)

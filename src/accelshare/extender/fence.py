@@ -30,8 +30,8 @@ AT_ONCE: Final = 16
 RETRY_S: Final = 1.0
 REQUEST_S: Final = 5.0
 PROGRESS_S: Final = 5.0
-# The API server may carry out a request for a minute after its sender has stopped waiting. Where a Binding's version is ignored,
-# "not bound" is final only after this time.
+# The API server may carry out a request up to a minute after its sender has stopped waiting. Where it ignores a Binding's
+# version, "not bound" is final only after this time.
 SETTLED_S: Final = 75.0
 
 
@@ -50,8 +50,8 @@ class Fence:
     async def fence_pending(self) -> None:
         """Refuse every Binding of an earlier extender: afterwards only ours can bind the pods that are pending now.
 
-        Without it a pod whose Binding arrives late would be on a card that has been given to another pod meanwhile. A pod for
-        which no card has free capacity needs none: the earlier extender gave its card to no other pod.
+        Without it a pod whose Binding arrives late would be on a card that another pod got meanwhile. A pod for which no
+        card has free capacity is left out: no other pod can get its card.
         """
         started = asyncio.get_running_loop().time()
         free = _LargestFree(self._ledger)
@@ -61,7 +61,7 @@ class Fence:
         async def fence_next() -> None:
             while waiting:
                 pod = waiting.popleft()
-                while not await self.refuses(pod.namespace, pod.name, pod.uid, sent_at=started):  # noqa: ASYNC110 – asks the API server
+                while not await self.refuses(pod.namespace, pod.name, pod.uid, sent_at=started):  # noqa: ASYNC110 – a request, not a flag
                     await asyncio.sleep(RETRY_S)
                 self.unfenced = (self.unfenced or 0) - 1
 
@@ -84,7 +84,7 @@ class Fence:
     async def refuses(self, namespace: str, name: str, uid: str, *, sent_at: float) -> bool:
         """Whether the pod refuses every Binding that was sent until `sent_at`; if it can be made to, it is.
 
-        True also for a pod that has a node or is gone: the ledger knows it then. False: try again later.
+        True also for a pod that has a node or is gone; the ledger has that then. False: try again later.
         """
         async with self._turn:
             try:

@@ -93,7 +93,7 @@ class Metrics:
         )
         self.record_rewrites = Counter(
             "accelshare_record_rewrites",
-            "Assignment records of bound pods that somebody else changed; the pods stay counted on their cards",
+            "Assignment records of bound pods that another user changed; the pods stay counted on their cards",
             registry=self._registry,
         )
         self.ready = Gauge(
@@ -105,7 +105,7 @@ class Metrics:
         for what in ("nodes", "pods"):
             self.malformed.labels(what)
             self.interruptions.labels(what)
-        # Looked up once, because the look-up takes longer than counting.
+        # Resolved once: labels() takes longer than inc().
         self._decisions = {
             (verb, outcome): decisions.labels(verb, outcome)
             for verb, outcomes in OUTCOMES.items()

@@ -4,7 +4,7 @@ kube-scheduler retries a pod when it sees a change, such as a deleted pod. If it
 from an older state, and kube-scheduler would not retry for five minutes. So refused pods are remembered: when capacity becomes
 free on a node and kube-scheduler does not retry a pod that now fits there, we touch the pod, which requeues it.
 
-Belongs here: remembering refused pods and freed capacity, touching pods. Never: deciding, sums of our own.
+Belongs here: remembering refused pods and freed capacity, touching pods. Never: deciding, counting capacity (ledger/).
 """
 
 import asyncio
@@ -57,8 +57,8 @@ class Requeue:
         self._forgotten_at = clock()
         self._free: dict[str, _FreeCapacity] = {}  # by node
 
-    def answered(self, uid: str, *, refused: bool) -> None:
-        """kube-scheduler has asked about this pod and got its response."""
+    def filtered(self, uid: str, *, refused: bool) -> None:
+        """Filter responded for this pod."""
         known = self._refused.pop(uid, None)
         if not refused:
             return

@@ -105,11 +105,11 @@ class Routes:
         if path == "/metrics":
             return self._metrics_page() if method in ("GET", "HEAD") else _wrong_method(method, path, "GET")
         prefix, _, rest = path[1:].partition("/")
-        word, _, node = rest.partition("/")
+        page_name, _, node = rest.partition("/")
         if f"/{prefix}" not in self._dialects:
             known = ", ".join(sorted(self._dialects))
             return _error(404, f"nothing at {path[:200]!r}; the prefixes are {known}")
-        if word == "inspect":
+        if page_name == "inspect":
             return self._inspect(self._dialects[f"/{prefix}"], node) if method == "GET" else _wrong_method(method, path, "GET")
         verb = self._verbs.get(rest)
         if verb is None:
@@ -140,47 +140,47 @@ class Routes:
 
     def _filter(self, body: bytes) -> Response:
         start = time.perf_counter()
-        asked = scheduler.read_filter_call(body)
+        call = scheduler.read_filter_call(body)
         if waiting := self._not_ready():
-            return self._respond_not_ready("filter", asked.pod, waiting)
-        result = self._decisions.filter(asked)
+            return self._respond_not_ready("filter", call.pod, waiting)
+        result = self._decisions.filter(call)
         outcome = "served" if result.answer.names else "refused"
-        self._requeue.answered(asked.pod.metadata.uid, refused=bool(result.refused) and not result.answer.names)
+        self._requeue.filtered(call.pod.metadata.uid, refused=bool(result.refused) and not result.answer.names)
         self._metrics.decided("filter", outcome)
         for reason, count in result.refused.items():
             self._metrics.refusals.labels(reason.value).inc(count)
         log.info(
             "filter pod=%s nodes=%d named=%s refused=%s took_ms=%s outcome=%s",
-            _pod(asked.pod),
-            len(asked.nodes),
+            _pod(call.pod),
+            len(call.nodes),
             ",".join(result.answer.names[:3]) + ("…" if len(result.answer.names) > 3 else ""),
             ",".join(f"{reason.value}:{count}" for reason, count in result.refused.items()),
             _ms(start),
             outcome,
         )
-        return Response(200, scheduler.write_filter_answer(result.answer, asked))
+        return Response(200, scheduler.write_filter_answer(result.answer, call))
 
     def _prioritize(self, body: bytes) -> Response:
         start = time.perf_counter()
-        asked = scheduler.read_filter_call(body)
+        call = scheduler.read_filter_call(body)
         if waiting := self._not_ready():
-            return self._respond_not_ready("prioritize", asked.pod, waiting)
-        scores = self._decisions.prioritize(asked)
+            return self._respond_not_ready("prioritize", call.pod, waiting)
+        scores = self._decisions.prioritize(call)
         self._metrics.decided("prioritize", "served")
         best = next(iter(scores), "")
-        log.info("prioritize pod=%s nodes=%d best=%s took_ms=%s", _pod(asked.pod), len(asked.nodes), best, _ms(start))
-        return Response(200, self._scores.write(asked.names, scores))
+        log.info("prioritize pod=%s nodes=%d best=%s took_ms=%s", _pod(call.pod), len(call.nodes), best, _ms(start))
+        return Response(200, self._scores.write(call.names, scores))
 
     def _preempt(self, body: bytes) -> Response | Later:
-        asked = scheduler.read_preemption_call(body)
+        call = scheduler.read_preemption_call(body)
         if waiting := self._not_ready():
-            return self._respond_not_ready("preempt", asked.pod, waiting)
-        return partial(self._preempted, asked)
+            return self._respond_not_ready("preempt", call.pod, waiting)
+        return partial(self._preempted, call)
 
-    async def _preempted(self, asked: scheduler.PreemptionCall) -> Response:
+    async def _preempted(self, call: scheduler.PreemptionCall) -> Response:
         start = time.perf_counter()
         chosen: dict[str, scheduler.Victims] = {}
-        for node, victims in self._decisions.preempt(asked):
+        for node, victims in self._decisions.preempt(call):
             if victims is not None:
                 chosen[node] = victims
             # A full node takes milliseconds, and kube-scheduler of a large cluster proposes hundreds of nodes.
@@ -189,8 +189,8 @@ class Routes:
         self._metrics.decided("preempt", outcome)
         log.info(
             "preempt pod=%s proposed=%s answered=%s took_ms=%s outcome=%s",
-            _pod(asked.pod),
-            ",".join(asked.proposals),
+            _pod(call.pod),
+            ",".join(call.proposals),
             ",".join(f"{node}:{len(victims.uids)}" for node, victims in chosen.items()),
             _ms(start),
             outcome,
@@ -200,25 +200,25 @@ class Routes:
     def _bind(self, body: bytes) -> Later:
         return partial(self._bound, scheduler.read_bind(body))
 
-    async def _bound(self, asked: scheduler.BindArguments) -> Response:
+    async def _bound(self, call: scheduler.BindArguments) -> Response:
         start = time.perf_counter()
         # A ledger that is not complete shows free capacity that does not exist.
         waiting = self._not_ready()
-        self._metrics.bind_latency.sent(asked.pod_uid)
-        outcome = Outcome("not-ready", waiting.error) if waiting else await self._binder.bind(asked)
-        if outcome.word != "bound":
-            self._metrics.bind_latency.forget(asked.pod_uid)
-        if outcome.word in ("bound", "failed"):
-            self._decisions.bind_ended(asked.node, asked.pod_uid, bound=outcome.word == "bound")
-        self._metrics.decided("bind", outcome.word)
+        self._metrics.bind_latency.sent(call.pod_uid)
+        outcome = Outcome("not-ready", waiting.error) if waiting else await self._binder.bind(call)
+        if outcome.name != "bound":
+            self._metrics.bind_latency.forget(call.pod_uid)
+        if outcome.name in ("bound", "failed"):
+            self._decisions.bind_ended(call.node, call.pod_uid, bound=outcome.name == "bound")
+        self._metrics.decided("bind", outcome.name)
         log.log(
             logging.WARNING if outcome.error else logging.INFO,
             "bind pod=%s node=%s cards=%s took_ms=%s outcome=%s error=%r",
-            f"{asked.pod_namespace}/{asked.pod_name}",
-            asked.node,
+            f"{call.pod_namespace}/{call.pod_name}",
+            call.node,
             outcome.cards,
             _ms(start),
-            outcome.word,
+            outcome.name,
             outcome.error,
         )
         return Response(200, scheduler.write_bind_answer(outcome.error))

@@ -1,7 +1,7 @@
 """An HTTP client for one server: keep-alive connections, one request at a time on each, as many as are needed.
 
-Belongs here: the grammar of responses (llhttp's, through httptools), which connection a request takes, when a connection is
-given up. Never: how the server is reached (route.py), what a request or a response means.
+Belongs here: the grammar of responses (llhttp's, through httptools), which connection a request uses, when a connection is
+closed. Never: how the server is reached (route.py), what a request or a response means.
 """
 
 import asyncio
@@ -203,7 +203,7 @@ class ConnectionPool:
         self._busy: dict[ClientResponse, tuple[ClientConnection, asyncio.TimerHandle]] = {}
 
     async def send(self, request: bytes, context: ssl.SSLContext | None, limits: Limits) -> ClientResponse:
-        """Send the request and return its response, which is to come and must be handed to `release` in the end.
+        """Send the request and return its response, which still arrives and must be passed to `release` in the end.
 
         Raises ConnectError if nothing was sent because there is no connection. A response that is not complete in time fails
         with a TimeoutError.
@@ -223,7 +223,7 @@ class ConnectionPool:
         return response
 
     def release(self, response: ClientResponse) -> None:
-        """Nobody reads this response any more. Its connection is kept if the response is read completely."""
+        """End the use of this response. Its connection is kept if the response was read completely."""
         connection, timer = self._busy.pop(response)
         timer.cancel()
         if response.complete and response.keeps_connection and not response.is_full and connection.is_open:

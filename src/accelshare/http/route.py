@@ -26,7 +26,7 @@ class ConnectError(OSError):
 
 class Route:
     def __init__(self, server: str, *, server_name: str | None, proxy_url: str | None) -> None:
-        """`server_name` is what the server's certificate must say, if not its host name."""
+        """`server_name` is the name in the server's certificate, if it is not its host name."""
         self._server = urlsplit(server)
         self._server_name = server_name
         self._proxy = urlsplit(proxy_url) if proxy_url is not None else None
@@ -55,7 +55,7 @@ class Route:
             name = (self._server_name or self._server.hostname) if context is not None else None
             return (await loop.create_connection(protocol, sock=connected, ssl=context, server_hostname=name))[1]
         connected = await _connect(self._proxy, within_s)
-        # As Go does it: a proxy that speaks TLS itself is trusted as the server would be.
+        # As Go: a proxy with TLS of its own is verified like the server.
         outer = (context or ssl.create_default_context()) if self._proxy.scheme == "https" else None
         name = self._proxy.hostname if outer is not None else None
         if context is None:

@@ -1,19 +1,19 @@
 """Binds a pod: one POST sets its node and its annotations, and the result is certain or explicitly unknown.
 
-Belongs here: sending the Binding, and finding out what became of it when no answer came. Never: which node, which annotations.
+Belongs here: sending the Binding, and reading the pod when the response leaves doubt. Never: which node, which annotations.
 
-    answer to the POST           what it means                            what is done
+    response to the POST         meaning                                  next step
     201                          carried out                              Bound
-    409                          not now, but maybe by an earlier POST    read the pod: as we want it → Bound; of another version
-                                                                          → POST again with that; else Refused
+    409                          refused; an earlier POST may have bound  read the pod: bound as wanted → Bound; other version →
+                                                                          POST again with that version; else Refused
     404, 400, 401, 403, 422, …   not carried out                          Refused
     429                          not carried out                          POST again after Retry-After
-    502, 503, 504, 408, none     nobody knows                             read the pod: bound → as above, not yet → POST again
-    other 5xx                    the API server failed on its way         read the pod: bound → as above, not yet → Refused
+    502, 503, 504, 408, none     unknown                                  read the pod: bound → as above, not bound → POST again
+    other 5xx                    the API server failed                    read the pod: bound → as above, not bound → Refused
 
-Posting again is safe: the uid must match and a pod that has a node refuses another, so of several Bindings one at most counts.
-Each names the version of the pod that it was made for. API servers honour that since Kubernetes 1.23, so that any change of the
-pod refuses every Binding that was sent before it, however late it arrives (extender/fence.py).
+A repeated POST is safe: the uid must match, and a pod that has a node refuses another, so at most one of several Bindings counts.
+Each Binding names its pod's version. API servers check it since Kubernetes 1.23, so any change of the pod invalidates every
+Binding that was sent before, however late it arrives (extender/fence.py).
 """
 
 import asyncio
@@ -42,8 +42,8 @@ from accelshare.wire.decoding import Decoder
 # kube-scheduler gives an extender 5 s for a bind unless its configuration says otherwise.
 DEADLINE_S: Final = 4.0
 
-# The API server stores any annotation that comes with a Binding, and then refuses every later update of a pod that has more
-# than 256 KiB of them. What the pod has already must fit beside ours.
+# The API server stores all annotations of a Binding, but refuses later updates of a pod with more than 256 KiB of annotations.
+# The pod's own annotations must fit, too.
 LARGEST_ANNOTATIONS_BYTES: Final = 200 * 1024
 
 _FIRST_WAIT_S: Final = 0.05
@@ -53,7 +53,7 @@ _SHORTEST_POST_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The pod has this node and these annotations. `already`: an earlier POST had done it."""
+    """The pod has this node and these annotations. `already`: an earlier POST bound it."""
 
     already: bool = False
 
@@ -62,14 +62,14 @@ class Why(enum.Enum):
     """Why a bind was not carried out."""
 
     NO_SUCH_POD = "no such pod"  # deleted, or another pod has its name now
-    ASSIGNED = "assigned"  # it has a node: another one, or this one with other annotations
-    DENIED = "denied"  # the API server's word, or the credentials are not usable
-    NOT_SENT = "not sent"  # no connection for the whole deadline, so the API server never saw it
+    ASSIGNED = "assigned"  # it has another node, or this node with other annotations
+    DENIED = "denied"  # the API server refused it, or the credentials are not usable
+    NOT_SENT = "not sent"  # there was no connection before the deadline
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Definitely not carried out. `pod` is the pod as it was read back, if it was."""
+    """Certainly not carried out. `pod` is the pod as it was read afterwards, if it was read."""
 
     why: Why
     message: str
@@ -78,7 +78,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It may have been carried out, or may yet be: the API server could not be asked before the deadline."""
+    """It may have been carried out, or may still be: the pod could not be read before the deadline."""
 
     message: str
 
@@ -94,7 +94,7 @@ class BoundTo:
 
 @dataclass(frozen=True, slots=True)
 class Unbound:
-    """The pod is there and has no node."""
+    """The pod exists and has no node."""
 
     version: str
     pod: bytes = field(repr=False)
@@ -102,15 +102,15 @@ class Unbound:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """No pod has this name, or the one that has it is another."""
+    """No pod has this name and uid."""
 
 
 async def bound_state(
     client: Client, namespace: str, name: str, uid: str, *, timeout_s: float | None = None
 ) -> BoundTo | Unbound | Missing:
-    """Where the pod is now. Raises KubeError if that cannot be found out.
+    """Which node the pod has now. Raises KubeError if it cannot be read.
 
-    After an Unknown, Unbound may still change: the API server works on a request for up to a minute after we stopped waiting.
+    After an Unknown, Unbound is not final: the API server may carry out a request up to a minute after we stopped waiting.
     """
     try:
         body = await client.request("GET", paths.pod(namespace, name), timeout_s=timeout_s)
@@ -139,14 +139,14 @@ async def bind(
     deadline_s: float = DEADLINE_S,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Bound | Refused | Unknown:
-    """Give the pod this node and these annotations, or know that it has not got them, or know that nobody can tell.
+    """Set the pod's node and annotations.
 
-    `version` is the pod's resourceVersion as last seen, empty if it is not known. If the pod has changed since, it is read.
-    Raises ValueError, before anything is sent, for names and annotations that the API server would take and should not.
+    `version` is the pod's resourceVersion as last seen, or empty. If the pod has changed since, it is read.
+    Raises ValueError, before anything is sent, for invalid names and annotations, which the API server does not check.
     """
     _check(uid, node, annotations)
-    what = _Wanted(namespace, name, uid, node, annotations)
-    attempt = _Attempt(client, what, version, deadline_s=deadline_s, sleep=sleep)
+    wanted = _Wanted(namespace, name, uid, node, annotations)
+    attempt = _Attempt(client, wanted, version, deadline_s=deadline_s, sleep=sleep)
     try:
         async with asyncio.timeout(deadline_s):
             return await attempt.until_known()
@@ -166,7 +166,7 @@ class _Wanted(msgspec.Struct, frozen=True):
         return paths.binding(self.namespace, self.name)
 
     def body(self, version: str) -> bytes:
-        # uid and resourceVersion are preconditions since Kubernetes 1.23; older API servers do not look at them.
+        # uid and resourceVersion are preconditions since Kubernetes 1.23; older API servers ignore them.
         metadata = {"name": self.name, "namespace": self.namespace, "uid": self.uid, "annotations": self.annotations}
         if version:
             metadata["resourceVersion"] = version
@@ -174,20 +174,20 @@ class _Wanted(msgspec.Struct, frozen=True):
         return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
 
     def judge(self, state: BoundTo | Missing) -> Bound | Refused:
-        """What a pod that has a node, or is not there, says about our bind. No Binding that is under way can change it."""
+        """The result for a pod that has a node or does not exist. No Binding in flight can change it."""
         if isinstance(state, Missing):
-            return Refused(Why.NO_SUCH_POD, f"pod {self.namespace}/{self.name} with uid {self.uid} does not exist any more")
+            return Refused(Why.NO_SUCH_POD, f"pod {self.namespace}/{self.name} with uid {self.uid} no longer exists")
         if state.node != self.node:
             return Refused(Why.ASSIGNED, f"pod {self.namespace}/{self.name} is on node {state.node}", state.pod)
         other = sorted(key for key, value in self.annotations.items() if state.annotations.get(key) != value)
         if other:
-            message = f"pod {self.namespace}/{self.name} is on node {self.node}, but not with our values of {', '.join(other)}"
+            message = f"pod {self.namespace}/{self.name} is on node {self.node} with other values of {', '.join(other)}"
             return Refused(Why.ASSIGNED, message, state.pod)
         return Bound(already=True)
 
 
-class _Fate(enum.Enum):
-    """What the error of one POST says about that POST. The table at the top of the file, row by row."""
+class _Meaning(enum.Enum):
+    """What the error of a POST means: the rows of the table at the top of the file."""
 
     NO_POD = enum.auto()
     NOT_DONE = enum.auto()
@@ -196,23 +196,23 @@ class _Fate(enum.Enum):
     DENIED = enum.auto()
 
 
-def _fate(error: KubeError) -> _Fate:
+def _meaning(error: KubeError) -> _Meaning:
     match error:
         case NotFound():
-            return _Fate.NO_POD
+            return _Meaning.NO_POD
         case TooManyRequests() | Unreachable(sent=False):
-            return _Fate.NOT_DONE
+            return _Meaning.NOT_DONE
         case Unreachable() | ApiError(status=408 | 502 | 503 | 504):
-            return _Fate.LOST
+            return _Meaning.LOST
         case Conflict():
-            return _Fate.CHECK
+            return _Meaning.CHECK
         case ApiError(status=status) if status >= 500:
-            return _Fate.CHECK
-    return _Fate.DENIED
+            return _Meaning.CHECK
+    return _Meaning.DENIED
 
 
 class _Attempt:
-    """One bind on its way to an answer, and what is known so far."""
+    """One bind: its POSTs, and what is known about them."""
 
     def __init__(
         self, client: Client, wanted: _Wanted, version: str, *, deadline_s: float, sleep: Callable[[float], Awaitable[None]]
@@ -223,12 +223,12 @@ class _Attempt:
         self._sleep = sleep
         self._now = asyncio.get_running_loop().time
         self._ends = self._now() + deadline_s
-        self._each_s = deadline_s / 2  # a POST without an answer leaves time to look
-        self._lost = False  # a POST of ours may have been carried out, or may yet be
-        self._problem = "no time to ask"
+        self._each_s = deadline_s / 2  # leaves time to read the pod after a POST without a response
+        self._lost = False  # a POST of ours may have been carried out, or may still be
+        self._problem = "no time for a request"
 
     async def until_known(self) -> Bound | Refused | Unknown:
-        """POST, and look, and POST again, until the answer is certain or the time is over."""
+        """POST, read the pod, POST again, until the result is certain or the time is over."""
         wait_s = 0.0
         while (left_s := self._ends - self._now()) > _SHORTEST_POST_S:
             lost_before, self._lost = self._lost, True
@@ -237,40 +237,40 @@ class _Attempt:
                 await self._client.request("POST", path, body=body, timeout_s=min(self._each_s, left_s))
                 return Bound()
             except KubeError as caught:
-                error, fate = caught, _fate(caught)
+                error, meaning = caught, _meaning(caught)
             self._problem = str(error)
-            if fate is _Fate.NO_POD:
+            if meaning is _Meaning.NO_POD:
                 return Refused(Why.NO_SUCH_POD, self._problem)
             outdated = False
-            if fate in (_Fate.LOST, _Fate.CHECK):
-                state = await self._look()
+            if meaning in (_Meaning.LOST, _Meaning.CHECK):
+                state = await self._read_pod()
                 if not isinstance(state, Unbound):
                     return state
                 outdated = isinstance(error, Conflict) and state.version != self._version
                 self._version = state.version
-            if fate is not _Fate.LOST:
+            if meaning is not _Meaning.LOST:
                 self._lost = lost_before
-            if fate in (_Fate.CHECK, _Fate.DENIED) and not outdated:
-                # An earlier POST that got lost may still come through, whatever this one was told.
+            if meaning in (_Meaning.CHECK, _Meaning.DENIED) and not outdated:
+                # An earlier POST whose response was lost may still be carried out.
                 return Unknown(self._problem) if self._lost else Refused(Why.DENIED, self._problem)
-            asked_s = error.retry_after_s if isinstance(error, ApiError) else None
-            # kube-scheduler has written the pod's status since: once is no reason to wait.
-            await self._sleep(max(wait_s if outdated else max(wait_s, _FIRST_WAIT_S), asked_s or 0.0))
+            retry_after_s = error.retry_after_s if isinstance(error, ApiError) else None
+            # A version that is outdated once needs no wait: kube-scheduler has written the pod's status.
+            await self._sleep(max(wait_s if outdated else max(wait_s, _FIRST_WAIT_S), retry_after_s or 0.0))
             wait_s = min(max(wait_s, _FIRST_WAIT_S) * 2, _LONGEST_WAIT_S)
         return self.out_of_time()
 
     def out_of_time(self) -> Refused | Unknown:
         return Unknown(self._problem) if self._lost else Refused(Why.NOT_SENT, self._problem)
 
-    async def _look(self) -> Bound | Refused | Unknown | Unbound:
-        """What the pod itself says. Asks until it is told or the deadline ends it."""
+    async def _read_pod(self) -> Bound | Refused | Unknown | Unbound:
+        """The result by the pod's own state. Retries until the deadline."""
         wait_s = _FIRST_WAIT_S
         wanted = self._wanted
         while True:
             try:
                 state = await bound_state(self._client, wanted.namespace, wanted.name, wanted.uid, timeout_s=self._each_s)
             except KubeError as error:
-                if _fate(error) is _Fate.DENIED:  # for instance no permission to read pods
+                if _meaning(error) is _Meaning.DENIED:  # for instance no permission to read pods
                     return Unknown(f"{self._problem}; then {error}")
             else:
                 return state if isinstance(state, Unbound) else wanted.judge(state)
@@ -301,7 +301,7 @@ _KEY: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.AS
 
 
 def _check(uid: str, node: str, annotations: Mapping[str, str]) -> None:
-    """All problems at once, because the API server checks none of this in a Binding."""
+    """Raise ValueError with all problems at once. The API server checks none of this in a Binding."""
     problems = [f"{what} is empty" for what, value in (("uid", uid), ("node", node)) if not value]
     problems += [_bad_key(key) for key in annotations if not _is_key(key)]
     text = "".join([part for pair in annotations.items() for part in pair])
@@ -312,17 +312,17 @@ def _check(uid: str, node: str, annotations: Mapping[str, str]) -> None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            problems.append(f"annotation {key}: its value is not text that UTF-8 can write")
+            problems.append(f"annotation {key}: its value cannot be encoded as UTF-8")
     if problems:
         raise ValueError("binding: " + "; ".join(problems))
 
 
-@lru_cache(maxsize=256)  # a catalog writes a dozen keys, again and again
+@lru_cache(maxsize=256)  # a catalog has a dozen keys
 def _is_key(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
     return bool(_KEY.fullmatch(name)) and (not slash or (len(prefix) <= 253 and bool(_PREFIX.fullmatch(prefix.lower()))))
 
 
 def _bad_key(key: str) -> str:
-    rule = "it must be at most 63 letters, digits, '-', '_' and '.', if need be after a DNS name and '/'"
+    rule = "it must be at most 63 letters, digits, '-', '_' and '.', optionally after a DNS name and '/'"
     return f"annotation key {key[:300]!r}: {rule}"

@@ -11,7 +11,7 @@ import ssl
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -24,12 +24,15 @@ from accelshare.kube.errors import (
     ApiError,
     BadAnswer,
     KubeError,
+    NotFound,
     TooManyRequests,
     Unauthorized,
     Unreachable,
     from_answer,
 )
-from accelshare.wire.decoding import Decoder
+from accelshare.wire.decoding import Decoder, UnreadableError
+
+T = TypeVar("T")
 
 GET_ATTEMPTS: Final = 4
 FIRST_RETRY_S: Final = 0.1
@@ -130,6 +133,15 @@ class Client:
                     self._on_retry(str(error))
             await self._sleep(wait_s)
         raise AssertionError("the last attempt returns or raises")
+
+    async def read(self, path: str, decoder: Decoder[T]) -> T | None:
+        """The object at this path; None if it does not exist."""
+        try:
+            return decoder.decode(await self.request("GET", path))
+        except NotFound:
+            return None
+        except UnreadableError as error:
+            raise BadAnswer(f"GET {self._cluster.server}{path}: {error}") from error
 
     async def pages(
         self, path: str, *, params: Mapping[str, str] | None = None, limit: int = 500, timeout_s: float = 60.0

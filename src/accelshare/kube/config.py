@@ -1,7 +1,6 @@
 """Finds the cluster, its proxy and our credentials: from a kubeconfig, or from inside a pod.
 
-Belongs here: which source counts, and turning it into one `Cluster` with every problem of it in words.
-Never: a connection. `client` and `sync_client` both use what comes out.
+Belongs here: which source counts, and one `Cluster` from it or an error with all of its problems. Never: a connection.
 """
 
 import base64
@@ -47,9 +46,9 @@ def load(
     environ: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Cluster:
-    """The cluster of the first source there is: the given file, $KUBECONFIG, the pod we run in, ~/.kube/config.
+    """The cluster of the first source that exists: `kubeconfig`, $KUBECONFIG, the pod we run in, ~/.kube/config.
 
-    Raises ConfigError. A `context` other than the file's current one only makes sense with a kubeconfig, so it rules out the pod.
+    Raises ConfigError. A `context` needs a kubeconfig, so with one the pod is not a source.
     """
     if kubeconfig is not None:
         return _from_files([kubeconfig], context, environ)
@@ -68,7 +67,7 @@ def load(
         return _from_files([file], context, environ)
     pod = f"{token} is missing (automountServiceAccountToken?)" if host and not in_pod else "this is not a pod"
     raise ConfigError(
-        f"no way to a cluster: no kubeconfig was given, KUBECONFIG is not set, {pod},"
+        f"no cluster configured: there is no --kubeconfig, KUBECONFIG is not set, {pod},"
         f" and {file or '~/.kube/config'} does not exist; one of these is needed"
     )
 
@@ -124,7 +123,7 @@ def _names(entries: Mapping[str, object]) -> str:
 
 
 class _Reading:
-    """One cluster entry and one user entry on their way to a `Cluster`; collects problems and raises them together."""
+    """Makes a `Cluster` from one cluster entry and one user entry; collects all problems and raises them together."""
 
     def __init__(
         self,
@@ -143,7 +142,7 @@ class _Reading:
 
     def cluster(self, namespace: str, *, source: str) -> Cluster:
         url = self._url()
-        # As kubectl: over plain HTTP everybody could read the credentials, so none are sent.
+        # As kubectl: no credentials are sent over plain HTTP.
         secure = url.startswith("https:")
         tls = self._tls() if secure else Tls()
         credentials = self._credentials(tls) if secure else anonymous()
@@ -160,10 +159,10 @@ class _Reading:
         return url
 
     def _proxy(self, url: str) -> str | None:
-        told = self._server.proxy_url or proxy_from_environment(url, self._environ)
-        if told and not _is_url(told):
-            self._problems.append(f"{self._server_label}: proxy is {told!r}; it must be an http:// or https:// URL")
-        return told or None
+        proxy_url = self._server.proxy_url or proxy_from_environment(url, self._environ)
+        if proxy_url and not _is_url(proxy_url):
+            self._problems.append(f"{self._server_label}: proxy is {proxy_url!r}; it must be an http:// or https:// URL")
+        return proxy_url or None
 
     def _tls(self) -> Tls:
         server, user = self._server, self._user
@@ -187,7 +186,7 @@ class _Reading:
         return Tls(ca, not server.insecure_skip_tls_verify, certificate, key, server.tls_server_name or None)
 
     def _pem(self, label: str, file: Path, key: str, path: str | None, data: str | None) -> Pem | None:
-        """Inline data wins over a file, as kubectl has it. A file must be readable now and is read again later."""
+        """Inline data wins over a file, as in kubectl. A file must be readable now and is read again later."""
         if data:
             try:
                 return Pem(f"{label}: {key}-data", inline=base64.b64decode("".join(data.split()), validate=True))
@@ -224,7 +223,7 @@ class _Reading:
         return anonymous()
 
     def _exec(self, plugin: files.Exec, tls: Tls) -> Credentials:
-        # Loaded for those who have one: it runs programs, and what that takes is slow to load.
+        # Imported only when needed, because subprocess is slow to import.
         from accelshare.kube.exec_plugin import API_VERSIONS, ExecPlugin, Program
 
         label = f"{self._user_label}: exec"
@@ -236,7 +235,7 @@ class _Reading:
         if plugin.interactive_mode not in modes:
             self._problems.append(
                 f"{label}: interactiveMode is {plugin.interactive_mode!r};"
-                " it must be Never or IfAvailable, because nobody is here to answer"
+                " it must be Never or IfAvailable, because there is no terminal"
             )
         program = Program(
             command=plugin.command,
@@ -250,9 +249,9 @@ class _Reading:
         return ExecPlugin(program)
 
     def _for_plugin(self, tls: Tls) -> Mapping[str, Any]:
-        """The Cluster object of client.authentication.k8s.io: what the plugin may know."""
+        """The Cluster object of client.authentication.k8s.io, which is passed to the plugin."""
         server = self._server
-        told = {
+        cluster = {
             "server": server.server,
             "tls-server-name": server.tls_server_name,
             "insecure-skip-tls-verify": server.insecure_skip_tls_verify or None,
@@ -260,7 +259,7 @@ class _Reading:
             "proxy-url": server.proxy_url,
             "config": next((each.extension for each in server.extensions or () if each.name == EXEC_EXTENSION), None),
         }
-        return {key: value for key, value in told.items() if value is not None}
+        return {key: value for key, value in cluster.items() if value is not None}
 
 
 def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str | None:

@@ -1,7 +1,7 @@
 """Credentials for the API server: the Authorization header and the client certificate.
 
-Belongs here: the small protocol every kind of credentials speaks, and the kinds that are a value or a file.
-Never: an event loop, a transport, a program to run (that is `exec_plugin`).
+Belongs here: the protocol of all kinds of credentials, and the kinds that are a value or a file.
+Never: an event loop, a transport, running a program (exec_plugin.py).
 """
 
 import base64
@@ -13,7 +13,7 @@ from typing import Protocol
 
 from accelshare.kube.errors import ConfigError
 
-# kubelet replaces a service account token at 80 % of its life; client-go looks at the file once a minute.
+# kubelet replaces a service account token at 80 % of its life; client-go reads the file once a minute.
 TOKEN_FILE_REREAD_S = 60.0
 
 
@@ -37,7 +37,7 @@ NOTHING = Presented()
 
 
 class Credentials(Protocol):
-    """Synchronous on purpose: a command asks directly, async code asks in a thread unless `at_hand`."""
+    """Synchronous on purpose: a command calls it directly, async code in a thread unless `at_hand`."""
 
     @property
     def at_hand(self) -> bool:
@@ -82,9 +82,9 @@ def basic(username: str, password: str) -> Fixed:
 
 
 def bearer(token: str) -> Presented:
-    """Refuses what would break the HTTP header, so that a stray line in a file is an error here and not there."""
+    """The Authorization header of a token. Raises ConfigError for a token that would break the header."""
     if not token.isascii() or any(character.isspace() or not character.isprintable() for character in token):
-        raise ConfigError("the bearer token has spaces, line breaks or characters outside ASCII; it must be one word")
+        raise ConfigError("the bearer token has spaces, line breaks or characters outside ASCII; it must be one token")
     return Presented(f"Bearer {token}")
 
 

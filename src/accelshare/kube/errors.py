@@ -2,8 +2,8 @@
 
     KubeError
     ├── ConfigError           kubeconfig, in-cluster files, credentials: what is wrong and what would be right
-    ├── Unreachable           no answer: the request may or may not have been carried out (`sent` is False: it was not)
-    │   └── BadAnswer         something answered, but not as an API server does
+    ├── Unreachable           no response: the request may or may not have been carried out (`sent` is False: it was not)
+    │   └── BadAnswer         a response, but not an API server's
     └── ApiError              the API server's own refusal
         ├── Unauthorized      401
         ├── Forbidden         403
@@ -13,10 +13,10 @@
         ├── Invalid           422
         └── TooManyRequests   429
 
-Belongs here: the tree, and how a Status body becomes one of its leaves. Never: a library's exception class.
+Belongs here: the tree, and the error that a Status body stands for. Never: a library's exception class.
 """
 
-# ruff: noqa: N818 – the API server's own words for its answers; "Error" after each would only be noise
+# ruff: noqa: N818 – the API server's own reasons; "Error" after each would only be noise
 
 from collections.abc import Mapping
 from http.client import responses
@@ -60,17 +60,17 @@ class ApiError(KubeError):
         self.request = request
 
     def __str__(self) -> str:
-        asked = f"{self.request}: " if self.request else ""
+        request = f"{self.request}: " if self.request else ""
         # The message may quote an admission webhook, a proxy, or what a user wrote into an object.
-        return visible(f"{asked}{self.status} {self.reason}: {self.message}")
+        return visible(f"{request}{self.status} {self.reason}: {self.message}")
 
 
 class Unauthorized(ApiError):
-    """401: the API server does not know us."""
+    """401: the API server does not accept our credentials."""
 
 
 class Forbidden(ApiError):
-    """403: the API server knows us and says no, usually for want of a role."""
+    """403: our identity lacks a permission."""
 
 
 class NotFound(ApiError):
@@ -86,11 +86,11 @@ class Gone(ApiError):
 
 
 class Invalid(ApiError):
-    """422: the API server read the object and refused what it says."""
+    """422: the object's content is invalid."""
 
 
 class TooManyRequests(ApiError):
-    """429: not carried out; ask again later."""
+    """429: not carried out; retry later."""
 
 
 BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
@@ -121,17 +121,17 @@ _statuses = Decoder(_Status)
 def from_answer(status: int, body: bytes | msgspec.Raw, *, retry_after: str = "", request: str = "") -> ApiError:
     """The error that a refused request, or the Status object of a watch's ERROR event (status 0), stands for."""
     try:
-        said = _statuses.decode(body)
+        parsed = _statuses.decode(body)
     except ValueError:  # a proxy in between, or plain text of an old API server
-        said = _Status(message=bytes(body)[:300].decode("utf-8", "replace").strip())
-    code = status or said.code or 500
+        parsed = _Status(message=bytes(body)[:300].decode("utf-8", "replace").strip())
+    code = status or parsed.code or 500
     wait_s = _seconds(retry_after)
-    if wait_s is None and said.details is not None:
-        wait_s = said.details.retryAfterSeconds
-    leaf = BY_STATUS.get(code, ApiError)
-    return leaf(code, said.reason or responses.get(code, "unknown status"), said.message or "no message", wait_s, request=request)
+    if wait_s is None and parsed.details is not None:
+        wait_s = parsed.details.retryAfterSeconds
+    reason = parsed.reason or responses.get(code, "unknown status")
+    return BY_STATUS.get(code, ApiError)(code, reason, parsed.message or "no message", wait_s, request=request)
 
 
 def _seconds(retry_after: str) -> float | None:
-    """Kubernetes sends whole seconds; the HTTP date form is for others and is not worth waiting for."""
+    """Kubernetes sends whole seconds; the HTTP date form is ignored."""
     return float(retry_after) if retry_after.isascii() and retry_after.isdigit() else None

@@ -1,7 +1,7 @@
 """Credentials from a program that the kubeconfig names: client.authentication.k8s.io v1 and v1beta1.
 
 Belongs here: running the program, reading its ExecCredential, keeping it until it expires or is refused.
-Never: which cluster it is for; that is handed in as JSON when the kubeconfig asks for it.
+Never: which cluster it is for.
 """
 
 import os
@@ -28,7 +28,7 @@ TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What the kubeconfig says about the plugin. `cluster` is what it gets to know about the cluster, if anything."""
+    """The kubeconfig's entry of the plugin. `cluster` is what is passed to it about the cluster, if anything."""
 
     command: str
     args: tuple[str, ...]
@@ -40,7 +40,7 @@ class Program:
 
 
 class ExecPlugin:
-    """Runs the program when there is nothing usable in memory: at first, after expiry, after a 401."""
+    """Runs the program for the first request, after expiry and after a 401."""
 
     def __init__(self, program: Program, *, timeout_s: float = TIMEOUT_S, clock: Callable[[], float] = time.time) -> None:
         self._program = program
@@ -68,70 +68,66 @@ class ExecPlugin:
 
     def _run(self) -> bytes:
         program = self._program
-        found = self._find()
+        path = self._path()
         try:
             process = subprocess.Popen(
-                [found, *program.args],
+                [path, *program.args],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env={**program.environ, "KUBERNETES_EXEC_INFO": self._question()},
+                env={**program.environ, "KUBERNETES_EXEC_INFO": self._exec_info()},
                 start_new_session=True,  # so that its children can be ended with it
             )
         except OSError as error:
             raise self._problem(f"cannot be started: {error}") from error
         with process:
             try:
-                output, complaint = process.communicate(timeout=self._timeout_s)
+                output, errors = process.communicate(timeout=self._timeout_s)
             except subprocess.TimeoutExpired as error:
-                os.killpg(process.pid, signal.SIGKILL)  # with its children; it was not waited for, so the id is still its own
-                raise self._problem(f"gave no answer within {self._timeout_s:g} s") from error
+                os.killpg(process.pid, signal.SIGKILL)  # with its children; not waited for yet, so the id is not reused
+                raise self._problem(f"no output within {self._timeout_s:g} s") from error
         if process.returncode != 0:
-            said = complaint.decode("utf-8", "replace").strip()[-400:] or "nothing on stderr"
-            raise self._problem(f"ended with exit code {process.returncode}: {said}")
+            message = errors.decode("utf-8", "replace").strip()[-400:] or "nothing on stderr"
+            raise self._problem(f"ended with exit code {process.returncode}: {message}")
         return output
 
-    def _find(self) -> str:
-        """A command with a slash is a file beside the kubeconfig, any other is looked for on PATH, as kubectl does."""
+    def _path(self) -> str:
+        """As kubectl: a command with a slash is relative to the kubeconfig, any other is on PATH."""
         command = self._program.command
         if "/" in command:
             return str(self._program.folder / command)
-        found = shutil.which(command, path=self._program.environ.get("PATH", os.defpath))
-        if found is None:
+        path = shutil.which(command, path=self._program.environ.get("PATH", os.defpath))
+        if path is None:
             raise self._problem("not found on PATH")
-        return found
+        return path
 
-    def _question(self) -> str:
+    def _exec_info(self) -> str:
         spec: dict[str, Any] = {"interactive": False}
         if self._program.cluster is not None:
             spec["cluster"] = dict(self._program.cluster)
-        question = {"apiVersion": self._program.api_version, "kind": "ExecCredential", "spec": spec}
-        return msgspec.json.encode(question).decode()
+        return msgspec.json.encode({"apiVersion": self._program.api_version, "kind": "ExecCredential", "spec": spec}).decode()
 
     def _read(self, output: bytes) -> tuple[Presented, float | None]:
         try:
-            answer = _exec_credentials.decode(output)
-        except ValueError as error:  # the output itself stays out of the message: it may hold half a token
-            raise self._problem(f"printed {len(output)} bytes that are no ExecCredential: {error}") from error
-        if answer.kind != "ExecCredential" or answer.api_version != self._program.api_version:
+            credential = _exec_credentials.decode(output)
+        except ValueError as error:  # the message does not contain the output, which may contain a token
+            raise self._problem(f"printed {len(output)} bytes that are not an ExecCredential: {error}") from error
+        if credential.kind != "ExecCredential" or credential.api_version != self._program.api_version:
             raise self._problem(
-                f"answered with {answer.kind!r} of {answer.api_version!r};"
-                f" it must be ExecCredential of {self._program.api_version!r}, as the kubeconfig says"
+                f"printed {credential.kind!r} of {credential.api_version!r};"
+                f" it must be ExecCredential of {self._program.api_version!r}, as in the kubeconfig"
             )
-        status = answer.status
+        status = credential.status
         if status is None or not (status.token or status.certificate):
-            raise self._problem("answered without status.token and without status.clientCertificateData")
+            raise self._problem("printed neither status.token nor status.clientCertificateData")
         if bool(status.certificate) != bool(status.key):
-            raise self._problem("answered with one of clientCertificateData and clientKeyData; it must be both or none")
+            raise self._problem("printed only one of clientCertificateData and clientKeyData; it must be both or none")
         certificate = Certificate(status.certificate.encode(), status.key.encode()) if status.certificate and status.key else None
-        authorization = self._bearer(status.token).authorization if status.token else None
-        return Presented(authorization, certificate), self._expiry(status.expires)
-
-    def _bearer(self, token: str) -> Presented:
         try:
-            return bearer(token)
+            authorization = bearer(status.token).authorization if status.token else None
         except ConfigError as error:
-            raise self._problem(f"answered badly: {error}") from error
+            raise self._problem(f"printed an invalid token: {error}") from error
+        return Presented(authorization, certificate), self._expiry(status.expires)
 
     def _expiry(self, text: str | None) -> float | None:
         if not text:
@@ -141,9 +137,9 @@ class ExecPlugin:
         except ValueError as error:
             raise self._problem(f"status.expirationTimestamp is {text!r}; it must be like 2026-01-31T12:00:00Z") from error
 
-    def _problem(self, words: str) -> ConfigError:
+    def _problem(self, text: str) -> ConfigError:
         hint = f"\n{self._program.install_hint.strip()}" if self._program.install_hint else ""
-        return ConfigError(f"exec plugin {self._program.command!r}: {words}{hint}")
+        return ConfigError(f"exec plugin {self._program.command!r}: {text}{hint}")
 
 
 class _ExecStatus(

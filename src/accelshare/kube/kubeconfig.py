@@ -1,7 +1,7 @@
-"""The kubeconfig file: its shape, and several of them merged into one as kubectl does.
+"""Reads kubeconfig files and merges several of them, as kubectl does.
 
-Belongs here: Kubernetes' spellings, and for each entry the folder it was written in, which its relative paths start from.
-Never: what to do with an entry (that is `config`).
+Belongs here: the shape of the file, and the file of each entry, because its relative paths start there.
+Never: what an entry is used for (config.py).
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ import yaml
 
 from accelshare.kube.errors import ConfigError
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster, where libyaml is there
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster; it needs libyaml
 
 
 class ExecEnv(msgspec.Struct, frozen=True):
@@ -92,14 +92,14 @@ T = TypeVar("T")
 
 
 class Entry(msgspec.Struct, Generic[T], frozen=True):
-    """One named thing of a kubeconfig, with the file that says so."""
+    """One cluster, user or context, and the file that it is from."""
 
     value: T
     file: Path
 
 
 class Kubeconfig(msgspec.Struct):
-    """All files together."""
+    """All files, merged."""
 
     files: list[Path]
     current_context: str
@@ -109,18 +109,18 @@ class Kubeconfig(msgspec.Struct):
 
 
 def read(files: Iterable[Path]) -> Kubeconfig:
-    """The files merged: for each name, and for the current context, the first file that has it wins."""
-    whole = Kubeconfig(files=list(files), current_context="", clusters={}, users={}, contexts={})
-    for file in whole.files:
-        said = _parse(file)
-        whole.current_context = whole.current_context or said.current_context or ""
-        for server in said.clusters or ():
-            whole.clusters.setdefault(server.name, Entry(server.cluster or Server(), file))
-        for user in said.users or ():
-            whole.users.setdefault(user.name, Entry(user.user or User(), file))
-        for context in said.contexts or ():
-            whole.contexts.setdefault(context.name, Entry(context.context or Context(), file))
-    return whole
+    """Merge the files: for each name, and for the current context, the first file that has it wins."""
+    merged = Kubeconfig(files=list(files), current_context="", clusters={}, users={}, contexts={})
+    for file in merged.files:
+        content = _parse(file)
+        merged.current_context = merged.current_context or content.current_context or ""
+        for server in content.clusters or ():
+            merged.clusters.setdefault(server.name, Entry(server.cluster or Server(), file))
+        for user in content.users or ():
+            merged.users.setdefault(user.name, Entry(user.user or User(), file))
+        for context in content.contexts or ():
+            merged.contexts.setdefault(context.name, Entry(context.context or Context(), file))
+    return merged
 
 
 def _parse(file: Path) -> _File:

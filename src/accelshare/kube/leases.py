@@ -1,8 +1,8 @@
 """Holds a Lease, so that one process at a time is active, also after the last holder crashed.
 
-Belongs here: taking, renewing and giving back one coordination/v1 Lease. Never: what is done under it.
+Belongs here: acquiring, renewing and releasing one coordination/v1 Lease. Never: what its holder does.
 
-Clocks of different machines are never compared: a Lease is free when it was not renewed for as long as it lasts, seen from here.
+Clocks of different machines are never compared: a Lease is free if this process saw no renewal for the Lease's duration.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import msgspec
 
 from accelshare.kube import paths
 from accelshare.kube.client import Client
-from accelshare.kube.errors import BadAnswer, Conflict, KubeError, NotFound
+from accelshare.kube.errors import Conflict, KubeError, NotFound
 from accelshare.wire.decoding import Decoder
 
 MERGE: Final = "application/merge-patch+json"
@@ -49,18 +49,11 @@ _leases = Decoder(LeaseObject)
 
 async def read_lease(client: Client, namespace: str, name: str) -> LeaseObject | None:
     """The Lease as it is now; None if there is none."""
-    try:
-        body = await client.request("GET", paths.lease(namespace, name))
-    except NotFound:
-        return None
-    try:
-        return _leases.decode(body)
-    except ValueError as error:
-        raise BadAnswer(f"Lease {namespace}/{name}: {error}") from error
+    return await client.read(paths.lease(namespace, name), _leases)
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
+class _Observed:
     """A Lease as last read, and since when it is unchanged, by our own clock."""
 
     holder: str
@@ -87,19 +80,19 @@ class Lease:
         self._identity = identity
         self._duration_s = duration_s
         self._clock = clock
-        self._seen: _Sight | None = None
+        self._seen: _Observed | None = None
         self.holder = ""  # when last read
 
     async def take(self) -> bool:
         """Acquire or renew it. False while another process holds it."""
         try:
-            found = await read_lease(self._client, self._namespace, self._name)
-            if found is None:
+            lease = await read_lease(self._client, self._namespace, self._name)
+            if lease is None:
                 await self._create()
-            elif not self._free(found.spec):
+            elif not self._free(lease.spec):
                 return False
             else:
-                await self._write(found)
+                await self._write(lease)
         except Conflict:
             return False  # another process was first
         self.holder = self._identity
@@ -108,9 +101,9 @@ class Lease:
     async def give_back(self) -> None:
         """Release it, so that the next holder need not wait. A failure is no error: the Lease expires by itself."""
         with contextlib.suppress(KubeError):
-            found = await read_lease(self._client, self._namespace, self._name)
-            if found is not None and found.spec.holder_identity == self._identity:
-                await self._patch(found.metadata.version, {"holderIdentity": "", "leaseDurationSeconds": 1})
+            lease = await read_lease(self._client, self._namespace, self._name)
+            if lease is not None and lease.spec.holder_identity == self._identity:
+                await self._patch(lease.metadata.version, {"holderIdentity": "", "leaseDurationSeconds": 1})
 
     @contextlib.asynccontextmanager
     async def held(self) -> AsyncIterator[bool]:
@@ -142,7 +135,7 @@ class Lease:
             return True
         now = self._clock()
         if self._seen is None or (self._seen.holder, self._seen.renewed) != (self.holder, renewed):
-            self._seen = _Sight(self.holder, renewed, now)
+            self._seen = _Observed(self.holder, renewed, now)
         return now - self._seen.since >= (spec.lease_duration_seconds or self._duration_s)
 
     async def _create(self) -> None:
@@ -154,11 +147,11 @@ class Lease:
         }
         await self._client.request("POST", paths.lease(self._namespace), body=msgspec.json.encode(content))
 
-    async def _write(self, found: LeaseObject) -> None:
+    async def _write(self, lease: LeaseObject) -> None:
         spec: dict[str, object] = self._ours()
-        if found.spec.holder_identity != self._identity:
-            spec |= {"acquireTime": _stamp(), "leaseTransitions": (found.spec.lease_transitions or 0) + 1}
-        await self._patch(found.metadata.version, spec)
+        if lease.spec.holder_identity != self._identity:
+            spec |= {"acquireTime": _stamp(), "leaseTransitions": (lease.spec.lease_transitions or 0) + 1}
+        await self._patch(lease.metadata.version, spec)
 
     async def _patch(self, version: str, spec: dict[str, object]) -> None:
         body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "spec": spec})

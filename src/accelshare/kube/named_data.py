@@ -76,7 +76,7 @@ async def create(
 
 
 async def change(client: Client, place: Place, data: Mapping[str, str | None], *, version: str | None = None) -> Stored:
-    """Set these texts, None takes one away; others stay. With a version: Conflict if the object is not that any more."""
+    """Set these keys; None removes one; others stay. With a version: Conflict if the object has another version now."""
     content = {"data": _written(place, data), **({"metadata": {"resourceVersion": version}} if version is not None else {})}
     body = await client.request("PATCH", place.path, body=msgspec.json.encode(content), content_type=MERGE)
     return _stored(body, place)
@@ -107,13 +107,13 @@ _objects = Decoder(_Object)
 
 def _stored(body: bytes, place: Place) -> Stored:
     try:
-        found = _objects.decode(body)
-        data = found.data or {}
+        stored = _objects.decode(body)
+        data = stored.data or {}
         if place.kind == "Secret":
             data = {key: base64.b64decode(value).decode("utf-8", "replace") for key, value in data.items()}
     except (ValueError, binascii.Error) as error:
         raise BadAnswer(f"{place}: {error}") from error
-    return Stored(data, found.metadata.labels or {}, found.metadata.version, found.metadata.uid)
+    return Stored(data, stored.metadata.labels or {}, stored.metadata.version, stored.metadata.uid)
 
 
 def _written(place: Place, data: Mapping[str, str | None]) -> dict[str, str | None]:

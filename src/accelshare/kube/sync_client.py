@@ -83,16 +83,16 @@ class SyncClient:
         what = f"GET {self._cluster.server}{path}"
         for again in (True, False):
             presented = self._cluster.credentials.present()
-            status, retry_after, body = self._ask(what, path, params, presented)
+            status, retry_after, body = self._send(what, path, params, presented)
             if status < 300:
                 return body
             error = from_answer(status, body, retry_after=retry_after, request=what)
             if not again or not isinstance(error, Unauthorized):
                 raise error
             self._cluster.credentials.refused(presented)
-        raise AssertionError("the second question returns or raises")
+        raise AssertionError("the second attempt returns or raises")
 
-    def _ask(self, what: str, path: str, params: Mapping[str, str], presented: Presented) -> tuple[int, str, bytes]:
+    def _send(self, what: str, path: str, params: Mapping[str, str], presented: Presented) -> tuple[int, str, bytes]:
         parts = urlsplit(self._cluster.server)
         # A proxy forwards plain HTTP and needs the whole URL; for HTTPS it opens a tunnel.
         forwarded = parts.scheme == "http" and self._cluster.proxy_url
@@ -103,19 +103,19 @@ class SyncClient:
         try:
             connection = self._open(presented.certificate)
             connection.request("GET", target, headers=headers)
-            answer = connection.getresponse()
-            body = answer.read()
+            response = connection.getresponse()
+            body = response.read()
         except (OSError, HTTPException) as error:
             self.close()
             raise Unreachable(f"{what}: {_cause(error, self._timeout_s)}") from error
-        if answer.headers.get("Content-Encoding") == "gzip":
+        if response.headers.get("Content-Encoding") == "gzip":
             try:
                 body = zlib.decompress(body, wbits=31)
             except zlib.error as error:
                 raise BadAnswer(f"{what}: the response is not the gzip that it claims to be: {error}") from error
-        if answer.will_close:
+        if response.will_close:
             self.close()
-        return answer.status, answer.headers.get("Retry-After") or "", body
+        return response.status, response.headers.get("Retry-After") or "", body
 
     def _open(self, certificate: Certificate | None) -> HTTPConnection:
         if self._connection is not None and self._shown == certificate:
@@ -144,7 +144,7 @@ class _NamedHttpsConnection(HTTPSConnection):
 
     def connect(self) -> None:
         HTTPConnection.connect(self)  # TCP and, through a proxy, its CONNECT
-        context: ssl.SSLContext = self._context  # type: ignore[attr-defined]  # http.client's own, as given to it
+        context: ssl.SSLContext = self._context  # type: ignore[attr-defined]  # the context passed to the constructor
         self.sock = context.wrap_socket(self.sock, server_hostname=self.server_name)
 
 

@@ -46,7 +46,7 @@ class Tls:
     def context(self, shown: Certificate | None = None) -> ssl.SSLContext:
         """A new context; reads files. A certificate `shown` by the credentials wins over the configured one."""
         # Not ssl.create_default_context: since Python 3.13 it sets VERIFY_X509_STRICT, which refuses CAs that Kubernetes
-        # installers have been making for years (no key identifiers). Go does not ask for them either.
+        # installers have been making for years (no key identifiers). Go does not require them either.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         # As Go: any certificate in the CA file is an anchor, also one that is not self-signed.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -84,13 +84,13 @@ def _show(context: ssl.SSLContext, pair: Certificate, label: str) -> None:
 
 
 def _no_password() -> str:
-    """OpenSSL would otherwise ask on the terminal, and a daemon would wait for ever."""
+    """Without it OpenSSL would prompt on the terminal, and a daemon would wait for ever."""
     return ""
 
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """ssl takes certificates by path only. In memory where the system can, because a container's disk may be read-only."""
+    """A path for ssl, which loads certificates only from files. In memory if possible: a container's disk may be read-only."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("accelshare-client-certificate")
         try:

@@ -1,7 +1,7 @@
 """A reflector: lists and watches one resource for ever and yields every change.
 
-Belongs here: when to list again, when to resume, what has gone in between. Never: what an object means (`decode` is given),
-or a copy of the objects: only their identities are kept.
+Belongs here: when to list again, when to resume, which objects are gone. Never: what an object means (`decode`), or a copy of
+the objects: only their identities are kept.
 """
 
 import asyncio
@@ -81,9 +81,9 @@ class Backoff:
 class Reflector(Generic[T]):
     """Everything under one path, as a stream of changes that never ends and never raises a KubeError.
 
-    `decode` answers None for an object that does not matter, and raises ValueError for one it cannot read. `identity` is what
-    `identified_by` names of the object's metadata, and nothing else: it has to be found again when the object cannot be decoded,
-    and a user can name one object like another's uid.
+    `decode` returns None for an object that is not relevant, and raises ValueError for a malformed one. `identity` must be the
+    metadata field that `identified_by` names: it is read from malformed objects too, and a user can give an object the name of
+    another's uid.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class Reflector(Generic[T]):
         self.relists = 0  # lists completed after the first one
         self.resumes = 0  # watches that continued where the last one ended
         self.events = 0  # watch events, bookmarks included
-        self._heard_at = clock()
+        self._last_event_at = clock()
 
     @property
     def silent_s(self) -> float:
         """Seconds since the last watch event or bookmark; API servers send a bookmark a minute."""
-        return self._clock() - self._heard_at
+        return self._clock() - self._last_event_at
 
     def knows(self, identity: str) -> bool:
         """Whether this object was yielded as Seen and not as Gone since."""
@@ -160,7 +160,7 @@ class Reflector(Generic[T]):
             async for page in pages:
                 # Of the versions of several pages the first: a watch from there may repeat a change, but cannot miss one.
                 version = version or page.resource_version
-                self._heard_at = self._clock()
+                self._last_event_at = self._clock()
                 for raw in page.items:
                     change = self._read(raw)
                     if isinstance(change, Seen):
@@ -190,10 +190,10 @@ class Reflector(Generic[T]):
             async with aclosing(watch) as events:
                 async for event in events:
                     self.events += 1
-                    self._heard_at = self._clock()
+                    self._last_event_at = self._clock()
                     self._failures = 0
                     latest = event.object
-                    for change in self._told(event):
+                    for change in self._event_changes(event):
                         yield change
         finally:
             self.watching = False
@@ -205,7 +205,7 @@ class Reflector(Generic[T]):
             # Watching again at once would be a busy loop.
             raise errors.Unreachable(f"watch {self._path}: ended at once and without an event")
 
-    def _told(self, event: WatchEvent) -> Iterator[Change[T]]:
+    def _event_changes(self, event: WatchEvent) -> Iterator[Change[T]]:
         """What one event changes."""
         if event.type == "BOOKMARK":
             return
@@ -213,7 +213,7 @@ class Reflector(Generic[T]):
         if change is not None:
             yield change
             return
-        # Deleted, or it does not matter any more. An object that was never yielded needs no Gone.
+        # Deleted, or no longer relevant. An object that was never yielded needs no Gone.
         about = _Object.of(event.object)
         identity = self._identity_of(about)
         if identity in self._known:
@@ -239,7 +239,7 @@ class Reflector(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """What can be said of any object, also of one that is malformed: whatever is not a string counts as absent."""
+    """The metadata of any object, also of a malformed one: a field that is not a string counts as absent."""
 
     namespace: str
     name: str
@@ -274,8 +274,8 @@ class _HasMetadata(msgspec.Struct):
 _metadata = Decoder(_HasMetadata)
 
 
-# After these the next watch may well start where this one ended. Anything else (410 above all; 504 is also how the API server
-# says that a version is from the future, as after a restored etcd) is settled by a new list.
+# After these the next watch can start where this one ended. Anything else needs a new list: 410 above all, and 504, which the API
+# server also sends for a version from the future, as after a restored etcd.
 _RESUMABLE: Final = frozenset({401, 403, 429, 500, 502, 503})
 
 

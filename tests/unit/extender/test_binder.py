@@ -100,7 +100,7 @@ class Scene:
     async def bind_in_doubt(self) -> None:
         """A bind of which nobody knows what became."""
         self.server.silent = True
-        assert (await self.bind()).word == "unknown"
+        assert (await self.bind()).name == "unknown"
         self.server.silent = False
 
     @property
@@ -149,7 +149,7 @@ async def test_the_same_bind_again_before_the_echo_is_the_same_bind(scene: Scene
     outcomes = await asyncio.gather(*(scene.bind() for _ in range(5)))
     outcomes.append(await scene.bind())
     assert [outcome.error for outcome in outcomes] == [""] * 6
-    assert sorted(outcome.word for outcome in outcomes) == ["already"] * 5 + ["bound"]
+    assert sorted(outcome.name for outcome in outcomes) == ["already"] * 5 + ["bound"]
     assert len(scene.server.posts) == 1
     assert scene.card_is_held
 
@@ -158,7 +158,7 @@ async def test_a_bind_that_was_carried_out_in_silence_is_found_when_it_is_asked_
     """Its time of assignment is the first POST's, not the second's: it is bound all the same, and its card is taken."""
     await scene.bind_in_doubt()
     outcome = await scene.bind()
-    assert (outcome.word, outcome.error) == ("already", "")
+    assert (outcome.name, outcome.error) == ("already", "")
     assert scene.card_is_held
 
 
@@ -167,7 +167,7 @@ async def test_a_bound_pod_that_cannot_be_read_keeps_its_card(scene: Scene) -> N
     await scene.bind_in_doubt()
     scene.server.labels = "none"
     outcome = await scene.bind()
-    assert outcome.word == "failed"
+    assert outcome.name == "failed"
     assert "cannot be decoded" in outcome.error
     assert scene.card_is_held
 
@@ -178,7 +178,7 @@ async def test_a_refusal_does_not_free_the_card_of_an_earlier_bind_in_doubt(scen
     scene.server.carries_out = False  # it will, later
     await scene.bind_in_doubt()
     scene.server.refuses = code
-    assert (await scene.bind()).word == "failed"
+    assert (await scene.bind()).name == "failed"
     assert scene.card_is_held
     assert scene.freed_nodes == []
 
@@ -191,7 +191,7 @@ async def test_a_look_that_began_before_another_post_settles_nothing(scene: Scen
     await scene.bind_in_doubt()
     await scene.until_looked_at(1)
     scene.server.carries_out = True
-    assert (await scene.bind()).word == "bound"
+    assert (await scene.bind()).name == "bound"
     scene.server.may_look.set()
     await scene.until_looked_at(2)
     assert scene.card_is_held
@@ -204,7 +204,7 @@ async def test_a_bind_that_never_happened_gives_its_card_back_and_says_where(
     scene.server.carries_out = False
     await scene.bind_in_doubt()
     scene.server.refuses = 403
-    assert (await scene.bind()).word == "failed"
+    assert (await scene.bind()).name == "failed"
     monkeypatch.setattr(room_of_fence, "SETTLED_S", 0.0)
     await scene.until_free()
     assert scene.freed_nodes == ["n1"]
@@ -225,14 +225,14 @@ async def test_a_bind_in_doubt_is_not_sent_again_to_cards_that_are_not_given_any
     await scene.bind_in_doubt()
     scene.ledger.apply(now)
     posts = len(scene.server.posts)
-    assert (await scene.bind()).word == "in-doubt"
+    assert (await scene.bind()).name == "in-doubt"
     assert len(scene.server.posts) == posts
 
 
 async def test_a_bind_with_anothers_uid_holds_nothing(scene: Scene) -> None:
     for name in ("b", "../../nodes/n1"):
         outcome = await scene.bind(BindArguments(pod_name=name, pod_namespace="ml", node="n1", pod_uid="u1"))
-        assert outcome.word == "gone"
+        assert outcome.name == "gone"
     assert not scene.card_is_held
     assert scene.server.posts == []
 
@@ -241,7 +241,7 @@ async def test_a_record_that_no_pod_can_carry_is_refused_in_words_and_holds_noth
     """A node may say anything of its cards, such as an id of 300 kB."""
     scene.ledger.apply(NodeSeen(name="n1", version=3, cards=(Card(CARD.kind, 0, 16, id="x" * 300_000),)))
     outcome = await scene.bind()
-    assert outcome.word == "failed"
+    assert outcome.name == "failed"
     assert "they must have at most" in outcome.error
     assert not scene.card_is_held
     assert scene.server.posts == []
@@ -263,7 +263,7 @@ async def test_what_says_nothing_about_the_node_is_no_failed_bind(
 
 async def test_a_binding_names_the_version_that_the_ledger_knows(scene: Scene) -> None:
     """Nothing is read for it: what the watch brought last is what kube-scheduler has decided by."""
-    assert (await scene.bind()).word == "bound"
+    assert (await scene.bind()).name == "bound"
     assert [post["metadata"]["resourceVersion"] for post in scene.server.posts] == ["2"]
     assert scene.server.looks == 0
 
@@ -278,7 +278,7 @@ async def test_a_bind_in_doubt_is_settled_at_once_by_changing_the_pod(scene: Sce
     assert scene.freed_nodes == ["n1"]
     posts = len(scene.server.posts)
     scene.server.carries_out = True
-    assert (await scene.bind()).word == "bound"
+    assert (await scene.bind()).name == "bound"
     assert [post["metadata"]["resourceVersion"] for post in scene.server.posts[posts:]] == ["10"]
 
 

@@ -41,7 +41,7 @@ def scene() -> Scene:
 
 
 def test_a_pod_that_was_refused_before_room_was_seen_is_woken_once(scene: Scene) -> None:
-    scene.requeue.answered("waits", refused=True)
+    scene.requeue.filtered("waits", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     assert scene.woken() == []  # kube-scheduler may still come by itself
@@ -64,18 +64,18 @@ def test_a_pod_whose_card_is_told_makes_room_on_the_others() -> None:
 
 @pytest.mark.parametrize("refused", [True, False])
 def test_a_pod_that_was_asked_for_since_is_left_alone(scene: Scene, refused: bool) -> None:
-    scene.requeue.answered("waits", refused=True)
+    scene.requeue.filtered("waits", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(0.01)
-    scene.requeue.answered("waits", refused=refused)
+    scene.requeue.filtered("waits", refused=refused)
     scene.later(PATIENCE_S)
     assert scene.woken() == []
 
 
 def test_a_pod_that_still_does_not_fit_is_left_alone(scene: Scene) -> None:
     scene.ledger.apply(pending("huge", share(17)))
-    scene.requeue.answered("huge", refused=True)
+    scene.requeue.filtered("huge", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
@@ -85,7 +85,7 @@ def test_a_pod_that_still_does_not_fit_is_left_alone(scene: Scene) -> None:
 def test_a_pod_that_is_gone_or_bound_meanwhile_is_forgotten(scene: Scene) -> None:
     scene.ledger.apply(pending("bound", share(1)))
     for uid in ("waits", "bound"):
-        scene.requeue.answered(uid, refused=True)
+        scene.requeue.filtered(uid, refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     scene.ledger.apply(gone("waits"))
@@ -95,7 +95,7 @@ def test_a_pod_that_is_gone_or_bound_meanwhile_is_forgotten(scene: Scene) -> Non
 
 
 def test_a_pod_that_kube_scheduler_itself_keeps_away_is_not_touched_all_the_time(scene: Scene) -> None:
-    scene.requeue.answered("waits", refused=True)
+    scene.requeue.filtered("waits", refused=True)
     woken = 0
     for _ in range(60):
         scene.later(1.0)
@@ -109,7 +109,7 @@ def test_a_pod_whose_request_is_wrong_is_left_alone(scene: Scene) -> None:
     """Free capacity does not help it, though what could be read of its request would fit."""
     wrong = replace(pending("wrong", share(1)), refusal=Refusal(Reason.CARD_COUNT_UNREADABLE, KIND))
     scene.ledger.apply(wrong)
-    scene.requeue.answered("wrong", refused=True)
+    scene.requeue.filtered("wrong", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
@@ -120,7 +120,7 @@ def test_a_long_queue_is_woken_a_few_at_a_time_the_most_important_first(scene: S
     """One pod that goes must not become a write to each of a thousand that wait."""
     for number in range(100):
         scene.ledger.apply(pending(f"p{number}", share(16), priority=number))
-        scene.requeue.answered(f"p{number}", refused=True)
+        scene.requeue.filtered(f"p{number}", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
@@ -159,7 +159,7 @@ async def look(scene: Scene) -> list[str]:
 async def test_a_touch_that_fails_is_tried_again_and_again_less_often(scene: Scene) -> None:
     api = Refusing(*[Unreachable("no")] * 4)
     scene.requeue._client = api  # type: ignore[assignment]
-    scene.requeue.answered("waits", refused=True)
+    scene.requeue.filtered("waits", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
@@ -177,7 +177,7 @@ async def test_a_touch_that_fails_is_tried_again_and_again_less_often(scene: Sce
 async def test_a_pod_that_is_gone_is_not_touched_again(scene: Scene) -> None:
     api = Refusing(NotFound(404, "NotFound", "no such pod"))
     scene.requeue._client = api  # type: ignore[assignment]
-    scene.requeue.answered("waits", refused=True)
+    scene.requeue.filtered("waits", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     for _ in range(60):
@@ -188,12 +188,12 @@ async def test_a_pod_that_is_gone_is_not_touched_again(scene: Scene) -> None:
 
 def test_room_that_appears_while_a_pod_rests_is_not_forgotten(scene: Scene) -> None:
     """Touched once in vain; capacity that becomes free within its rest is for it as well."""
-    scene.requeue.answered("waits", refused=True)
+    scene.requeue.filtered("waits", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
     assert scene.woken() == [("waits", "n1")]
-    scene.requeue.answered("waits", refused=True)
+    scene.requeue.filtered("waits", refused=True)
     scene.ledger.apply(node("n2", 16))
     scene.later(0.01)
     scene.requeue.capacity_freed("n2")
@@ -208,9 +208,9 @@ def test_room_that_appears_while_a_pod_rests_is_not_forgotten(scene: Scene) -> N
 def test_refused_pods_that_were_deleted_leave_memory(scene: Scene) -> None:
     for number in range(1_000):
         scene.ledger.apply(pending(f"p{number}", share(14)))
-        scene.requeue.answered(f"p{number}", refused=True)
+        scene.requeue.filtered(f"p{number}", refused=True)
         scene.ledger.apply(gone(f"p{number}"))
-    scene.requeue.answered("waits", refused=True)
+    scene.requeue.filtered("waits", refused=True)
     scene.later(FORGET_EVERY_S)
     scene.woken()
     assert list(scene.requeue._refused) == ["waits"]
@@ -219,7 +219,7 @@ def test_refused_pods_that_were_deleted_leave_memory(scene: Scene) -> None:
 def test_the_memory_of_refused_pods_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requeue_module, "MAX_REFUSED", 100)
     for number in range(1_000):
-        scene.requeue.answered(f"p{number}", refused=True)
+        scene.requeue.filtered(f"p{number}", refused=True)
     assert list(scene.requeue._refused) == [f"p{number}" for number in range(900, 1_000)]
 
 
@@ -227,7 +227,7 @@ def test_a_node_is_asked_once_for_each_shape(scene: Scene, monkeypatch: pytest.M
     """Thousands of pods may wait; asking for each of them would stop everything else for half a second."""
     for number in range(400):
         scene.ledger.apply(pending(f"p{number}", share(17 + number % 4)))
-        scene.requeue.answered(f"p{number}", refused=True)
+        scene.requeue.filtered(f"p{number}", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)

@@ -260,11 +260,11 @@ EXEC_V1 = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "int
         ({"client-key": "none.pem"}, "client-key none.pem"),
         ({"auth-provider": {"name": "gcp"}}, "use exec instead"),
         ({"as": "admin"}, "impersonation"),
-        ({"token": "two words"}, "it must be one word"),
+        ({"token": "two words"}, "bearer token"),
         ({"tokenFile": "none"}, "token file"),
         ({"exec": {**EXEC_V1, "command": ""}}, "command is not set"),
         ({"exec": {**EXEC_V1, "apiVersion": "client.authentication.k8s.io/v1alpha1"}}, "v1 or client.auth"),
-        ({"exec": {**EXEC_V1, "interactiveMode": "Always"}}, "nobody is here to answer"),
+        ({"exec": {**EXEC_V1, "interactiveMode": "Always"}}, "interactiveMode is 'Always'"),
         ({"exec": {**EXEC_V1, "interactiveMode": None}}, "interactiveMode is None"),
     ],
 )

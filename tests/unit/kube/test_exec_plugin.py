@@ -142,12 +142,12 @@ def test_a_refused_token_is_asked_for_anew_once(tmp_path: Path) -> None:
     [
         ("echo no login >&2; exit 3", "exit code 3: no login"),
         ("exit 1", "nothing on stderr"),
-        ("echo hello", "printed 6 bytes that are no ExecCredential"),
+        ("echo hello", "printed 6 bytes"),
         ("true", "printed 0 bytes"),
         (f"echo '{answer(V1BETA1, token='abc')}'", f"it must be ExecCredential of '{V1}'"),
-        (f"echo '{answer()}'", "without status.token"),
+        (f"echo '{answer()}'", "status.token"),
         (f"echo '{answer(clientCertificateData='abc')}'", "it must be both or none"),
-        (f"echo '{answer(token='a b')}'", "it must be one word"),
+        (f"echo '{answer(token='a b')}'", "bearer token"),
         (f"echo '{answer(token='abc', expirationTimestamp='soon')}'", "expirationTimestamp is 'soon'"),
     ],
 )
@@ -170,7 +170,7 @@ def test_what_a_plugin_printed_stays_out_of_the_message(tmp_path: Path) -> None:
 def test_a_plugin_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     """The shell's child holds the pipe open; waiting for it would be waiting for ever."""
     path = script(tmp_path, f"sleep 1000 & echo $! > {tmp_path}/child\nwait")
-    with pytest.raises(ConfigError, match=r"no answer within 0\.5 s"):
+    with pytest.raises(ConfigError, match=r"within 0\.5 s"):
         ExecPlugin(program(path), timeout_s=0.5).present()
     child = int((tmp_path / "child").read_text())
     for _ in range(200):

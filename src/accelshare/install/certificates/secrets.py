@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from accelshare.install.certificates import renewal, x509
 from accelshare.install.certificates.renewal import Lifetimes, Subject, Trust
 from accelshare.install.certificates.x509 import CLOCK_SKEW, Pair
 from accelshare.install.errors import CertificateError
-from accelshare.kube import named_data, services
+from accelshare.kube import named_data, paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict
 from accelshare.kube.named_data import Place, Stored
+from accelshare.wire.decoding import Decoder
 
 LABELS: Final = {"app.kubernetes.io/managed-by": "accelshare", "app.kubernetes.io/part-of": "accelshare"}
 SERVER_NAME: Final = "accelshare-extender"
@@ -92,7 +95,7 @@ async def due(client: Client, names: Names, *, now: datetime, lifetimes: Lifetim
     ca_place, *leaf_places = names.secrets
     ca = await named_data.read(client, ca_place)
     stored = [await named_data.read(client, place) for place in leaf_places]
-    addresses = await services.cluster_ips(client, names.namespace, names.service)
+    addresses = await cluster_ips(client, names.namespace, names.service)
     sides = [_side(place, secret) for place, secret in zip(leaf_places, stored, strict=True)]
     trust_now = _trust(ca_place, ca)
     leaves = [side.pair.certificate for side in sides if side.pair is not None]
@@ -153,6 +156,28 @@ def status_line(name: str, pem: str, now: datetime) -> StatusLine:
     left = (facts.until - now).total_seconds() / 86400
     due = ", to be renewed" if renewal.due(pem, now) else ""
     return StatusLine(f"{name}: {facts.name}, until {facts.until:%Y-%m-%d %H:%M} UTC, {left:.1f} days left{due}", good=True)
+
+
+class _ServiceSpec(msgspec.Struct):
+    clusterIPs: list[str] | None = None  # noqa: N815 – Kubernetes' spelling
+    clusterIP: str | None = None  # noqa: N815
+
+
+class _Service(msgspec.Struct):
+    spec: _ServiceSpec
+
+
+_services = Decoder(_Service)
+
+
+async def cluster_ips(client: Client, namespace: str, name: str) -> tuple[str, ...]:
+    """The Service's cluster IPs, for hosts that cannot use the cluster's DNS; none if it does not exist or is headless."""
+    service = await client.read(paths.service(namespace, name), _services)
+    if service is None:
+        return ()
+    spec = service.spec
+    addresses = spec.clusterIPs or ([spec.clusterIP] if spec.clusterIP else [])  # Kubernetes before 1.20 has one only
+    return tuple(address for address in addresses if address != "None")  # a headless Service
 
 
 def _subjects(names: Names, addresses: tuple[str, ...]) -> tuple[Subject, Subject]:

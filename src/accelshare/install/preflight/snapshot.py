@@ -11,7 +11,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from accelshare.kube.access import Right, may
 from accelshare.kube.client import Client
 from accelshare.kube.errors import BadAnswer, Forbidden, NotFound
 from accelshare.kube.leases import read_lease
@@ -137,6 +136,20 @@ class ClusterPart(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Right:
+    """A verb on a resource; in one namespace, or without one in the whole cluster."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        where = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''} {where}"
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that the checks know. `unread`: what the API server did not return, with its error."""
 
@@ -231,7 +244,41 @@ class _Reader:
         if ClusterPart.RIGHTS not in self._parts:
             return {}
         try:
-            return {right: await may(self._client, right) for right in rights}
+            return {right: await _is_allowed(self._client, right) for right in rights}
         except (Forbidden, NotFound) as error:
             self.unread[ClusterPart.RIGHTS.value] = str(error)
             return {}
+
+
+class _ReviewStatus(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _ReviewStatus
+
+
+_reviews = Decoder(_Review)
+
+
+async def _is_allowed(client: Client, right: Right) -> bool:
+    """Whether our identity has this right, by a SelfSubjectAccessReview, which the API server does not store."""
+    resource, _, subresource = right.resource.partition("/")
+    attributes = {
+        "verb": right.verb,
+        "group": right.group,
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": right.namespace,
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+    }
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    body = await client.request("POST", path, body=msgspec.json.encode(review))
+    try:
+        return _reviews.decode(body).status.allowed
+    except ValueError as error:
+        raise BadAnswer(f"POST {path}: not a SelfSubjectAccessReview: {error}") from error

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from accelshare.install.preflight.findings import Finding, Grade, named
-from accelshare.install.preflight.snapshot import PodWithCommands, Snapshot, is_ours, title
-from accelshare.kube.access import Right
+from accelshare.install.preflight.snapshot import PodWithCommands, Right, Snapshot, is_ours, title
 from accelshare.vendors.catalog import Catalog
 
 # What the chart creates: plural and group of each kind, in the release's namespace and in the cluster.

@@ -31,7 +31,7 @@ from accelshare.install.scheduler.manager import state_configmap as states
 from accelshare.install.scheduler.manager.client_files import ClientCertificate, ClientFiles
 from accelshare.install.scheduler.manager.state_configmap import StateConfigMap
 from accelshare.install.scheduler.plan import Intent
-from accelshare.kube import named_data, services
+from accelshare.kube import named_data
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError
 from accelshare.kube.events import Events, PodRef
@@ -233,7 +233,7 @@ class NodeReconciler:
 
     async def _url(self) -> str:
         names = self._task.names
-        addresses = await services.cluster_ips(self._client, names.namespace, names.service)
+        addresses = await secrets.cluster_ips(self._client, names.namespace, names.service)
         if not addresses:
             raise _NotYet(f"Service {names.namespace}/{names.service} does not exist, or has no address")
         host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
