@@ -24,7 +24,7 @@ def kubelet_says(fake_cluster: FakeCluster, name: str, **status: Any) -> None:
     fake_cluster.api.store.patch("pods", name, content, content_type="application/merge-patch+json", subresource="status")
 
 
-async def test_a_few_are_bound_and_the_others_wait_until_kubelet_has_them(fake_cluster: FakeCluster) -> None:
+async def test_a_few_pods_are_bound_and_others_wait_for_kubelet(fake_cluster: FakeCluster) -> None:
     """Each bind waits with its card held, and none fails as long as kubelet keeps up."""
     fake_cluster.api.store.create("nodes", {"metadata": {"name": NODE, "annotations": node(fake_cluster)}})
     await fake_cluster.start_extender()

@@ -1,4 +1,4 @@
-"""The extender over real HTTP: its answers, its refusals, and what it does when the API server fails it."""
+"""The extender over real HTTP: responses, refusals, and failures of the API server."""
 
 import asyncio
 import json
@@ -14,15 +14,15 @@ from tests.contract.fake_cluster import MEMORY, FakeCluster
 PREFIXES = ["/gpushare-scheduler", "/xpushare-scheduler", "/gcushare-scheduler", "/accelshare"]
 
 
-async def test_version_is_plain_text_and_health_is_told(fake_cluster: FakeCluster) -> None:
+async def test_version_and_health_are_plain_text(fake_cluster: FakeCluster) -> None:
     await fake_cluster.start_extender()
     assert await fake_cluster.call("GET", "/version") == (200, __version__)
     for path in ("/healthz", "/livez", "/readyz"):
         assert await fake_cluster.call("GET", path) == (200, "ok")
 
 
-async def test_it_is_not_ready_before_the_ledger_is_whole(fake_cluster: FakeCluster) -> None:
-    """Alive at once, ready after both lists; until then filter is an error that kube-scheduler retries, never a wrong answer."""
+async def test_it_is_not_ready_before_the_ledger_is_complete(fake_cluster: FakeCluster) -> None:
+    """Alive at once, ready after both lists; until then filter is an error that kube-scheduler retries."""
     fake_cluster.node("n1", 16)
     pod = fake_cluster.pod("a", 4)
     fault = fake_cluster.api.faults.answer(503, method="GET", path="/api/v1/pods", times=10**6)
@@ -45,8 +45,8 @@ async def test_it_is_not_ready_before_the_ledger_is_whole(fake_cluster: FakeClus
     assert (await fake_cluster.filter(pod, "n1"))["NodeNames"] == ["n1"]
 
 
-async def test_nothing_is_bound_while_half_the_book_is_missing(fake_cluster: FakeCluster) -> None:
-    """Nodes are listed and pods are not: a full card looks empty, so nobody is bound, and nobody evicted."""
+async def test_nothing_is_bound_before_pods_are_listed(fake_cluster: FakeCluster) -> None:
+    """Nodes are listed and pods are not: a full card looks empty, so no pod is bound and none evicted."""
     fake_cluster.node("n1", 16)
     await fake_cluster.start_extender()
     assert await fake_cluster.bind(fake_cluster.pod("a", 16), "n1") == ""
@@ -147,7 +147,7 @@ async def test_filter_prioritize_and_preempt_write_nothing(fake_cluster: FakeClu
     assert await fake_cluster.used() == {"n1": [0]}
 
 
-async def test_a_bind_is_one_write_and_the_same_bind_twice_is_one_bind(fake_cluster: FakeCluster) -> None:
+async def test_a_bind_is_one_write_and_safe_to_repeat(fake_cluster: FakeCluster) -> None:
     fake_cluster.node("n1", 16)
     fake_cluster.node("n2", 16)
     pod = fake_cluster.pod("a", 4)
@@ -171,7 +171,7 @@ async def test_two_pods_race_for_the_last_card(fake_cluster: FakeCluster) -> Non
 
 
 @pytest.mark.parametrize("lost", ["drop_after", "drop_before"])
-async def test_a_lost_answer_is_read_back_never_guessed(fake_cluster: FakeCluster, lost: str) -> None:
+async def test_after_a_lost_response_the_pod_is_read(fake_cluster: FakeCluster, lost: str) -> None:
     fake_cluster.node("n1", 16)
     pod = fake_cluster.pod("a", 4)
     await fake_cluster.start_extender()
@@ -183,7 +183,7 @@ async def test_a_lost_answer_is_read_back_never_guessed(fake_cluster: FakeCluste
 
 
 @pytest.mark.parametrize("code", [400, 403, 422, 500])
-async def test_a_failed_bind_leaves_no_half_state_and_says_why(fake_cluster: FakeCluster, code: int) -> None:
+async def test_a_failed_bind_holds_nothing_and_has_its_reason(fake_cluster: FakeCluster, code: int) -> None:
     fake_cluster.node("n1", 16)
     pod = fake_cluster.pod("a", 16)
     await fake_cluster.start_extender()
@@ -196,7 +196,7 @@ async def test_a_failed_bind_leaves_no_half_state_and_says_why(fake_cluster: Fak
 
 
 async def test_a_bind_in_doubt_keeps_its_card_and_is_offered_nowhere_else(fake_cluster: FakeCluster) -> None:
-    """The API server takes the POST and then is silent: the pod may be bound, so nobody else gets its card."""
+    """The API server gets the POST and does not respond: the pod may be bound, so no other pod gets its card."""
     fake_cluster.node("n1", 16)
     fake_cluster.node("n2", 16)
     pod, other = fake_cluster.pod("a", 16), fake_cluster.pod("b", 16)
@@ -227,7 +227,7 @@ async def test_a_pod_that_is_gone_or_another_is_not_bound(fake_cluster: FakeClus
     assert await fake_cluster.used() == {"n1": [0]}
 
 
-async def test_a_pod_that_asks_for_nothing_is_bound_without_a_record(fake_cluster: FakeCluster) -> None:
+async def test_a_pod_that_requests_no_card_is_bound_without_a_record(fake_cluster: FakeCluster) -> None:
     """kube-scheduler sends pods that name a managed resource, whatever the amount."""
     fake_cluster.node("n1", 16)
     pod = fake_cluster.pod("zero", 0)
@@ -239,7 +239,7 @@ async def test_a_pod_that_asks_for_nothing_is_bound_without_a_record(fake_cluste
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
-async def test_broken_json_gets_a_clean_answer(fake_cluster: FakeCluster, verb: str) -> None:
+async def test_broken_json_gets_an_error(fake_cluster: FakeCluster, verb: str) -> None:
     await fake_cluster.start_extender()
     for body in (b"", b"{", b"[]", b'{"Pod": 1}', b"[" * 50_000, b"\xff\xfe"):
         status, text = await fake_cluster.call("POST", f"/accelshare/{verb}", body)
@@ -249,7 +249,7 @@ async def test_broken_json_gets_a_clean_answer(fake_cluster: FakeCluster, verb: 
         assert await fake_cluster.is_ready(), body
 
 
-async def test_absurd_numbers_get_a_clean_answer(fake_cluster: FakeCluster) -> None:
+async def test_absurd_numbers_get_an_error(fake_cluster: FakeCluster) -> None:
     fake_cluster.node("n1", 16)
     pod = fake_cluster.pod("a", 4)
     await fake_cluster.start_extender()
@@ -270,7 +270,7 @@ async def test_a_body_of_100_mb_is_refused_before_it_is_read(fake_cluster: FakeC
     writer.close()
 
 
-async def test_a_body_that_grows_too_large_on_the_way_is_refused(fake_cluster: FakeCluster) -> None:
+async def test_a_chunked_body_that_becomes_too_large_is_refused(fake_cluster: FakeCluster) -> None:
     await fake_cluster.start_extender("--max-body-mib=1")
 
     async def chunks() -> object:
@@ -286,7 +286,7 @@ async def test_a_body_that_grows_too_large_on_the_way_is_refused(fake_cluster: F
     assert await fake_cluster.is_ready()
 
 
-async def test_a_wrong_path_says_what_would_be_right(fake_cluster: FakeCluster) -> None:
+async def test_the_error_for_a_wrong_path_lists_the_right_ones(fake_cluster: FakeCluster) -> None:
     fake_cluster.node("node-1", 16)
     await fake_cluster.start_extender()
     for method, path, status, words in (
@@ -302,8 +302,8 @@ async def test_a_wrong_path_says_what_would_be_right(fake_cluster: FakeCluster) 
         assert (got, words in text) == (status, True), text
 
 
-async def test_a_pod_refused_before_the_news_of_room_arrived_is_touched(fake_cluster: FakeCluster) -> None:
-    """kube-scheduler saw the end of a pod before we did, was refused, and will not come again by itself for minutes."""
+async def test_a_pod_refused_before_capacity_was_freed_is_touched(fake_cluster: FakeCluster) -> None:
+    """kube-scheduler saw the end of a pod before we did, was refused, and would not retry for minutes."""
     fake_cluster.node("n1", 16)
     first, waits = fake_cluster.pod("first", 9), fake_cluster.pod("waits", 14)
     await fake_cluster.start_extender()
@@ -331,7 +331,7 @@ async def test_metrics_count_what_was_decided(fake_cluster: FakeCluster) -> None
     assert 'accelshare_decision_seconds_count{verb="filter"} 1.0' in text
 
 
-async def test_requests_sent_again_are_counted(fake_cluster: FakeCluster) -> None:
+async def test_retried_requests_are_counted(fake_cluster: FakeCluster) -> None:
     fake_cluster.api.faults.answer(503, method="GET", path="/api/v1/pods", times=2)
     await fake_cluster.start_extender()
     assert "accelshare_api_retries_total 2.0" in (await fake_cluster.call("GET", "/metrics"))[1]
@@ -387,7 +387,7 @@ async def test_the_log_file_rotates(fake_cluster: FakeCluster, tmp_path: Path) -
         (["--tls-cert=LICENSE", "--tls-key=LICENSE"], "cannot be used"),
     ],
 )
-async def test_wrong_flags_are_told_and_nothing_starts(fake_cluster: FakeCluster, flags: list[str], words: str) -> None:
+async def test_wrong_flags_are_an_error(fake_cluster: FakeCluster, flags: list[str], words: str) -> None:
     process = fake_cluster.begin_extender(*flags)
     await fake_cluster.until(lambda: not process.running, "it has ended")
     assert process.exit_code not in (0, None, -signal.SIGKILL)
@@ -395,7 +395,7 @@ async def test_wrong_flags_are_told_and_nothing_starts(fake_cluster: FakeCluster
     assert "Traceback" not in process.last_lines()
 
 
-async def test_a_taken_port_is_told(fake_cluster: FakeCluster) -> None:
+async def test_a_port_in_use_is_an_error(fake_cluster: FakeCluster) -> None:
     await fake_cluster.start_extender()
     first = fake_cluster.extender
     second = fake_cluster.begin_extender()

@@ -1,4 +1,4 @@
-"""Both ports of the extender under callers who mean harm: they cost what was agreed, and a bind goes through."""
+"""Both ports of the extender under hostile clients: their cost is bounded, and a bind succeeds."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ TRIES = 3
 
 @pytest.fixture
 async def ports(fake_cluster: FakeCluster, tmp_path: Path) -> tuple[FakeCluster, int]:
-    """An extender over TLS with a probe port, and few files that it may open; the probe port's number."""
+    """An extender with TLS, a probe port and a low limit of open files; and the probe port's number."""
     now, life = datetime.now(UTC), timedelta(hours=1)
     ours = x509.authority("ours", now=now, life=2 * life)
     server = x509.leaf(ours, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
@@ -58,7 +58,7 @@ async def ports(fake_cluster: FakeCluster, tmp_path: Path) -> tuple[FakeCluster,
 
 
 async def fresh_bind(fake_cluster: FakeCluster, name: str) -> str:
-    """A bind by somebody who comes now, as kube-scheduler does after a restart. A dropped connection is tried again, as by it."""
+    """A bind on a new connection, as kube-scheduler does after a restart; like it, this retries a dropped connection."""
     meta = fake_cluster.pod(name, 1)["metadata"]
     body = {"PodName": name, "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": "n1"}
     url = f"https://127.0.0.1:{fake_cluster.port}/accelshare/bind"
@@ -79,15 +79,15 @@ async def health(port: int) -> int:
 
 @contextlib.contextmanager
 def crowd(*ports: int) -> Iterator[None]:
-    """Many connections that say nothing, half of them to each port."""
+    """Many silent connections, half of them to each port."""
     with contextlib.ExitStack() as callers:
         for number in range(CROWD):
             callers.enter_context(socket.create_connection(("127.0.0.1", ports[number % len(ports)]), timeout=LIMIT_S))
         yield
 
 
-async def test_a_silent_crowd_leaves_files_for_binds(ports: tuple[FakeCluster, int]) -> None:
-    """More connections than the process may open files, on both ports: health is told and pods are bound."""
+async def test_many_silent_connections_leave_files_for_binds(ports: tuple[FakeCluster, int]) -> None:
+    """More connections than the process may open files, on both ports: probes are served and pods are bound."""
     fake_cluster, probe_port = ports
     with crowd(fake_cluster.port, probe_port):
         assert await asyncio.gather(*(fresh_bind(fake_cluster, f"p{number}") for number in range(6))) == [""] * 6
@@ -99,7 +99,7 @@ async def test_a_silent_crowd_leaves_files_for_binds(ports: tuple[FakeCluster, i
 
 
 async def test_an_endless_header_on_the_probe_port_is_refused_at_once(ports: tuple[FakeCluster, int]) -> None:
-    """One header of 96 MiB took 13 s of the processor that all callers share."""
+    """One header of 96 MiB took 13 s of CPU time that all clients share."""
     _, probe_port = ports
     reader, writer = await asyncio.open_connection("127.0.0.1", probe_port)
     writer.write(b"GET /livez HTTP/1.1\r\nX: ")

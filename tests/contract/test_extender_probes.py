@@ -1,4 +1,4 @@
-"""The plain port beside a port that wants client certificates: health and metrics for everybody, and nothing else."""
+"""The plain-HTTP probe port beside a port that requires client certificates: only health and metrics."""
 
 import socket
 import ssl
@@ -42,7 +42,7 @@ async def test_kubelet_and_prometheus_need_no_certificate_there(fake_cluster: Fa
     assert process.exit_code == 0
 
 
-async def test_a_taken_probe_port_is_said(fake_cluster: FakeCluster) -> None:
+async def test_a_probe_port_in_use_is_an_error(fake_cluster: FakeCluster) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -1,4 +1,4 @@
-"""TLS on the extender's port: client certificates required when asked, files taken up when they change."""
+"""TLS on the extender's port: required client certificates, and files that are reloaded when they change."""
 
 import asyncio
 import shutil
@@ -50,7 +50,7 @@ async def files(fake_cluster: FakeCluster, tmp_path: Path) -> tuple[FakeCluster,
     return fake_cluster, office, certificate, key
 
 
-async def test_https_is_served_and_strangers_are_refused(files: tuple[FakeCluster, Office, Path, Path], tmp_path: Path) -> None:
+async def test_clients_without_a_certificate_are_refused(files: tuple[FakeCluster, Office, Path, Path], tmp_path: Path) -> None:
     fake_cluster, office, certificate, key = files
     flags = [f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={office.authority.file}"]
     await fake_cluster.start_extender(*flags)
@@ -66,7 +66,7 @@ async def test_https_is_served_and_strangers_are_refused(files: tuple[FakeCluste
         await fake_cluster.call("GET", "/version")
 
 
-async def test_new_files_are_taken_up_without_a_restart(files: tuple[FakeCluster, Office, Path, Path], tmp_path: Path) -> None:
+async def test_new_files_are_used_without_a_restart(files: tuple[FakeCluster, Office, Path, Path], tmp_path: Path) -> None:
     """A new CA on both sides: old clients are refused, new ones served, and half-written files change nothing."""
     fake_cluster, office, certificate, key = files
     client_ca = tmp_path / "ca.crt"
@@ -84,10 +84,10 @@ async def test_new_files_are_taken_up_without_a_restart(files: tuple[FakeCluster
 
 
 @pytest.mark.parametrize("which", ["expired", "a server's", "of another CA", "none"])
-async def test_only_a_valid_client_certificate_of_the_right_ca_is_let_in(
+async def test_only_a_valid_client_certificate_of_the_right_ca_is_accepted(
     fake_cluster: FakeCluster, tmp_path: Path, which: str
 ) -> None:
-    """The certificates that accelshare makes itself: the one for kube-scheduler is let in, and these are not."""
+    """The certificates that accelshare makes itself: the one for kube-scheduler is accepted, and these are not."""
     now, life = datetime.now(UTC), timedelta(hours=1)
     ours, theirs = (x509.authority(name, now=now, life=2 * life) for name in ("ours", "theirs"))
     server = x509.leaf(ours, "server", "extender", names={"127.0.0.1"}, now=now, life=life)
@@ -117,7 +117,7 @@ async def test_only_a_valid_client_certificate_of_the_right_ca_is_let_in(
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_no_session_outlives_the_client_ca_that_let_it_in(
+async def test_no_tls_session_outlives_its_client_ca(
     files: tuple[FakeCluster, Office, Path, Path], tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
     """A client of the old CA shows the session that it got before the rotation, and is refused as without one."""
@@ -140,7 +140,7 @@ async def test_no_session_outlives_the_client_ca_that_let_it_in(
 
 
 def ask_once(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[int, ssl.SSLSession | None]:
-    """The status of a call that offers this session, and the session that the server gives."""
+    """The status of a request that offers this session, and the session that the server returns."""
     with (
         socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as connection,

@@ -41,7 +41,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def expressions() -> Iterator[tuple[str, str, str]]:
-    """(where, expression, words with labels in them) of every rule, panel and variable."""
+    """(location, expression, text with labels) of every rule, panel and variable."""
     for rule in rules():
         yield rule["alert"], rule["expr"], " ".join(rule["annotations"].values())
     for panel in panels():
@@ -59,7 +59,7 @@ def metrics_of(expression: str) -> set[str]:
 
 
 def labels_of(expression: str, words: str) -> set[str]:
-    """The labels that an expression selects, groups or joins by, and those that its words show."""
+    """The labels that an expression selects, groups or joins by, and those that its text shows."""
     named = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", expression))
     for group in re.findall(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)", expression):
         named |= {label.strip() for label in group.split(",")}
@@ -76,7 +76,7 @@ def served(*pages: str) -> Served:
 
 
 async def page_of_extender(fake_cluster: FakeCluster) -> str:
-    """An extender that has decided, refused and bound, so that every series is there."""
+    """An extender that has decided, refused and bound, so that every series exists."""
     fake_cluster.node("n1", 16, 16)
     await fake_cluster.start_extender()
     pod = fake_cluster.pod("a", 4)
@@ -92,7 +92,7 @@ async def page_of_extender(fake_cluster: FakeCluster) -> str:
 
 
 async def page_of_agent(fake_node: FakeNode, fakes: Path) -> str:
-    """An agent with a card that tells what is in use, and a pod that it has served."""
+    """An agent with a card that reports its memory in use, and a pod that it has served."""
     hardware = Hardware.copied(build("nvidia", fakes / "built"), fakes)
     uuid = "GPU-00000001-1111-2222-3333-0123456789ab"
     hardware.has({"uuid": uuid, "memory_mib": 16384, "minor": 0, "used_mib": 512})
@@ -133,7 +133,7 @@ async def test_every_series_and_label_of_dashboard_and_alerts_is_served(fake_clu
     assert wrong == []
 
 
-async def test_what_is_in_use_is_told_where_the_driver_tells_it(tmp_path: Path) -> None:
+async def test_memory_in_use_is_served_if_the_driver_reports_it(tmp_path: Path) -> None:
     (tmp_path / "fake_node").mkdir()
     (tmp_path / "fakes").mkdir()
     async with open_fake_node(tmp_path / "fake_node") as fake_node:
@@ -144,7 +144,7 @@ async def test_what_is_in_use_is_told_where_the_driver_tells_it(tmp_path: Path) 
     assert f"accelshare_agent_card_healthy{where} 1.0" in page
 
 
-def test_every_panel_has_a_place_of_its_own() -> None:
+def test_panels_do_not_overlap() -> None:
     taken: dict[tuple[int, int], str] = {}
     assert len({panel["id"] for panel in panels()}) == len(panels())
     for panel in panels():
@@ -173,13 +173,13 @@ def run(promtool: Path, *words: str | Path) -> str:
     return done.stdout
 
 
-def test_promtool_finds_nothing_wrong_with_the_rules(promtool: Path) -> None:
+def test_promtool_accepts_the_rules(promtool: Path) -> None:
     assert f"{len(list(rules()))} rules found" in run(promtool, "check", "rules", RULES)
 
 
 @pytest.mark.parametrize("page", ["docs/how-to/monitoring.md", "docs/zh/how-to/monitoring.md"])
-def test_the_commands_and_questions_of_the_page_work(promtool: Path, tmp_path: Path, page: str) -> None:
-    """Its scrape configuration and its PromQL too, by the tool's own parsers."""
+def test_the_commands_and_queries_of_the_page_work(promtool: Path, tmp_path: Path, page: str) -> None:
+    """Also its scrape configuration and its PromQL, by promtool's own parsers."""
     commands = [words[len("promtool ") :].split() for words in docs.commands(ROOT / page) if words.startswith("promtool ")]
     assert commands
     for words in commands:
@@ -210,8 +210,8 @@ def test_every_alert_has_a_test_that_it_fires_and_one_that_it_does_not() -> None
     assert [alert for alert in sorted(alerts) if alert not in text] == []
 
 
-def test_promtool_can_read_every_expression_of_the_dashboard(promtool: Path, tmp_path: Path) -> None:
-    """Grafana puts the variables in; for the parser any value will do."""
+def test_promtool_parses_every_expression_of_the_dashboard(promtool: Path, tmp_path: Path) -> None:
+    """Grafana replaces the variables; the parser accepts any value."""
     records = [
         {
             "record": f"panel:{number}",

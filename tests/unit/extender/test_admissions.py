@@ -42,7 +42,7 @@ class Scene:
         return binds
 
     def echo(self, name: str, *, started: bool = False, ended: bool = False, rejected: bool = False) -> None:
-        """What the watch brings of a pod that was bound."""
+        """The watch shows a bound pod."""
         pod = self.ledger.pod(name)
         assert pod is not None
         assert pod.place is not None
@@ -62,7 +62,7 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 async def entered(binds: list[asyncio.Task[bool]]) -> int:
-    """How many of them may go on, when everybody had a turn."""
+    """How many of them were admitted, after every task had a turn."""
     for _ in range(5):
         await asyncio.sleep(0)
     return sum(bind.done() for bind in binds)
@@ -75,7 +75,7 @@ async def end(binds: list[asyncio.Task[bool]]) -> None:
 
 
 async def test_only_a_few_pods_are_bound_before_kubelet_acknowledges_them(scene: Scene) -> None:
-    """The others wait, in the order of their binds; each acknowledgement lets one more go on."""
+    """The others wait, in the order of their binds; each acknowledgement admits one more."""
     binds = scene.come(*scene.name_numbers(range(PLACES + 3)))
     assert await entered(binds) == PLACES
     scene.echo("p1")
@@ -91,7 +91,7 @@ async def test_only_a_few_pods_are_bound_before_kubelet_acknowledges_them(scene:
     assert all(bind.result() for bind in binds)
 
 
-async def test_a_bind_that_failed_gives_its_place_back(scene: Scene) -> None:
+async def test_a_failed_bind_frees_its_place(scene: Scene) -> None:
     binds = scene.come(*scene.name_numbers(range(PLACES + 1)))
     assert await entered(binds) == PLACES
     scene.ledger.release("p0")
@@ -118,15 +118,15 @@ async def test_pods_that_were_bound_before_this_process_started_count(scene: Sce
     assert await entered(binds) == 1
 
 
-async def test_who_waits_too_long_is_told_so() -> None:
-    """kube-scheduler gives a bind a few seconds, and must hear of it before these are over."""
+async def test_a_wait_that_takes_too_long_is_refused() -> None:
+    """The refusal comes before kube-scheduler's timeout of a bind."""
     scene = Scene(wait_s=0.01)
     binds = scene.come(*scene.name_numbers(range(PLACES + 1)))
     assert await asyncio.wait_for(asyncio.gather(*binds), LIMIT_S) == [True] * PLACES + [False]
 
 
 async def test_one_rejected_pod_pauses_its_node_until_the_agent_has_restarted(scene: Scene) -> None:
-    """Nobody else is bound there, and whoever was refused meanwhile is looked at again afterwards."""
+    """No pod is bound there meanwhile, and refused pods are requeued afterwards."""
     scene.tell(AgentSeen("agent", "n1", ready=True, version=1))
     binds = scene.come(*scene.name_numbers(range(PLACES + 2)))
     await entered(binds)
@@ -143,8 +143,8 @@ async def test_one_rejected_pod_pauses_its_node_until_the_agent_has_restarted(sc
     assert isinstance(scene.ledger.offer("n1", share(2)), Assignment)
 
 
-async def test_an_agent_that_is_no_pod_tells_by_its_node(scene: Scene) -> None:
-    """A restarted agent says on its node that it does not deliver yet, and then that it does."""
+async def test_an_agent_that_is_no_pod_ends_the_pause_by_its_node(scene: Scene) -> None:
+    """A restarted agent writes on its node that it does not deliver yet, and later that it does."""
     binds = scene.come("p0")
     await entered(binds)
     scene.echo("p0", ended=True, rejected=True)
@@ -159,7 +159,7 @@ async def test_an_agent_that_is_no_pod_tells_by_its_node(scene: Scene) -> None:
 
 
 async def test_a_pod_that_named_its_node_itself_pauses_nothing(scene: Scene) -> None:
-    """A user could have as many of those rejected as he likes."""
+    """Users can have any number of those rejected."""
     by_hand = replace(pending("by-hand", share(2)), node="n1")
     scene.tell(by_hand)
     scene.tell(replace(ended(by_hand), rejected=True))
@@ -167,7 +167,7 @@ async def test_a_pod_that_named_its_node_itself_pauses_nothing(scene: Scene) -> 
 
 
 async def test_without_a_restart_one_pod_is_tried_after_a_while(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node whose agent works is not lost for ever by one rejection that had another cause."""
+    """One rejection with another cause does not exclude a node with a working agent for ever."""
     monkeypatch.setattr("accelshare.extender.admissions.MAX_PAUSE_S", 0.0)
     binds = scene.come("p0")
     await entered(binds)
@@ -204,8 +204,8 @@ def test_a_pod_is_read_as_kubelet_writes_it() -> None:
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["bound by us", "names its node itself"])
-async def test_pods_that_kubelet_never_acknowledges_do_not_close_their_node(ours: bool) -> None:
-    """A user can make such pods: kubelet deletes a mirror pod of nothing, and a finalizer keeps the object."""
+async def test_pods_that_kubelet_never_acknowledges_do_not_block_their_node(ours: bool) -> None:
+    """A user can make such pods: a mirror pod without its static pod, kept by a finalizer."""
     scene = Scene()
     scene.admissions = Admissions(
         scene.ledger, on_free_capacity=scene.freed_nodes.append, wait_s=LIMIT_S, acknowledged_within_s=0.2

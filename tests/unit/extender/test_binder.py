@@ -1,4 +1,4 @@
-"""One bind after the other, before the watch has brought the first one's echo."""
+"""Repeated, concurrent and lost binds of one pod."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from accelshare.extender import binder as room_of_binder
-from accelshare.extender import fence as room_of_fence
+from accelshare.extender import binder as binder_module
+from accelshare.extender import fence as fence_module
 from accelshare.extender.binder import Binder, Outcome
 from accelshare.extender.fence import Fence
 from accelshare.kube import binding
@@ -30,7 +30,7 @@ LIMIT_S = 60.0
 
 
 class Server:
-    """An API server with one pod; it can be silent about what it does, refuse, or answer late who looks.
+    """An API server with one pod; it can lose a response, refuse, or delay the response to a GET.
 
     It is older than Kubernetes 1.23, unless a test says otherwise: a Binding's version is ignored.
     """
@@ -98,7 +98,7 @@ class Scene:
         return await self.binder.bind(asked)
 
     async def bind_in_doubt(self) -> None:
-        """A bind of which nobody knows what became."""
+        """A bind whose result is unknown."""
         self.server.silent = True
         assert (await self.bind()).name == "unknown"
         self.server.silent = False
@@ -139,13 +139,13 @@ async def _scene() -> AsyncIterator[Scene]:
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     monkeypatch.setattr(binding, "bind", partial(binding.bind, deadline_s=0.5))
-    monkeypatch.setattr(room_of_binder, "RETRY_S", 0.01)
+    monkeypatch.setattr(binder_module, "RETRY_S", 0.01)
     async with _scene() as made:
         yield made
 
 
 async def test_the_same_bind_again_before_the_echo_is_the_same_bind(scene: Scene) -> None:
-    """At once and later: one POST, no error, and the card stays held."""
+    """Concurrently and later: one POST, no error, and the card stays held."""
     outcomes = await asyncio.gather(*(scene.bind() for _ in range(5)))
     outcomes.append(await scene.bind())
     assert [outcome.error for outcome in outcomes] == [""] * 6
@@ -154,8 +154,8 @@ async def test_the_same_bind_again_before_the_echo_is_the_same_bind(scene: Scene
     assert scene.card_is_held
 
 
-async def test_a_bind_that_was_carried_out_in_silence_is_found_when_it_is_asked_for_again(scene: Scene) -> None:
-    """Its time of assignment is the first POST's, not the second's: it is bound all the same, and its card is taken."""
+async def test_a_repeated_bind_reports_that_the_lost_one_was_carried_out(scene: Scene) -> None:
+    """Its assignment time is the first POST's, not the second's; the pod is bound and its card is held."""
     await scene.bind_in_doubt()
     outcome = await scene.bind()
     assert (outcome.name, outcome.error) == ("already", "")
@@ -163,7 +163,7 @@ async def test_a_bind_that_was_carried_out_in_silence_is_found_when_it_is_asked_
 
 
 async def test_a_bound_pod_that_cannot_be_read_keeps_its_card(scene: Scene) -> None:
-    """The second POST is refused because the pod has a node, and a field of what is shown of the pod has the wrong type."""
+    """The second POST is refused because the pod has a node, and a field of the pod has the wrong type."""
     await scene.bind_in_doubt()
     scene.server.labels = "none"
     outcome = await scene.bind()
@@ -174,7 +174,7 @@ async def test_a_bound_pod_that_cannot_be_read_keeps_its_card(scene: Scene) -> N
 
 @pytest.mark.parametrize("code", [400, 403, 500])
 async def test_a_refusal_does_not_free_the_card_of_an_earlier_bind_in_doubt(scene: Scene, code: int) -> None:
-    """The API server took the first POST and says nothing more until the watch is back."""
+    """The API server carried out the first POST and sends nothing until the watch is back."""
     scene.server.carries_out = False  # it will, later
     await scene.bind_in_doubt()
     scene.server.refuses = code
@@ -183,9 +183,9 @@ async def test_a_refusal_does_not_free_the_card_of_an_earlier_bind_in_doubt(scen
     assert scene.freed_nodes == []
 
 
-async def test_a_look_that_began_before_another_post_settles_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pod was free when it was looked at, and is bound when the answer comes."""
-    monkeypatch.setattr(room_of_fence, "SETTLED_S", 0.0)
+async def test_a_read_that_began_before_another_post_settles_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pod had no node when it was read, and is bound when the response arrives."""
+    monkeypatch.setattr(fence_module, "SETTLED_S", 0.0)
     scene.server.carries_out = False
     scene.server.may_look.clear()
     await scene.bind_in_doubt()
@@ -197,15 +197,15 @@ async def test_a_look_that_began_before_another_post_settles_nothing(scene: Scen
     assert scene.card_is_held
 
 
-async def test_a_bind_that_never_happened_gives_its_card_back_and_says_where(
+async def test_a_bind_that_never_happened_releases_its_card_and_reports_the_node(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while kube-scheduler asks again and again and is refused."""
+    """Also while kube-scheduler repeats the bind and is refused."""
     scene.server.carries_out = False
     await scene.bind_in_doubt()
     scene.server.refuses = 403
     assert (await scene.bind()).name == "failed"
-    monkeypatch.setattr(room_of_fence, "SETTLED_S", 0.0)
+    monkeypatch.setattr(fence_module, "SETTLED_S", 0.0)
     await scene.until_free()
     assert scene.freed_nodes == ["n1"]
 
@@ -220,7 +220,7 @@ async def test_a_bind_that_never_happened_gives_its_card_back_and_says_where(
     ],
     ids=["gone", "ill", "renumbered", "paused"],
 )
-async def test_a_bind_in_doubt_is_not_sent_again_to_cards_that_are_not_given_any_more(scene: Scene, now: NodeSeen) -> None:
+async def test_a_bind_in_doubt_is_not_repeated_for_unavailable_cards(scene: Scene, now: NodeSeen) -> None:
     scene.server.carries_out = False
     await scene.bind_in_doubt()
     scene.ledger.apply(now)
@@ -237,8 +237,8 @@ async def test_a_bind_with_anothers_uid_holds_nothing(scene: Scene) -> None:
     assert scene.server.posts == []
 
 
-async def test_a_record_that_no_pod_can_carry_is_refused_in_words_and_holds_nothing(scene: Scene) -> None:
-    """A node may say anything of its cards, such as an id of 300 kB."""
+async def test_a_record_larger_than_a_pod_can_have_is_refused_and_holds_nothing(scene: Scene) -> None:
+    """A node's inventory may contain anything, such as an id of 300 kB."""
     scene.ledger.apply(NodeSeen(name="n1", version=3, cards=(Card(CARD.kind, 0, 16, id="x" * 300_000),)))
     outcome = await scene.bind()
     assert outcome.name == "failed"
@@ -248,10 +248,10 @@ async def test_a_record_that_no_pod_can_carry_is_refused_in_words_and_holds_noth
 
 
 @pytest.mark.parametrize(("why", "word"), [(binding.Why.NO_SUCH_POD, "gone"), (binding.Why.NOT_SENT, "unreachable")])
-async def test_what_says_nothing_about_the_node_is_no_failed_bind(
+async def test_failures_that_are_not_the_nodes_are_not_failed_binds(
     scene: Scene, why: binding.Why, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node to which binds fail is offered last: not for pods that were deleted, nor for an API server that was away."""
+    """A node with failed binds is offered last; deleted pods and an unreachable API server do not count."""
 
     async def refused(*_: object, **__: object) -> binding.Refused:
         return binding.Refused(why, "in its words")
@@ -261,15 +261,15 @@ async def test_what_says_nothing_about_the_node_is_no_failed_bind(
     assert not scene.card_is_held
 
 
-async def test_a_binding_names_the_version_that_the_ledger_knows(scene: Scene) -> None:
-    """Nothing is read for it: what the watch brought last is what kube-scheduler has decided by."""
+async def test_a_binding_names_the_ledgers_version_of_the_pod(scene: Scene) -> None:
+    """The pod is not read for it: kube-scheduler decided by the state that the watch showed last."""
     assert (await scene.bind()).name == "bound"
     assert [post["metadata"]["resourceVersion"] for post in scene.server.posts] == ["2"]
     assert scene.server.looks == 0
 
 
 async def test_a_bind_in_doubt_is_settled_at_once_by_changing_the_pod(scene: Scene) -> None:
-    """Its Binding is refused from then on, so the card is free; kube-scheduler's next try has the new version."""
+    """Its Binding is refused from then on, so the card is free; kube-scheduler's next bind has the new version."""
     scene.server.minor = "23"
     scene.server.carries_out = False
     await scene.bind_in_doubt()
@@ -282,8 +282,8 @@ async def test_a_bind_in_doubt_is_settled_at_once_by_changing_the_pod(scene: Sce
     assert [post["metadata"]["resourceVersion"] for post in scene.server.posts[posts:]] == ["10"]
 
 
-async def test_a_bind_in_doubt_that_was_carried_out_is_known_by_the_answer_to_the_change(scene: Scene) -> None:
-    """The watch need not bring it."""
+async def test_the_response_to_the_fence_shows_that_a_bind_in_doubt_was_carried_out(scene: Scene) -> None:
+    """The watch is not needed for that."""
     scene.server.minor = "36"
     scene.server.version = 2
     await scene.bind_in_doubt()
@@ -294,8 +294,8 @@ async def test_a_bind_in_doubt_that_was_carried_out_is_known_by_the_answer_to_th
     assert scene.freed_nodes == []
 
 
-async def test_a_card_is_not_given_back_while_another_bind_of_its_pod_is_under_way(scene: Scene) -> None:
-    """That one may have read the pod after the change, and its Binding is not refused."""
+async def test_a_card_is_not_released_during_another_bind_of_its_pod(scene: Scene) -> None:
+    """The other bind may have read the pod after the change, so its Binding is valid."""
     scene.server.minor = "36"
     scene.server.carries_out = False
     await scene.bind_in_doubt()
@@ -311,8 +311,8 @@ async def test_a_card_is_not_given_back_while_another_bind_of_its_pod_is_under_w
     await scene.until_free()
 
 
-async def test_stopping_waits_for_binds_in_doubt_and_says_what_is_left(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
-    """Bounded: an API server that does not come back cannot keep the process."""
+async def test_stopping_waits_for_binds_in_doubt_and_logs_what_is_left(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    """For a limited time: an unreachable API server cannot keep the process running."""
     caplog.set_level("INFO")
     scene.server.carries_out = False
     await scene.bind_in_doubt()

@@ -1,4 +1,4 @@
-"""The book as Prometheus reads it: every card once, every pod where it is, and nobody kept waiting."""
+"""The metrics of nodes, cards and pods: each series once, written without blocking other requests."""
 
 import asyncio
 import itertools
@@ -20,7 +20,7 @@ async def text(ledger: Ledger) -> str:
 
 
 async def read(ledger: Ledger) -> dict[tuple[str, Labels], float]:
-    """The page as the reference parser reads it; a series that is there twice is a mistake."""
+    """The page as the reference parser reads it; a duplicate series is an error."""
     found: dict[tuple[str, Labels], float] = {}
     for family in text_string_to_metric_families(await text(ledger)):
         for sample in family.samples:
@@ -34,7 +34,7 @@ def at(name: str, **labels: str) -> tuple[str, Labels]:
     return f"accelshare_{name}", tuple(sorted(labels.items()))
 
 
-async def test_every_card_tells_its_size_what_is_held_and_its_health() -> None:
+async def test_every_card_has_its_size_held_units_and_health() -> None:
     ledger = Ledger()
     ledger.apply(node("n1", cards=(card(0, 16), card(1, 8, healthy=False))))
     place(ledger, "a", share(4), on="n1")
@@ -47,7 +47,7 @@ async def test_every_card_tells_its_size_what_is_held_and_its_health() -> None:
     assert page[at("pod_held_units", node="n1", vendor="gpu", card="0", namespace="default", pod="a")] == 4
 
 
-async def test_a_card_that_is_only_given_out_whole_is_one_unit() -> None:
+async def test_a_card_that_is_only_assigned_whole_is_one_unit() -> None:
     ledger = Ledger()
     ledger.apply(node("n1", 0, 0))
     place(ledger, "a", whole(), on="n1")
@@ -58,7 +58,7 @@ async def test_a_card_that_is_only_given_out_whole_is_one_unit() -> None:
     assert page[at("pod_held_units", node="n1", vendor="gpu", card="0", namespace="default", pod="a")] == 1
 
 
-async def test_a_pod_of_unknown_card_is_told_and_put_on_none() -> None:
+async def test_a_pod_with_an_unknown_card_has_the_card_label_unknown() -> None:
     ledger = Ledger()
     ledger.apply(node("n1", 16))
     ledger.apply(running("a", on="n1", request=share(5)))
@@ -67,8 +67,8 @@ async def test_a_pod_of_unknown_card_is_told_and_put_on_none() -> None:
     assert page[at("pod_held_units", node="n1", vendor="gpu", card="unknown", namespace="default", pod="a")] == 5
 
 
-async def test_a_missing_card_is_told_by_its_id() -> None:
-    """Its id is anybody's word, so it must neither break the page nor reach a reader's terminal as a command."""
+async def test_a_missing_card_is_labelled_with_its_id() -> None:
+    """Any user can write its id, so it is escaped and has no control characters."""
     ledger = Ledger()
     ledger.apply(NodeSeen("n1", 1, (Card("gpu", 1, 16, id="new"),)))
     record = (Slice("gpu", 0, 6, id='o"l\\d\n\x1b\u202e'),)
@@ -80,7 +80,7 @@ async def test_a_missing_card_is_told_by_its_id() -> None:
     assert page[at("card_held_units", **missing)] == 6
 
 
-async def test_a_node_tells_whether_it_delivers_and_who_would() -> None:
+async def test_a_node_has_its_delivery_state_and_its_ready_agents() -> None:
     ledger = Ledger()
     for name, ready in (("n1", True), ("n2", False)):
         ledger.apply(node(name, 16))
@@ -96,14 +96,14 @@ async def test_a_node_tells_whether_it_delivers_and_who_would() -> None:
     assert at("node_ready_agents", node="bare") not in page, "a node without cards needs no agent"
 
 
-async def test_every_family_says_what_it_is_even_of_an_empty_cluster() -> None:
+async def test_every_family_has_its_help_even_in_an_empty_cluster() -> None:
     families = {family.name: family for family in text_string_to_metric_families(await text(Ledger()))}
     assert list(families) == list(card_metrics.FAMILIES)
     assert all(family.type == "gauge" and family.documentation for family in families.values())
 
 
-async def test_whoever_waits_comes_between_two_slices() -> None:
-    """A scrape of many nodes lets others work after every few of them, and a node that goes meanwhile is no trouble."""
+async def test_other_tasks_run_while_the_page_is_written() -> None:
+    """A scrape of many nodes yields after every few nodes; a node that is deleted meanwhile is left out."""
     ledger = Ledger()
     for number in range(5 * card_metrics.NODES_AT_ONCE):
         ledger.apply(node(f"n{number:03d}", 16))
@@ -123,7 +123,7 @@ async def test_whoever_waits_comes_between_two_slices() -> None:
 
 @pytest.mark.parametrize("family", card_metrics.FAMILIES)
 async def test_the_lines_of_a_family_stand_together(family: str) -> None:
-    """Prometheus' text format wants them so."""
+    """Prometheus' text format requires that."""
     ledger = Ledger()
     for number in range(3 * card_metrics.NODES_AT_ONCE):
         ledger.apply(node(f"n{number}", 16))

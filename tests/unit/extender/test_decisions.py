@@ -1,4 +1,4 @@
-"""filter over many names: only a few are looked for, and the answer is the same."""
+"""filter over many nodes: the short search has the same result as the full one."""
 
 import msgspec
 
@@ -37,7 +37,7 @@ def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked
         assert told[0].refused == told[1].refused
 
 
-def test_a_favourite_that_was_not_asked_about_is_not_named() -> None:
+def test_the_best_node_is_not_named_unless_kube_scheduler_named_it() -> None:
     names = [f"n{number:03}" for number in range(300)]
     ledger = ledger_of(names, 2)
     told = Decisions(ledger, load(), shortlist=1).filter(read_filter_call(asked(4, names[40:])))
@@ -45,7 +45,7 @@ def test_a_favourite_that_was_not_asked_about_is_not_named() -> None:
 
 
 def test_a_node_to_which_binds_fail_is_offered_last_until_one_succeeds_or_its_cards_change() -> None:
-    """Filter would favour it for ever, and no pod would be bound."""
+    """Otherwise filter would prefer it for ever, and no pod would be bound."""
     names = ["n1", "n2", "n3"]
     ledger = ledger_of(names, 0)
     for uid in ("p1", "p2"):

@@ -1,4 +1,4 @@
-"""What the API server tells, and what it never told."""
+"""The feed: lists and watch events in the ledger, and events on pods whose record was edited."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ class Scene:
                 await asyncio.sleep(0.01)
 
     async def list_again(self) -> None:
-        """The watch ends, and its version is too old to go on from there."""
+        """The watch ends, and its version is too old to resume from."""
         self.create_pod("before")
         too_old = self.server.faults.answer(410, method="GET", path=r"/pods\?.*watch=")
         self.server.end_watches()
@@ -72,12 +72,12 @@ async def fed() -> AsyncIterator[Scene]:
 
 
 def read_by_a_bind(*, version: int) -> PodSeen:
-    """A bound pod that the ledger has not heard of from the watch."""
+    """A bound pod that the watch has not shown."""
     slices = (Slice(PROFILE.name, 0, 4),)
     return PodSeen("ghost", "default", "ghost", (Ask(PROFILE.name, share=4),), version, node="n1", slices=slices)
 
 
-async def test_a_pod_that_was_gone_before_the_watch_ever_told_of_it_gives_its_cards_back() -> None:
+async def test_a_pod_deleted_before_the_watch_showed_it_frees_its_cards() -> None:
     async with fed() as scene:
         scene.ledger.apply(read_by_a_bind(version=1))
         await scene.list_again()
@@ -86,7 +86,7 @@ async def test_a_pod_that_was_gone_before_the_watch_ever_told_of_it_gives_its_ca
 
 
 async def test_a_pod_that_is_newer_than_the_list_stays() -> None:
-    """The list cannot have it; the watch will."""
+    """The pod is newer than the list; the watch will show it."""
     async with fed() as scene:
         scene.ledger.apply(read_by_a_bind(version=10**9))
         await scene.list_again()
@@ -96,7 +96,7 @@ async def test_a_pod_that_is_newer_than_the_list_stays() -> None:
 
 
 class Restored:
-    """An API server that went on to version 5000 after its first list of pods, and then is back at 3000."""
+    """An API server whose version rises to 5000 after its first list of pods and then falls to 3000."""
 
     def __init__(self) -> None:
         self._pods_at = iter([1000, *[3000] * 100])
@@ -112,8 +112,8 @@ class Restored:
         raise Gone(410, "Expired", "too old")
 
 
-async def test_a_history_that_went_back_behind_what_the_watch_told_ends_the_feed() -> None:
-    """The list is newer than the first one, and older than what the book believes of its pods."""
+async def test_a_list_older_than_a_watch_event_ends_the_feed() -> None:
+    """The list is newer than the first one, but older than a pod in the ledger."""
     client: Any = Restored()
     nobody: Any = None
     feed = Feed(client, Ledger(), CATALOG, nobody, Metrics(), text=str, on_free_capacity=lambda _: None)
@@ -160,7 +160,7 @@ def rewrites(scene: Scene) -> int:
 
 
 @pytest.mark.parametrize("card", [1, None], ids=["another card", "removed"])
-async def test_an_edited_record_moves_nothing_and_is_told_once(card: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_edited_record_moves_no_pod_and_is_reported_once(card: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_room, "CORRECTION_S", 0.01)
     async with fed() as scene:
         two_cards(scene)
@@ -175,7 +175,7 @@ async def test_an_edited_record_moves_nothing_and_is_told_once(card: int | None,
 
 
 async def test_a_record_that_its_node_corrects_is_no_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever of the two watches is the first to tell."""
+    """In either order of the two watches."""
     monkeypatch.setattr(feed_room, "CORRECTION_S", 0.5)
     async with fed() as scene:
         two_cards(scene)
@@ -205,7 +205,7 @@ async def test_what_is_wrong_with_a_node_is_logged_once_and_again_when_it_change
 
 
 async def test_the_echo_of_a_bind_is_no_rewritten_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole cards are chosen first and read last: the same cards in another order are the same cards."""
+    """Whole cards are chosen first and decoded last; the order of cards does not matter."""
     monkeypatch.setattr(feed_room, "CORRECTION_S", 0.0)
     async with fed() as scene:
         two_cards(scene)
@@ -234,7 +234,7 @@ async def test_the_echo_of_a_bind_is_no_rewritten_record(monkeypatch: pytest.Mon
 
 
 async def test_what_a_node_had_corrected_before_is_no_rewritten_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent without the right to patch pods corrects on its Node only: a new extender saw nobody change that pod."""
+    """An agent without the right to patch pods corrects on its Node only: a new extender has seen no change of that pod."""
     monkeypatch.setattr(feed_room, "CORRECTION_S", 0.0)
     async with fed() as scene:
         uid = bound_pod(scene, "a", 0)

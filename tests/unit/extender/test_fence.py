@@ -1,4 +1,4 @@
-"""When an extender starts, Bindings of an earlier one can bind no pending pod any more."""
+"""The fence: after an extender has started, Bindings of an earlier one cannot bind pending pods."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from accelshare.extender import fence as room_of_fence
+from accelshare.extender import fence as fence_module
 from accelshare.extender.fence import AT_ONCE, CONDITION, Fence
 from accelshare.ledger.facts import NodeSeen, PodSeen
 from accelshare.ledger.ledger import Ledger
@@ -25,11 +25,11 @@ LIMIT_S = 60.0
 
 
 class Server:
-    """An API server that has every pod it is asked for, at version 20 once it was changed."""
+    """An API server that has every pod, at version 20 after its change."""
 
-    def __init__(self, *, minor: str = "36", answers: int = 200) -> None:
+    def __init__(self, *, minor: str = "36", status: int = 200) -> None:
         self.minor = minor
-        self.answers = answers
+        self.status = status
         self.calls: list[str] = []
         self.patches: list[Any] = []
         self.bound: set[str] = set()
@@ -44,8 +44,8 @@ class Server:
         try:
             body = json.loads(await request.read() or b"{}")
             await asyncio.sleep(0)
-            if request.method == "PATCH" and self.answers != 200:
-                return refusal(self.answers)
+            if request.method == "PATCH" and self.status != 200:
+                return refusal(self.status)
             self.patches += [body] if request.method == "PATCH" else []
             return web.json_response(self._pod(request.path.split("/")[6]))
         finally:
@@ -75,7 +75,7 @@ async def fencing(server: Server, *pods: PodSeen) -> AsyncIterator[tuple[Ledger,
 
 
 async def test_every_pending_pod_is_changed_and_no_other() -> None:
-    """Each by its uid, each time with other words: the API server does not write a change that changes nothing."""
+    """Each by its uid, each time with another message: the API server does not write a patch without a change."""
     server = Server()
     async with fencing(server, waiting("a"), waiting("b"), waiting("bound", on="n2")) as (ledger, fence):
         before = fence.unfenced
@@ -104,7 +104,7 @@ async def test_a_pod_for_which_no_card_has_room_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(("taken", "fenced"), [(False, ["u-a"]), (True, [])])
-async def test_a_whole_card_is_asked_of_cards_that_nobody_is_on(taken: bool, fenced: list[str]) -> None:
+async def test_a_request_for_a_whole_card_needs_an_empty_card(taken: bool, fenced: list[str]) -> None:
     server = Server()
     whole = replace(waiting("a"), request=(Ask(PROFILE.name, whole=True),))
     other = replace(waiting("other", on="n1"), request=(Ask(PROFILE.name, share=1),))
@@ -115,7 +115,7 @@ async def test_a_whole_card_is_asked_of_cards_that_nobody_is_on(taken: bool, fen
 
 
 async def test_a_pod_that_was_bound_meanwhile_is_counted_before_the_first_bind() -> None:
-    """A late Binding came between the list and the change, and the watch has not brought it yet."""
+    """A late Binding came between the list and the change, and the watch has not shown it yet."""
     server = Server()
     server.bound.add("a")
     async with fencing(server, waiting("a")) as (ledger, fence):
@@ -131,24 +131,26 @@ async def test_thousands_are_changed_a_few_at_a_time() -> None:
     assert 1 < server.most_at_once <= AT_ONCE
 
 
-async def test_a_pod_that_is_gone_holds_nobody_up() -> None:
-    async with fencing(Server(answers=404), waiting("a")) as (_, fence):
+async def test_a_deleted_pod_delays_no_other() -> None:
+    async with fencing(Server(status=404), waiting("a")) as (_, fence):
         await fence.fence_pending()
         assert fence.unfenced == 0
 
 
-@pytest.mark.parametrize(("minor", "answers"), [("22", 200), ("18+", 200), ("36", 403), ("36", 422), ("36", 500)])
-async def test_where_a_pod_cannot_be_fenced_time_settles_it(minor: str, answers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API server ignores a Binding's version, or refuses the change: nothing is decided before the time is over."""
-    monkeypatch.setattr(room_of_fence, "RETRY_S", 0.01)
-    server = Server(minor=minor, answers=answers)
+@pytest.mark.parametrize(("minor", "status"), [("22", 200), ("18+", 200), ("36", 403), ("36", 422), ("36", 500)])
+async def test_a_pod_that_cannot_be_fenced_is_settled_after_a_time(
+    minor: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server ignores a Binding's version, or refuses the change: the pod is settled only after the time is over."""
+    monkeypatch.setattr(fence_module, "RETRY_S", 0.01)
+    server = Server(minor=minor, status=status)
     async with fencing(server, waiting("a")) as (_, fence):
         task = asyncio.ensure_future(fence.fence_pending())
         async with asyncio.timeout(LIMIT_S):
             while server.calls.count("GET") < 3:
                 await asyncio.sleep(0.01)
             assert fence.unfenced == 1
-            monkeypatch.setattr(room_of_fence, "SETTLED_S", 0.0)
+            monkeypatch.setattr(fence_module, "SETTLED_S", 0.0)
             await task
         assert fence.unfenced == 0
     assert not server.patches

@@ -1,4 +1,4 @@
-"""The watch's lag, told by our own binds."""
+"""The lag of the watch, measured by our own binds."""
 
 from accelshare.extender.metrics import MAX_UNSEEN_BINDS, BindLatency
 
@@ -20,7 +20,7 @@ def test_a_bind_is_timed_until_it_is_seen_and_only_once() -> None:
     assert scene.observed == [0.25]
 
 
-def test_a_pod_that_others_bound_tells_nothing() -> None:
+def test_a_pod_that_others_bound_is_not_measured() -> None:
     scene = Scene()
     scene.bind_latency.seen("stranger")
     assert scene.observed == []

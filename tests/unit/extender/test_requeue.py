@@ -1,4 +1,4 @@
-"""Who was refused a moment too early."""
+"""Refused pods are requeued when capacity becomes free that kube-scheduler does not retry them for."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -51,8 +51,8 @@ def test_a_pod_that_was_refused_before_room_was_seen_is_woken_once(scene: Scene)
     assert scene.woken() == []
 
 
-def test_a_pod_whose_card_is_told_makes_room_on_the_others() -> None:
-    """Until then it counts against its node as a whole."""
+def test_a_pod_whose_card_becomes_known_frees_the_others() -> None:
+    """Until then it counts against every card of its node."""
     ledger = Ledger()
     ledger.apply(node("n1", 16, 16))
     assert ledger.apply(running("stranger", on="n1", request=share(10))) == ""
@@ -63,7 +63,7 @@ def test_a_pod_whose_card_is_told_makes_room_on_the_others() -> None:
 
 
 @pytest.mark.parametrize("refused", [True, False])
-def test_a_pod_that_was_asked_for_since_is_left_alone(scene: Scene, refused: bool) -> None:
+def test_a_pod_that_kube_scheduler_retried_since_is_not_touched(scene: Scene, refused: bool) -> None:
     scene.requeue.filtered("waits", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
@@ -106,7 +106,7 @@ def test_a_pod_that_kube_scheduler_itself_keeps_away_is_not_touched_all_the_time
 
 
 def test_a_pod_whose_request_is_wrong_is_left_alone(scene: Scene) -> None:
-    """Free capacity does not help it, though what could be read of its request would fit."""
+    """Free capacity does not help it, even if the readable part of its request would fit."""
     wrong = replace(pending("wrong", share(1)), refusal=Refusal(Reason.CARD_COUNT_UNREADABLE, KIND))
     scene.ledger.apply(wrong)
     scene.requeue.filtered("wrong", refused=True)
@@ -117,7 +117,7 @@ def test_a_pod_whose_request_is_wrong_is_left_alone(scene: Scene) -> None:
 
 
 def test_a_long_queue_is_woken_a_few_at_a_time_the_most_important_first(scene: Scene) -> None:
-    """One pod that goes must not become a write to each of a thousand that wait."""
+    """One deleted pod must not cause a write to each of a thousand pending pods."""
     for number in range(100):
         scene.ledger.apply(pending(f"p{number}", share(16), priority=number))
         scene.requeue.filtered(f"p{number}", refused=True)
@@ -135,7 +135,7 @@ def test_a_long_queue_is_woken_a_few_at_a_time_the_most_important_first(scene: S
 
 
 class Refusing:
-    """An API server that answers PATCHes as told, then well."""
+    """An API server with these responses to PATCHes, then with success."""
 
     def __init__(self, *errors: KubeError) -> None:
         self.errors = list(errors)
@@ -149,7 +149,7 @@ class Refusing:
 
 
 async def look(scene: Scene) -> list[str]:
-    """One look as `run` does it; the pods that were to be touched."""
+    """One check, as `run` does it; returns the pods to touch."""
     found = scene.requeue.due()
     for pod, where in found:
         await scene.requeue.touch(pod, where)
@@ -187,7 +187,7 @@ async def test_a_pod_that_is_gone_is_not_touched_again(scene: Scene) -> None:
 
 
 def test_room_that_appears_while_a_pod_rests_is_not_forgotten(scene: Scene) -> None:
-    """Touched once in vain; capacity that becomes free within its rest is for it as well."""
+    """A pod that was touched without success is touched again for capacity that becomes free meanwhile."""
     scene.requeue.filtered("waits", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
@@ -223,8 +223,8 @@ def test_the_memory_of_refused_pods_is_bounded(scene: Scene, monkeypatch: pytest
     assert list(scene.requeue._refused) == [f"p{number}" for number in range(900, 1_000)]
 
 
-def test_a_node_is_asked_once_for_each_shape(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of pods may wait; asking for each of them would stop everything else for half a second."""
+def test_an_offer_is_computed_once_for_each_shape(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offer for each of thousands of pods would block the loop for half a second."""
     for number in range(400):
         scene.ledger.apply(pending(f"p{number}", share(17 + number % 4)))
         scene.requeue.filtered(f"p{number}", refused=True)

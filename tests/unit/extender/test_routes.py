@@ -1,4 +1,4 @@
-"""Responses that take their time."""
+"""The extender's HTTP paths: errors, and large responses that must not block the loop."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def routes_of(ledger: Ledger) -> Routes:
 
 
 class Turns:
-    """How often another task has had its turn meanwhile."""
+    """How often another task ran meanwhile."""
 
     async def __aenter__(self) -> "Turns":
         self.taken = 0
@@ -69,7 +69,7 @@ def full_nodes(count: int) -> Ledger:
 @pytest.mark.parametrize(
     "body", [b'{"Pod": {"metadata": {"name": "\xff"}}, "PodName": "\xff"}', b'{"Pod":' + b"[" * 30_000, b"\xff", b""]
 )
-async def test_a_call_that_cannot_be_read_is_answered_where_kube_scheduler_looks(verb: str, body: bytes) -> None:
+async def test_the_error_of_an_unreadable_call_is_where_kube_scheduler_reads_it(verb: str, body: bytes) -> None:
     """Text that is not UTF-8, deep or no JSON: status 200, because kube-scheduler reads no other body."""
     answer = routes_of(Ledger()).handle(Request("POST", f"/accelshare/{verb}", body))
     assert isinstance(answer, Response)
@@ -92,7 +92,7 @@ async def test_between_two_nodes_of_a_preemption_others_have_their_turn() -> Non
 
 @pytest.mark.parametrize("prefix", ["/accelshare", CATALOG[KIND].http.prefix, CATALOG["kunlun"].http.prefix])
 async def test_between_some_nodes_of_a_large_inspect_others_have_their_turn(prefix: str) -> None:
-    """And the answer is what all of them at once would be."""
+    """The response is the same as for all of them at once."""
     ledger = full_nodes(10 * NODES_AT_ONCE + 1)
     async with Turns() as turns:
         answer = routes_of(ledger).handle(Request("GET", f"{prefix}/inspect", b""))
@@ -105,7 +105,7 @@ async def test_between_some_nodes_of_a_large_inspect_others_have_their_turn(pref
 
 
 def test_no_profile_can_take_a_path_of_our_own() -> None:
-    """A profile with the prefix /accelshare would replace the neutral answers."""
+    """A profile with the prefix /accelshare would replace the neutral paths."""
     own = {NEUTRAL, "/metrics", *routes_of(Ledger())._pages}
     assert own == set(OWN_PATHS)
     assert set(PROBE_PATHS) <= set(OWN_PATHS)
@@ -121,7 +121,7 @@ def asked_for(ledger: Ledger, name: str) -> str:
     return str(json.loads(answer.body)["error"])
 
 
-def test_an_unknown_node_is_told_with_one_that_is_like_it() -> None:
+def test_the_error_for_an_unknown_node_suggests_a_similar_name() -> None:
     ledger = full_nodes(3)
     assert "did you mean n001?" in asked_for(ledger, "n0011")
     assert "did you mean" not in asked_for(ledger, "quite-another")

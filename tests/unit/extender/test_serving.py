@@ -1,4 +1,4 @@
-"""A process of several tasks, none of which may die in silence."""
+"""The extender process: a task that ends ends the process; the limits of connections."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ LIMIT_S = 60.0
 
 @pytest.fixture(autouse=True)
 def collecting() -> Iterator[None]:
-    """A server of its own process tells the collector what to do; this process goes on without it."""
+    """`serve` configures the garbage collector of its process; the test's process must not change."""
     threshold = gc.get_threshold()
     yield
     gc.enable()
@@ -30,7 +30,7 @@ def collecting() -> Iterator[None]:
 
 @pytest.mark.parametrize("task", [Feed, Requeue])
 async def test_a_task_that_breaks_ends_the_process(task: type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """kubelet starts it anew; without pods being told or woken it would only look alive."""
+    """kubelet restarts it; without its watches or requeueing it would only seem to work."""
 
     async def broken(_self: object) -> None:
         raise RuntimeError("broken")
@@ -54,10 +54,10 @@ async def test_a_task_that_breaks_ends_the_process(task: type, tmp_path: Path, m
         (-1, -1, 0, ConnectionLimits(1000, 100)),
     ],
 )
-def test_every_callers_bind_has_a_file_left(
+def test_every_connection_leaves_a_file_for_its_bind(
     soft: int, hard: int, raised: int, most: ConnectionLimits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limit is raised if it may be; what it does not allow is not promised to callers."""
+    """The limit of open files is raised if allowed; the limits of connections follow from it."""
     import resource
 
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (soft, hard))

@@ -1,4 +1,4 @@
-"""What is kept of a connection, what is not, and how the server is reached: against servers that speak byte by byte."""
+"""The HTTP client against scripted servers: which connections are kept, and how the server is reached."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @contextlib.asynccontextmanager
 async def speaking(talk: Talk, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server that does with each connection what it is told; gives its host and port."""
+    """A server that runs this handler for each connection; yields its host and port."""
     talks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -53,7 +53,7 @@ async def speaking(talk: Talk, *, tls: ssl.SSLContext | None = None) -> AsyncIte
 
 
 def scripted(*answers: bytes) -> tuple[Talk, list[int]]:
-    """Answers these, one to a request, however the requests are spread over connections; and counts the connections."""
+    """Sends these responses, one to each request on any connection, and counts the connections."""
     left = iter(answers)
     connections: list[int] = []
 
@@ -79,7 +79,7 @@ def scripted(*answers: bytes) -> tuple[Talk, list[int]]:
         (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 2),
     ],
 )
-async def test_an_answer_says_whether_its_connection_is_kept(first: bytes, connections: int) -> None:
+async def test_the_response_decides_whether_its_connection_is_kept(first: bytes, connections: int) -> None:
     talk, made = scripted(first, OK)
     async with speaking(talk) as place, client_of(Cluster(f"http://{place}")) as client:
         assert await client.request("POST", "/", body=b"") == b"ok"
@@ -87,8 +87,8 @@ async def test_an_answer_says_whether_its_connection_is_kept(first: bytes, conne
     assert len(made) == connections
 
 
-async def test_more_than_the_answer_spoils_the_connection() -> None:
-    """Whatever it is, it would be taken for the next request's answer."""
+async def test_bytes_after_the_response_close_the_connection() -> None:
+    """They would be taken for the response to the next request."""
     talk, made = scripted(OK + b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", OK)
     async with speaking(talk) as place, client_of(Cluster(f"http://{place}")) as client:
         assert await client.request("POST", "/", body=b"") == b"ok"
@@ -122,7 +122,7 @@ async def test_what_is_no_http_may_have_carried_it_out() -> None:
     assert caught.value.sent
 
 
-async def test_a_body_that_was_not_asked_for_so_is_a_bad_answer() -> None:
+async def test_an_unrequested_content_encoding_is_a_bad_answer() -> None:
     strange = b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nok"
     broken = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nok"
     talk, _ = scripted(strange, broken)
@@ -134,7 +134,7 @@ async def test_a_body_that_was_not_asked_for_so_is_a_bad_answer() -> None:
 
 
 async def test_a_watcher_that_falls_behind_lets_the_server_wait() -> None:
-    """Not everything that the server could send is taken into memory."""
+    """Only a bounded part of the body is held in memory."""
     sent = 0
     event = b'{"type":"ADDED","object":{"padding":"' + b"x" * 65_000 + b'"}}\n'
 
@@ -162,7 +162,7 @@ async def test_a_watcher_that_falls_behind_lets_the_server_wait() -> None:
 
 
 def tunnelling(heads: list[str]) -> Talk:
-    """A proxy that wants a password."""
+    """A proxy that requires a password."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
@@ -191,7 +191,7 @@ def tunnelling(heads: list[str]) -> Talk:
 def test_a_proxy_may_want_a_password_and_speak_tls_itself(
     tmp_path: Path, scheme: str, loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """On both event loops there are: tests run on the one, the product on the other."""
+    """On asyncio's event loop and on uvloop, which the product uses."""
 
     async def ok(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(text="through")

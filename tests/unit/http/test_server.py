@@ -29,8 +29,8 @@ class Client:
         self.reader = reader
         self.writer = writer
 
-    async def answer(self) -> tuple[int, dict[str, str], bytes]:
-        """The next answer: its status, headers and body."""
+    async def response(self) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of the next response."""
         async with asyncio.timeout(LIMIT_S):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             status, *lines = head.strip().split("\r\n")
@@ -39,7 +39,7 @@ class Client:
         return int(status.split()[1]), headers, body
 
     async def rest(self) -> bytes:
-        """Everything until the port hangs up."""
+        """Everything until the server closes the connection."""
         async with asyncio.timeout(LIMIT_S):
             return await self.reader.read()
 
@@ -80,46 +80,46 @@ def contexts(directory: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     return server, ssl.create_default_context(cadata=authority.certificate)
 
 
-def echo(method: str, path: str, body: bytes) -> Response:
+def mirror(method: str, path: str, body: bytes) -> Response:
     return Response(200, f"{method} {path} {body.decode()}".encode(), "text/plain")
 
 
-async def test_requests_of_one_connection_are_answered_in_their_order() -> None:
-    """Also when they come in one piece, and the first takes longest."""
+async def test_responses_have_the_order_of_their_requests() -> None:
+    """Also if they arrive together and the first takes longest."""
     released = asyncio.Event()
 
     async def slow_first(method: str, path: str, body: bytes) -> Response:
         if path == "/0":
             await released.wait()
-        return echo(method, path, body)
+        return mirror(method, path, body)
 
-    async with open_server(slow_first) as call, call() as caller:
-        caller.writer.write(b"".join(b"POST /%d HTTP/1.1\r\nContent-Length: 1\r\n\r\n%d" % (n, n) for n in range(5)))
+    async with open_server(slow_first) as call, call() as connection:
+        connection.writer.write(b"".join(b"POST /%d HTTP/1.1\r\nContent-Length: 1\r\n\r\n%d" % (n, n) for n in range(5)))
         await asyncio.sleep(0.05)
         released.set()
-        assert [(await caller.answer())[2] for _ in range(5)] == [b"POST /%d %d" % (n, n) for n in range(5)]
-        caller.writer.write(b"GET /again HTTP/1.1\r\n\r\n")
-        assert (await caller.answer())[2] == b"GET /again "
+        assert [(await connection.response())[2] for _ in range(5)] == [b"POST /%d %d" % (n, n) for n in range(5)]
+        connection.writer.write(b"GET /again HTTP/1.1\r\n\r\n")
+        assert (await connection.response())[2] == b"GET /again "
 
 
-async def test_a_caller_that_asks_on_before_it_reads_is_answered_to_the_end() -> None:
-    """Reading stops while answers cannot be written, and goes on when they can."""
+async def test_a_client_that_sends_before_it_reads_gets_every_response() -> None:
+    """The server reads no further requests while it cannot write responses."""
     large, times = b"x" * 500_000, 20
     listening = socket.create_server(("127.0.0.1", 0))
     async with Server(lambda _: Response(200, large, "text/plain"), listening, max_body_bytes=1000):
         reader, writer = await asyncio.open_connection(*listening.getsockname())
-        caller = Client(reader, writer)
+        connection = Client(reader, writer)
         for _ in range(times):
             writer.write(b"GET /more HTTP/1.1\r\n\r\n")
             await asyncio.sleep(0.005)
-        assert [len((await caller.answer())[2]) for _ in range(times)] == [len(large)] * times
+        assert [len((await connection.response())[2]) for _ in range(times)] == [len(large)] * times
         writer.write(b"GET /again HTTP/1.1\r\n\r\n")
-        assert (await caller.answer())[0] == 200
+        assert (await connection.response())[0] == 200
         writer.close()
 
 
-async def test_a_large_answer_comes_in_pieces_and_others_come_in_between() -> None:
-    """Whole, in order, before the next answer of its connection; who calls on another one need not wait for it."""
+async def test_other_connections_are_served_between_the_pieces_of_a_large_response() -> None:
+    """The response is complete and precedes the next one of its connection; other connections do not wait for it."""
     pieces = [bytes([number % 256]) * 1000 for number in range(3000)]
     turns = []
 
@@ -134,27 +134,27 @@ async def test_a_large_answer_comes_in_pieces_and_others_come_in_between() -> No
         while not turns:
             await asyncio.sleep(0)
         other.writer.write(b"GET /small HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert (await other.answer())[2] == b"small"
+        assert (await other.response())[2] == b"small"
         assert turns == ["/large", "/small"], "the next one of its own connection comes after it"
-        assert (await one.answer())[2] == b"start" + b"".join(pieces)
+        assert (await one.response())[2] == b"start" + b"".join(pieces)
         head = (await one.reader.readuntil(b"\r\n\r\n")).decode()
         assert "content-length: 3000005\r\n" in head
-        assert (await one.answer())[2] == b"small"
+        assert (await one.response())[2] == b"small"
 
 
 async def test_a_request_may_be_cut_anywhere() -> None:
     request = b"POST /a%20b?x=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
-    async with open_server(echo) as call, call() as caller:
+    async with open_server(mirror) as call, call() as connection:
         for place in range(len(request)):
-            caller.writer.write(request[place : place + 1])
+            connection.writer.write(request[place : place + 1])
             await asyncio.sleep(0)
-        assert (await caller.answer())[2] == b"POST /a b abcde"
+        assert (await connection.response())[2] == b"POST /a b abcde"
 
 
-async def test_a_head_has_a_date_and_no_body_if_only_it_was_asked_for() -> None:
-    async with open_server(echo) as call, call() as caller:
-        caller.writer.write(b"HEAD /x HTTP/1.1\r\n\r\nGET /y HTTP/1.1\r\nConnection: close\r\n\r\n")
-        came = await caller.rest()
+async def test_the_response_to_head_has_a_date_and_no_body() -> None:
+    async with open_server(mirror) as call, call() as connection:
+        connection.writer.write(b"HEAD /x HTTP/1.1\r\n\r\nGET /y HTTP/1.1\r\nConnection: close\r\n\r\n")
+        came = await connection.rest()
     head, other = came.split(b"HTTP/1.1 200 OK\r\n")[1:]
     assert b"content-length: 8\r\n" in head
     assert b"date: " in head
@@ -174,17 +174,17 @@ async def test_a_head_has_a_date_and_no_body_if_only_it_was_asked_for() -> None:
     ],
 )
 async def test_what_cannot_be_read_is_refused_after_what_could(request_: bytes, status: int, words: bytes) -> None:
-    """The answer before it still comes, the connection ends, and the port goes on."""
-    async with open_server(echo) as call:
-        async with call() as caller:
-            caller.writer.write(b"GET /first HTTP/1.1\r\n\r\n" + request_)
-            assert (await caller.answer())[2] == b"GET /first "
-            code, headers, body = await caller.answer()
+    """The response before it is sent, the connection is closed, and the server serves other connections."""
+    async with open_server(mirror) as call:
+        async with call() as connection:
+            connection.writer.write(b"GET /first HTTP/1.1\r\n\r\n" + request_)
+            assert (await connection.response())[2] == b"GET /first "
+            code, headers, body = await connection.response()
             assert (code, headers["connection"], words in body) == (status, "close", True)
-            assert await caller.rest() == b""
-        async with call() as caller:
-            caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            assert (await caller.answer())[0] == 200
+            assert await connection.rest() == b""
+        async with call() as connection:
+            connection.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            assert (await connection.response())[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -197,90 +197,90 @@ async def test_what_cannot_be_read_is_refused_after_what_could(request_: bytes, 
     ],
     ids=["value", "name", "trailer", "extension"],
 )
-async def test_what_never_ends_is_refused_as_it_comes(before: bytes) -> None:
-    """The parser keeps it until it is complete, and takes longer for each piece: it is counted before it is complete."""
-    async with open_server(echo) as call, call() as caller:
-        caller.writer.write(before)
-        answered = asyncio.ensure_future(caller.answer())
+async def test_an_endless_header_is_refused_while_it_arrives(before: bytes) -> None:
+    """The parser keeps it until it is complete, at a cost that grows with each piece, so incomplete headers count."""
+    async with open_server(mirror) as call, call() as connection:
+        connection.writer.write(before)
+        response = asyncio.ensure_future(connection.response())
         with contextlib.suppress(ConnectionError):
             for _ in range(200):  # 6.4 MB
-                caller.writer.write(b"y" * 32_000)
-                await caller.writer.drain()
-                if answered.done():
+                connection.writer.write(b"y" * 32_000)
+                await connection.writer.drain()
+                if response.done():
                     break
-        assert (await answered)[0] == 431
+        assert (await response)[0] == 431
 
 
 @pytest.mark.parametrize("blank", [b"\r\n" * 16_000])
 async def test_blank_lines_before_a_request_are_counted_too(blank: bytes) -> None:
-    async with open_server(echo) as call, call() as caller:
-        answered = asyncio.ensure_future(caller.answer())
+    async with open_server(mirror) as call, call() as connection:
+        response = asyncio.ensure_future(connection.response())
         with contextlib.suppress(ConnectionError):
-            while not answered.done():
-                caller.writer.write(blank)
-                await caller.writer.drain()
+            while not response.done():
+                connection.writer.write(blank)
+                await connection.writer.drain()
                 await asyncio.sleep(0)
-        assert (await answered)[0] == 431
+        assert (await response)[0] == 431
 
 
 async def test_a_port_may_have_a_shorter_head() -> None:
-    async with open_server(echo, max_head_bytes=100) as call, call() as caller:
-        caller.writer.write(b"GET / HTTP/1.1\r\nX: " + b"y" * 100 + b"\r\n\r\n")
-        assert (await caller.answer())[0] == 431
+    async with open_server(mirror, max_head_bytes=100) as call, call() as connection:
+        connection.writer.write(b"GET / HTTP/1.1\r\nX: " + b"y" * 100 + b"\r\n\r\n")
+        assert (await connection.response())[0] == 431
 
 
-async def test_our_word_comes_after_the_answer_that_is_due_before_it() -> None:
-    """The first request is still being answered when the head of the second asks whether it may go on."""
+async def test_100_continue_is_sent_after_the_responses_before_it() -> None:
+    """The first request is still being handled when the head of the second expects 100 Continue."""
     begun, released = asyncio.Event(), asyncio.Event()
 
     async def slow_first(method: str, path: str, body: bytes) -> Response:
         if path == "/first":
             begun.set()
             await released.wait()
-        return echo(method, path, body)
+        return mirror(method, path, body)
 
-    async with open_server(slow_first) as call, call() as caller:
+    async with open_server(slow_first) as call, call() as connection:
         head = b"POST /second HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
-        caller.writer.write(b"GET /first HTTP/1.1\r\n\r\n" + head)
+        connection.writer.write(b"GET /first HTTP/1.1\r\n\r\n" + head)
         await begun.wait()
         await asyncio.sleep(0)
         released.set()
-        assert (await caller.answer())[2] == b"GET /first "
-        assert (await caller.answer())[0] == 100
-        caller.writer.write(b"ok")
-        assert (await caller.answer())[2] == b"POST /second ok"
+        assert (await connection.response())[2] == b"GET /first "
+        assert (await connection.response())[0] == 100
+        connection.writer.write(b"ok")
+        assert (await connection.response())[2] == b"POST /second ok"
 
 
-async def test_who_has_not_waited_for_our_word_gets_none() -> None:
-    """An old protocol knows no such word, and a body that has come needs none."""
-    async with open_server(echo) as call:
-        async with call() as caller:
-            caller.writer.write(b"POST / HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nok")
-            assert (await caller.answer())[2] == b"POST / ok"
-        async with call() as caller:
+async def test_a_client_that_does_not_wait_gets_no_100_continue() -> None:
+    """HTTP/1.0 has no 100 Continue, and a body that has arrived needs none."""
+    async with open_server(mirror) as call:
+        async with call() as connection:
+            connection.writer.write(b"POST / HTTP/1.0\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nok")
+            assert (await connection.response())[2] == b"POST / ok"
+        async with call() as connection:
             first = b"GET /metrics HTTP/1.1\r\n\r\n"
-            caller.writer.write(first + b"POST / HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nok")
-            assert (await caller.answer())[2] == b"GET /metrics "
-            assert (await caller.answer())[2] == b"POST / ok"
+            connection.writer.write(first + b"POST / HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\nok")
+            assert (await connection.response())[2] == b"GET /metrics "
+            assert (await connection.response())[2] == b"POST / ok"
 
 
 @pytest.mark.parametrize("paths", [["/a"], ["/a", "/b"]], ids=["one", "two"])
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_who_sends_no_more_is_answered_all_the_same(loop: Callable[[], asyncio.AbstractEventLoop], paths: list[str]) -> None:
-    """A bind that is carried out is also answered, to a caller that has closed its half of the connection."""
+def test_a_client_that_closes_its_half_gets_its_response(loop: Callable[[], asyncio.AbstractEventLoop], paths: list[str]) -> None:
+    """A bind that is carried out gets its response, also if the client has closed its half of the connection."""
     carried_out: list[str] = []
 
     async def bind(method: str, path: str, body: bytes) -> Response:
         await asyncio.sleep(0.05)
         carried_out.append(path)
-        return echo(method, path, body)
+        return mirror(method, path, body)
 
     async def main() -> None:
-        async with open_server(bind) as call, call() as caller:
+        async with open_server(bind) as call, call() as connection:
             for path in paths:
-                caller.writer.write(b"POST %s HTTP/1.1\r\nContent-Length: 0\r\n\r\n" % path.encode())
-            caller.writer.write_eof()
-            came = await caller.rest()
+                connection.writer.write(b"POST %s HTTP/1.1\r\nContent-Length: 0\r\n\r\n" % path.encode())
+            connection.writer.write_eof()
+            came = await connection.rest()
         assert carried_out == paths
         assert came.count(b"HTTP/1.1 200 OK") == len(paths)
         assert came.endswith(f"POST {paths[-1]} ".encode())
@@ -289,88 +289,88 @@ def test_who_sends_no_more_is_answered_all_the_same(loop: Callable[[], asyncio.A
         runner.run(main())
 
 
-async def test_what_a_caller_asked_that_is_gone_already_is_not_carried_out() -> None:
-    """There is nobody to answer, and nothing has been done yet."""
+async def test_a_request_of_a_client_that_has_disconnected_is_not_handled() -> None:
+    """No client waits for it, and its handler has not begun."""
     carried_out: list[str] = []
 
     async def bind() -> Response:
         carried_out.append("bind")
         return Response(200, b"")
 
-    caller = ServerConnection(
+    connection = ServerConnection(
         lambda _: bind(), OpenConnections(max_bytes=1000), address="x", max_body_bytes=1000, max_head_bytes=1000
     )
     transport = Mock(asyncio.Transport, is_closing=Mock(return_value=False))
-    caller.connection_made(transport)
-    caller.data_received(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+    connection.connection_made(transport)
+    connection.data_received(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
     transport.is_closing.return_value = True
-    assert caller.responding is not None
-    await caller.responding
+    assert connection.responding is not None
+    await connection.responding
     assert carried_out == []
 
 
-async def test_more_callers_than_agreed_are_not_kept() -> None:
-    """Who has been silent for longest goes, and each new one is answered."""
-    async with open_server(echo, max_connections=3) as call, contextlib.AsyncExitStack() as callers:
-        everybody = [await callers.enter_async_context(call()) for _ in range(3)]
-        for caller in everybody:
-            caller.writer.write(b"GET /first HTTP/1.1\r\n\r\n")
-            await caller.answer()
+async def test_connections_above_the_limit_are_dropped() -> None:
+    """The one that was idle longest is dropped for each new one."""
+    async with open_server(mirror, max_connections=3) as call, contextlib.AsyncExitStack() as connections:
+        everybody = [await connections.enter_async_context(call()) for _ in range(3)]
+        for connection in everybody:
+            connection.writer.write(b"GET /first HTTP/1.1\r\n\r\n")
+            await connection.response()
         everybody[0].writer.write(b"GET /again HTTP/1.1\r\n\r\n")
-        await everybody[0].answer()
-        late = await callers.enter_async_context(call())
+        await everybody[0].response()
+        late = await connections.enter_async_context(call())
         late.writer.write(b"GET /late HTTP/1.1\r\n\r\n")
-        assert (await late.answer())[2] == b"GET /late "
+        assert (await late.response())[2] == b"GET /late "
         with contextlib.suppress(ConnectionError):
             assert await everybody[1].rest() == b""
-        for caller in (everybody[0], everybody[2]):
-            caller.writer.write(b"GET /still HTTP/1.1\r\n\r\n")
-            assert (await caller.answer())[2] == b"GET /still "
+        for connection in (everybody[0], everybody[2]):
+            connection.writer.write(b"GET /still HTTP/1.1\r\n\r\n")
+            assert (await connection.response())[2] == b"GET /still "
 
 
-async def test_nobody_is_dropped_whose_bind_is_under_way() -> None:
-    """Then a new caller is refused."""
+async def test_a_connection_whose_request_is_being_handled_is_not_dropped() -> None:
+    """A new connection is closed instead."""
     released = asyncio.Event()
 
     async def slow(method: str, path: str, body: bytes) -> Response:
         await released.wait()
-        return echo(method, path, body)
+        return mirror(method, path, body)
 
     async with open_server(slow, max_connections=2) as call, call() as one, call() as other:
-        for caller in (one, other):
-            caller.writer.write(b"POST /bind HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+        for connection in (one, other):
+            connection.writer.write(b"POST /bind HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
         await asyncio.sleep(0.1)
         async with call() as late:
             with contextlib.suppress(ConnectionError):
                 assert await late.rest() == b""
         released.set()
-        assert [(await caller.answer())[2] for caller in (one, other)] == [b"POST /bind "] * 2
+        assert [(await connection.response())[2] for connection in (one, other)] == [b"POST /bind "] * 2
 
 
-async def test_a_crowd_from_one_address_does_not_drive_out_another() -> None:
-    """Of many idle callers one goes whose address has most of them, though others have been idle for longer."""
-    callers = OpenConnections(max_bytes=1000)
+async def test_many_connections_of_one_address_do_not_displace_another_address() -> None:
+    """The dropped one is of the address with most connections, even if others were idle for longer."""
+    connections = OpenConnections(max_bytes=1000)
 
     def handle(request: Request) -> Response:
-        return echo(request.method, request.path, request.body)
+        return mirror(request.method, request.path, request.body)
 
     def come(address: str, idle_since: float) -> ServerConnection:
-        caller = ServerConnection(handle, callers, address=address, max_body_bytes=1000, max_head_bytes=1000)
-        caller.connection_made(Mock(asyncio.Transport, is_closing=lambda: False))
-        caller.idle_since = idle_since
-        callers.add(caller)
-        return caller
+        connection = ServerConnection(handle, connections, address=address, max_body_bytes=1000, max_head_bytes=1000)
+        connection.connection_made(Mock(asyncio.Transport, is_closing=lambda: False))
+        connection.idle_since = idle_since
+        connections.add(connection)
+        return connection
 
     scheduler = come("10.0.0.1", 1.0)
     crowd = [come("10.0.0.66", 100.0 + number) for number in range(5)]
     for _ in range(4):
-        assert callers.drop_one()
-    assert callers == {scheduler, crowd[4]}
+        assert connections.drop_one()
+    assert connections == {scheduler, crowd[4]}
 
 
 @pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_who_takes_nothing_of_its_answer_is_aborted(
+def test_a_client_that_reads_nothing_of_its_response_is_aborted(
     loop: Callable[[], asyncio.AbstractEventLoop], over_tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "UNREAD_S", 0.1)
@@ -380,13 +380,13 @@ def test_who_takes_nothing_of_its_answer_is_aborted(
 
     async def main() -> None:
         limits = {"tls": lambda: server} if server is not None else {}
-        async with open_server(lambda *_: Response(200, b"", more=pieces), client=client, **limits) as call, call() as caller:
-            caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await caller.reader.readexactly(1000)
-            caller.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        async with open_server(lambda *_: Response(200, b"", more=pieces), client=client, **limits) as call, call() as connection:
+            connection.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await connection.reader.readexactly(1000)
+            connection.writer.transport.pause_reading()  # type: ignore[attr-defined]
             async with asyncio.timeout(LIMIT_S):
-                while not caller.writer.is_closing():
-                    caller.writer.write(b"\r\n")  # an aborted connection is noticed by who writes
+                while not connection.writer.is_closing():
+                    connection.writer.write(b"\r\n")  # only a write notices an aborted connection
                     await asyncio.sleep(0.05)
 
     with asyncio.Runner(loop_factory=loop) as runner:
@@ -394,31 +394,31 @@ def test_who_takes_nothing_of_its_answer_is_aborted(
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_handshakes_that_do_not_end_are_callers_too(loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
-    """They go first, so that somebody who has shown a certificate stays, and a new one comes through."""
+def test_unfinished_handshakes_count_as_connections(loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path) -> None:
+    """They are dropped first, so clients with a certificate stay and new ones are accepted."""
     server, client = contexts(tmp_path)
 
     async def main() -> None:
         async with (
-            open_server(echo, client=client, tls=lambda: server, max_connections=3) as call,
-            contextlib.AsyncExitStack() as callers,
+            open_server(mirror, client=client, tls=lambda: server, max_connections=3) as call,
+            contextlib.AsyncExitStack() as connections,
         ):
-            early = await callers.enter_async_context(call())
-            silent = [await callers.enter_async_context(call(tls=False)) for _ in range(5)]
-            late = await callers.enter_async_context(call())
-            for caller in (early, late):
-                caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-                assert (await caller.answer())[0] == 200
-            for caller in silent[:4]:
+            early = await connections.enter_async_context(call())
+            silent = [await connections.enter_async_context(call(tls=False)) for _ in range(5)]
+            late = await connections.enter_async_context(call())
+            for connection in (early, late):
+                connection.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                assert (await connection.response())[0] == 200
+            for connection in silent[:4]:
                 with contextlib.suppress(ConnectionError):
-                    assert await caller.rest() == b""
+                    assert await connection.rest() == b""
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(main())
 
 
-async def test_unread_answers_of_all_callers_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixty callers ask for a page and do not read it: what is kept for them stays below the limit, and a reader is served."""
+async def test_unread_responses_of_all_clients_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty clients request a page and do not read it: memory stays below the limit, and a client that reads is served."""
     monkeypatch.setattr(server_module, "MAX_UNREAD_BYTES", 12_000_000)
     asked: list[str] = []
 
@@ -426,87 +426,87 @@ async def test_unread_answers_of_all_callers_have_a_limit(monkeypatch: pytest.Mo
         asked.append(path)
         return Response(200, b"", more=[b"x" * 100_000 for _ in range(40)])  # 4 MB, made anew for each
 
-    async with open_server(page) as call, contextlib.AsyncExitStack() as callers:
-        silent = [await callers.enter_async_context(call()) for _ in range(60)]
-        for caller in silent:
-            caller.reader._transport.pause_reading()  # type: ignore[attr-defined]
-            caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    async with open_server(page) as call, contextlib.AsyncExitStack() as connections:
+        silent = [await connections.enter_async_context(call()) for _ in range(60)]
+        for connection in silent:
+            connection.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            connection.writer.write(b"GET / HTTP/1.1\r\n\r\n")
         async with asyncio.timeout(LIMIT_S):
-            while len(asked) < 60 or sum(not caller.writer.is_closing() for caller in silent) > 3:
-                for caller in silent:
-                    caller.writer.write(b"\r\n")  # an aborted connection is noticed by who writes
+            while len(asked) < 60 or sum(not connection.writer.is_closing() for connection in silent) > 3:
+                for connection in silent:
+                    connection.writer.write(b"\r\n")  # only a write notices an aborted connection
                 await asyncio.sleep(0.05)
-        reader = await callers.enter_async_context(call())
+        reader = await connections.enter_async_context(call())
         reader.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        assert len((await reader.answer())[2]) == 4_000_000
+        assert len((await reader.response())[2]) == 4_000_000
 
 
-async def test_bodies_that_do_not_end_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who began first is aborted, so that a body that comes in one go is read."""
+async def test_incomplete_bodies_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest is aborted, so that a body that arrives at once is read."""
     monkeypatch.setattr(server_module, "MAX_UNREAD_BYTES", 1000)
-    async with open_server(echo) as call, contextlib.AsyncExitStack() as callers:
-        slow = [await callers.enter_async_context(call()) for _ in range(5)]
-        for caller in slow:
-            caller.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900)
+    async with open_server(mirror) as call, contextlib.AsyncExitStack() as connections:
+        slow = [await connections.enter_async_context(call()) for _ in range(5)]
+        for connection in slow:
+            connection.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900)
             await asyncio.sleep(0.05)
-        quick = await callers.enter_async_context(call())
+        quick = await connections.enter_async_context(call())
         quick.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"y" * 1000)
-        assert (await quick.answer())[0] == 200
+        assert (await quick.response())[0] == 200
         with contextlib.suppress(ConnectionError):
             assert await slow[0].rest() == b""
 
 
-async def test_who_waits_for_our_word_gets_it() -> None:
-    async with open_server(echo) as call, call() as caller:
-        caller.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
-        assert (await caller.answer())[0] == 100
-        caller.writer.write(b"ok")
-        assert (await caller.answer())[2] == b"POST / ok"
+async def test_a_client_that_waits_for_100_continue_gets_it() -> None:
+    async with open_server(mirror) as call, call() as connection:
+        connection.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert (await connection.response())[0] == 100
+        connection.writer.write(b"ok")
+        assert (await connection.response())[2] == b"POST / ok"
 
 
 @pytest.mark.parametrize("head", [b"GET / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"])
-async def test_who_speaks_another_protocol_is_answered_once_in_ours(head: bytes) -> None:
-    async with open_server(echo) as call, call() as caller:
-        caller.writer.write(head)
-        assert (await caller.rest()).endswith(b"connection: close\r\n\r\nGET / ")
+async def test_a_protocol_upgrade_gets_an_http_1_1_response_and_a_close(head: bytes) -> None:
+    async with open_server(mirror) as call, call() as connection:
+        connection.writer.write(head)
+        assert (await connection.rest()).endswith(b"connection: close\r\n\r\nGET / ")
 
 
-async def test_a_failure_is_told_and_the_connection_goes_on() -> None:
+async def test_a_handler_that_fails_is_a_500_and_the_connection_stays() -> None:
     def fails_once(method: str, path: str, body: bytes) -> Response:
         if path == "/bad":
             raise RuntimeError("surprise")
-        return echo(method, path, body)
+        return mirror(method, path, body)
 
-    async with open_server(fails_once) as call, call() as caller:
-        caller.writer.write(b"GET /bad HTTP/1.1\r\n\r\nGET /good HTTP/1.1\r\n\r\n")
-        status, _, body = await caller.answer()
+    async with open_server(fails_once) as call, call() as connection:
+        connection.writer.write(b"GET /bad HTTP/1.1\r\n\r\nGET /good HTTP/1.1\r\n\r\n")
+        status, _, body = await connection.response()
         assert (status, b"surprise" in body) == (500, False)
-        assert (await caller.answer())[2] == b"GET /good "
+        assert (await connection.response())[2] == b"GET /good "
 
 
-async def test_a_caller_that_does_not_read_is_not_answered_further() -> None:
-    """Its answers would pile up in our memory."""
+async def test_a_client_that_does_not_read_gets_no_further_responses() -> None:
+    """They would accumulate in memory."""
     handled: list[str] = []
 
     def large(method: str, path: str, body: bytes) -> Response:
         handled.append(path)
         return Response(200, b"x" * 4_000_000)
 
-    async with open_server(large) as call, call() as caller:
-        caller.writer.write(b"".join(b"GET /%d HTTP/1.1\r\n\r\n" % n for n in range(9)))
+    async with open_server(large) as call, call() as connection:
+        connection.writer.write(b"".join(b"GET /%d HTTP/1.1\r\n\r\n" % n for n in range(9)))
         before = -1
         while len(handled) > before:  # until it is stuck
             before = len(handled)
             await asyncio.sleep(0.2)
         assert len(handled) < 9
-        assert [len((await caller.answer())[2]) for _ in range(9)] == [4_000_000] * 9
+        assert [len((await connection.response())[2]) for _ in range(9)] == [4_000_000] * 9
 
 
-async def test_a_silent_caller_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that has begun a request and does not end it, too."""
+async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one with an incomplete request."""
     monkeypatch.setattr(server_module, "KEEP_ALIVE_S", 0.1)
     monkeypatch.setattr(server_module, "CHECK_EVERY_S", 0.05)
-    async with open_server(echo) as call, call() as idle, call() as slow:
+    async with open_server(mirror) as call, call() as idle, call() as slow:
         slow.writer.write(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx")
         assert await idle.rest() == b""
         assert await slow.rest() == b""
@@ -519,12 +519,12 @@ def test_at_the_end_what_is_in_flight_is_finished(loop: Callable[[], asyncio.Abs
     async def slow(method: str, path: str, body: bytes) -> Response:
         begun.set()
         await released.wait()
-        return echo(method, path, body)
+        return mirror(method, path, body)
 
     async def main() -> None:
-        async with contextlib.AsyncExitStack() as callers:
+        async with contextlib.AsyncExitStack() as connections:
             async with open_server(slow) as call:
-                busy, idle = await callers.enter_async_context(call()), await callers.enter_async_context(call())
+                busy, idle = await connections.enter_async_context(call()), await connections.enter_async_context(call())
                 busy.writer.write(b"GET / HTTP/1.1\r\n\r\n")
                 await begun.wait()
                 asyncio.get_running_loop().call_later(0.2, released.set)
@@ -535,24 +535,24 @@ def test_at_the_end_what_is_in_flight_is_finished(loop: Callable[[], asyncio.Abs
         runner.run(main())
 
 
-async def test_at_the_end_who_does_not_say_goodbye_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller that takes none of its answer cannot keep the process."""
+async def test_stop_does_not_wait_for_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not read its response cannot keep the process running."""
     monkeypatch.setattr(server_module, "CLOSE_S", 0.1)
 
     def large(method: str, path: str, body: bytes) -> Response:
         return Response(200, b"x" * 50_000_000)
 
-    async with contextlib.AsyncExitStack() as callers:
+    async with contextlib.AsyncExitStack() as connections:
         async with open_server(large) as call:
-            caller = await callers.enter_async_context(call())
-            caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await caller.reader.readexactly(1000)
+            connection = await connections.enter_async_context(call())
+            connection.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await connection.reader.readexactly(1000)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await caller.reader.readexactly(49_000_000)
+            await connection.reader.readexactly(49_000_000)
 
 
 class Ticks:
-    """A stream that never ends; it records how it was left."""
+    """A stream that never ends; it records whether it was closed."""
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()
@@ -574,9 +574,9 @@ async def test_a_stream_is_sent_in_chunks_until_its_end() -> None:
             yield b"bc"
 
     stream = Short()
-    async with open_server(lambda *_: Response(200, b"", stream=stream)) as call, call() as caller:
-        caller.writer.write(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
-        head, _, body = (await caller.rest()).partition(b"\r\n\r\n")
+    async with open_server(lambda *_: Response(200, b"", stream=stream)) as call, call() as connection:
+        connection.writer.write(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        head, _, body = (await connection.rest()).partition(b"\r\n\r\n")
         assert b"transfer-encoding: chunked" in head
         assert body == b"1\r\na\r\n2\r\nbc\r\n0\r\n\r\n"
         await stream.closed.wait()
@@ -585,9 +585,9 @@ async def test_a_stream_is_sent_in_chunks_until_its_end() -> None:
 async def test_a_stream_is_closed_when_its_client_disconnects() -> None:
     stream = Ticks()
     async with open_server(lambda *_: Response(200, b"", stream=stream)) as call:
-        async with call() as caller:
-            caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            await caller.reader.readuntil(b"1\r\n3")
+        async with call() as connection:
+            connection.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await connection.reader.readuntil(b"1\r\n3")
         async with asyncio.timeout(LIMIT_S):
             await stream.closed.wait()
 
@@ -596,17 +596,17 @@ async def test_a_handler_can_close_the_connection_without_a_response() -> None:
     def abort(*_: object) -> Response:
         raise AbortConnection
 
-    async with open_server(abort) as call, call() as caller:
-        caller.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    async with open_server(abort) as call, call() as connection:
+        connection.writer.write(b"GET / HTTP/1.1\r\n\r\n")
         with contextlib.suppress(ConnectionError):
-            assert await caller.rest() == b""
+            assert await connection.rest() == b""
 
 
 needs_ipv6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
 
 
 def reached(port: int, *addresses: str) -> list[str]:
-    """Those of these addresses at which somebody listens."""
+    """Those of these addresses that accept connections."""
     found = []
     for address in addresses:
         try:
@@ -618,7 +618,7 @@ def reached(port: int, *addresses: str) -> list[str]:
 
 
 @needs_ipv6
-def test_without_a_host_callers_come_by_ipv6_and_by_ipv4() -> None:
+def test_without_a_host_it_listens_on_ipv6_and_ipv4() -> None:
     with listen("", 0) as listening:
         listening.listen()
         assert reached(listening.getsockname()[1], "127.0.0.1", "::1") == ["127.0.0.1", "::1"]
@@ -631,7 +631,7 @@ def test_with_a_host_only_there(host: str) -> None:
         assert reached(listening.getsockname()[1], "127.0.0.1", "::1") == [host]
 
 
-def test_where_there_is_no_ipv6_callers_come_by_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ipv6_it_listens_on_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     with listen("", 0) as listening:
         listening.listen()

@@ -47,7 +47,7 @@ class Authority:
         return _issue(name, self.pair, hosts=hosts)
 
     def server(self, folder: Path, *hosts: str, clients: "Authority | None" = None) -> ssl.SSLContext:
-        """The server's side. With `clients`, it lets in nobody without a certificate of theirs."""
+        """The server's side. With `clients`, it requires a certificate that they signed."""
         pair = self.issue("server", *hosts)
         file = folder / f"server-{pair.certificate.serial_number}.pem"
         file.write_bytes(pair.chain_pem + pair.key_pem)

@@ -1,4 +1,4 @@
-"""Small real servers on loopback, and the words the tests of this room share."""
+"""Small real servers on loopback, and helpers that the tests of kube/ share."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @asynccontextmanager
 async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server on a free port; gives its URL."""
+    """A server on a free port; yields its URL."""
     runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.01)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
@@ -32,7 +32,7 @@ async def serving(handler: Handler, *, tls: ssl.SSLContext | None = None) -> Asy
 
 @asynccontextmanager
 async def asking(handler: Handler, **options: Any) -> AsyncIterator[Client]:
-    """A client of a server that answers so. It does not really sleep between retries."""
+    """A client of a server with this handler. It does not sleep between retries."""
     async with serving(handler) as url, client_of(Cluster(url), **options) as client:
         yield client
 
@@ -42,7 +42,7 @@ def client_of(cluster: Cluster, **options: Any) -> Client:
 
 
 async def until_error(stream: AsyncIterator[T]) -> tuple[list[T], KubeError]:
-    """What came, and the error it ended with."""
+    """The items, and the error that ended them."""
     came: list[T] = []
     try:
         async for each in stream:
@@ -64,20 +64,20 @@ class Naps:
 
 
 def refusal(code: int, reason: str = "", message: str = "no", **headers: str) -> web.Response:
-    """What an API server answers when it refuses."""
+    """An API server's refusal."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message}
     return web.json_response(status, status=code, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
 
 def hang_up(request: web.BaseRequest) -> web.Response:
-    """Close the connection instead of an answer."""
+    """Close the connection without a response."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
 
 
 def unused_url() -> str:
-    """An address where nobody listens: the port of a closed socket."""
+    """An address that refuses connections: the port of a closed socket."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{taken.getsockname()[1]}"

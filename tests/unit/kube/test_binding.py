@@ -1,4 +1,4 @@
-"""Bind is one POST, and its outcome is never a guess."""
+"""A bind is one POST; its result is certain or explicitly unknown."""
 
 import asyncio
 import json
@@ -99,7 +99,7 @@ async def lost_after(api: Api, request: web.BaseRequest) -> web.StreamResponse:
 
 
 async def change(api: Api, request: web.BaseRequest) -> web.StreamResponse:
-    """Somebody writes the pod just before the POST arrives, as kube-scheduler does its status."""
+    """The pod changes just before the POST arrives, as when kube-scheduler writes its status."""
     assert api.pod is not None
     api.pod["metadata"]["resourceVersion"] = str(int(api.pod["metadata"]["resourceVersion"]) + 1)
     return api.carry_out()
@@ -155,7 +155,7 @@ async def test_a_pod_that_has_changed_since_is_bound_with_the_version_just_read(
     assert naps.taken == [0.0]
 
 
-async def test_a_pod_that_never_stops_changing_is_given_up_in_time() -> None:
+async def test_a_pod_that_keeps_changing_is_refused_by_the_deadline() -> None:
     """Each try waits longer, and all of them end with the deadline."""
     api = Api(posts=[change] * 1000)
     outcome = await api.bind(deadline_s=0.5, sleep=asyncio.sleep)
@@ -180,7 +180,7 @@ async def test_a_conflict_at_the_right_version_is_final() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 422])
-async def test_a_definite_no_is_refused_with_the_servers_words(status: int) -> None:
+async def test_a_certain_refusal_has_the_servers_message(status: int) -> None:
     api = Api(posts=[answered(status)] * 2)
     outcome = await api.bind()
     assert isinstance(outcome, Refused)
@@ -219,7 +219,7 @@ async def test_a_pod_on_another_node_is_refused_with_the_pod() -> None:
 
 
 async def test_a_pod_on_this_node_with_other_annotations_is_refused() -> None:
-    """Another extender gave it another card; holding ours for it would be wrong."""
+    """Another extender assigned another card; our hold must end."""
     api = Api()
     await api.bind(annotations={"x.io/card": "3"})
     outcome = await api.bind()
@@ -248,7 +248,7 @@ async def test_a_conflict_with_an_unbound_pod_is_refused() -> None:
 # Answers that were lost
 
 
-async def test_carried_out_and_the_answer_lost_is_bound() -> None:
+async def test_a_bind_whose_response_was_lost_is_bound() -> None:
     api = Api(posts=[lost_after])
     assert await api.bind() == Bound(already=True)
     assert api.calls == ["POST", "GET"]
@@ -261,7 +261,7 @@ async def test_lost_before_it_was_carried_out_is_sent_again() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 500, 502, 503, 504])
-async def test_carried_out_and_answered_with_a_failure_is_bound(status: int) -> None:
+async def test_a_bind_that_was_carried_out_despite_an_error_is_bound(status: int) -> None:
     assert await Api(posts=[carried_out_but_answered(status)]).bind() == Bound(already=True)
 
 
@@ -273,7 +273,7 @@ async def test_not_carried_out_and_a_failure_that_passes_is_sent_again(status: i
 
 
 async def test_a_failure_of_the_api_server_itself_is_refused() -> None:
-    """An admission webhook that is away will be away again in 50 ms; kube-scheduler comes back later."""
+    """An admission webhook that is down will be down in 50 ms, too; kube-scheduler retries later."""
     api = Api(posts=[answered(500)])
     outcome = await api.bind()
     assert isinstance(outcome, Refused)
@@ -289,7 +289,7 @@ async def test_too_many_requests_means_not_carried_out() -> None:
     assert naps.taken == [1.0, 0.1]
 
 
-async def test_a_lost_answer_and_a_pod_taken_meanwhile_is_refused() -> None:
+async def test_a_lost_response_and_a_pod_bound_elsewhere_is_refused() -> None:
     async def taken(api: Api, request: web.BaseRequest) -> web.StreamResponse:
         assert api.pod is not None
         api.pod["spec"]["nodeName"] = "n2"
@@ -300,7 +300,7 @@ async def test_a_lost_answer_and_a_pod_taken_meanwhile_is_refused() -> None:
     assert outcome.why is Why.ASSIGNED
 
 
-async def test_a_post_that_hangs_leaves_time_to_look() -> None:
+async def test_a_post_that_hangs_leaves_time_to_read_the_pod() -> None:
     async def hangs_after(api: Api, request: web.BaseRequest) -> web.StreamResponse:
         api.carry_out()
         return await silent(api, request)
@@ -308,7 +308,7 @@ async def test_a_post_that_hangs_leaves_time_to_look() -> None:
     assert await Api(posts=[hangs_after]).bind(deadline_s=1.0) == Bound(already=True)
 
 
-async def test_reading_back_is_not_given_up_at_the_first_failure() -> None:
+async def test_reading_the_pod_is_retried() -> None:
     api = Api(posts=[lost_after], gets=[answered(500), lost_before, answered(503), answered(429)])
     assert await api.bind() == Bound(already=True)
 
@@ -317,14 +317,14 @@ async def test_reading_back_is_not_given_up_at_the_first_failure() -> None:
 
 
 async def test_never_sent_is_refused_and_not_unknown() -> None:
-    """Nothing reached the API server, so nothing can have happened and nothing needs to be held."""
+    """Nothing reached the API server, so no hold is needed."""
     async with client_of(Cluster(unused_url())) as client:
         outcome = await bind(client, **WANTED, deadline_s=0.2)
     assert isinstance(outcome, Refused)
     assert outcome.why is Why.NOT_SENT
 
 
-async def test_sent_and_never_found_out_is_unknown() -> None:
+async def test_a_bind_whose_pod_cannot_be_read_is_unknown() -> None:
     api = Api(posts=[silent] * 9, gets=[silent] * 999)
     outcome = await api.bind(deadline_s=2.0)
     assert isinstance(outcome, Unknown)
@@ -332,14 +332,14 @@ async def test_sent_and_never_found_out_is_unknown() -> None:
 
 
 async def test_lost_and_not_yet_there_at_the_end_is_unknown() -> None:
-    """The pod has no node yet, but a POST that got lost in a proxy may still come through."""
+    """The pod has no node yet, but a POST that got lost in a proxy may still be carried out."""
     api = Api(posts=[silent] * 9)
     assert isinstance(await api.bind(deadline_s=2.0), Unknown)
     assert api.calls[:2] == ["POST", "GET"]
 
 
 async def test_a_conflict_that_cannot_be_looked_into_is_unknown() -> None:
-    """An earlier bind of ours may be what it conflicts with."""
+    """The conflict may be with an earlier bind of ours."""
     api = Api(posts=[answered(409)], gets=[answered(403)])
     outcome = await api.bind()
     assert isinstance(outcome, Unknown)
@@ -357,7 +357,7 @@ async def test_a_refusal_after_a_lost_post_is_unknown() -> None:
 # The state, asked for later
 
 
-async def test_bound_state_says_where_the_pod_is() -> None:
+async def test_bound_state_returns_the_pods_node() -> None:
     api = Api()
     async with api.client() as client:
         before = await bound_state(client, "ml", "train", "u1")
@@ -372,7 +372,7 @@ async def test_bound_state_says_where_the_pod_is() -> None:
     assert (other, missing) == (Missing(), Missing())
 
 
-async def test_bound_state_raises_when_it_cannot_tell() -> None:
+async def test_bound_state_raises_if_the_pod_cannot_be_read() -> None:
     async with Api(gets=[answered(403)]).client() as client:
         with pytest.raises(Forbidden):
             await bound_state(client, "ml", "train", "u1")

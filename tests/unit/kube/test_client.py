@@ -102,7 +102,7 @@ async def test_connections_are_kept() -> None:
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    """Whoever it leads to would be shown our token."""
+    """Its target would get our token."""
 
     async def away(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})
@@ -113,7 +113,7 @@ async def test_a_redirect_is_not_followed() -> None:
     assert caught.value.status == 302
 
 
-async def test_a_refusal_is_raised_with_the_servers_words() -> None:
+async def test_a_refusal_is_raised_with_the_servers_message() -> None:
     async def no(request: web.BaseRequest) -> web.StreamResponse:
         return refusal(403, "Forbidden", 'pods is forbidden: User "x" cannot list')
 
@@ -138,7 +138,7 @@ async def test_after_close_nothing_is_sent() -> None:
 # No answer
 
 
-async def test_nobody_there_means_never_sent() -> None:
+async def test_a_refused_connection_means_not_sent() -> None:
     async with client_of(Cluster(unused_url())) as client:
         with pytest.raises(Unreachable) as caught:
             await client.request("POST", "/", body=b"{}")
@@ -163,7 +163,7 @@ async def test_a_connection_that_breaks_may_have_carried_it_out() -> None:
     assert caught.value.sent
 
 
-async def test_an_answer_that_breaks_off_is_no_answer() -> None:
+async def test_an_incomplete_response_is_unreachable() -> None:
     async def half(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "100"})
         await response.prepare(request)
@@ -190,7 +190,7 @@ async def test_silence_ends_with_the_time_limit() -> None:
 
 
 @pytest.mark.parametrize("fault", [429, 503, None])
-async def test_a_get_that_was_put_off_is_asked_again(fault: int | None) -> None:
+async def test_a_get_that_the_server_deferred_is_retried(fault: int | None) -> None:
     calls: list[str] = []
     reasons: list[str] = []
 
@@ -209,7 +209,7 @@ async def test_a_get_that_was_put_off_is_asked_again(fault: int | None) -> None:
     assert "GET http" in reasons[0]
 
 
-async def test_a_get_is_not_asked_for_ever() -> None:
+async def test_a_get_is_not_retried_for_ever() -> None:
     calls: list[str] = []
 
     async def never(request: web.BaseRequest) -> web.StreamResponse:
@@ -222,7 +222,7 @@ async def test_a_get_is_not_asked_for_ever() -> None:
     assert len(calls) == 4
 
 
-async def test_the_server_says_how_long_to_wait_within_reason() -> None:
+async def test_retry_after_is_honoured_up_to_a_limit() -> None:
     answers = iter([refusal(429, Retry_After="2"), refusal(429, Retry_After="3600"), web.Response(text="ok")])
 
     async def scripted(request: web.BaseRequest) -> web.StreamResponse:
@@ -234,7 +234,7 @@ async def test_the_server_says_how_long_to_wait_within_reason() -> None:
     assert naps.taken == [2.0, 5.0]
 
 
-async def test_neighbours_do_not_come_back_in_step() -> None:
+async def test_retries_have_jitter() -> None:
     """Random 0 halves the wait, random 1 leaves it."""
     answers = iter([refusal(503), web.Response(text="ok")])
 
@@ -248,8 +248,8 @@ async def test_neighbours_do_not_come_back_in_step() -> None:
 
 
 @pytest.mark.parametrize(("method", "fault"), [("POST", 503), ("PATCH", 429), ("DELETE", 503), ("GET", 500), ("GET", 404)])
-async def test_nothing_else_is_asked_again(method: str, fault: int) -> None:
-    """Only the caller knows whether a write may happen twice, and a definite no stays one."""
+async def test_nothing_else_is_retried(method: str, fault: int) -> None:
+    """Only the caller knows whether a write may happen twice, and a refusal is final."""
     calls: list[str] = []
 
     async def no(request: web.BaseRequest) -> web.StreamResponse:
@@ -274,7 +274,7 @@ def names(pages: list[Page]) -> list[str]:
     return [json.loads(bytes(raw))["metadata"]["name"] for page in pages for raw in page.items]
 
 
-async def test_a_list_comes_in_pages() -> None:
+async def test_a_list_is_read_in_pages() -> None:
     asked: list[dict[str, str]] = []
 
     async def paged(request: web.BaseRequest) -> web.StreamResponse:
@@ -291,7 +291,7 @@ async def test_a_list_comes_in_pages() -> None:
     ]
 
 
-async def test_a_list_may_come_compressed() -> None:
+async def test_a_list_may_be_compressed() -> None:
     body = json.dumps({"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "p0"}}] * 100}).encode()
 
     async def packed(request: web.BaseRequest) -> web.StreamResponse:
@@ -321,7 +321,7 @@ async def test_a_continue_token_that_is_too_old_raises_gone() -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>please log in</html>", b"[]", b'{"items":[]}', b'{"metadata":{},"items":[]}'])
-async def test_an_answer_that_is_no_list_is_a_bad_answer(body: bytes) -> None:
+async def test_a_response_that_is_no_list_is_a_bad_answer(body: bytes) -> None:
     async def page(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(body=body)
 
@@ -346,7 +346,7 @@ async def test_a_conflict_while_many_ask_hurts_only_the_one() -> None:
 
 @asynccontextmanager
 async def proxying(asked: list[str]) -> AsyncIterator[str]:
-    """A proxy that notes the first line of each connection. CONNECT becomes a tunnel, a plain request is answered at once."""
+    """A proxy that records the first line of each connection. CONNECT opens a tunnel; a plain request gets a response."""
     pipes: set[asyncio.Task[None]] = set()
 
     async def pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -375,7 +375,7 @@ async def proxying(asked: list[str]) -> AsyncIterator[str]:
         await asyncio.gather(*pipes, return_exceptions=True)
 
 
-async def test_https_goes_through_the_proxys_tunnel(tmp_path: Path) -> None:
+async def test_https_uses_the_proxys_tunnel(tmp_path: Path) -> None:
     """The proxy resolves the name; TLS is with the API server, under tls-server-name."""
 
     async def ok(request: web.BaseRequest) -> web.StreamResponse:

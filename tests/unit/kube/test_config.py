@@ -1,4 +1,4 @@
-"""Which source counts, and what a kubeconfig says."""
+"""Which source of the configuration counts, and what is read from a kubeconfig."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def problems_of(path: Path, **options: Any) -> str:
 
 
 def test_the_sources_count_in_order(tmp_path: Path, pod: Path) -> None:
-    """The given file, then $KUBECONFIG, then the pod, then ~/.kube/config."""
+    """The `kubeconfig` argument, then $KUBECONFIG, then the pod, then ~/.kube/config."""
     given = kubeconfigs.write(tmp_path / "given", cluster={"server": "https://given"})
     listed = kubeconfigs.write(tmp_path / "listed", cluster={"server": "https://listed"})
     kubeconfigs.write(tmp_path / ".kube" / "config", cluster={"server": "https://home"})
@@ -59,7 +59,7 @@ def test_a_named_context_is_looked_for_in_files_only(tmp_path: Path, pod: Path) 
     assert load(context="main", environ=environ, service_account=pod).server == "https://home"
 
 
-def test_no_source_at_all_is_said_with_all_that_was_tried(tmp_path: Path) -> None:
+def test_the_error_without_a_source_lists_what_was_tried(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"KUBECONFIG is not set, this is not a pod, and .*/\.kube/config does not exist"):
         load(environ={"HOME": str(tmp_path)})
     with pytest.raises(ConfigError, match="automountServiceAccountToken"):
@@ -72,7 +72,7 @@ def test_the_environment_is_an_argument_whose_default_is_the_real_one(tmp_path: 
 
 
 def test_no_event_loop_and_no_aiohttp_are_needed() -> None:
-    """A command that lives for 0.1 s cannot afford them."""
+    """They are too slow for a command that runs 0.1 s."""
     check = "import sys, accelshare.kube.config; print(sorted({'aiohttp', 'asyncio'} & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
@@ -100,7 +100,7 @@ def test_in_a_pod_the_proxy_variables_count(pod: Path) -> None:
     assert load(environ={**through, "NO_PROXY": "10.96.0.0/12"}, service_account=pod).proxy_url is None
 
 
-def test_in_a_pod_a_missing_ca_is_said(pod: Path) -> None:
+def test_a_missing_ca_in_a_pod_is_an_error(pod: Path) -> None:
     (pod / "ca.crt").unlink()
     with pytest.raises(ConfigError, match=r"ca\.crt"):
         load(environ=IN_POD, service_account=pod)
@@ -109,7 +109,7 @@ def test_in_a_pod_a_missing_ca_is_said(pod: Path) -> None:
 # A kubeconfig
 
 
-def test_a_kubeconfig_gives_server_namespace_and_credentials(tmp_path: Path) -> None:
+def test_a_kubeconfig_has_server_namespace_and_credentials(tmp_path: Path) -> None:
     context = {"name": "main", "context": {"cluster": "main", "user": "main", "namespace": "ml"}}
     file = kubeconfigs.write(tmp_path / "config", user={"token": "abc"}, contexts=[context])
     cluster = load(file, environ={})
@@ -129,7 +129,7 @@ def test_another_context_can_be_named(tmp_path: Path) -> None:
 
 
 def test_of_several_files_the_first_wins_for_each_name(tmp_path: Path) -> None:
-    """As kubectl: entries are merged by name, a file that does not exist is passed over."""
+    """As kubectl: entries are merged by name, a file that does not exist is skipped."""
     first = kubeconfigs.write(
         tmp_path / "one" / "config",
         user={"tokenFile": "token"},
@@ -223,7 +223,7 @@ def test_a_file_that_cannot_be_read_is_an_error_with_the_place(tmp_path: Path, t
         ({"users": []}, "context 'main': there is no user 'main'; it has: none"),
     ],
 )
-def test_a_name_that_leads_nowhere_is_said_with_the_names_there_are(tmp_path: Path, more: dict[str, Any], problem: str) -> None:
+def test_the_error_for_an_unknown_name_lists_the_known_names(tmp_path: Path, more: dict[str, Any], problem: str) -> None:
     assert problem in problems_of(kubeconfigs.write(tmp_path / "config", **more))
 
 
@@ -274,7 +274,7 @@ def test_problems_of_a_user_entry(tmp_path: Path, user: dict[str, Any], problem:
     assert "user 'main'" in said
 
 
-def test_all_problems_are_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     file = kubeconfigs.write(
         tmp_path / "config", cluster={"proxy-url": "ftp://x", "certificate-authority": "none.pem"}, user={"as": "admin"}
     )

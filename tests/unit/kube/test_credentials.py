@@ -64,7 +64,7 @@ def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
 
 
 def test_while_the_file_cannot_be_read_the_last_token_stays(tmp_path: Path) -> None:
-    """kubelet replaces the file; a moment without it is not the end."""
+    """kubelet replaces the file; a moment without it is no error."""
     file, clock = tmp_path / "token", Clock()
     file.write_text("one")
     credentials = TokenFile(file, clock=clock)

@@ -1,4 +1,4 @@
-"""The tree of errors, and how answers become its leaves."""
+"""The tree of errors, and which error a response becomes."""
 
 import msgspec
 import pytest
@@ -30,7 +30,7 @@ def test_the_text_names_the_request_the_status_and_the_message() -> None:
     assert str(error) == "GET /api/v1/pods/a: 404 NotFound: no pod a"
 
 
-def test_an_answer_that_is_no_status_is_quoted() -> None:
+def test_a_body_that_is_no_status_is_quoted() -> None:
     """A proxy's page must be recognisable in the log."""
     error = errors.from_answer(502, b"<h1>Bad Gateway</h1>")
     assert (error.reason, error.message) == ("Bad Gateway", "<h1>Bad Gateway</h1>")

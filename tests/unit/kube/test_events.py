@@ -1,4 +1,4 @@
-"""Events on pods: said once, then counted, and never in the way."""
+"""Events on pods: written once, then counted; a failure never reaches the caller."""
 
 import asyncio
 import json
@@ -82,7 +82,7 @@ async def test_an_event_has_all_that_describe_shows() -> None:
     assert event["metadata"]["name"].startswith("train-0.")
 
 
-async def test_the_same_words_are_written_once_a_minute_and_counted() -> None:
+async def test_a_repeated_message_is_written_once_a_minute_and_counted() -> None:
     api, clock = Api(), Clock()
     async with telling(api, clock) as events:
         assert await complain(events)
@@ -97,7 +97,7 @@ async def test_the_same_words_are_written_once_a_minute_and_counted() -> None:
 
 
 async def test_a_clock_that_is_set_back_does_not_silence_anybody() -> None:
-    """Neither what this process has said, nor what an earlier one wrote."""
+    """Neither Events of this process nor those of an earlier one."""
     api, clock = Api(), Clock()
     async with telling(api, clock) as events:
         assert await complain(events)
@@ -118,7 +118,7 @@ async def test_at_the_same_moment_one_write_is_enough() -> None:
 
 
 async def test_thousands_of_events_are_written_a_few_at_a_time() -> None:
-    """The API server, and our own sockets, are there for others too."""
+    """Events must not use all connections."""
     api = Api()
     under_way = [0]
 
@@ -135,7 +135,7 @@ async def test_thousands_of_events_are_written_a_few_at_a_time() -> None:
     assert max(under_way) <= MOST_AT_ONCE
 
 
-async def test_other_words_another_reason_or_another_pod_are_another_event() -> None:
+async def test_another_message_reason_or_pod_is_another_event() -> None:
     api = Api()
     async with telling(api, Clock()) as events:
         assert await complain(events)
@@ -145,7 +145,7 @@ async def test_other_words_another_reason_or_another_pod_are_another_event() -> 
     assert len(api.events) == 4
 
 
-async def test_a_message_is_one_line_that_no_terminal_obeys() -> None:
+async def test_a_message_is_one_line_without_control_characters() -> None:
     """Users read events in a terminal, and messages name what other users wrote."""
     api = Api()
     async with telling(api, Clock()) as events:
@@ -153,8 +153,8 @@ async def test_a_message_is_one_line_that_no_terminal_obeys() -> None:
     assert api.only["message"] == r"record \x1b[2J\nWarning  Fake  \u202e\x9b"
 
 
-async def test_after_a_restart_counting_goes_on() -> None:
-    """The name is made of the words, so a new process finds the event of the old one."""
+async def test_counting_continues_after_a_restart() -> None:
+    """The name is a hash of the message, so a new process finds the Event of the old one."""
     api, clock = Api(), Clock()
     for _ in range(3):
         async with telling(api, clock) as events:
@@ -164,8 +164,8 @@ async def test_after_a_restart_counting_goes_on() -> None:
     assert api.calls == ["POST", "POST", "GET", "PATCH", "POST", "GET", "PATCH"]
 
 
-async def test_a_process_that_starts_again_and_again_says_it_once_a_minute() -> None:
-    """Its memory is gone, but the cluster knows when the same was said last; so does a neighbour with the same name."""
+async def test_a_process_that_restarts_often_writes_once_a_minute() -> None:
+    """It reads from the cluster when the Event was last written, by itself or by another replica."""
     api, clock = Api(), Clock()
     said = []
     for _ in range(13):
@@ -187,7 +187,7 @@ async def test_the_minute_is_counted_from_what_the_cluster_has() -> None:
         assert await complain(events)
 
 
-async def test_an_event_that_the_api_server_forgot_is_written_anew() -> None:
+async def test_an_event_that_the_api_server_deleted_is_created_again() -> None:
     api, clock = Api(), Clock()
     async with telling(api, clock) as events:
         await complain(events)
@@ -229,7 +229,7 @@ async def test_a_long_message_is_cut_at_a_character() -> None:
 
 
 async def test_memory_is_bounded() -> None:
-    """What is forgotten is found again in the cluster."""
+    """A forgotten Event is read from the cluster again."""
     api, clock = Api(), Clock()
     async with telling(api, clock, remembered=2) as events:
         for message in ("a", "b", "c"):
@@ -241,7 +241,7 @@ async def test_memory_is_bounded() -> None:
     assert sorted(event["count"] for event in api.events.values()) == [1, 1, 2]
 
 
-async def test_what_was_said_longest_ago_is_forgotten_first() -> None:
+async def test_the_oldest_event_is_forgotten_first() -> None:
     clock = Clock()
     async with telling(Api(), clock, remembered=2) as events:
         await complain(events, message="a")

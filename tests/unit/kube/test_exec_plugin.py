@@ -87,8 +87,8 @@ def test_a_missing_program_is_an_error_with_the_install_hint() -> None:
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_what_the_plugin_is_told(tmp_path: Path, told: bool) -> None:
-    """provideClusterInfo hands over the cluster, with the settings that the kubeconfig keeps for the plugin."""
+def test_what_is_passed_to_the_plugin(tmp_path: Path, told: bool) -> None:
+    """provideClusterInfo passes the cluster, with the plugin's settings from the kubeconfig."""
     ca = Authority().pem
     script(tmp_path / "kube", f"echo \"$KUBERNETES_EXEC_INFO\" > {tmp_path}/info\necho '{answer(token='abc')}'")
     cluster = {
@@ -124,8 +124,8 @@ def test_a_token_is_kept_until_it_expires(tmp_path: Path) -> None:
     assert runs() == 2
 
 
-def test_a_refused_token_is_asked_for_anew_once(tmp_path: Path) -> None:
-    """Ten requests that were refused together need one new run."""
+def test_a_refused_token_is_renewed_once(tmp_path: Path) -> None:
+    """Ten concurrent 401s cause one new run."""
     path, runs = counting(tmp_path, f"echo '{answer(token='abc')}'")
     plugin = ExecPlugin(program(path))
     shown = plugin.present()
@@ -151,7 +151,7 @@ def test_a_refused_token_is_asked_for_anew_once(tmp_path: Path) -> None:
         (f"echo '{answer(token='abc', expirationTimestamp='soon')}'", "expirationTimestamp is 'soon'"),
     ],
 )
-def test_an_answer_that_is_none_is_said_in_words(tmp_path: Path, text: str, problem: str) -> None:
+def test_invalid_output_is_an_error_with_its_cause(tmp_path: Path, text: str, problem: str) -> None:
     plugin = ExecPlugin(program(script(tmp_path, text)))
     with pytest.raises(ConfigError) as caught:
         plugin.present()
@@ -161,14 +161,14 @@ def test_an_answer_that_is_none_is_said_in_words(tmp_path: Path, text: str, prob
 
 
 def test_what_a_plugin_printed_stays_out_of_the_message(tmp_path: Path) -> None:
-    """It may be half a token."""
+    """It may contain a token."""
     with pytest.raises(ConfigError) as caught:
         ExecPlugin(program(script(tmp_path, "echo secret-token"))).present()
     assert "secret" not in str(caught.value)
 
 
 def test_a_plugin_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
-    """The shell's child holds the pipe open; waiting for it would be waiting for ever."""
+    """The shell's child holds the pipe open; waiting for it would never end."""
     path = script(tmp_path, f"sleep 1000 & echo $! > {tmp_path}/child\nwait")
     with pytest.raises(ConfigError, match=r"within 0\.5 s"):
         ExecPlugin(program(path), timeout_s=0.5).present()
@@ -202,7 +202,7 @@ async def test_a_401_runs_the_plugin_again_and_repeats_the_request_once(tmp_path
     assert runs() == 2
 
 
-async def test_a_401_that_a_new_token_does_not_cure_is_told(tmp_path: Path) -> None:
+async def test_a_second_401_is_raised(tmp_path: Path) -> None:
     path, runs = counting(tmp_path, f"echo '{answer(token='abc')}'")
 
     async def nobody(request: web.BaseRequest) -> web.StreamResponse:
@@ -247,7 +247,7 @@ async def test_a_plugins_certificate_is_replaced_when_it_expires(tmp_path: Path)
 
 
 def certificates(folder: Path, ca: Authority) -> Path:
-    """A plugin that gives out the certificate 'first', and from its second run on 'second'."""
+    """A plugin that prints the certificate 'first', and from its second run on 'second'."""
     for name in ("first", "second"):
         pair = ca.issue(name)
         (folder / name).write_text(

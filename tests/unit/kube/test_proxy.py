@@ -1,4 +1,4 @@
-"""The proxy that the environment asks for."""
+"""The proxy from environment variables."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Real TLS: whom we trust, and what we show."""
+"""Real TLS: trusted CAs, server names, client certificates."""
 
 import ssl
 from pathlib import Path
@@ -17,7 +17,7 @@ from tests.unit.kube.support import client_of, refusal, serving
 
 
 async def who(request: web.BaseRequest) -> web.Response:
-    """Answers with the name in the caller's certificate."""
+    """Responds with the name in the client's certificate."""
     assert request.transport is not None
     shown = request.transport.get_extra_info("peercert") or {"subject": ((("commonName", "nobody"),),)}
     return web.Response(text=shown["subject"][0][0][1])
@@ -69,7 +69,7 @@ async def test_a_server_of_another_ca_is_not_talked_to(tmp_path: Path, ca: Autho
 
 
 async def test_a_name_that_the_certificate_does_not_have_can_be_replaced(tmp_path: Path, ca: Authority) -> None:
-    """tls-server-name: the server is reached by one name and known by another."""
+    """tls-server-name: the server's certificate has another name than its address."""
     async with serving(who, tls=ca.server(tmp_path, "kubernetes.default")) as url:
         trusted = {"server": url, "certificate-authority-data": b64(ca.pem)}
         plain = kubeconfigs.write(tmp_path / "plain", cluster=trusted)
@@ -93,7 +93,7 @@ async def test_an_intermediate_ca_is_anchor_enough(tmp_path: Path, ca: Authority
 
 
 def test_strictness_that_kubernetes_cas_do_not_pass_stays_off(ca: Authority) -> None:
-    """Python 3.13 asks for key identifiers, which the CAs of many clusters do not have."""
+    """Python 3.13 requires key identifiers, which the CAs of many clusters do not have."""
     context = Tls(ca=Pem("ca", inline=ca.pem)).context()
     assert not context.verify_flags & ssl.VERIFY_X509_STRICT
     assert context.verify_mode is ssl.CERT_REQUIRED
@@ -115,7 +115,7 @@ async def test_rotated_files_are_read_again(tmp_path: Path, ca: Authority) -> No
 
 
 async def test_a_rotated_client_certificate_is_read_again_after_a_401(tmp_path: Path, ca: Authority) -> None:
-    """A certificate that has run out is a 401; kubelet has put a new one into the same file by then."""
+    """An expired certificate is a 401; kubelet has written a new one into the same file by then."""
     file = tmp_path / "me.pem"
 
     def put(pair: Pair) -> None:
@@ -135,7 +135,7 @@ async def test_a_rotated_client_certificate_is_read_again_after_a_401(tmp_path: 
         assert await ask(client_of(cluster)) == "new"
 
 
-def test_certificates_that_are_none_are_said(ca: Authority) -> None:
+def test_invalid_certificates_are_an_error(ca: Authority) -> None:
     mine, other = ca.issue("me"), ca.issue("other")
     with pytest.raises(ConfigError, match=r"the CA: .*BEGIN CERTIFICATE"):
         Tls(ca=Pem("the CA", inline=b"")).context()

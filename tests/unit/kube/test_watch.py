@@ -21,7 +21,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class Thing(msgspec.Struct, frozen=True):
-    """What the tests watch: red things matter, others do not."""
+    """The watched objects: red ones are relevant, others are not."""
 
     metadata: Meta
     color: str
@@ -53,7 +53,7 @@ def listing(*things: dict[str, Any], version: int, more: str = "") -> web.Respon
 
 
 class Watch:
-    """A watch that tells these events and then ends, breaks off, or stays open."""
+    """A watch with these events, which then ends, fails, or stays open."""
 
     def __init__(self, *events: tuple[str, dict[str, Any]], end: str = "close") -> None:
         self.events = events
@@ -78,7 +78,7 @@ Answer = web.Response | Watch | Callable[[web.BaseRequest], web.Response]
 
 
 class Api:
-    """Gives the scripted answers in order and notes what was asked; after the last one, a watch that stays open."""
+    """Returns the scripted responses in order and records the requests; after the last one, a watch that stays open."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -107,7 +107,7 @@ async def reflecting(api: Api, **options: Any) -> AsyncIterator[Reflector[Thing]
 
 
 async def take(reflector: Reflector[Thing], count: int) -> list[Change[Thing]]:
-    """The next so many changes."""
+    """The next changes, this many."""
     changes = reflector.changes()
     try:
         async with asyncio.timeout(5):
@@ -140,7 +140,7 @@ async def test_an_empty_list_is_synced_too() -> None:
         assert await take(reflector, 1) == [Synced(3)]
 
 
-async def test_a_long_list_comes_in_pages_and_is_synced_once() -> None:
+async def test_a_long_list_is_read_in_pages_and_synced_once() -> None:
     """The watch starts at the first page's version: it may repeat a change, but cannot miss one."""
     api = Api(
         listing(thing("a"), version=10, more="x"), listing(thing("b"), version=11), Watch(("ADDED", thing("c")), end="stay")
@@ -175,7 +175,7 @@ async def test_a_version_that_is_no_number_is_zero() -> None:
 # What does not matter
 
 
-async def test_what_does_not_matter_is_not_told() -> None:
+async def test_irrelevant_objects_are_not_yielded() -> None:
     api = Api(
         listing(thing("a", "blue"), thing("b"), version=10),
         Watch(("ADDED", thing("c", "blue")), ("DELETED", thing("c", "blue")), ("ADDED", thing("d")), end="stay"),
@@ -191,7 +191,7 @@ async def test_what_does_not_matter_any_more_is_gone() -> None:
         assert await take(reflector, 3) == [seen("a"), Synced(10), Gone("uid-a", 11)]
 
 
-async def test_what_is_gone_is_told_once() -> None:
+async def test_a_deleted_object_is_yielded_as_gone_once() -> None:
     api = Api(
         listing(thing("a"), version=10),
         Watch(
@@ -213,7 +213,7 @@ async def test_what_is_gone_is_told_once() -> None:
     ],
 )
 async def test_an_identity_may_be_the_uid_or_the_name(identity: Callable[[Thing], str], identified_by: str, gone: str) -> None:
-    """Both can be found again in an object that does not decode."""
+    """Both can be read from an object that cannot be decoded."""
     api = Api(listing(thing("a"), version=10), Watch(("DELETED", thing("a", 7, version=11)), end="stay"))
     async with reflecting(api, identity=identity, identified_by=identified_by) as reflector:
         assert (await take(reflector, 3))[-1] == Gone(gone, 11)
@@ -311,7 +311,7 @@ async def test_a_malformed_object_named_like_the_uid_of_another_does_not_keep_th
     assert changes[-2:] == [Gone("uid-a", 12), Synced(12)]
 
 
-async def test_what_is_identified_by_its_name_is_not_found_by_a_uid() -> None:
+async def test_an_object_identified_by_name_is_not_matched_by_uid() -> None:
     api = Api(
         listing(thing("a"), version=10),
         Watch(("DELETED", named("other", "a")), ("DELETED", named("a", "x", version=12)), end="stay"),
@@ -335,7 +335,7 @@ def deep(levels: int = 30_000) -> str:
 
 
 class Text:
-    """What the API server sends, as it is: json itself cannot write this."""
+    """The API server's bytes, which json cannot write."""
 
     def __init__(self, text: str, *, stay: bool = False) -> None:
         self.text, self.stay = text, stay
@@ -349,8 +349,8 @@ class Text:
         return response
 
 
-async def test_a_deep_object_spoils_only_itself_in_a_list_and_on_the_watch() -> None:
-    """In a part that nobody reads it spoils nothing; in one that is read, the object is malformed and has its name."""
+async def test_a_deeply_nested_object_affects_only_itself() -> None:
+    """In a field that is not decoded it has no effect; in one that is, the object is malformed and named."""
     metadata = '"metadata": {"namespace": "ns", "name": "%s", "uid": "uid-%s", "resourceVersion": "11"%s}'
     quiet = "{" + metadata % ("a", "a", f', "managedFields": {deep()}') + ', "color": "red"}'
     loud = "{" + metadata % ("b", "b", "") + f', "color": {deep()}}}'
@@ -386,7 +386,7 @@ async def test_a_watch_that_ended_is_resumed_where_it_was() -> None:
 
 
 async def test_bookmarks_count() -> None:
-    """On a quiet resource they are all that keeps the version young enough to resume from."""
+    """On a resource without changes only they keep the version recent enough to resume from."""
     api = Api(listing(version=10), Watch(("BOOKMARK", thing("", version=99))), Watch(("ADDED", thing("a")), end="stay"))
     async with reflecting(api) as reflector:
         assert await take(reflector, 2) == [Synced(10), seen("a")]
@@ -460,7 +460,7 @@ async def test_what_came_with_the_watch_is_missed_by_the_next_list_too() -> None
 
 
 async def test_a_list_that_fails_halfway_reports_nothing_gone() -> None:
-    """b is on the page that never came."""
+    """b is on the page that failed."""
     api = Api(
         listing(thing("a"), thing("b"), version=10),
         refusal(410),
@@ -477,7 +477,7 @@ async def test_a_list_that_fails_halfway_reports_nothing_gone() -> None:
 # Waiting
 
 
-async def test_failures_are_told_and_waited_for_longer_and_longer() -> None:
+async def test_failures_are_yielded_and_back_off() -> None:
     naps = Naps()
     api = Api(*(refusal(500, "InternalError", "etcd is away") for _ in range(10)), listing(version=1))
     async with reflecting(api, sleep=naps) as reflector:
@@ -503,7 +503,7 @@ async def test_success_starts_the_waiting_over() -> None:
 
 
 async def test_a_list_alone_is_not_success() -> None:
-    """List, watch refused as too old, list, and so on at full speed would be an attack."""
+    """Listing again at once after each refused watch would overload the API server."""
     naps = Naps()
     api = Api(*(answer for _ in range(3) for answer in (listing(version=1), refusal(410))), listing(version=1))
     async with reflecting(api, sleep=naps) as reflector:
@@ -544,7 +544,7 @@ def test_waits_are_spread() -> None:
 
 
 async def test_whether_a_watch_is_open_can_be_seen() -> None:
-    """After an interruption nothing may happen for long; readiness must not wait for an event."""
+    """After an interruption there may be no event for long; readiness must not wait for one."""
     api = Api(listing(version=1), hang_up, hang_up, Watch(("ADDED", thing("a")), end="stay"))
     async with reflecting(api) as reflector:
         assert not reflector.watching

@@ -1,4 +1,4 @@
-"""One watch, as the client reads it off the wire."""
+"""One watch request: its parameters, events and errors."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ async def events(client: Client, **options: Any) -> list[WatchEvent]:
     return [each async for each in client.watch("/x", resource_version="5", **options)]
 
 
-async def test_a_watch_asks_for_bookmarks_and_an_end() -> None:
+async def test_a_watch_requests_bookmarks_and_a_timeout() -> None:
     asked: list[dict[str, str]] = []
     headers: list[Any] = []
 
@@ -65,7 +65,7 @@ async def test_a_watch_asks_for_bookmarks_and_an_end() -> None:
     assert "gzip" not in headers[0]["Accept-Encoding"], "a compressor would hold events back"
 
 
-async def test_events_come_in_order_until_the_server_ends_the_watch() -> None:
+async def test_events_are_in_order_until_the_server_ends_the_watch() -> None:
     async with asking(sending(event("ADDED", "a") + event("MODIFIED", "a"), event("DELETED", "a"), event("BOOKMARK"))) as client:
         assert [each.type for each in await events(client)] == ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
@@ -85,7 +85,7 @@ async def test_an_event_of_two_megabytes_arrives() -> None:
 
 
 async def test_an_event_arrives_when_it_happens() -> None:
-    """Not when the next one does, or the watch ends."""
+    """Not only with the next event or at the end."""
     seen = asyncio.Event()
 
     async def send(response: web.StreamResponse) -> None:
@@ -118,7 +118,7 @@ async def test_a_refused_watch_raises() -> None:
     assert not opened
 
 
-async def test_an_open_watch_is_said_before_its_first_event() -> None:
+async def test_on_open_is_called_before_the_first_event() -> None:
     opened = asyncio.Event()
 
     async def send(response: web.StreamResponse) -> None:
@@ -128,7 +128,7 @@ async def test_an_open_watch_is_said_before_its_first_event() -> None:
         assert await events(client, on_open=opened.set) == []
 
 
-async def test_a_silent_connection_is_given_up() -> None:
+async def test_a_silent_watch_times_out() -> None:
     async def send(response: web.StreamResponse) -> None:
         await response.write(event("ADDED"))
         await asyncio.Event().wait()
@@ -138,8 +138,8 @@ async def test_a_silent_connection_is_given_up() -> None:
             await events(client, silence_s=0.05)
 
 
-async def test_a_watch_that_outlives_its_time_is_given_up() -> None:
-    """The server promised to end it; if it does not, it is not there any more."""
+async def test_a_watch_that_exceeds_its_timeout_is_ended() -> None:
+    """The server should have ended it; if it has not, it counts as unreachable."""
 
     async def send(response: web.StreamResponse) -> None:
         while True:
@@ -173,7 +173,7 @@ async def test_a_broken_connection_raises_after_the_events_that_came() -> None:
 
 
 @pytest.mark.parametrize("line", [b"hello\n", b'{"type":"PARTY","object":{}}\n', b'{"type":"ADDED"}\n', b'{"type":"ADDED","obj'])
-async def test_what_is_no_event_is_a_bad_answer(line: bytes) -> None:
+async def test_a_malformed_event_is_a_bad_answer(line: bytes) -> None:
     async with asking(sending(line)) as client:
         with pytest.raises(BadAnswer, match="not a watch event"):
             await events(client)
@@ -202,7 +202,7 @@ async def test_leaving_a_watch_closes_its_connection() -> None:
 def _cancelled_on_hang_up(
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
 ) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-    """aiohttp.web leaves a handler running when its caller hangs up; look for it ourselves."""
+    """aiohttp.web keeps a handler running when its client disconnects, so check for that here."""
 
     async def watched(request: web.BaseRequest) -> web.StreamResponse:
         task = asyncio.ensure_future(handler(request))

@@ -1,4 +1,4 @@
-"""The in-memory server as a guest in a loop: faults on the wire, slow clients, a quick and clean end."""
+"""The fake API server over HTTP: faults, slow clients, stopping."""
 
 import asyncio
 import json
@@ -32,8 +32,8 @@ async def client(api: FakeApiServer) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_an_answer_is_lost_but_the_work_is_done(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
-    """The case that a bind must survive: the pod is bound, and nobody said so."""
+async def test_a_response_is_lost_but_the_request_is_carried_out(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
+    """The pod is bound and the client does not know it, which a bind must handle."""
     api.store.create("pods", POD)
     fault = api.faults.drop_after(method="POST", path="/binding$")
     with pytest.raises(aiohttp.ServerDisconnectedError):
@@ -44,7 +44,7 @@ async def test_an_answer_is_lost_but_the_work_is_done(api: FakeApiServer, client
         assert again.status == 409
 
 
-async def test_a_connection_breaks_and_nothing_is_done(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
+async def test_a_connection_breaks_before_the_request_is_carried_out(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     api.store.create("pods", POD)
     api.faults.drop_before(method="POST", path="/binding$")
     with pytest.raises(aiohttp.ServerDisconnectedError):
@@ -52,7 +52,7 @@ async def test_a_connection_breaks_and_nothing_is_done(api: FakeApiServer, clien
     assert "nodeName" not in api.store.get("pods", "a").object["spec"]
 
 
-async def test_a_fault_answers_as_the_real_server_would(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
+async def test_a_fault_responds_as_the_real_server_would(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     api.faults.answer(429, retry_after_s=7)
     api.faults.answer(503)
     api.faults.answer(500)
@@ -69,7 +69,7 @@ async def test_a_fault_answers_as_the_real_server_would(api: FakeApiServer, clie
     ]
 
 
-async def test_an_answer_is_late(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
+async def test_a_response_is_late(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
     api.faults.delay(60, path="/nodes")
     with pytest.raises(TimeoutError):
         await client.get("/api/v1/nodes", timeout=aiohttp.ClientTimeout(total=0.2))
@@ -77,8 +77,8 @@ async def test_an_answer_is_late(api: FakeApiServer, client: aiohttp.ClientSessi
         assert answer.status == 200
 
 
-async def test_a_late_answer_may_find_nobody(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
-    """The client has given up, and the work is done all the same."""
+async def test_a_late_response_after_the_client_has_left(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
+    """The client has disconnected, and the request is still carried out."""
     api.store.create("pods", POD)
     bound = asyncio.Event()
     watch = api.store.watch("pods", revision=api.store.revision)
@@ -92,8 +92,8 @@ async def test_a_late_answer_may_find_nobody(api: FakeApiServer, client: aiohttp
     assert api.store.get("pods", "a").object["spec"]["nodeName"] == "n1"
 
 
-async def test_open_watches_do_not_hold_up_the_end() -> None:
-    """The server ends them, and is gone well before anybody's timeout."""
+async def test_open_watches_do_not_delay_stopping() -> None:
+    """The server ends them and stops long before any timeout."""
     async with aiohttp.ClientSession() as client:
         async with asyncio.timeout(5), FakeApiServer() as api:
             streams = [await client.get(f"{api.url}/api/v1/pods?watch=true") for _ in range(20)]
@@ -121,8 +121,8 @@ async def test_a_client_that_leaves_is_forgotten(api: FakeApiServer, client: aio
             await asyncio.sleep(0.01)
 
 
-async def test_a_client_that_does_not_read_holds_nobody_up() -> None:
-    """Writes go on, others see them, and the slow one is told to begin again."""
+async def test_a_client_that_does_not_read_delays_no_other() -> None:
+    """Writes continue, others see them, and the slow client must list again."""
     store = Store(keep_changes=10)
     async with (
         FakeApiServer(store) as api,
@@ -149,7 +149,7 @@ async def test_an_unsupported_parameter_is_refused(client: aiohttp.ClientSession
         assert answer.status == 404
 
 
-async def test_a_kubeconfig_leads_to_it(tmp_path: Path) -> None:
+async def test_its_kubeconfig_works(tmp_path: Path) -> None:
     async with FakeApiServer(token="secret") as api:
         path = api.write_kubeconfig(tmp_path / "kubeconfig")
         content = yaml.safe_load(path.read_text())
@@ -160,7 +160,7 @@ async def test_a_kubeconfig_leads_to_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-async def test_it_runs_in_the_foreground_until_it_is_told_to_end(how: signal.Signals, tmp_path: Path) -> None:
+async def test_it_runs_in_the_foreground_until_a_signal(how: signal.Signals, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     command = [sys.executable, "-m", "accelshare.testing.api_server", "--kubeconfig", str(kubeconfig), "--token", "secret"]
     process = await asyncio.create_subprocess_exec(
@@ -177,8 +177,8 @@ async def test_it_runs_in_the_foreground_until_it_is_told_to_end(how: signal.Sig
     assert (process.returncode, errors.decode()) == (0, "")
 
 
-async def test_without_news_there_is_no_bookmark(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
-    """As on the real server, where the contract suite cannot hold the rest of the cluster still."""
+async def test_without_changes_there_is_no_bookmark(api: FakeApiServer, client: aiohttp.ClientSession) -> None:
+    """As on the real server, where the contract suite cannot stop the other clients."""
     query = f"watch=true&resourceVersion={api.store.revision}&timeoutSeconds=1&allowWatchBookmarks=true"
     async with client.get(f"/api/v1/pods?{query}") as stream:
         assert await stream.read() == b""

@@ -1,4 +1,4 @@
-"""What the contract suite cannot reach: the bounded past, slow watchers, immutable versions, arguments instead of chance."""
+"""The fake API server's store, beyond the contract suite: bounded history, slow watchers, immutable versions."""
 
 from datetime import UTC, datetime
 
@@ -16,8 +16,8 @@ def pod(name: str) -> Object:
     return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
 
 
-def test_the_past_is_bounded() -> None:
-    """However much happens, only so many changes are kept, and what lies before them is gone."""
+def test_the_history_is_bounded() -> None:
+    """Only a limited number of changes is kept; a watch from an older version gets Gone."""
     store = Store(keep_changes=10)
     before = store.revision
     for number in range(100):
@@ -36,8 +36,8 @@ def test_the_past_is_bounded() -> None:
     ]
 
 
-def test_a_kind_that_rests_keeps_its_past() -> None:
-    """Many changes of one kind do not make the others forget."""
+def test_a_kind_without_changes_keeps_its_history() -> None:
+    """Many changes of one kind do not remove the history of others."""
     store = Store(keep_changes=10)
     made = store.create("pods", pod("a"))
     for number in range(100):
@@ -45,8 +45,8 @@ def test_a_kind_that_rests_keeps_its_past() -> None:
     assert store.watch("pods", revision=made.revision).take() == []
 
 
-def test_a_watcher_that_does_not_take_holds_nobody_up() -> None:
-    """It keeps a place, not a queue; when the place is forgotten, it is told to begin again."""
+def test_a_watcher_that_does_not_read_delays_no_other() -> None:
+    """It has a position in the history, not a queue; when that position is dropped, it must list again."""
     store = Store(keep_changes=10)
     slow = store.watch("configmaps", revision=store.revision)
     quick = store.watch("configmaps", revision=store.revision)
@@ -59,7 +59,7 @@ def test_a_watcher_that_does_not_take_holds_nobody_up() -> None:
         slow.take()
 
 
-def test_a_watcher_wakes_only_while_it_listens() -> None:
+def test_a_watcher_is_notified_only_while_it_is_open() -> None:
     store = Store()
     woken: list[str] = []
     watch = store.watch("configmaps")
@@ -72,7 +72,7 @@ def test_a_watcher_wakes_only_while_it_listens() -> None:
     assert woken == ["now"]
 
 
-def test_many_changes_are_taken_in_portions() -> None:
+def test_many_changes_are_read_in_portions() -> None:
     store = Store()
     watch = store.watch("configmaps", revision=store.revision)
     for number in range(25):
@@ -80,8 +80,8 @@ def test_many_changes_are_taken_in_portions() -> None:
     assert [len(watch.take(10)) for _ in range(4)] == [10, 10, 5, 0]
 
 
-def test_a_version_never_changes() -> None:
-    """What was handed out, and what was handed in, is not touched by later writes."""
+def test_a_stored_version_is_immutable() -> None:
+    """Later writes do not change returned objects, nor objects that were passed in."""
     store = Store()
     body = pod("a")
     first = store.create("pods", body)
@@ -99,8 +99,8 @@ def test_a_version_never_changes() -> None:
     assert first.object["status"] == {"phase": "Pending"}
 
 
-def test_a_namespace_takes_its_contents_along() -> None:
-    """Here no controller is needed to end a namespace."""
+def test_deleting_a_namespace_deletes_its_objects() -> None:
+    """The fake server needs no controller to delete a namespace."""
     store = Store()
     store.create("namespaces", {"metadata": {"name": "ml"}})
     store.create("pods", pod("a"), namespace="ml")
@@ -111,7 +111,7 @@ def test_a_namespace_takes_its_contents_along() -> None:
         store.create("pods", pod("b"), namespace="ml")
 
 
-def test_time_and_chance_are_arguments() -> None:
+def test_time_and_randomness_are_arguments() -> None:
     def told(seed: int) -> bytes:
         store = Store(now=lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), seed=seed)
         return store.create("configmaps", {"metadata": {"generateName": "a-"}}).json
