@@ -2,5 +2,5 @@
 
 Belongs here: the pins, the build into a cache outside the repository, starting and stopping programs we did not write; the
 image that a cluster runs us from (`image/`).
-Never: importing anything of accelshare itself. Whoever imports this room talks to the cluster as any user would.
+Never: importing anything of accelshare itself. Importers use the cluster as any user would.
 """

@@ -27,7 +27,7 @@ _ENDED_BY_SIGNAL = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it did what it says, 1 with words on stderr when it could not, 130 when it was interrupted."""
+    """Run one command; the exit code is 0 on success, 1 on failure with a message on stderr, 130 if interrupted."""
     options = _parser().parse_args(arguments)
     command: Callable[[argparse.Namespace], None] = options.command
     signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` cleans up just as Ctrl-C does
@@ -94,7 +94,7 @@ def control_plane(options: argparse.Namespace) -> None:
 
 
 def up(options: argparse.Namespace) -> None:
-    """Bring the local cluster up and say how to use it."""
+    """Bring the local cluster up and print how to use it."""
     local = LocalCluster.up(say, fake_cards=options.fake_cards)
     if options.accelshare:
         accelshare.install(local, say)
@@ -108,7 +108,7 @@ def down(_options: argparse.Namespace) -> None:
 
 
 def status(_options: argparse.Namespace) -> None:
-    """Which parts run and what the cluster says of itself; an error when it is not up."""
+    """Print which parts run and the state of the cluster; an error if it is not up."""
     for name, pid in LocalCluster.parts().items():
         say(f"{name:<12} {f'runs as process {pid}' if pid else 'does not run'}")
     local = LocalCluster.attach()

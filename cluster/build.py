@@ -1,6 +1,6 @@
 """Builds the pinned programs from source into the cache, if they are missing.
 
-A program's directory is named by its version and a hash of all that decides its content, so a moved pin builds anew and
+A program's directory is named by its version and a hash of all that decides its content, so a changed pin is built again and
 an old checkout still finds its own. Go's caches are several GB and serve no further purpose once all is built.
 """
 
@@ -42,7 +42,7 @@ def binaries(
     keep_go_caches: bool = False,
     wait_for_trash: bool = False,
 ) -> Binaries:
-    """The named programs, built if need be; says how far it is on anything that takes long.
+    """The named programs, built if necessary; prints progress for anything that takes long.
 
     Go's caches are thrown away in the background, or before the return with `wait_for_trash`.
     """
@@ -115,7 +115,7 @@ def _build(program: str, source: Source, path: Path, go: Go, log: Path, say: Cal
 
 
 def _how_far(log: Path, package: str) -> str:
-    """What `go build -v` has said so far: modules while it loads, a package per line while it compiles."""
+    """The output of `go build -v` so far: modules while it loads, a package per line while it compiles."""
     lines = log.read_text(errors="replace").splitlines()
     downloaded = sum(line.startswith("go: downloading ") for line in lines)
     compiled = sum(" " not in line for line in lines)

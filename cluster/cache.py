@@ -22,7 +22,7 @@ def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
     """$ACCELSHARE_CACHE, else accelshare below $XDG_CACHE_HOME, else below ~/.cache."""
     if own := environment.get("ACCELSHARE_CACHE"):
         return Path(own).expanduser().absolute()
-    # The XDG specification says to ignore a relative path.
+    # By the XDG specification a relative path is ignored.
     if (xdg := environment.get("XDG_CACHE_HOME")) and Path(xdg).is_absolute():
         return Path(xdg) / "accelshare"
     return Path.home() / ".cache" / "accelshare"
@@ -30,7 +30,7 @@ def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 @contextmanager
 def only_builder(cache: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the cache's lock; while another process holds it, wait and say for whom."""
+    """Hold the cache's lock; while another process holds it, wait and print which one."""
     lock = cache / "lock"
     try:
         cache.mkdir(parents=True, exist_ok=True)

@@ -78,7 +78,7 @@ class Authority:
 
 
 def write_key(path: Path, key: ec.EllipticCurvePrivateKey | None = None) -> Path:
-    """Write a private key, a new one unless given, that only its owner can read."""
+    """Write a private key, a new one by default, that only its owner can read."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     path.touch(mode=0o600)
     path.write_bytes(

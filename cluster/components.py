@@ -60,7 +60,7 @@ def etcd(program: Path, port: int, data: Path, pki: Pki) -> list[str]:
 
 
 def api_server(program: Path, port: int, etcd_url: str, tokens: Path, pki: Pki, extra: Sequence[str]) -> list[str]:
-    """Tokens and client certificates for who you are, RBAC for what you may."""
+    """Tokens and client certificates for authentication, RBAC for authorization."""
     etcd_certificate, etcd_key = pki.etcd_client
     certificate, key = pki.serving
     return [

@@ -112,7 +112,7 @@ class ControlPlane:
         self._claim.close()
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
-        """What kubectl prints, as the administrator unless another kubeconfig is given; raises with its words if it fails."""
+        """The output of kubectl, as the administrator or with another kubeconfig; raises with its error text if it fails."""
         command: list[str | Path] = [self._programs["kubectl"], f"--kubeconfig={kubeconfig or self.kubeconfig}", *arguments]
         environment = {"HOME": str(self.directory), "PATH": os.environ.get("PATH", os.defpath)}
         shown = " ".join(["kubectl", *arguments])
@@ -164,7 +164,7 @@ class ControlPlane:
 
         Its watch cache begins at its start: a watch from any older resourceVersion gets an ERROR event with code 410.
         """
-        self._api_server.kill()  # asked to end, it would first wait a minute for its clients to go
+        self._api_server.kill()  # on SIGTERM it would first wait a minute for its clients to disconnect
         self._api_server = self._serve_api_server(int(self.url.rpartition(":")[2]))
 
     def compact(self) -> int:
@@ -174,7 +174,7 @@ class ControlPlane:
         snapshots, which takes it up to 15 s. A watch does not: it is served from the watch cache, however old its
         resourceVersion. `restart_api_server()` after this makes both expire at once.
         """
-        key = base64.b64encode(b"compact_rev_key").decode()  # how API servers tell each other
+        key = base64.b64encode(b"compact_rev_key").decode()  # how API servers find each other
         revision = int(self._https.post(f"{self._etcd.url}/v3/kv/range", {"key": key})["header"]["revision"])
         value = base64.b64encode(str(revision).encode()).decode()
         self._https.post(f"{self._etcd.url}/v3/kv/put", {"key": key, "value": value})
@@ -225,7 +225,7 @@ class ControlPlane:
     def _serve(
         self, name: str, command: Callable[[int], Sequence[str]], ready: Callable[[str], bool], fixed_port: int | None = None
     ) -> Process:
-        """Start it on a free port, and again on another if somebody was faster."""
+        """Start it on a free port, and again on another if that port was taken meanwhile."""
         for tries_left in reversed(range(_PORT_TRIES)):
             port = fixed_port or free_port()
             url = f"https://{HOST}:{port}"

@@ -34,7 +34,7 @@ SHELLCHECK: Final = Program("shellcheck", "shellcheck")
 
 
 def ensure(program: Program, say: Callable[[str], None]) -> Path:
-    """Where the program is: on the PATH, or in the cache. Raises ClusterError in words where it cannot be had."""
+    """Where the program is: on the PATH, or in the cache. Raises ClusterError if it is not available."""
     if (installed := shutil.which(program.name)) is not None:
         return Path(installed)
     cache = cache_directory()

@@ -9,7 +9,7 @@ from typing import IO, Final
 
 from cluster.errors import ClusterError
 
-_MARKER: Final = ".control-plane"  # says that whatever is beside it is ours to remove
+_MARKER: Final = ".control-plane"  # marks that everything beside it is ours to remove
 
 
 def claim(directory: Path) -> IO[str]:

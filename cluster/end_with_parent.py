@@ -2,7 +2,7 @@
 
     python -I -S end_with_parent.py PARENT_PID PROGRAM [ARGUMENT …]
 
-A process that is killed cannot clean up behind itself, so the kernel is asked to. This is a script of its own and not a
+A killed process cannot clean up, so the kernel does it. This is a script of its own and not a
 `preexec_fn`, because code between fork and exec is unsafe in a program with threads. Imports nothing of this package.
 """
 
@@ -19,7 +19,7 @@ def main() -> None:
     parent, program = int(sys.argv[1]), sys.argv[2:]
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # the parent died before the signal was asked for
+    if os.getppid() != parent:  # the parent died before the signal was requested
         sys.exit(1)
     os.execv(program[0], program)  # noqa: S606
 

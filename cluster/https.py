@@ -32,7 +32,7 @@ class Https:
             with self._opener.open(url, timeout=_TIMEOUT_S) as response:
                 response.read()
                 return bool(response.status == http.HTTPStatus.OK)
-        except (OSError, http.client.HTTPException):  # refused, reset, another's certificate, or a status that says not yet
+        except (OSError, http.client.HTTPException):  # refused, reset, another's certificate, or a status of not ready
             return False
 
     def post(self, url: str, content: object) -> dict[str, Any]:

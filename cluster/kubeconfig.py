@@ -13,14 +13,14 @@ _NAME = "accelshare"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A user who shows a bearer token."""
+    """A user with a bearer token."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """A user who shows a client certificate."""
+    """A user with a client certificate."""
 
     certificate: Path
     key: Path

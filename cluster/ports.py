@@ -1,6 +1,6 @@
 """Free ports of 127.0.0.1 for programs that we start.
 
-Each process has a block of ports to itself, of those that kernels give neither to callers nor to whoever does not care, and
+Each process has its own block of ports, of those that kernels use neither for outgoing connections nor for port 0, and
 that Kubernetes gives to no Service: a port stays free for its program while that is not up yet, or is away.
 """
 
@@ -21,7 +21,7 @@ _BLOCK: Final = 250
 
 
 def free_port() -> int:
-    """A port that nobody has at this moment, and that nobody else gets from here while this process lives."""
+    """A port that is free at this moment, and that no other process gets from here while this one lives."""
     for port in islice(_own_ports(), _BLOCK):
         if _is_free(port):
             return port

@@ -83,7 +83,7 @@ class Process:
         return "\n".join(f"  {line}" for line in lines)
 
     def wait_ended(self, say: Callable[[str], None], how_far: Callable[[], str]) -> int:
-        """Its exit code once it has ended; until then, `say` a word every few seconds. Whatever ends the wait ends it too."""
+        """Its exit code once it has ended; until then, `say` prints progress. If the wait ends early, the program is ended."""
         begun = time.monotonic()
         pause_s = _FIRST_WORD_S
         try:
@@ -97,7 +97,7 @@ class Process:
             self.stop()  # Ctrl-C reaches only us
 
     def wait_ready(self, ready: Callable[[], bool], limit_s: float = 300.0) -> None:
-        """Return once `ready` says so; raise in words if the program dies first or takes too long."""
+        """Return once `ready` is true; raise an error if the program ends first or takes too long."""
 
         def ready_or_dead() -> bool:
             if not self.running:
@@ -129,7 +129,7 @@ class Process:
         self._popen.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        if not self.running:  # polled just now, so an id that the kernel gave to somebody else is never signalled
+        if not self.running:  # polled just now, so an id that the kernel reused is never signalled
             return
         try:
             os.killpg(self.pid, number)

@@ -88,7 +88,7 @@ def _pinned() -> str:
 
 
 def _version(go: Path, cache: Path) -> str:
-    """What `go env GOVERSION` says, for example go1.26.8; empty when it does not run."""
+    """The output of `go env GOVERSION`, for example go1.26.8; empty if it does not run."""
     try:
         done = subprocess.run([go, "env", "GOVERSION"], env=_environment(cache), capture_output=True, text=True, check=False)
     except OSError:

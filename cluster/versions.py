@@ -19,7 +19,7 @@ RUNC_VERSION: Final = "v1.5.2"
 HELM_VERSION: Final = "v3.22.0"
 GO_VERSION: Final = (1, 26, 6)  # the oldest Go that containerd's go.mod accepts, the most demanding of them
 
-# The same stamps that Kubernetes' own release puts in; without them every program says v0.0.0-master.
+# The same stamps as in Kubernetes' own release; without them every program reports v0.0.0-master.
 _MAJOR, _MINOR, _ = KUBERNETES_VERSION.removeprefix("v").split(".")
 _KUBERNETES_STAMPS: Final = {
     f"{package}.{name}": value

@@ -1,4 +1,4 @@
-"""Wait until a condition holds: with a limit, a progress line, and an error that tells what was seen last.
+"""Wait until a condition holds: with a limit, a progress line, and an error with the last state.
 
 Belongs here: the only waiting loops of `cluster/`, `bench/node` and the tests' helpers. Never: what is waited for.
 """

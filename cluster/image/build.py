@@ -27,7 +27,7 @@ _KEPT: Final = 3  # archives of older sources: 230 MB each
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """An image's name, and the archive that `docker load`, `podman load` and `ctr images import` take; None if none was asked."""
+    """An image's name, and the archive that `docker load`, `podman load` and `ctr images import` take; None without one."""
 
     reference: str
     archive: Path | None
@@ -86,9 +86,9 @@ def _build(made: Recipe, archive: Path, say: Say) -> None:
 
 
 class _Buildah:
-    """buildah with a storage of its own, below a directory that goes when the build is over.
+    """buildah with its own storage, below a directory that is removed after the build.
 
-    Plain copies for a storage and a chroot for isolation ask the least of a kernel, and nothing of what else runs here.
+    Storage by plain copies and isolation by chroot need the least of a kernel, and no other service.
     """
 
     def __init__(self, directory: Path, made: Recipe, log: Path, say: Say) -> None:
@@ -139,5 +139,5 @@ def _forget_old(home: Path) -> None:
     archives = sorted(home.glob("accelshare-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
     for old in archives[_KEPT:]:
         old.unlink()
-    for leftover in home.glob("build-*"):  # of a build that was killed; we hold the lock, so nobody works in it
+    for leftover in home.glob("build-*"):  # of a build that was killed; we hold the lock, so no other build uses it
         shutil.rmtree(leftover, ignore_errors=True)

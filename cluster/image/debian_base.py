@@ -49,7 +49,7 @@ def identity() -> str:
 def make(archive: Path, log: Path, say: Callable[[str], None]) -> None:
     """Write the base's file system as a tar archive.
 
-    Its files keep their times: Python's own compiled files are only believed while their sources' times are the recorded ones.
+    Its files keep their times: Python uses compiled files only if their sources have the recorded times.
     """
     unfinished = archive.with_suffix(".part.tar")
     exclusions = [f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT]

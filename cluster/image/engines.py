@@ -33,14 +33,14 @@ ENGINES: Final[Mapping[str, Engine]] = {
         works=["docker", "info"],
         build=lambda recipe: ["docker", "build"],
         save=lambda reference, archive: ["docker", "save", "--output", str(archive), reference],
-        # A docker before 23 builds without BuildKit unless told, and then knows no secrets.
+        # A docker before 23 builds without BuildKit by default, and then has no secrets.
         environment={"DOCKER_BUILDKIT": "1"},
     ),
     "podman": Engine(
         "podman",
         works=["podman", "--version"],
         build=lambda recipe: ["podman", "build", "--timestamp", str(recipe.time_s)],
-        # Not `podman save`, which names it localhost/…: a node that imports it would look in vain for accelshare:….
+        # Not `podman save`, which names it localhost/…: a node that imports it would not find accelshare:….
         save=lambda reference, archive: ["podman", "push", reference, f"docker-archive:{archive}:{reference}"],
     ),
     "buildah": Engine(
@@ -53,7 +53,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
 
 
 def find_engine(name: str | None = None) -> Engine:
-    """The named one, or the first that works here; refused in words if there is none."""
+    """The named one, or the first that works here; an error if there is none."""
     if name is not None and name not in ENGINES:
         raise ClusterError(f"no such engine: {name}; there are {', '.join(ENGINES)}")
     for engine in [ENGINES[name]] if name else ENGINES.values():

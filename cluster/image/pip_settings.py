@@ -1,4 +1,4 @@
-"""How pip reaches its package index on this machine, told to the pip inside a build, so that the repository names no index."""
+"""Passes this machine's pip settings to the pip inside a build, so that the repository names no package index."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def _told_by_pip() -> dict[str, str]:
 
 
 def _indented(value: str) -> str:
-    """A value of several lines goes on only where a line is indented."""
+    """A value continues only on indented lines."""
     return value.strip().replace("\\n", "\n").replace("\n", "\n  ")

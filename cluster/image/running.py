@@ -1,4 +1,4 @@
-"""One program of a build, run to its end: a word every few seconds, and the end of its log if it fails."""
+"""Runs one program of a build to its end: progress every few seconds, and the end of its log if it fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.process import Process
 def run(
     name: str, command: Sequence[str], log: Path, say: Callable[[str], None], *, environment: Mapping[str, str] | None = None
 ) -> None:
-    """Return once it has ended well; raises in words if it is not there or fails."""
+    """Return once it has succeeded; raises an error if it is missing or fails."""
     program = shutil.which(command[0])
     if program is None:
         raise BuildError(f"{name}: there is no program {command[0]} on PATH")

@@ -67,7 +67,7 @@ def settle(local: LocalCluster) -> None:
 
 
 def helm(local: LocalCluster, *arguments: str) -> str:
-    """What helm prints; raises with its words if it fails."""
+    """The output of helm; raises with its error text if it fails."""
     try:
         return render.helm(*arguments, f"--namespace={NAMESPACE}", kubeconfig=local.kubeconfig)
     except HelmError as error:

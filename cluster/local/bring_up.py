@@ -117,7 +117,7 @@ def start_containerd(layout: Layout) -> None:
 
 
 def start_kubelet(layout: Layout) -> None:
-    """Returns when it says that it is healthy."""
+    """Returns when it reports that it is healthy."""
     daemon = Daemon(layout, "kubelet")
     daemon.start(configuration.kubelet_command(layout.programs / "kubelet"))
 
@@ -232,7 +232,7 @@ def _kubeadm_after(layout: Layout) -> None:
 
 
 def _kubeadm(layout: Layout, *arguments: str, logged: bool = True) -> str:
-    """kubeadm's words go to a log; a failure carries them."""
+    """kubeadm's output goes to a log; an error includes it."""
     command: list[str | Path] = [layout.programs / "kubeadm", *arguments, f"--config={layout.configuration / KUBEADM_FILE}"]
     output = run_inside(layout, command)
     if logged:
@@ -261,7 +261,7 @@ def _wait_for_api_server(layout: Layout) -> None:
 
 
 def _wait_for_node(layout: Layout) -> None:
-    """The node takes pods, controllers have made what a pod needs, and every part of the control plane says that it is ready."""
+    """The node accepts pods, controllers have created what a pod needs, and every part of the control plane is ready."""
     ready = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
     questions = (
         (("get", "node", NODE_NAME, f"--output={ready}"), "True"),
@@ -290,7 +290,7 @@ def _evidence_of_pods(layout: Layout) -> str:
 
 
 def _answer(layout: Layout, *arguments: str, kubeconfig: Path | None = None) -> str | None:
-    """What kubectl says; None as long as it fails."""
+    """The output of kubectl; None as long as it fails."""
     try:
         return _kubectl(layout, *arguments, kubeconfig=kubeconfig).strip()
     except ClusterError:
@@ -311,7 +311,7 @@ def _answers(url: str) -> bool:
 
 
 def _serves_kubelet(containerd: Path) -> bool:
-    """kubelet asks a runtime this at its own start, and ends if it gets no answer. containerd answers others earlier."""
+    """kubelet makes this call when it starts, and exits without an answer. containerd answers other calls earlier."""
     with grpc.insecure_channel(f"unix://{containerd}", options=[("grpc.default_authority", "localhost")]) as channel:
         version: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/runtime.v1.RuntimeService/Version")
         try:
@@ -336,7 +336,7 @@ def _capable_of(capability: int) -> bool:
 
 @contextmanager
 def _part(name: str, say: Say) -> Iterator[None]:
-    """Says the part and how long it took; its failure carries its name."""
+    """Prints the part and how long it took; an error includes its name."""
     begun = time.monotonic()
     try:
         yield

@@ -90,4 +90,4 @@ def _offer_controllers(hierarchy: Path) -> None:
         try:
             (hierarchy / "cgroup.subtree_control").write_text(f"+{name}")
         except OSError:
-            continue  # not ours to give away; kubelet says what it misses
+            continue  # not ours to delegate; kubelet reports what it misses

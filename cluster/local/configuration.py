@@ -37,7 +37,7 @@ KUBE_PROXY_KUBECONFIG: Final = "/etc/kubernetes/kube-proxy.conf"
 
 
 def kubeadm() -> str:
-    """What `kubeadm init` is asked for; the parts that a user would leave out are those that this machine needs."""
+    """The configuration for `kubeadm init`, with the extra settings that this machine needs."""
     etcd_arguments = [{"name": "unsafe-no-fsync", "value": "true"}]
     api_server_arguments = [{"name": "bind-address", "value": NODE_ADDRESS}]
     mask = {"name": "node-cidr-mask-size", "value": str(NODE_POD_MASK)}
@@ -88,7 +88,7 @@ def kubelet_command(program: Path) -> list[str]:
         "--kubeconfig=/etc/kubernetes/kubelet.conf",
         f"--hostname-override={NODE_NAME}",
         f"--node-ip={NODE_ADDRESS}",
-        # kubeadm insists on rotation; the first one would cut kubelet's connections some seconds after the node is ready.
+        # kubeadm always enables rotation; the first one would cut kubelet's connections some seconds after the node is ready.
         "--rotate-certificates=false",
     ]
 

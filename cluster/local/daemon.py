@@ -20,7 +20,7 @@ _LAST_LINES: Final = 15
 
 
 class Daemon:
-    """One program by its name; whether it runs is asked of the kernel each time."""
+    """One program by its name; whether it runs is read from the kernel each time."""
 
     def __init__(self, layout: Layout, name: str) -> None:
         self._layout = layout
@@ -43,7 +43,7 @@ class Daemon:
         return written if written.running else None
 
     def start(self, command: Sequence[str | Path], *, inside: bool = True) -> None:
-        """In the cluster's cgroup, and in its mount namespace unless it is the one who makes it. The log goes on from before."""
+        """In the cluster's cgroup, and in its mount namespace unless it creates it. The log is appended to."""
         namespace = namespace_file(self._layout) if inside else ""
         launcher: list[str | Path] = [sys.executable, "-I", "-S", LAUNCH, self._pid_file, cgroups.daemons(), namespace]
         with self.log.open("ab") as log:
@@ -65,7 +65,7 @@ class Daemon:
             processes.end([found])
 
     def check(self) -> None:
-        """Raise in words if it has ended."""
+        """Raise an error if it has ended."""
         if not self.running:
             raise ProcessError(f"{self.name} has ended; {self.evidence()}")
 

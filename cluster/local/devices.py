@@ -56,7 +56,7 @@ def remove_node(path: Path, numbers: str) -> None:
 
 
 def remove_made(path: Path, journal: Journal) -> None:
-    """Only what the journal says we made."""
+    """Only what we made according to the journal."""
     for change in journal.newest_first():
         if change.kind is Kind.DEVICE and change.name == str(path):
             remove_node(path, change.value)

@@ -36,7 +36,7 @@ def write(directory: Path) -> list[str]:
 
 
 def values(directory: Path) -> dict[str, Any]:
-    """The chart's values: all vendors on, each asked through its stand-in."""
+    """The chart's values: all vendors on, each with its fake tool."""
     vendors = tomllib.loads(CARDS_FILE.read_text())
     driver = '[driver]\nlibraries = ["/nowhere/library.so"]\ntools = ["{tool}"]\nevery_s = 2\n'
     return {

@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def enter(namespace: str) -> None:
-    """The kernel asks for a process with one thread, which this script is, and leaves it in the root directory."""
+    """The kernel requires a process with one thread, which this script is, and leaves it in the root directory."""
     directory = os.getcwd()  # noqa: PTH109
     file = os.open(namespace, os.O_RDONLY)
     if ctypes.CDLL(None, use_errno=True).setns(file, CLONE_NEWNS) != 0:

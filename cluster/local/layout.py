@@ -22,7 +22,7 @@ TEST_IMAGE: Final = "accelshare.local/busybox:1"
 CONTAINERD_METRICS_PORT: Final = 1338
 CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"
 
-# Whoever carries this variable with our state directory as its value was started by us, however it was left behind.
+# A process that has this variable with our state directory as its value was started by us.
 MARK: Final = "_ACCELSHARE_LOCAL_CLUSTER"
 
 PORTS: Final[Mapping[int, str]] = {

@@ -124,7 +124,7 @@ class LocalCluster:
     # Talking to it.
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
-        """What kubectl prints, as the administrator unless another kubeconfig is given; raises with its words if it fails."""
+        """The output of kubectl, as the administrator or with another kubeconfig; raises with its error text if it fails."""
         command: list[str | Path] = [self.bin / "kubectl", f"--kubeconfig={kubeconfig or self.kubeconfig}", *arguments]
         shown = " ".join(["kubectl", *arguments])
         surroundings = {"HOME": str(self.state), "PATH": os.environ.get("PATH", os.defpath)}
@@ -246,6 +246,6 @@ def _alone() -> Iterator[None]:
 
 
 def _moved(words: str, layout: Layout, kept: Path) -> str:
-    """The same words, with the logs where they are now."""
+    """The same message, with the current paths of the logs."""
     pods = str(layout.covering("/var/log/pods"))
     return words.replace(pods, str(kept / "pods")).replace(str(layout.logs), str(kept / "programs")) + f"\nall logs are in {kept}"

@@ -16,7 +16,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A process id together with its start: an id that the kernel gave to somebody else later is another identity."""
+    """A process id together with its start time: an id that the kernel reused is another identity."""
 
     pid: int
     start: str
@@ -28,7 +28,7 @@ class Identity:
     def signal(self, number: signal.Signals) -> None:
         """Nothing happens to a process that has ended."""
         try:
-            descriptor = os.pidfd_open(self.pid)  # holds the identity while we look once more
+            descriptor = os.pidfd_open(self.pid)  # keeps the identity while we check once more
         except ProcessLookupError:
             return
         try:
@@ -87,7 +87,7 @@ def _alive(pids: Iterable[int]) -> list[Identity]:
 
 
 def _look(pid: int) -> Identity | None:
-    """None also for a zombie: it has ended, only its parent has not asked yet."""
+    """None also for a zombie: it has ended, only its parent has not reaped it yet."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -59,7 +59,7 @@ def _process() -> Identity | None:
 
 
 def _serves() -> bool:
-    """Not the pod's condition: kubeadm's probe begins to look after ten seconds."""
+    """Not the pod's condition: kubeadm's probe starts after ten seconds."""
     unverified = ssl.create_default_context()
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE  # it signs a certificate for itself
     try:

@@ -25,13 +25,13 @@ def anything_left(layout: Layout) -> bool:
 
 
 def tear_down(layout: Layout) -> None:
-    """Everything, in an order that leaves nobody behind to make it anew."""
+    """Everything, in an order in which nothing is created again."""
     for name in _FIRST:
         Daemon(layout, name).kill()
     while ours := {*processes.marked(MARK, str(layout.state)), *cgroups.members()}:
         processes.end(ours)
     undo: list[Callable[[], None]] = [partial(_undo, change) for change in Journal(layout.journal).newest_first()]
-    # These two have a name of our own, so they go even when somebody removed the journal.
+    # These two have a name of our own, so they are removed even without the journal.
     failed = [words for step in (*undo, network.remove_network, cgroups.remove) if (words := _in_words(step))]
     if failed:  # the journal stays, so that the next try knows what is left
         raise ClusterError("not everything could be undone; try again:" + "".join(f"\n  - {words}" for words in failed))
@@ -48,7 +48,7 @@ def save_logs(layout: Layout, to: Path) -> None:
 
 
 def _in_words(step: Callable[[], None]) -> str:
-    """Empty if it went well: one thing that stays must not keep the others."""
+    """Empty on success: one failure must not stop the rest."""
     try:
         step()
     except (ClusterError, OSError) as error:
@@ -73,5 +73,5 @@ def _undo(change: Change) -> None:
 def _remove_if_empty(directory: Path) -> None:
     try:
         directory.rmdir()
-    except OSError:  # gone, or somebody else uses it by now
+    except OSError:  # gone, or in use by another process by now
         pass

@@ -32,7 +32,7 @@ XPUSHARE = (
 
 
 class InspectedCluster:
-    """A person's desk: a kubeconfig, commands on the PATH, and a cluster to fill."""
+    """A user's environment: a kubeconfig, commands on the PATH, and a cluster to fill."""
 
     def __init__(self, api: FakeApiServer, directory: Path) -> None:
         self.api = api
@@ -47,7 +47,7 @@ class InspectedCluster:
         return program
 
     def completion(self, word: str) -> Path:
-        """The program beside it that kubectl asks for completions."""
+        """The program beside it that kubectl runs for completions."""
         program = self.directory / f"kubectl_complete-inspect-{word}"
         program.write_text(f"#!{sys.executable}\nfrom accelshare.inspect_cli.kubectl_completion import main\nmain()\n")
         program.chmod(0o755)
@@ -143,7 +143,7 @@ async def test_the_details(inspected: InspectedCluster) -> None:
     assert out.endswith("\n\n\nAllocated/Total XPU Memory In Cluster:  9000/32256 (27%)  \n")
 
 
-async def test_the_forms_for_programs_say_the_same(inspected: InspectedCluster) -> None:
+async def test_the_machine_readable_forms_have_the_same_content(inspected: InspectedCluster) -> None:
     inspected.xpu_pods()
     _, as_json, _ = await inspected.accelshare("inspect", "-o", "json")
     _, as_yaml, _ = await inspected.accelshare("inspect", "-o", "yaml")
@@ -186,7 +186,7 @@ async def test_pods_that_have_ended_hold_nothing(inspected: InspectedCluster) ->
     assert out.startswith("default/xpu-pod-0 has ended: Succeeded.")
 
 
-async def test_a_cluster_without_cards_says_so_beside_an_empty_table(inspected: InspectedCluster) -> None:
+async def test_a_cluster_without_cards_prints_a_note_beside_an_empty_table(inspected: InspectedCluster) -> None:
     code, out, err = await inspected.run(inspected.plugin("gpushare"))
     assert (code, out.splitlines()[-1]) == (0, "0/0 (0%)  ")
     assert err == "this cluster shows no aliyun.com/gpu-mem\n"
@@ -195,13 +195,13 @@ async def test_a_cluster_without_cards_says_so_beside_an_empty_table(inspected: 
     assert err.startswith("this cluster has no cards of any vendor: ")
 
 
-async def test_troubles_of_nodes_are_told_beside_the_table(inspected: InspectedCluster) -> None:
+async def test_problems_of_nodes_are_printed_beside_the_table(inspected: InspectedCluster) -> None:
     inspected.api.store.create("nodes", {"metadata": {"name": "n1", "annotations": {"accelshare.io/inventory": "{"}}})
     _, _, err = await inspected.accelshare("inspect")
     assert "n1: annotation accelshare.io/inventory cannot be read" in err
 
 
-async def test_a_pod_and_a_node_that_nobody_can_read_are_told_and_spoil_nothing_else(inspected: InspectedCluster) -> None:
+async def test_an_unreadable_pod_and_node_are_reported_and_do_no_other_harm(inspected: InspectedCluster) -> None:
     """Their texts are nested deeper than a recursive reader can follow."""
     inspected.xpu_pods()
     deep = "[" * 30_000 + "]" * 30_000
@@ -279,10 +279,10 @@ def _read_until(descriptor: int, wanted: bytes) -> bytes:
     return seen
 
 
-# Troubles.
+# Problems.
 
 
-async def test_an_unknown_node_is_told_the_nearest_name(inspected: InspectedCluster) -> None:
+async def test_an_unknown_node_gets_a_suggestion(inspected: InspectedCluster) -> None:
     inspected.xpu_pods()
     assert await inspected.accelshare("inspect", "minikub") == (
         1,
@@ -301,7 +301,7 @@ async def test_no_permission_names_verb_and_resource(inspected: InspectedCluster
     assert err.startswith("Error: no permission: you may not list pods in the whole cluster; ")
 
 
-async def test_no_cluster_is_told_in_words(inspected: InspectedCluster) -> None:
+async def test_an_unreachable_cluster_is_reported(inspected: InspectedCluster) -> None:
     code, _, err = await inspected.accelshare("inspect", KUBECONFIG="")
     assert code == 1
     assert err.startswith("Error: no way to a cluster: no kubeconfig was given, KUBECONFIG is not set")
@@ -330,7 +330,7 @@ async def test_a_wrong_profile_directory_is_no_traceback(inspected: InspectedClu
 # explain.
 
 
-async def test_explain_of_a_waiting_pod(inspected: InspectedCluster) -> None:
+async def test_explain_of_a_pending_pod(inspected: InspectedCluster) -> None:
     inspected.xpu_pods()
     inspected.pod("big", {"baidu.com/xpu-mem": 9000})
     code, out, err = await inspected.accelshare("explain", "big")
@@ -354,7 +354,7 @@ async def test_explain_of_a_running_pod_in_another_namespace(inspected: Inspecte
     assert (code, err) == (1, "Error: there is no pod 'xpu-pod-9' in namespace default; did you mean xpu-pod-1?\n")
 
 
-async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_carries(inspected: InspectedCluster) -> None:
+async def test_explain_of_a_count_that_does_not_divide_and_a_selector_without_nodes(inspected: InspectedCluster) -> None:
     inspected.xpu_pods()
     inspected.pod("odd", {"baidu.com/xpu-mem": 4001}, labels={"baidu.com/xpu-count": "2"}, nodeSelector={"disk": "ssd"})
     _, out, _ = await inspected.accelshare("explain", "odd")
@@ -365,7 +365,7 @@ async def test_explain_of_a_count_that_does_not_divide_and_a_selector_nobody_car
     assert "Wrong: nodeSelector disk=ssd: no node carries this label\n" in out
 
 
-async def test_colours_are_for_terminals_and_not_for_who_wants_none(inspected: InspectedCluster) -> None:
+async def test_colours_are_only_for_terminals_and_can_be_disabled(inspected: InspectedCluster) -> None:
     inspected.xpu_pods()
     inspected.pod("big", {"baidu.com/xpu-mem": 9000})
     assert "\x1b[1mdefault/big is pending." in await asyncio.to_thread(_on_a_terminal, inspected, {})
@@ -391,7 +391,7 @@ def _on_a_terminal(inspected: InspectedCluster, environ: dict[str, str]) -> str:
     return seen.decode()
 
 
-# Hostile values: whatever a node, a record or a condition says, the reader's terminal shows it and does not obey it.
+# Hostile values: whatever a node, a record or a condition contains, the terminal shows it and does not interpret it.
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202e\x9b31m\u2028\u200b\rminikube: fine\nERROR: fake line\x7f"
 
@@ -444,7 +444,7 @@ def hostile_cluster(inspected: InspectedCluster) -> None:
     ],
     ids=" ".join,
 )
-async def test_hostile_values_are_shown_and_not_obeyed(inspected: InspectedCluster, words: tuple[str, ...]) -> None:
+async def test_hostile_values_are_shown_and_not_interpreted(inspected: InspectedCluster, words: tuple[str, ...]) -> None:
     hostile_cluster(inspected)
     code, out, err = await inspected.accelshare(*words)
     assert "Traceback" not in err
@@ -513,7 +513,7 @@ async def test_bash_completes_commands_nodes_and_pods(inspected: InspectedCluste
     assert await completed("accelshare", "inspect", "mi") == []
 
 
-# inspect.sh asks the extender.
+# inspect.sh queries the extender.
 
 
 async def test_inspect_sh_prints_what_the_gcushare_guide_shows(fake_cluster: FakeCluster) -> None:
@@ -549,7 +549,7 @@ async def test_inspect_sh_prints_what_the_gcushare_guide_shows(fake_cluster: Fak
 
 
 async def test_kubectl_completes_a_plugin_by_the_program_beside_it(inspected: InspectedCluster) -> None:
-    """kubectl hands over the words so far and reads proposals, then a number: 4 is that no files are meant, 0 that they are."""
+    """kubectl passes the arguments so far and reads proposals, then a number: 4 disables file names, 0 allows them."""
     inspected.xpu_pods()
     inspected.example_node("nvidia")
     program = inspected.completion("xpushare")
@@ -563,13 +563,13 @@ async def test_kubectl_completes_a_plugin_by_the_program_beside_it(inspected: In
     assert (await inspected.run(program))[1].splitlines()[-1] == ":4"
 
 
-async def test_without_a_cluster_nothing_is_proposed_and_nothing_said(inspected: InspectedCluster) -> None:
+async def test_without_a_cluster_completion_is_empty_and_silent(inspected: InspectedCluster) -> None:
     environ = inspected.environ(KUBECONFIG=str(inspected.directory / "none"))
     assert await inspected.run(inspected.completion("gpushare"), "x", environ=environ) == (0, ":4\n", "")
 
 
-async def test_explain_also_tells_what_keeps_a_pod_away_besides_cards(inspected: InspectedCluster) -> None:
-    """The card is free: the node is tainted, its CPU is asked for by a pod without cards, and it may have no more pods."""
+async def test_explain_reports_obstacles_other_than_cards(inspected: InspectedCluster) -> None:
+    """The card is free: the node is tainted, its CPU is requested by a pod without cards, and it may have no more pods."""
     node = yaml.safe_load((ROOT / "examples/nodes/kunlun.yaml").read_text())
     node["spec"] = {"taints": [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]}
     node["status"]["allocatable"] = {**node["status"].get("allocatable", {}), "cpu": "4", "memory": "8Gi", "pods": "1"}

@@ -1,4 +1,4 @@
-"""The synchronous client on real sockets: TLS, pages, gzip, patience, proxies, and every failure in words."""
+"""The synchronous client on real sockets: TLS, pages, gzip, retries, proxies, and every failure with a message."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ Answer = tuple[int, dict[str, str], bytes]
 
 
 class Server(ThreadingHTTPServer):
-    """Answers as it is told to, and remembers what it was asked."""
+    """Gives prepared answers, and records the requests."""
 
     daemon_threads = True
 
@@ -94,7 +94,7 @@ def status(code: int, message: str = "no", **headers: str) -> Answer:
     return code, headers, json.dumps({"kind": "Status", "code": code, "reason": "R", "message": message}).encode()
 
 
-def test_a_question_says_who_asks_and_keeps_the_connection() -> None:
+def test_a_request_has_a_user_agent_and_keeps_the_connection() -> None:
     with asking(lambda path, _: ok(path), credentials=static_token("secret")) as (client, server, _):
         assert client.get("/a", {"x": "1 2"}) == b'"/a?x=1+2"'
         assert client.get("/b") == b'"/b"'
@@ -130,7 +130,7 @@ def test_a_compressed_answer_is_read() -> None:
 
 
 @pytest.mark.parametrize(("code", "kind"), [(403, Forbidden), (404, NotFound), (401, Unauthorized)])
-def test_a_refusal_is_not_asked_again(code: int, kind: type[Exception]) -> None:
+def test_a_refused_request_is_not_repeated(code: int, kind: type[Exception]) -> None:
     with asking(lambda *_: status(code, "because")) as (client, server, naps):
         with pytest.raises(kind, match="because"):
             client.get("/x")
@@ -138,7 +138,7 @@ def test_a_refusal_is_not_asked_again(code: int, kind: type[Exception]) -> None:
         assert naps == []
 
 
-def test_a_busy_server_is_given_the_time_it_asks_for() -> None:
+def test_a_busy_server_is_retried_after_the_time_it_requests() -> None:
     answers = [status(429, **{"Retry-After": "2"}), status(503), ok(1)]
     with asking(lambda *_: answers.pop(0)) as (client, _, naps):
         assert client.get("/x") == b"1"
@@ -169,12 +169,12 @@ def test_a_token_that_was_refused_is_renewed_once() -> None:
         assert client.get("/x") == b"1"
 
 
-def test_something_that_is_no_api_server_is_told_in_words() -> None:
+def test_a_server_that_is_no_api_server_is_reported() -> None:
     with asking(lambda *_: (200, {}, b"<html>login</html>")) as (client, _, _), pytest.raises(BadAnswer, match="not a list"):
         list(client.items("/x"))
 
 
-def test_a_server_that_is_not_there_is_told_at_once() -> None:
+def test_an_unreachable_server_is_reported_at_once() -> None:
     naps: list[float] = []
     with SyncClient(Cluster("http://127.0.0.1:1"), user_agent="t", sleep=naps.append) as client:
         with pytest.raises(Unreachable, match=r"GET http://127\.0\.0\.1:1/x: Connection refused"):
@@ -199,7 +199,7 @@ def test_the_path_of_the_servers_address_is_kept() -> None:
             assert client.get("/api/v1/nodes") == b'"/k8s/clusters/c-1/api/v1/nodes"'
 
 
-def test_a_proxy_is_told_the_whole_address() -> None:
+def test_a_proxy_receives_the_whole_url() -> None:
     with serving(lambda path, _: ok(path)) as proxy:
         here = Cluster("http://api.example:8080", proxy_url=f"http://127.0.0.1:{proxy.port}")
         with SyncClient(here, user_agent="t") as client:
@@ -228,11 +228,11 @@ def test_tls_with_a_client_certificate_and_a_name_that_is_not_the_address(tmp_pa
 
 
 def test_a_proxy_opens_a_tunnel_to_a_server_behind_tls() -> None:
-    """CONNECT with the proxy's own password; the tunnel is refused here, and the words say so."""
+    """CONNECT with the proxy's own password; the tunnel is refused here, and the message states it."""
     seen: list[bytes] = []
 
     def refuse() -> None:
-        for _ in range(2):  # it is asked once more, as after any lost connection
+        for _ in range(2):  # the request is repeated once, as after any lost connection
             connection, _address = listening.accept()
             with connection:
                 seen.append(connection.recv(65536))

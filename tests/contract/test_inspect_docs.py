@@ -24,7 +24,7 @@ async def inspected(tmp_path: Path) -> AsyncIterator[InspectedCluster]:
 
 
 def calls() -> list[tuple[str, str]]:
-    """Every command that can run here, with what the page says it prints."""
+    """Every command that can run here, with the output on the page."""
     found = [call for block in docs.blocks(PAGE) if block.language == "console" for call in SHOWN.findall(block.text)]
     return [(words, text) for words, text in found if runs(words)]
 

@@ -28,7 +28,7 @@ def lower_case(content: bytes) -> bytes:
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 @pytest.mark.parametrize("form", ["names", "objects"])
 @pytest.mark.parametrize("casing", [bytes, lower_case])
-def test_a_question_about_nodes_is_read(verb: str, form: str, casing: Any) -> None:
+def test_a_filter_call_is_read(verb: str, form: str, casing: Any) -> None:
     asked = scheduler.read_filter_call(casing(body(f"{verb}-{form}")))
     assert asked.pod.metadata.namespace == "default"
     assert asked.pod.spec.containers is not None
@@ -58,14 +58,14 @@ def test_the_filter_answer_has_gos_own_casing() -> None:
     assert answer == {
         "Nodes": None,
         "NodeNames": ["n1"],
-        # kube-scheduler before 1.21 reads this map only: without n3 in it the event would not say why n3 was refused.
+        # kube-scheduler before 1.21 reads this map only: without n3 in it the event would not have the reason for n3.
         "FailedNodes": {"n2": "full", "n3": "small"},
         "FailedAndUnresolvableNodes": {"n3": "small"},
         "Error": "",
     }
 
 
-def test_whole_nodes_are_answered_with_the_very_nodes_that_came() -> None:
+def test_whole_nodes_are_answered_with_the_nodes_of_the_call() -> None:
     content = body("filter-objects")
     asked = scheduler.read_filter_call(content)
     answer = json.loads(scheduler.write_filter_answer(FilterAnswer(asked.names[:1]), asked))
@@ -78,7 +78,7 @@ def test_the_preemption_answer_is_in_meta_form() -> None:
     assert answer == {"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "u1"}, {"UID": "u2"}], "NumPDBViolations": 3}}}
 
 
-def test_scores_are_a_bare_list_in_the_order_asked() -> None:
+def test_scores_are_a_plain_list_in_the_order_of_the_call() -> None:
     writer = scheduler.ScoreWriter()
     for _ in range(2):
         answer = json.loads(writer.write(["a", "b", "c"], {"b": 10}))
@@ -86,7 +86,7 @@ def test_scores_are_a_bare_list_in_the_order_asked() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"null", b"[]", b"{}", b'{"Pod": 3}', b'{"Pod": {}}', b"\xff", b"[" * 100_000])
-def test_anything_else_is_unreadable_in_words(content: bytes) -> None:
+def test_any_other_message_is_reported_as_unreadable(content: bytes) -> None:
     for read in (scheduler.read_filter_call, scheduler.read_preemption_call, scheduler.read_bind):
         with pytest.raises(UnreadableError, match="message"):
             read(content)

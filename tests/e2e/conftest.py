@@ -14,7 +14,7 @@ from tests.e2e.scheduling_cluster import SchedulingCluster, open_scheduling_clus
 
 @pytest.fixture(scope="session")
 def machine() -> None:
-    """Asked for, also by way of others, by whoever uses what a machine has once: kubelet, container runtimes, mounts, devices.
+    """Used, directly or indirectly, by tests of what a machine has once: kubelet, container runtimes, mounts, devices.
 
     Such tests run on one worker (tests/workers.py).
     """
@@ -29,7 +29,7 @@ async def scheduling_cluster(control_plane: ControlPlane, tmp_path: Path) -> Asy
 
 @pytest.fixture
 async def served(scheduling_cluster: SchedulingCluster) -> SchedulingCluster:
-    """A cluster whose kube-scheduler asks our extender."""
+    """A cluster whose kube-scheduler calls our extender."""
     await scheduling_cluster.start_extender()
     scheduling_cluster.start_scheduler()
     return scheduling_cluster

@@ -29,7 +29,7 @@ class Held:
 
 
 class HoldingProxy:
-    """Plain HTTP in front, the API server behind it, under the identity of the given TLS context."""
+    """Plain HTTP in front, the API server behind it, under the identity of this TLS context."""
 
     def __init__(self, server: str, tls: ssl.SSLContext | None, session: aiohttp.ClientSession) -> None:
         self._server = server

@@ -79,7 +79,7 @@ class SchedulingCluster:
             return False
 
     def start_scheduler(self, *, url: str = "", **extender: object) -> None:
-        """A kube-scheduler that asks our extender; keyword arguments change the extender's entry in its configuration."""
+        """A kube-scheduler that calls our extender; keyword arguments change the extender's entry in its configuration."""
         entry = extender_entry(url or f"{self.extender_url}/accelshare", MANAGED, **extender)
         self.scheduler = self.plane.start_scheduler({"percentageOfNodesToScore": 100, "extenders": [entry]})
 
@@ -132,7 +132,7 @@ class SchedulingCluster:
         await self.create("/api/v1/nodes", yaml.safe_load((ROOT / f"examples/nodes/{vendor}.yaml").read_text()))
 
     async def pod(self, name: str, limits: Mapping[str, object] | None = None, **spec: object) -> Object:
-        """A pod of one container with these limits, or of whatever `containers` says."""
+        """A pod of one container with these limits, or of these `containers`."""
         metadata = {"name": name, "labels": spec.pop("labels", {}), "annotations": spec.pop("annotations", {})}
         containers = spec.pop("containers", None) or [container("main", limits or {})]
         content = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **spec}}
@@ -171,7 +171,7 @@ class SchedulingCluster:
         return found
 
     async def refused(self, name: str, words: str, namespace: str = "default") -> str:
-        """The message of the scheduler's event on this pod that contains these words."""
+        """The message of the scheduler's event on this pod that contains this text."""
 
         async def event() -> str:
             return next((text for text in await self.events(name, "FailedScheduling", namespace) if words in text), "")

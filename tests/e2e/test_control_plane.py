@@ -91,7 +91,7 @@ def gone(pid: int) -> bool:
 
 @pytest.mark.parametrize("source", versions.SOURCES, ids=lambda source: source.name)
 def test_the_pins_are_those_of_go_mod(source: versions.Source) -> None:
-    """versions.py and the go.mod files name the same versions, and go.mod needs no newer Go than we look for."""
+    """versions.py and the go.mod files name the same versions, and go.mod needs no newer Go than we search for."""
     go_mod = (source.directory / "go.mod").read_text()
     assert any(f"require {package.split('/cmd/')[0]} {source.version}\n" in go_mod for package in source.packages.values())
     needed = re.search(r"^go (\d+)\.(\d+)\.(\d+)$", go_mod, re.MULTILINE)
@@ -111,7 +111,7 @@ def test_client_and_server_are_the_pinned_version(plane: ControlPlane) -> None:
     assert f"{version['serverVersion']['major']}.{version['serverVersion']['minor']}" in versions.KUBERNETES_VERSION
 
 
-def test_the_server_is_who_its_ca_says_and_nobody_else(plane: ControlPlane, tmp_path: Path) -> None:
+def test_the_servers_certificate_is_verified_by_its_ca(plane: ControlPlane, tmp_path: Path) -> None:
     """The CA file verifies the server's certificate; to another plane's CA the server is a stranger."""
     status, _ = get(plane, "/api/v1/nodes")
     assert status == 200
@@ -127,13 +127,13 @@ def test_a_client_certificate_is_its_user_and_groups(plane: ControlPlane) -> Non
     assert "kube-system" in plane.kubectl("get", "namespaces", kubeconfig=kubeconfig)
 
 
-def test_a_user_nobody_granted_anything_is_refused(plane: ControlPlane) -> None:
-    """RBAC decides: a good certificate alone opens nothing, and the error carries kubectl's words."""
+def test_a_user_without_permissions_is_refused(plane: ControlPlane) -> None:
+    """RBAC decides: a valid certificate alone grants nothing, and the error has kubectl's text."""
     with pytest.raises(KubectlError, match='User "stranger" cannot list resource "pods"'):
         plane.kubectl("get", "pods", kubeconfig=plane.kubeconfig_for("stranger"))
 
 
-def test_the_bare_scheduler_binds_a_pod_to_a_fake_node(plane: ControlPlane, namespace: str, node: str) -> None:
+def test_the_plain_scheduler_binds_a_pod_to_a_fake_node(plane: ControlPlane, namespace: str, node: str) -> None:
     create(plane, pod("a", namespace))
     scheduler = plane.start_scheduler()
     try:
@@ -157,7 +157,7 @@ def test_a_killed_scheduler_is_dead_and_a_new_one_takes_over(plane: ControlPlane
         second.stop()
 
 
-def test_a_scheduler_follows_the_configuration_it_is_given(plane: ControlPlane, namespace: str, node: str) -> None:
+def test_a_scheduler_follows_its_configuration(plane: ControlPlane, namespace: str, node: str) -> None:
     """Profiles reach kube-scheduler unchanged: a pod that names another scheduler waits for that one."""
     other = pod("c", namespace)
     other["spec"]["schedulerName"] = "other"
@@ -169,7 +169,7 @@ def test_a_scheduler_follows_the_configuration_it_is_given(plane: ControlPlane, 
         scheduler.stop()
 
 
-def test_a_scheduler_that_cannot_start_says_why(plane: ControlPlane) -> None:
+def test_a_scheduler_that_cannot_start_reports_why(plane: ControlPlane) -> None:
     with pytest.raises(
         ProcessError, match=r"(?s)kube-scheduler-\d+ ended with exit code 1 before it was ready.*nonsense"
     ) as failure:
@@ -177,7 +177,7 @@ def test_a_scheduler_that_cannot_start_says_why(plane: ControlPlane) -> None:
     assert str(plane.directory / "logs") in str(failure.value)
 
 
-def test_a_deployment_gets_its_pods_and_takes_them_along(plane: ControlPlane, namespace: str) -> None:
+def test_a_deployment_creates_its_pods_and_deletes_them(plane: ControlPlane, namespace: str) -> None:
     """Deployment, replica set and garbage collector are at work."""
     plane.kubectl("create", "deployment", "web", "--image=none", "--replicas=3", f"--namespace={namespace}")
 
@@ -244,7 +244,7 @@ def test_nothing_survives_the_kill_of_its_starter(tmp_path: Path) -> None:
     wait_until(lambda: all(gone(pid) for pid in pids), f"{pids} are gone", limit_s=120)
 
 
-def test_a_start_that_fails_says_which_program_and_why_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_start_reports_program_and_reason_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(
         ProcessError, match=r"(?s)kube-apiserver ended with exit code 1 before it was ready.*unknown flag: --nonsense"
     ):

@@ -23,7 +23,7 @@ def on_the_path(directory: Path, word: str) -> Path:
 
 
 def typed(scheduling_cluster: SchedulingCluster, *words: str, user: str = "") -> Callable[[], tuple[int, str, str]]:
-    """What a person types, as the administrator or as somebody without any right."""
+    """What a user types, as the administrator or as a user without permissions."""
     kubeconfig = scheduling_cluster.plane.kubeconfig_for(user) if user else scheduling_cluster.plane.kubeconfig
     environ = {
         **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
@@ -87,8 +87,8 @@ async def test_kubectl_itself_completes_the_plugin(scheduling_cluster: Schedulin
     assert (code, out.splitlines()) == (0, ["minikube", ":4"])
 
 
-async def test_explain_says_what_the_scheduler_says_and_what_would_help(served: SchedulingCluster) -> None:
-    """The fourth pod of the gcushare guide waits for ever, and is told why."""
+async def test_explain_shows_the_schedulers_message_and_remedies(served: SchedulingCluster) -> None:
+    """The fourth pod of the gcushare guide stays pending, and the reason is explained."""
     await served.example_node("enflame")
     served.apply("examples/enflame/gcushare-pod-4.json", namespace="kube-system")
     await served.refused("gcushare-pod-4", "insufficient GCU", namespace="kube-system")
@@ -101,7 +101,7 @@ async def test_explain_says_what_the_scheduler_says_and_what_would_help(served: 
     assert "  would help: request at most 16 GB" in lines
 
 
-async def test_who_may_not_look_is_told_which_verb_on_which_resource(scheduling_cluster: SchedulingCluster) -> None:
+async def test_a_missing_permission_is_reported_with_verb_and_resource(scheduling_cluster: SchedulingCluster) -> None:
     code, out, err = await accelshare(scheduling_cluster, "inspect", user="somebody")
     assert (code, out) == (1, "")
     assert err.startswith("Error: no permission: user somebody may not list nodes in the whole cluster.\n")

@@ -59,7 +59,7 @@ async def test_a_terminating_pod_keeps_its_card_until_it_is_gone(served: Schedul
     assert cards(pod, "nvidia") == [1]
 
 
-async def test_a_touch_of_its_status_makes_the_scheduler_ask_for_a_refused_pod_again(served: SchedulingCluster) -> None:
+async def test_a_touched_status_makes_the_scheduler_retry_a_refused_pod(served: SchedulingCluster) -> None:
     """What `extender/requeue.py` rests on: nothing else has changed, and filter is called."""
     await gpu_node(served, "n1", 16, 16)
     await served.pod("waits", {MEMORY: 17})
@@ -80,7 +80,7 @@ async def test_a_touch_of_its_status_makes_the_scheduler_ask_for_a_refused_pod_a
     await served.until(again, "filter was asked once more")
 
 
-async def test_a_pod_that_ended_gives_its_card_back_before_it_is_deleted(served: SchedulingCluster) -> None:
+async def test_a_pod_that_ended_frees_its_card_before_it_is_deleted(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16)
     await served.pod("job", {MEMORY: 16})
     await served.bound("job")
@@ -124,7 +124,7 @@ async def test_a_node_that_is_removed_and_added_again_is_right_again(served: Sch
     assert await used(served) == {"n1": [12, 12]}
 
 
-async def test_a_pod_that_landed_past_the_scheduler_counts_until_its_card_is_told(served: SchedulingCluster) -> None:
+async def test_a_pod_that_bypassed_the_scheduler_counts_until_its_card_is_known(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16, 16)
     await served.pod("stranger", {MEMORY: 10}, nodeName="n1")
     shown = await served.inspected("/accelshare/inspect/n1", lambda shown: bool(shown["nodes"][0]["unplaced"]), "it is seen")
@@ -165,7 +165,7 @@ async def test_forged_annotations_are_written_over(served: SchedulingCluster) ->
     assert await used(served) == {"n1": [16, 0]}
 
 
-async def test_a_record_of_a_card_that_does_not_exist_is_told_and_counted_once(served: SchedulingCluster) -> None:
+async def test_a_record_of_a_missing_card_is_reported_and_counted_once(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16)
     await served.pod("astray", {MEMORY: 10}, nodeName="n1", annotations={"ALIYUN_COM_GPU_MEM_IDX": "x"})
     shown = await served.inspected(
@@ -179,7 +179,7 @@ async def test_a_record_of_a_card_that_does_not_exist_is_told_and_counted_once(s
     await served.bound("other")
 
 
-async def test_a_sick_card_takes_nothing_and_recovers(served: SchedulingCluster) -> None:
+async def test_an_unhealthy_card_gets_no_pods_and_recovers(served: SchedulingCluster) -> None:
     await gpu_node(served, "n1", 16, 16)
     await served.pod("on-it", {MEMORY: 4})
     await served.bound("on-it")
@@ -196,7 +196,7 @@ async def test_a_sick_card_takes_nothing_and_recovers(served: SchedulingCluster)
     assert cards(pod, "nvidia") == [0]
 
 
-async def test_a_wrong_request_is_told_to_the_pod_by_us_too(served: SchedulingCluster) -> None:
+async def test_a_wrong_request_also_gets_an_event_from_the_extender(served: SchedulingCluster) -> None:
     await served.example_node("kunlun")
     await served.pod("bad", {"baidu.com/xpu-mem": 4001}, labels={"baidu.com/xpu-count": "2"})
     (message,) = await served.until(lambda: served.events("bad", "BadAcceleratorRequest"), "an event of ours")
@@ -218,7 +218,7 @@ async def test_with_full_node_objects_it_works_the_same(scheduling_cluster: Sche
 
 
 async def test_a_pod_with_preferences_goes_where_it_prefers(served: SchedulingCluster) -> None:
-    """Our favourite is the tighter node; the pod prefers the other and says so, so the scheduler decides."""
+    """We prefer the tighter node; the pod has a preference for the other, so the scheduler decides."""
     await gpu_node(served, "tight", 8)
     await gpu_node(served, "wide", 16)
     prefer = {

@@ -84,7 +84,7 @@ async def root(scheduling_cluster: SchedulingCluster, tmp_path: Path) -> AsyncIt
 
 
 def listeners(port: int) -> set[str]:
-    """The addresses, as the kernel writes them, that somebody listens at on this port."""
+    """The addresses, as the kernel writes them, on which a process listens at this port."""
     lines = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     return {words[1].split(":")[0] for words in lines if words[3] == "0A" and int(words[1].split(":")[1], 16) == port}
 
@@ -93,7 +93,7 @@ def listeners(port: int) -> set[str]:
 async def test_pods_of_every_sort_under_an_old_scheduler(
     scheduling_cluster: SchedulingCluster, root: Path, version: str, kind: Kind
 ) -> None:
-    """Applied beside the running one, cards given, reasons told, nobody evicted in vain, nothing open to everybody, put back."""
+    """Applied beside the running one: cards assigned, reasons reported, no useless eviction, no open port, restored."""
     node = OldNode(scheduling_cluster, root, version)
     node.kubelet.start()
     try:
@@ -124,7 +124,7 @@ async def test_pods_of_every_sort_under_an_old_scheduler(
         victims: list[str] = await scheduling_cluster.until(
             lambda: terminating(scheduling_cluster), "a pod is asked to make room"
         )
-        assert set(victims) < {"slice", "beside"}  # small's cards are of 8: nobody there could help
+        assert set(victims) < {"slice", "beside"}  # small's cards have 8 units: no eviction there could help
         for victim in victims:  # as their kubelet would
             await scheduling_cluster.delete(f"/api/v1/namespaces/default/pods/{victim}")
         assert cards((await scheduling_cluster.bound("high"))["high"], "nvidia") in ([0], [1])
@@ -161,7 +161,7 @@ async def test_a_healthy_old_scheduler_that_schedules_nothing_is_not_called_appl
 
 
 @pytest.mark.parametrize("version", [version for version in PROGRAMS if minor(version) == 22])
-def test_any_policy_is_a_trap_on_122_and_ours_is_checked_all_the_same(
+def test_any_policy_fails_on_122_and_ours_is_still_checked(
     scheduling_cluster: SchedulingCluster, tmp_path: Path, version: str
 ) -> None:
     kubeconfig = scheduling_cluster.plane.kubeconfig_for("system:kube-scheduler")

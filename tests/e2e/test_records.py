@@ -36,7 +36,7 @@ async def edit(scheduling_cluster: SchedulingCluster, name: str, record: str | N
     )
 
 
-async def test_an_edit_of_a_bound_pods_record_moves_nothing_and_is_told(served: SchedulingCluster) -> None:
+async def test_an_edit_of_a_bound_pods_record_moves_nothing_and_is_reported(served: SchedulingCluster) -> None:
     await two_cards(served)
     await served.pod("a", {MEMORY: 12})
     pod = (await served.bound("a"))["a"]
@@ -50,7 +50,7 @@ async def test_an_edit_of_a_bound_pods_record_moves_nothing_and_is_told(served: 
     await served.pod("b", {MEMORY: 12})
     assert cards((await served.bound("b"))["b"], "nvidia") == [1], "card 0 is not sold again"
 
-    # After a restart the record is all there is, until the node's agent says what is right.
+    # After a restart only the record is known, until the node's agent corrects it.
     assert served.extender is not None
     served.extender.stop(limit_s=60)
     correction = {"accelshare.io/corrected-assignments": json.dumps({pod["metadata"]["uid"]: first})}

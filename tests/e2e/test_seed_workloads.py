@@ -11,7 +11,7 @@ pytestmark = pytest.mark.real
 
 
 async def test_the_four_gcushare_scenarios(served: SchedulingCluster) -> None:
-    """4 goes to card 0, 8 to card 0, 12 to card 1, and 20 waits with the words that the guide shows."""
+    """4 goes to card 0, 8 to card 0, 12 to card 1, and 20 stays pending with the text in the guide."""
     await served.example_node("enflame")
     for number, card, units in ((1, "0", "4"), (2, "0", "8"), (3, "1", "12")):
         served.apply(f"examples/enflame/gcushare-pod-{number}.json", namespace="kube-system")
@@ -69,7 +69,7 @@ async def test_xpu_count_takes_so_many_distinct_cards(served: SchedulingCluster,
         ("5", "too few"),
     ],
 )
-async def test_a_bad_xpu_count_is_refused_in_words(served: SchedulingCluster, count: str, words: str) -> None:
+async def test_a_bad_xpu_count_is_refused(served: SchedulingCluster, count: str, words: str) -> None:
     await served.example_node("kunlun")
     await served.pod("bad", {"baidu.com/xpu-mem": 4000}, labels={"baidu.com/xpu-count": count})
     assert words in await served.refused("bad", words)
@@ -135,7 +135,7 @@ async def test_a_whole_npu_is_never_shared(served: SchedulingCluster) -> None:
     assert "Insufficient streamcomputing.com/npu" in await served.refused("third", "Insufficient")
 
 
-async def test_more_than_one_npu_is_refused_in_words(served: SchedulingCluster) -> None:
+async def test_more_than_one_npu_is_refused(served: SchedulingCluster) -> None:
     await served.example_node("stream")
     await served.pod("greedy", {"streamcomputing.com/npu": 2})
     assert "at most one streamcomputing.com/npu" in await served.refused("greedy", "at most one")

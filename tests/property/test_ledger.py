@@ -1,4 +1,4 @@
-"""Any order of facts, any interleaving of binds: never oversold, and a new ledger that hears it all is the same ledger."""
+"""Any order of facts, any interleaving of binds: never oversold, and a new ledger with all the facts is the same ledger."""
 
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -94,7 +94,7 @@ class AnyOrder(RuleBasedStateMachine):
                 del self.post[place]
 
     def _told(self, fact: Fact) -> None:
-        """Whoever fits on a node since this fact, and did not before: the ledger has named that node."""
+        """If a pod fits on a node only since this fact, the ledger has named that node."""
         before = self._fitting()
         freed = self.ledger.apply(fact)
         assert {node for node, _ in self._fitting() - before} <= {freed}
@@ -122,7 +122,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(data=st.data(), node=st.sampled_from(NODES), units=st.integers(1, 12))
     def a_pod_lands_past_us(self, data: st.DataObject, node: str, units: int) -> None:
-        """Its card has real room; the ledger hears at once that it is there, and later where."""
+        """Its card has free capacity; the ledger gets the pod at once, and its card later."""
         if node not in self.world.nodes:
             return
         held: dict[str, int] = {}
@@ -131,7 +131,7 @@ class AnyOrder(RuleBasedStateMachine):
             for slice_ in pod.slices or (hold.hold.slices if hold and hold.hold else ()):
                 size = next((card.size for card in self.sizes[node] if card.id == slice_.id), 0)
                 held[slice_.id] = held.get(slice_.id, 0) + (size if slice_.whole else slice_.units)
-        # Nor does it land where somebody was whose end we have not heard of: then facts alone would oversell the card.
+        # Nor is it placed where a pod was whose end is not yet known: then facts alone would oversell the card.
         known = self.ledger.node(node)
         for node_ledger in known.all_cards() if known is not None else ():
             held[node_ledger.card.id] = max(held.get(node_ledger.card.id, 0), node_ledger.used)
@@ -142,7 +142,7 @@ class AnyOrder(RuleBasedStateMachine):
         card = data.draw(st.sampled_from(free))
         pod = PodSeen(f"u{self.made}", "default", f"stranger{self.made}", (Ask("gpu", share=units),), node=node)
         self.ledger.apply(self.world.write(pod))
-        # Its node says which card it has, and then the pod says so too.
+        # Its node reports which card it has, and then the pod's record has it too.
         slices = (Slice("gpu", card.index, units, id=card.id),)
         now = self.world.nodes[node]
         self.send(self.world.write(replace(now, corrected={**now.corrected, pod.uid: slices})))
@@ -194,7 +194,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.ledger.check() == []
 
     def teardown(self) -> None:
-        """All that ever happened, once more and in any order: the book is the one a restart would make from a list."""
+        """All facts once more and in any order: the ledger equals the one that a restart builds from a list."""
         facts = [*self.post, *self.world.facts]
         self.shuffling.shuffle(facts)
         for fact in facts:
@@ -211,7 +211,7 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 def _shown(ledger: Ledger) -> list[NodeRow]:
-    """All that people see of a book, without the order in which pods came."""
+    """All visible content of a ledger, without the order in which pods came."""
     return [
         structs.replace(
             row,

@@ -1,4 +1,4 @@
-"""Whatever a profile file says, it makes a profile or a list of problems: never a traceback, and never a wait."""
+"""Any profile file gives a profile or a list of problems: never a traceback, and never a delay."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime

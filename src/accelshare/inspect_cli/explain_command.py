@@ -13,7 +13,7 @@ from accelshare.inspect_cli.completion import pods
 from accelshare.inspect_cli.options import cluster_options
 from accelshare.ledger.placing import POLICIES
 
-LOOKS = {"good": "\x1b[32m", "bad": "\x1b[31m", "title": "\x1b[1m"}
+STYLES = {"good": "\x1b[32m", "bad": "\x1b[31m", "title": "\x1b[1m"}
 AS_BEFORE = "\x1b[0m"
 
 
@@ -58,5 +58,5 @@ def coloured(terminal: bool, environ: "os._Environ[str] | dict[str, str]") -> bo
     return terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
-def paint(text: str, look: str) -> str:
-    return f"{LOOKS[look]}{text}{AS_BEFORE}"
+def paint(text: str, style: str) -> str:
+    return f"{STYLES[style]}{text}{AS_BEFORE}"

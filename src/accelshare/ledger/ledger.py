@@ -64,7 +64,7 @@ class Ledger:
         self._ended: dict[str, None] = {}
         self._gone_nodes: dict[str, int] = {}
         self._shapes = Shapes(self._answer, most=shapes)
-        # The last answer: filter, bind and hold ask one after the other for the same pod.
+        # The last answer: filter, bind and hold need it one after the other for the same pod.
         self._last_question: tuple[str, Request] | None = None
         self._last_answer: Fit | Refusal | None = None
 

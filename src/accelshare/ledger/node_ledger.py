@@ -74,7 +74,7 @@ class NodeLedger:
         self.pods[uid] = None
         placed: list[tuple[CardLedger, Slice]] = []
         lost: set[tuple[str, bool]] = set()
-        named: set[tuple[str, bool]] = set()  # of one kind a pod may ask for slices and for whole cards
+        named: set[tuple[str, bool]] = set()  # of one kind a pod may request slices and whole cards
         for slice_ in slices:
             named.add((slice_.kind, slice_.whole))
             card = self._find(slice_)
@@ -135,7 +135,7 @@ class NodeLedger:
         return sum(1 for cards in self.cards.values() for card in cards if not card.holders)
 
     def unplaced_asks(self, kind: str) -> list[Ask]:
-        """The asks of this kind that are on some card of this node, it is not known which."""
+        """The asks of this kind that are on an unknown card of this node."""
         return [ask for asks in self.unplaced.values() for ask in asks if ask.kind == kind]
 
     def _find(self, slice_: Slice) -> CardLedger | None:

@@ -78,7 +78,7 @@ class Ranking:
 
 
 class Shapes:
-    """The rankings of recent requests, each brought up to date when it is asked for again."""
+    """The rankings of recent requests, each updated when it is needed again."""
 
     def __init__(self, answer: Callable[[str, Request], Fit | Refusal | None], *, most: int = MOST_SHAPES) -> None:
         self._answer = answer

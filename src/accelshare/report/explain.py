@@ -308,17 +308,17 @@ def _slices(state: ClusterState, assignment: Assignment, ledger: Ledger | None =
     return ", ".join(lines)
 
 
-# (text, "good" | "bad" | "title") → the text as it is to be printed.
+# (text, "good" | "bad" | "title") → the text to print.
 Paint: TypeAlias = Callable[[str, str], str]
 
 
-def plain(text: str, _look: str) -> str:
+def plain(text: str, _style: str) -> str:
     return text
 
 
 def text_of(explanation: Explanation, *, paint: Paint = plain, most_nodes: int = 20) -> str:
     """The explanation as text for people; nodes beyond `most_nodes` are only counted. Each part stays on its own line."""
-    return "\n".join(_text_lines(explanation, lambda text, look: paint(visible(text), look), most_nodes)) + "\n"
+    return "\n".join(_text_lines(explanation, lambda text, style: paint(visible(text), style), most_nodes)) + "\n"
 
 
 def _text_lines(explanation: Explanation, paint: Paint, most_nodes: int) -> Iterator[str]:

@@ -14,7 +14,7 @@ from accelshare.vendors.profile import Profile
 
 
 def dialect(rows: Iterable[NodeRow], profile: Profile) -> dict[str, Any]:
-    """The profile's own form, for the nodes that have its cards or pods that ask for them."""
+    """The profile's own form, for the nodes that have its cards or pods that request them."""
     kind = profile.name
     return {"nodes": [_node(row, profile) for row in rows if row.has(kind)]}
 
@@ -25,9 +25,7 @@ def neutral(rows: Iterable[NodeRow]) -> dict[str, Any]:
 
 
 def document(rows: Iterable[NodeRow], profiles: Sequence[Profile], inventories: Inventories) -> dict[str, Any]:
-    """The rows of these vendors, and beside each card what only the node's own inventory says: unit, model, who holds pods to
-    their share, and what is wrong with a card that is not healthy.
-    """
+    """The rows of these vendors, each card with what only the inventory has: unit, model, enforcement, and the card's problem."""
     return {"nodes": [_document_node(row, profiles, inventories) for row in rows]}
 
 

@@ -79,7 +79,7 @@ def _refused(profile: Profile, pod: PodSeen, refusal: Refusal, details: PodDetai
 
 
 def _count(profile: Profile, details: PodDetails) -> tuple[str, str]:
-    """Where the pod says how many cards it wants, and what it says there."""
+    """The label or annotation for the number of cards, and its value."""
     label = profile.request.cards_label
     if label is not None and label in details.labels:
         return f"label {label}", details.labels[label]

@@ -49,7 +49,7 @@ class NodeRow(Struct, frozen=True):
         return tuple(card for card in self.cards if card.kind == kind)
 
     def has(self, kind: str) -> bool:
-        """Does the node have a card of this kind, or a pod that asks for one?"""
+        """Whether the node has a card of this kind, or a pod that requests one."""
         return any(card.kind == kind for card in self.cards) or any(pod.kind == kind for pod in self.unplaced)
 
     def unplaced_of(self, kind: str) -> tuple[PodRow, ...]:

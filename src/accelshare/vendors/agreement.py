@@ -1,7 +1,7 @@
 """The rules between the keys of one profile file.
 
 Belongs here: each rule is a function from a profile to problems. Never: rules about one value (`value_types.py`) or between files
-(`layers.py`). The profile under check has only the correct values of its file: a rule says nothing about keys that are
+(`layers.py`). The profile under check has only the correct values of its file: a rule ignores keys that are
 already reported.
 """
 

@@ -89,7 +89,7 @@ def _tool(name: str, host: Path) -> str:
 
 
 def _read(path: Path, *, content: bool) -> str:
-    """What the file says, if that matters; QueryFailed if it is not there."""
+    """The file's content, if that matters; QueryFailed if it is not there."""
     try:
         if not path.exists():
             raise QueryFailed("is not there")

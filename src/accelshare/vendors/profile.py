@@ -145,7 +145,7 @@ class DriverRules(Section, frozen=True):
 
 
 class VolumeMounts(Section, frozen=True):
-    """One mount per card. Its path tells the vendor's runtime the card; the file behind it does not matter."""
+    """One mount per card. The vendor's runtime reads the card from its path; the file behind it does not matter."""
 
     host_path: t.AbsolutePath = "/dev/null"
     container_path: t.CardPath | None = None

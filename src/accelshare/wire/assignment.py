@@ -1,6 +1,6 @@
 """The record of an assignment in pod annotations: writing and reading it.
 
-Belongs here: the annotations of a Binding, and which of them are believed. Never: amounts, which are always read from the pod's
+Belongs here: the annotations of a Binding, and which of them are trusted. Never: amounts, which are always read from the pod's
 request, so that no annotation can make a pod larger or smaller than it is for kubelet.
 
 Every Binding has two records. Ours (`accelshare.io/assignment`) has everything, also the id of the hardware. The profile's own

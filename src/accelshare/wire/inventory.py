@@ -17,7 +17,7 @@ LARGEST_SIZE: Final = 2**24  # units of one card
 MOST_CARDS: Final = 256  # of one kind on one node
 LONGEST_ID: Final = 128  # characters of a card's hardware id
 BY_DEVICE_PLUGIN: Final = ("device-plugin", "device-plugin+nri")
-BY_RUNTIME: Final = "nri"  # the delivery of which a pod must tell its container runtime
+BY_RUNTIME: Final = "nri"  # the container runtime delivers the card, on behalf of our NRI plugin
 
 
 class CardEntry(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -42,7 +42,7 @@ class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     unit: str = ""
     delivery: str = ""  # how a card is delivered to its container
     delivers: bool = True
-    insists: bool = False  # the runtime makes no container without its card
+    insists: bool = False  # the runtime creates no container without its card
     whole_by_others: bool = False  # another device plugin delivers whole cards
     problem: str = ""  # what keeps the agent from serving this kind
     slots: dict[str, int] = {}  # by hardware id: numbers in kubelet's device ids that are not the card's index

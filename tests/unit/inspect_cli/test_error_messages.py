@@ -39,7 +39,7 @@ def test_a_missing_permission_is_named_with_verb_and_resource(request_: str, sai
         (Unreachable("GET https://x: refused"), "the API server cannot be reached: GET https://x: refused"),
     ],
 )
-def test_every_trouble_is_an_error_message_with_exit_code_one(error: KubeError, part: str) -> None:
+def test_every_problem_is_an_error_message_with_exit_code_one(error: KubeError, part: str) -> None:
     with pytest.raises(click.ClickException) as caught, errors_for_people():
         raise error
     assert part in caught.value.message
@@ -55,7 +55,7 @@ def test_every_trouble_is_an_error_message_with_exit_code_one(error: KubeError, 
         ("zzz", [], "there is no node 'zzz'"),
     ],
 )
-def test_an_unknown_name_is_told_the_nearest(name: str, known: list[str], message: str) -> None:
+def test_an_unknown_name_gets_a_suggestion(name: str, known: list[str], message: str) -> None:
     with pytest.raises(click.ClickException) as caught:
         unknown("node", name, known)
     assert caught.value.message == message
@@ -63,7 +63,7 @@ def test_an_unknown_name_is_told_the_nearest(name: str, known: list[str], messag
 
 @pytest.mark.parametrize("status", [401, 403, 404, 422, 500])
 @pytest.mark.parametrize("as_status", [True, False])
-def test_an_api_servers_words_are_shown_and_not_obeyed(status: int, as_status: bool) -> None:
+def test_an_api_servers_message_is_shown_and_not_interpreted(status: int, as_status: bool) -> None:
     """They may quote an admission webhook, a proxy, or what a user wrote."""
     said = 'no\x1b[2J\u202e\x9b\nError: fake User "a\nb"'
     body = json.dumps({"kind": "Status", "code": status, "reason": "R", "message": said}) if as_status else said

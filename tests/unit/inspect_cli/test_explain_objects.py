@@ -40,14 +40,14 @@ def test_everything_an_explanation_needs_is_read() -> None:
     assert details.has_affinity
 
 
-def test_a_pod_that_asks_for_nothing_and_says_nothing() -> None:
+def test_a_pod_without_requests_and_status() -> None:
     seen, details = read(b'{"metadata": {"name": "p", "namespace": "ml"}, "spec": {"containers": [{}]}}', CATALOG)
     assert seen is None
     assert not details.has_affinity
     assert details.resources == {}
 
 
-def test_what_kubelet_said_of_a_failed_pod() -> None:
+def test_kubelets_message_about_a_failed_pod() -> None:
     _, details = read(
         b'{"metadata": {"name": "p"}, "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no"}}',
         CATALOG,

@@ -1,4 +1,4 @@
-"""Which vendor a command shows is data: the word in the program's name and in the profile."""
+"""Which vendor a command shows is data: the name of the program and in the profile."""
 
 import os
 import tomllib
@@ -36,7 +36,7 @@ def test_every_inspect_command_of_a_profile_is_installed() -> None:
         (("stream",), "gpushare", ["stream"]),
     ],
 )
-def test_the_profiles_that_are_asked(vendors: tuple[str, ...], word: str | None, names: list[str]) -> None:
+def test_the_selected_profiles_are_shown(vendors: tuple[str, ...], word: str | None, names: list[str]) -> None:
     assert [profile.name for profile in chosen_profiles(CATALOG, vendors, plugin=word)] == names
 
 
@@ -47,7 +47,7 @@ def test_a_word_that_no_profile_has_is_an_error() -> None:
         chosen_profiles(CATALOG, ("nvidea",), plugin=None)
 
 
-def test_a_profile_of_ones_own_needs_no_code(tmp_path: Path) -> None:
+def test_a_users_own_profile_needs_no_code(tmp_path: Path) -> None:
     (tmp_path / "acme.toml").write_text(
         'name = "acme"\ntitle = "Acme"\nnoun = "ZPU"\n[resources]\nwhole = "acme.example/zpu"\n[inspect]\ncommand = "zpushare"\n'
     )
@@ -73,8 +73,8 @@ def test_colours_only_on_a_terminal_and_only_if_wanted(terminal: bool, environ: 
 
 @pytest.mark.parametrize("command", [inspect, explain])
 @pytest.mark.parametrize("namespace", ["命名", "a b", "a/../b", "Default"])
-def test_what_can_be_no_namespace_is_told_as_such(command: click.Command, namespace: str) -> None:
-    """Nobody is asked for it: it could not even be written into a request."""
+def test_an_invalid_namespace_is_reported(command: click.Command, namespace: str) -> None:
+    """No request is sent: it could not even be written into one."""
     inventories = CliRunner().invoke(command, ["pod", "-n", namespace], env={"KUBECONFIG": "/nowhere"})
     assert inventories.exit_code == 2
     assert f"namespace {namespace!r}: it must be lower-case letters" in inventories.output

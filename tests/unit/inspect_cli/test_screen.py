@@ -35,7 +35,7 @@ def show(out: Terminal, page: Callable[[], str], size: tuple[int, int] = (80, 24
     return slept
 
 
-def test_a_terminal_is_drawn_over_in_place_and_given_back() -> None:
+def test_a_terminal_is_redrawn_in_place_and_restored() -> None:
     out = Terminal(tty=True)
     slept = show(out, pages("first\n", "second\n"))
     text = out.getvalue()
@@ -59,7 +59,7 @@ def test_a_pipe_gets_blocks_without_escapes() -> None:
 
 
 @pytest.mark.parametrize("tty", [True, False])
-def test_what_the_terminals_encoding_lacks_does_not_end_it(tty: bool) -> None:
+def test_characters_missing_in_the_terminals_encoding_are_no_error(tty: bool) -> None:
     class Latin(Terminal):
         encoding = "latin-1"
 
@@ -73,7 +73,7 @@ def test_what_the_terminals_encoding_lacks_does_not_end_it(tty: bool) -> None:
     assert "é" in out.getvalue()
 
 
-def test_what_fails_at_once_fails_before_the_screen_is_taken() -> None:
+def test_an_immediate_failure_leaves_the_screen_unchanged() -> None:
     out = Terminal(tty=True)
 
     def page() -> str:
@@ -84,7 +84,7 @@ def test_what_fails_at_once_fails_before_the_screen_is_taken() -> None:
     assert out.getvalue() == ""
 
 
-def test_what_fails_later_gives_the_screen_back() -> None:
+def test_a_later_failure_restores_the_screen() -> None:
     out = Terminal(tty=True)
     texts = ["first\n"]
 

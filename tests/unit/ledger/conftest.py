@@ -1,4 +1,4 @@
-"""Every test that touches the book audits it when it is done."""
+"""Every test that uses the ledger audits it at the end."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Nobody is bound where nobody could hand out the card: such a pod would die of it."""
+"""No pod is bound to a node that cannot deliver the card: such a pod would fail."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def test_a_kind_that_is_not_delivered_is_refused_and_comes_back(ledger: Ledger) 
     assert ledger.ranking(share(4)).best({"n1"}) == ["n1"]
 
 
-def test_another_kind_on_the_node_is_not_concerned(ledger: Ledger) -> None:
+def test_another_kind_on_the_node_is_not_affected(ledger: Ledger) -> None:
     ledger.apply(replace(node("n1", 16), paused=frozenset({"npu"})))
     assert ledger.offer("n1", share(4)) == given("n1/0", 4)
 

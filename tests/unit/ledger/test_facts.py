@@ -1,4 +1,4 @@
-"""Facts come twice, late and in any order, and the book is right all the same."""
+"""Facts come twice, late and in any order, and the ledger is still correct."""
 
 from dataclasses import replace
 
@@ -28,13 +28,13 @@ def test_a_terminating_pod_keeps_its_memory(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16))
     pod = running("a", on="n1/0", request=share(12))
     ledger.apply(pod)
-    ledger.apply(again(pod))  # written once more, with a deletion time that the book does not care about
+    ledger.apply(again(pod))  # written once more, with a deletion time that the ledger ignores
     assert ledger.offer("n1", share(8)) == FULL
     ledger.apply(gone("a"))
     assert ledger.offer("n1", share(8)) == given("n1/0", 8)
 
 
-def test_a_pod_that_ended_gives_back_before_it_is_deleted(ledger: Ledger) -> None:
+def test_a_pod_that_ended_frees_its_memory_before_it_is_deleted(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16))
     pod = running("a", on="n1/0", request=share(12))
     ledger.apply(pod)
@@ -99,7 +99,7 @@ def test_an_empty_node_that_left_is_forgotten(ledger: Ledger) -> None:
     assert list(ledger.nodes()) == []
 
 
-def test_a_card_that_turns_unhealthy_keeps_its_book(ledger: Ledger) -> None:
+def test_a_card_that_turns_unhealthy_keeps_its_pods(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16, 16))
     ledger.apply(running("a", on="n1/0", request=share(12)))
     ledger.apply(node("n1", cards=(card(0, 16, healthy=False), card(1, 16))))
@@ -113,7 +113,7 @@ def with_id(name: str, *, index: int, id: str) -> PodSeen:
     return replace(running(name, on="n1", request=share(12)), slices=(Slice(KIND, index, 12, id=id),))
 
 
-def test_a_card_that_vanishes_keeps_its_book_until_its_pods_are_gone(ledger: Ledger) -> None:
+def test_a_card_that_disappears_keeps_its_pods_until_they_end(ledger: Ledger) -> None:
     two = (card(0, 16, id="A"), card(1, 16, id="B"))
     ledger.apply(node("n1", cards=two))
     ledger.apply(with_id("a", index=0, id="A"))
@@ -137,7 +137,7 @@ def test_cards_that_are_renumbered_are_found_by_their_id(ledger: Ledger) -> None
     assert ledger.offer("n1", share(4)) == Assignment("n1", (Slice(KIND, 0, 4, id="B"),))
 
 
-def test_a_record_of_a_card_that_never_was_counts_once_against_its_node(ledger: Ledger) -> None:
+def test_a_record_of_a_card_that_never_existed_counts_once_against_its_node(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16, 16))
     ledger.apply(running("forged", on="n1/9", request=share(12)))
     node_ledger = ledger.node("n1")
@@ -160,7 +160,7 @@ def test_a_record_that_is_half_of_cards_gone_and_half_of_none_leaves_no_card_beh
 
 
 def test_nodes_that_left_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that makes its nodes anew every day has had a million of them one day."""
+    """A cluster that recreates its nodes every day has a million of them over time."""
     monkeypatch.setattr(book_room, "ENDED_REMEMBERED", 100)
     ledger = Ledger()
     late = node("n0")
@@ -169,7 +169,7 @@ def test_nodes_that_left_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyP
         ledger.apply(node_gone(f"n{number}"))
     ledger.apply(replace(late, name="n1"))
     assert ledger.node("n1") is None
-    ledger.apply(late)  # so late that nobody knows any more
+    ledger.apply(late)  # so late that the ledger has forgotten it
     assert ledger.node("n0") is not None
 
 
@@ -187,7 +187,7 @@ def test_a_released_hold_leaves_nothing(ledger: Ledger) -> None:
     assert ledger.offer("n1", share(16)) == given("n1/0", 16)
 
 
-def test_the_echo_of_a_bind_replaces_its_hold(ledger: Ledger) -> None:
+def test_the_watch_event_of_a_bind_replaces_its_hold(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16))
     place(ledger, "a", share(12), on="n1")
     ledger.apply(running("a", on="n1/0", request=share(12)))
@@ -196,7 +196,7 @@ def test_the_echo_of_a_bind_replaces_its_hold(ledger: Ledger) -> None:
     assert ledger.offer("n1", share(4)) == given("n1/0", 4)
 
 
-def test_news_from_before_the_bind_does_not_end_the_hold(ledger: Ledger) -> None:
+def test_an_event_from_before_the_bind_does_not_end_the_hold(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16))
     place(ledger, "a", share(12), on="n1")
     ledger.apply(pending("a", share(12)))
@@ -232,8 +232,8 @@ def test_a_hold_that_cannot_be_is_refused_and_changes_nothing(ledger: Ledger, ui
     assert ledger.offer("n1", share(12)) == given("n1/1", 12)
 
 
-def test_more_held_than_there_is_never_reads_as_room() -> None:
-    """Facts can oversell a card (two systems at work); the book says so, and the rest is never negative."""
+def test_oversold_cards_never_have_free_capacity() -> None:
+    """Facts can oversell a card (two systems at work); the ledger shows it, and the free amount is never negative."""
     ledger = Ledger()
     ledger.apply(node("n1", 16))
     ledger.apply(running("a", on="n1/0", request=share(12)))
@@ -246,7 +246,7 @@ def test_more_held_than_there_is_never_reads_as_room() -> None:
 
 
 def test_a_slice_and_a_whole_card_of_one_kind_are_counted_each_by_its_own_record(ledger: Ledger) -> None:
-    """The record names the card of one of them only: the other sits on a card that nobody has named."""
+    """The record names the card of one of them only: the card of the other is not known."""
     both = (*share(4), *whole())
     ledger.apply(node("n1", 16, 16))
     ledger.apply(replace(running("a", on="n1", request=both), slices=(Slice(KIND, 0, 4),)))
@@ -263,8 +263,8 @@ def test_a_slice_and_a_whole_card_of_one_kind_are_counted_each_by_its_own_record
 
 
 @pytest.mark.parametrize("index", [0, 1, 2, 9])
-def test_a_record_of_hardware_that_a_complete_node_does_not_show_counts_where_it_hurts_most(ledger: Ledger, index: int) -> None:
-    """A node that shows the cards 0 to 2 has lost none, so nobody can be on a card that it lost."""
+def test_a_record_of_unknown_hardware_is_counted_in_the_worst_place(ledger: Ledger, index: int) -> None:
+    """A node that shows the cards 0 to 2 has lost none, so no pod can be on a card that it lost."""
     ledger.apply(node("n1", cards=(card(0, 16, id="A"), card(1, 16, id="B"), card(2, 16, id="C"))))
     ledger.apply(with_id("forged", index=index, id="nowhere"))
     node_ledger = ledger.node("n1")
@@ -299,8 +299,8 @@ def test_an_edit_of_a_bound_pods_record_moves_nothing(ledger: Ledger, rewritten:
     assert not pod.rewritten
 
 
-def test_an_edit_before_the_echo_of_a_bind_moves_nothing(ledger: Ledger) -> None:
-    """The first that the watch tells of the bind is already the user's record: what we hold was bound."""
+def test_an_edit_before_the_watch_event_of_a_bind_moves_nothing(ledger: Ledger) -> None:
+    """The first watch event after the bind already has the user's record: what we hold was bound."""
     ledger.apply(node("n1", cards=TWO))
     offer = place(ledger, "a", share(12), on="n1")
     assert offer.slices == A
@@ -308,7 +308,7 @@ def test_an_edit_before_the_echo_of_a_bind_moves_nothing(ledger: Ledger) -> None
     assert slices_of(ledger, "a") == A
 
 
-def test_an_edit_of_what_a_bound_pod_asks_moves_nothing(ledger: Ledger) -> None:
+def test_an_edit_of_a_bound_pods_request_moves_nothing(ledger: Ledger) -> None:
     """Over how many cards a pod is spread is a label, which its owner can edit."""
     ledger.apply(node("n1", cards=TWO))
     first = with_id("a", index=0, id="A")
@@ -319,7 +319,7 @@ def test_an_edit_of_what_a_bound_pod_asks_moves_nothing(ledger: Ledger) -> None:
     assert ledger.offer("n1", share(5)) == Assignment("n1", (Slice(KIND, 1, 5, id="B"),))
 
 
-def test_what_a_held_pod_asks_is_what_was_held(ledger: Ledger) -> None:
+def test_a_held_pod_keeps_the_request_that_was_held(ledger: Ledger) -> None:
     ledger.apply(node("n1", cards=TWO))
     place(ledger, "a", share(12), on="n1")
     ledger.apply(pending("a", share(6, cards=2)))
@@ -327,7 +327,7 @@ def test_what_a_held_pod_asks_is_what_was_held(ledger: Ledger) -> None:
     assert slices_of(ledger, "a") == A
 
 
-def test_a_hold_that_is_given_back_leaves_the_pod_with_what_it_asks_now(ledger: Ledger) -> None:
+def test_a_released_hold_leaves_the_pod_with_its_current_request(ledger: Ledger) -> None:
     ledger.apply(node("n1", cards=TWO))
     place(ledger, "a", share(12), on="n1")
     ledger.apply(pending("a", share(6, cards=2)))
@@ -342,7 +342,7 @@ def corrected(**records: tuple[Slice, ...]) -> NodeSeen:
 
 
 @pytest.mark.parametrize("node_first", [True, False])
-def test_the_nodes_own_word_moves_a_pod(ledger: Ledger, node_first: bool) -> None:
+def test_a_correction_by_the_node_moves_a_pod(ledger: Ledger, node_first: bool) -> None:
     ledger.apply(node("n1", cards=TWO))
     first = with_id("a", index=0, id="A")
     ledger.apply(first)
@@ -355,7 +355,7 @@ def test_the_nodes_own_word_moves_a_pod(ledger: Ledger, node_first: bool) -> Non
     assert not pod.rewritten
 
 
-def test_after_a_restart_the_nodes_word_counts_before_the_record(ledger: Ledger) -> None:
+def test_after_a_restart_the_nodes_correction_takes_precedence_over_the_record(ledger: Ledger) -> None:
     ledger.apply(replace(with_id("a", index=1, id="B")))
     ledger.apply(corrected(a=A))
     assert slices_of(ledger, "a") == A
@@ -377,7 +377,7 @@ def test_a_correction_that_does_not_serve_the_request_leaves_the_card_unknown(
     assert ledger.offer("n1", share(5)) == FULL
 
 
-def test_a_correction_over_another_number_of_cards_counts_if_its_amounts_are_those_asked(ledger: Ledger) -> None:
+def test_a_correction_over_another_number_of_cards_counts_if_its_amounts_match(ledger: Ledger) -> None:
     """After a restart the pod's own count is what its owner wrote there: 12 of one card, though it has 6 of each of two."""
     correction = (Slice(KIND, 0, 6, id="A"), Slice(KIND, 1, 6, id="B"))
     ledger.apply(replace(with_id("a", index=0, id="A"), slices=()))
@@ -388,14 +388,14 @@ def test_a_correction_over_another_number_of_cards_counts_if_its_amounts_are_tho
     assert pod.seen.request == share(6, cards=2)
 
 
-def test_a_node_speaks_of_its_own_pods_only(ledger: Ledger) -> None:
+def test_a_node_corrects_only_its_own_pods(ledger: Ledger) -> None:
     ledger.apply(node("n2", cards=TWO))
     ledger.apply(replace(with_id("a", index=0, id="A"), node="n2"))
     ledger.apply(corrected(a=B))
     assert slices_of(ledger, "a") == A
 
 
-def test_the_oldest_record_that_is_heard_of_counts_in_any_order(ledger: Ledger) -> None:
+def test_the_oldest_record_counts_in_any_order_of_events(ledger: Ledger) -> None:
     ledger.apply(node("n1", cards=TWO))
     first, edited = with_id("a", index=0, id="A"), with_id("a", index=1, id="B")
     ledger.apply(edited)

@@ -18,8 +18,8 @@ def refused(reason: Reason, kind: str = KIND) -> Refusal:
     return Refusal(reason, kind)
 
 
-def test_the_tightest_card_that_fits_is_given(ledger: Ledger) -> None:
-    """The original systems' own example: 4, 8 and 12 of 16 go to cards 0, 0 and 1, and 20 goes nowhere."""
+def test_the_tightest_card_that_fits_is_chosen(ledger: Ledger) -> None:
+    """The original systems' own example: 4, 8 and 12 of 16 are placed on cards 0, 0 and 1, and 20 on none."""
     ledger.apply(node("n1", *[16] * 8))
     assert place(ledger, "a", share(4), on="n1") == given("n1/0", 4)
     assert place(ledger, "b", share(8), on="n1") == given("n1/0", 8)
@@ -66,7 +66,7 @@ def test_whole_cards_take_the_smallest_that_are_empty(ledger: Ledger) -> None:
     assert ledger.offer("n1", whole(4)) == refused(Reason.TOO_FEW_CARDS)
 
 
-def test_a_card_of_no_memory_is_taken_whole_or_not_at_all(ledger: Ledger) -> None:
+def test_a_card_without_memory_is_allocated_whole_or_not_at_all(ledger: Ledger) -> None:
     ledger.apply(node("n1", 0, 0))
     assert ledger.offer("n1", share(1)) == refused(Reason.LARGER_THAN_ANY_CARD)
     assert place(ledger, "a", whole(), on="n1") == given("n1/0", whole=True)
@@ -74,7 +74,7 @@ def test_a_card_of_no_memory_is_taken_whole_or_not_at_all(ledger: Ledger) -> Non
     assert ledger.offer("n1", whole()) == refused(Reason.NO_CARD_IS_EMPTY)
 
 
-def test_several_kinds_are_given_together_or_not_at_all(ledger: Ledger) -> None:
+def test_several_kinds_are_allocated_together_or_not_at_all(ledger: Ledger) -> None:
     both: Request = (Ask("gpu", share=4), Ask("npu", whole=True))
     ledger.apply(node("n1", cards=(card(0, 16), Card("npu", 0, 0))))
     ledger.apply(node("n2", 16))
@@ -84,7 +84,7 @@ def test_several_kinds_are_given_together_or_not_at_all(ledger: Ledger) -> None:
     assert ledger.offer("n1", share(12)) == given("n1/0", 12)
 
 
-def test_a_pod_that_wants_a_card_for_itself_and_a_slice_gets_two_cards(ledger: Ledger) -> None:
+def test_a_pod_that_requests_a_whole_card_and_a_slice_gets_two_cards(ledger: Ledger) -> None:
     both: Request = (Ask(KIND, share=4), Ask(KIND, whole=True))
     ledger.apply(node("n1", 16, 16))
     slices = place(ledger, "a", both, on="n1").slices
@@ -93,7 +93,7 @@ def test_a_pod_that_wants_a_card_for_itself_and_a_slice_gets_two_cards(ledger: L
     assert ledger.offer("n2", both) == refused(Reason.TOO_FEW_CARDS)  # it has one to share, only not for this pod
 
 
-def test_an_unhealthy_card_takes_nothing_new(ledger: Ledger) -> None:
+def test_an_unhealthy_card_gets_no_new_pods(ledger: Ledger) -> None:
     ledger.apply(node("n1", cards=(card(0, 16, healthy=False), card(1, 8))))
     assert ledger.offer("n1", share(4)) == given("n1/1", 4)
     assert ledger.offer("n1", share(12)) == refused(Reason.CARDS_UNHEALTHY)
@@ -102,12 +102,12 @@ def test_an_unhealthy_card_takes_nothing_new(ledger: Ledger) -> None:
     assert ledger.offer("n1", whole(2)) == refused(Reason.CARDS_UNHEALTHY)
 
 
-def test_a_node_nobody_has_seen_is_not_offered(ledger: Ledger) -> None:
+def test_an_unknown_node_is_not_offered(ledger: Ledger) -> None:
     assert ledger.offer("nowhere", share(1)) == refused(Reason.UNKNOWN_NODE)
 
 
-def test_a_pod_of_unknown_card_is_counted_where_it_hurts_most(ledger: Ledger) -> None:
-    """Nobody said which card the stranger has, so a new pod goes only where it fits beside it."""
+def test_a_pod_of_unknown_card_is_counted_in_the_worst_place(ledger: Ledger) -> None:
+    """The card of the other pod is not known, so a new pod is placed only where it fits beside it."""
     ledger.apply(node("n1", 16, 16))
     ledger.apply(running("stranger", on="n1", request=share(10)))
     assert ledger.offer("n1", share(6)) == given("n1/0", 6)
@@ -121,7 +121,7 @@ def test_a_pod_of_unknown_card_is_counted_where_it_hurts_most(ledger: Ledger) ->
     assert ledger.offer("n1", whole()) == given("n1/0", whole=True)
 
 
-def test_pods_of_unknown_card_can_only_hide_where_they_would_fit(ledger: Ledger) -> None:
+def test_pods_of_unknown_card_count_only_on_cards_where_they_fit(ledger: Ledger) -> None:
     """Two strangers of 10 cannot be on one card of 16, and neither on a card that has 8 left."""
     ledger.apply(node("n1", 16, 16, 16))
     ledger.apply(running("known", on="n1/0", request=share(8)))
@@ -131,7 +131,7 @@ def test_pods_of_unknown_card_can_only_hide_where_they_would_fit(ledger: Ledger)
     assert ledger.offer("n1", share(9)) == refused(Reason.NO_CARD_HAS_ROOM)
 
 
-def test_a_stranger_with_a_whole_card_may_be_on_any_empty_one(ledger: Ledger) -> None:
+def test_an_unplaced_pod_with_a_whole_card_may_be_on_any_empty_one(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16, 16, 16))
     ledger.apply(running("known", on="n1/0", request=share(8)))
     ledger.apply(running("stranger", on="n1", request=whole()))
@@ -141,7 +141,7 @@ def test_a_stranger_with_a_whole_card_may_be_on_any_empty_one(ledger: Ledger) ->
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_every_reason_knows_whether_eviction_could_help(reason: Reason) -> None:
+def test_every_reason_states_whether_eviction_could_help(reason: Reason) -> None:
     full = {"no-card-has-room", "too-few-cards-have-room", "no-card-is-empty", "too-few-cards-are-empty"}
     assert reason.eviction_could_help == (reason.value in full)
     assert not (reason.eviction_could_help and reason.about_the_request)
@@ -165,9 +165,7 @@ def the_worst(free_units: int, shares: list[int]) -> int:
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
     unplaced_pods=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 5)), min_size=1, max_size=5),
 )
-def test_what_pods_of_unknown_card_could_hold_is_found_once_for_all_cards(
-    sizes: list[int], unplaced_pods: list[tuple[int, int]]
-) -> None:
+def test_pods_of_unknown_card_are_evaluated_once_for_all_cards(sizes: list[int], unplaced_pods: list[tuple[int, int]]) -> None:
     asks = [Ask(KIND, cards, each) for each, cards in unplaced_pods]
     shares = [each for each, cards in unplaced_pods for _ in range(cards)]
     worst = UnplacedPods(asks, max(sizes))
@@ -175,7 +173,7 @@ def test_what_pods_of_unknown_card_could_hold_is_found_once_for_all_cards(
         assert worst.most_on(CardLedger(card(0, size))) == the_worst(size, shares)
 
 
-def test_a_node_that_could_hide_too_much_is_estimated_from_the_safe_side() -> None:
+def test_a_node_with_too_many_unplaced_pods_is_estimated_conservatively() -> None:
     size = 1 << 24
     asks = [Ask(KIND, 255, 1000 + number) for number in range(60)]
     held = sum(ask.units for ask in asks)

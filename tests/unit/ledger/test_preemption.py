@@ -1,4 +1,4 @@
-"""Who has to leave so that one card really becomes free."""
+"""Which pods must be evicted so that one card becomes free."""
 
 from dataclasses import replace
 from random import Random
@@ -27,7 +27,7 @@ def test_a_proposal_that_frees_a_card_is_kept(ledger: Ledger) -> None:
     assert victims(ledger, "n1", share(12), priority=10, proposed=["c", "d"]) == ["c", "d"]
 
 
-def test_victims_on_two_cards_are_changed_for_two_on_one(ledger: Ledger) -> None:
+def test_victims_on_two_cards_are_replaced_by_two_on_one(ledger: Ledger) -> None:
     """The scheduler sees only the node's total: b and d free 16, and no card has 12."""
     four_halves(ledger)
     chosen = victims(ledger, "n1", share(12), priority=10, proposed=["b", "d"])
@@ -43,7 +43,7 @@ def test_one_large_victim_beats_three_small_ones(ledger: Ledger) -> None:
     assert victims(ledger, "n1", share(12), priority=10, proposed=["a"]) == ["large"]
 
 
-def test_less_important_pods_go_first(ledger: Ledger) -> None:
+def test_pods_of_lower_priority_are_evicted_first(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16, 16))
     ledger.apply(running("high", on="n1/0", request=share(16), priority=5))
     ledger.apply(running("low1", on="n1/1", request=share(8), priority=1))
@@ -51,7 +51,7 @@ def test_less_important_pods_go_first(ledger: Ledger) -> None:
     assert victims(ledger, "n1", share(16), priority=10, proposed=[]) == ["low2", "low1"]
 
 
-def test_nobody_of_equal_importance_is_evicted(ledger: Ledger) -> None:
+def test_no_pod_of_equal_priority_is_evicted(ledger: Ledger) -> None:
     four_halves(ledger)
     assert victims(ledger, "n1", share(8), priority=1, proposed=[]) is None
 
@@ -63,7 +63,7 @@ def test_a_node_that_no_eviction_helps_is_dropped(ledger: Ledger) -> None:
     assert victims(ledger, "nowhere", share(1), priority=10, proposed=["a"]) is None
 
 
-def test_a_whole_card_needs_everybody_on_it_to_leave(ledger: Ledger) -> None:
+def test_a_whole_card_needs_every_pod_on_it_to_leave(ledger: Ledger) -> None:
     four_halves(ledger)
     chosen = victims(ledger, "n1", whole(), priority=10, proposed=["a"])
     assert chosen is not None
@@ -86,8 +86,8 @@ def test_victims_that_free_something_else_stay_victims(ledger: Ledger) -> None:
     assert len(chosen) == 3
 
 
-def test_the_change_gives_back_as_much_of_everything(ledger: Ledger) -> None:
-    """d has the CPU that the scheduler counted on, so it goes too if a and b are the ones that free the card."""
+def test_replaced_victims_free_as_much_of_every_resource(ledger: Ledger) -> None:
+    """d has the CPU that the scheduler counted on, so it is evicted too if a and b are the ones that free the card."""
     ledger.apply(node("n1", 16, 16))
     for name, on, cpu, priority in (("a", "n1/0", 1, 1), ("b", "n1/0", 1, 1), ("c", "n1/1", 1, 5), ("d", "n1/1", 8, 1)):
         pod = running(name, on=on, request=share(8), priority=priority)
@@ -96,22 +96,22 @@ def test_the_change_gives_back_as_much_of_everything(ledger: Ledger) -> None:
 
 
 def test_a_pod_that_is_only_held_is_no_victim(ledger: Ledger) -> None:
-    """The API server has not heard of it yet, so nobody can evict it."""
+    """The API server does not know it yet, so it cannot be evicted."""
     ledger.apply(node("n1", 16))
     place(ledger, "a", share(16), on="n1")
     assert victims(ledger, "n1", share(16), priority=10, proposed=[]) is None
 
 
-def test_nobody_is_evicted_where_the_request_fits_as_it_is(ledger: Ledger) -> None:
-    """Room has appeared since the scheduler asked; if just the proposed pod left, the other could sit on its card."""
+def test_no_pod_is_evicted_if_the_request_already_fits(ledger: Ledger) -> None:
+    """Capacity became free since the call; if only the proposed pod left, the other could be on its card."""
     ledger.apply(node("n1", 16))
     ledger.apply(running("small", on="n1/0", request=share(2), priority=1))
     ledger.apply(running("somewhere", on="n1", request=whole(), priority=1))
     assert victims(ledger, "n1", share(8), priority=10, proposed=["small"]) is None
 
 
-def test_a_node_full_of_pods_is_not_asked_once_per_pod_and_card(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large cluster proposes hundreds of nodes, and while one is looked at nobody else is answered."""
+def test_a_full_node_is_not_evaluated_once_per_pod_and_card(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large cluster proposes hundreds of nodes, and no other call is answered meanwhile."""
     ledger.apply(node("n1", *[64] * 8))
     for index in range(8):
         for place_on_card in range(32):
@@ -125,7 +125,7 @@ def test_a_node_full_of_pods_is_not_asked_once_per_pod_and_card(ledger: Ledger, 
     assert counted.call_count < 8 * 256 / 2
 
 
-def test_the_most_important_victim_comes_first(ledger: Ledger) -> None:
+def test_the_victim_of_highest_priority_comes_first(ledger: Ledger) -> None:
     """kube-scheduler takes the first one's priority for the highest of the node when it chooses between nodes."""
     ledger.apply(node("n1", 16, 16))
     for name, priority in (("a", 1), ("b", 3), ("c", 2)):
@@ -134,7 +134,7 @@ def test_the_most_important_victim_comes_first(ledger: Ledger) -> None:
     assert victims(ledger, "n1", share(16), priority=10, proposed=["a"]) == ["b", "c", "a"]
 
 
-def test_a_victim_that_is_not_in_the_book_stays_before_those_it_was_proposed_before(ledger: Ledger) -> None:
+def test_an_unknown_victim_keeps_its_place_in_the_order(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16, 16))
     for name, on, priority in (("a", "n1/0", 1), ("b", "n1/0", 2), ("c", "n1/1", 5), ("d", "n1/1", 5)):
         ledger.apply(running(name, on=on, request=share(8), priority=priority))
@@ -161,8 +161,8 @@ def a_crowded_node(random: Random) -> tuple[Ledger, dict[str, PodSeen]]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_whoever_is_chosen_makes_room_and_gives_back_as_much(seed: int) -> None:
-    """Pods of unknown card too: a card that loses a pod could hide a larger one of them."""
+def test_the_chosen_victims_free_enough_cards_and_other_resources(seed: int) -> None:
+    """Pods of unknown card too: a card that loses a pod could have a larger one of them."""
     random = Random(seed)
     for _ in range(150):
         ledger, pods = a_crowded_node(random)

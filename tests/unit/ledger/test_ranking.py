@@ -32,7 +32,7 @@ def test_among_equals_untouched_cards_are_spared_then_names_decide(ledger: Ledge
     assert ledger.ranking(share(16)).best(ALL) == ["n3", "n1", "n2"]
 
 
-def test_only_the_nodes_asked_about_are_named(ledger: Ledger) -> None:
+def test_only_the_queried_nodes_are_ranked(ledger: Ledger) -> None:
     for name in ALL:
         ledger.apply(node(name, 16))
     assert ledger.ranking(share(4)).best(frozenset({"n2", "n3"}), 1) == ["n2"]
@@ -50,7 +50,7 @@ def test_spread_takes_the_emptiest() -> None:
     assert ledger.check() == []
 
 
-def test_what_is_remembered_follows_every_change(ledger: Ledger) -> None:
+def test_cached_rankings_follow_every_change(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16))
     ledger.apply(node("n2", 16))
     assert ledger.ranking(share(8)).best(ALL) == ["n1", "n2"]
@@ -78,8 +78,8 @@ def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return looked
 
 
-def test_a_question_asked_again_looks_only_at_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An offer over thousands of nodes must not cost thousands of looks each time."""
+def test_a_repeated_ranking_evaluates_only_changed_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offer over thousands of nodes must not evaluate thousands of nodes each time."""
     ledger = Ledger()
     names = frozenset(f"n{number}" for number in range(1000))
     for name in names:
@@ -96,14 +96,14 @@ def test_a_question_asked_again_looks_only_at_what_changed(monkeypatch: pytest.M
 
 
 def asked_anew(ledger: Ledger, shapes: int) -> int:
-    """How many of these shapes, asked for in turn, have been forgotten when their turn comes again."""
+    """How many of these shapes, requested in turn, are no longer cached in the next round."""
     for units in range(1, shapes + 1):
         ledger.ranking(share(units))
     remembered = set(ledger._shapes._rankings)
     return sum(share(units) not in remembered for units in range(1, shapes + 1))
 
 
-def test_more_shapes_are_remembered_where_there_are_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_shapes_are_cached_if_there_are_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shapes_room, "ANSWERS_REMEMBERED", 1_000)
     monkeypatch.setattr(shapes_room, "FEWEST_SHAPES", 3)
     ledger = Ledger()
@@ -116,7 +116,7 @@ def test_more_shapes_are_remembered_where_there_are_few_nodes(monkeypatch: pytes
     assert asked_anew(ledger, 10) == 7
 
 
-def test_the_memory_of_shapes_is_bounded() -> None:
+def test_the_cache_of_shapes_is_bounded() -> None:
     ledger = Ledger(shapes=4)
     ledger.apply(node("n1", 64))
     for units in range(1, 33):
@@ -125,7 +125,7 @@ def test_the_memory_of_shapes_is_bounded() -> None:
     assert ledger.check() == []
 
 
-def test_a_shape_that_slept_through_a_long_history_is_asked_anew(ledger: Ledger) -> None:
+def test_a_shape_unused_for_a_long_history_is_evaluated_again(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16))
     ledger.ranking(share(8))
     for number in range(CHANGES_REMEMBERED + 1):

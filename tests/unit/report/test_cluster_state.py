@@ -8,13 +8,13 @@ GIB = 1000 * 2**30
 DEDICATED = Taint("dedicated", "ml", "NoSchedule")
 
 
-def test_a_node_like_any_other_keeps_nobody_away() -> None:
+def test_an_ordinary_node_has_no_obstacles() -> None:
     node = NodeConstraints(allocatable={"cpu": 8000, "memory": 16 * GIB, "pods": 110}, taken={"cpu": 4000}, pods=109)
     assert list(obstacles(node, (), (("cpu", 4000), ("memory", 16 * GIB)))) == []
     assert list(obstacles(NodeConstraints(), (), (("cpu", 10**9),))) == [], "what is not known is not claimed"
 
 
-def test_each_reason_is_told() -> None:
+def test_each_obstacle_is_reported() -> None:
     node = NodeConstraints(
         cordoned=True,
         taints=(Taint("node.kubernetes.io/unschedulable", effect="NoSchedule"), DEDICATED),
@@ -49,11 +49,11 @@ def test_tolerations_are_read_as_kube_scheduler_reads_them(toleration: Toleratio
     assert (list(obstacles(NodeConstraints(taints=(DEDICATED,)), (toleration,), ())) == []) is accepts
 
 
-def test_a_taint_that_only_prefers_keeps_nobody_away() -> None:
+def test_a_taint_of_preference_is_no_obstacle() -> None:
     assert list(obstacles(NodeConstraints(taints=(Taint("slow", effect="PreferNoSchedule"),)), (), ())) == []
 
 
-def test_who_tolerates_cordons_is_not_kept_away_by_one() -> None:
+def test_a_pod_that_tolerates_cordons_is_not_rejected_by_one() -> None:
     """As the pods of a DaemonSet do."""
     toleration = Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule")
     assert list(obstacles(NodeConstraints(cordoned=True), (toleration,), ())) == []

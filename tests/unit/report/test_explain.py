@@ -1,4 +1,4 @@
-"""Why a pod waits, what would make room, and why a pod is where it is."""
+"""Why a pod is pending, what would free capacity, and why a pod has its cards."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ def gpu(units: int, cards: int = 1) -> Request:
 
 
 class Scene:
-    """A ledger with nodes and pods, and a pod called `me` that is asked about."""
+    """A ledger with nodes and pods, and a pod called `me` to explain."""
 
     def __init__(self, *facts: NodeSeen | PodSeen | AgentSeen, policy: str = "binpack") -> None:
         self.ledger = Ledger(POLICIES[policy])
@@ -52,7 +52,7 @@ class Scene:
 # Waiting.
 
 
-def test_a_waiting_pod_is_told_node_by_node_which_cards_what_is_free_and_what_is_missing() -> None:
+def test_a_pending_pod_is_explained_node_by_node_with_cards_free_memory_and_shortfall() -> None:
     scene = Scene(
         a_node("n1", 16, 16),
         a_node("n2", 24),
@@ -94,7 +94,7 @@ def test_the_pod_to_end_is_the_least_important_and_then_the_smallest_that_is_eno
     assert node.remedies[0] == "end default/small (9 GiB)"
 
 
-def test_several_pods_are_named_where_one_is_not_enough() -> None:
+def test_several_pods_are_named_if_one_is_not_enough() -> None:
     scene = Scene(a_node("n1", 16), *(running(name, on="n1/0", request=gpu(5)) for name in "abc"))
     (node,) = scene.waiting(gpu(11)).nodes
     assert node.remedies[0] == "end default/b (5 GiB), default/c (5 GiB)"
@@ -106,13 +106,13 @@ def test_fragmentation_is_named_and_the_pod_that_could_move_to_another_card() ->
     assert node.remedies[0] == "move default/a (6 GiB) to GPU1 of the same node"
 
 
-def test_a_pod_that_could_move_to_another_node_is_told_where() -> None:
+def test_a_pod_that_could_move_is_named_with_its_new_node() -> None:
     scene = Scene(a_node("n1", 16), a_node("n2", 8), running("a", on="n1/0", request=gpu(6)))
     (node, _) = scene.waiting(gpu(12)).nodes
     assert node.remedies[0] == "move default/a (6 GiB) to n2"
 
 
-def test_room_in_parts_can_be_taken_with_several_cards() -> None:
+def test_free_capacity_in_parts_can_be_used_with_several_cards() -> None:
     scene = Scene(
         a_node("n1", 8000, 8000, kind="kunlun"),
         *(running(f"p{index}", on=f"n1/{index}", request=share(5000, kind="kunlun")) for index in (0, 1)),
@@ -124,7 +124,7 @@ def test_room_in_parts_can_be_taken_with_several_cards() -> None:
     )
 
 
-def test_pods_of_lower_priority_may_be_evicted_and_it_is_said() -> None:
+def test_possible_eviction_of_pods_of_lower_priority_is_stated() -> None:
     scene = Scene(a_node("n1", 16), running("a", on="n1/0", request=gpu(10)))
     (node,) = scene.waiting(gpu(9), priority=7).nodes
     assert node.remedies[0] == "end default/a (10 GiB); of lower priority, so kube-scheduler may evict"
@@ -143,15 +143,15 @@ def test_several_cards_and_whole_cards_are_counted() -> None:
 @pytest.mark.parametrize(
     ("sizes", "there"), [((16,), "there is 1 GPU, 1 of them empty"), ((16, 16), "there are 2 GPUs, 1 of them empty")]
 )
-def test_a_slice_and_a_whole_card_are_told_together(sizes: tuple[int, ...], there: str) -> None:
-    """What the whole card leaves is what counts, so neither is told by itself."""
+def test_a_slice_and_a_whole_card_are_explained_together(sizes: tuple[int, ...], there: str) -> None:
+    """The slice needs a card beside the whole one, so both are explained together."""
     scene = Scene(a_node("n1", *sizes), *[running("a", on="n1/1", request=gpu(14))] * (len(sizes) - 1))
     explanation = scene.waiting((*gpu(4), *whole(kind="nvidia")))
     assert explanation.nodes[0].missing == f"1 GPU with 4 GiB and also 1 empty GPU needed, {there}"
     assert not any("in parts" in remedy for remedy in explanation.nodes[0].remedies)
 
 
-def test_an_unhealthy_card_is_told_with_its_trouble() -> None:
+def test_an_unhealthy_card_is_shown_with_its_problem() -> None:
     scene = Scene(a_node("n1", 16, healthy=False))
     scene.inventories = {"n1": {"nvidia": KindEntry([CardEntry(0, 16, healthy=False, problem="Xid 79")], unit="GiB")}}
     (node,) = scene.waiting(gpu(4)).nodes
@@ -179,7 +179,7 @@ def test_pods_of_unknown_card_are_shown_and_counted_against_every_card() -> None
     assert node.remedies[0] == "move default/stranger (10 GiB) to GPU1 of the same node"
 
 
-def test_a_node_that_would_take_it_comes_first_and_says_which_card() -> None:
+def test_a_node_that_can_serve_it_comes_first_with_its_card() -> None:
     scene = Scene(a_node("full", 16), a_node("roomy", 16), running("a", on="full/0", request=gpu(16)))
     explanation = scene.waiting(gpu(4))
     assert [(node.node, node.serves) for node in explanation.nodes] == [("roomy", True), ("full", False)]
@@ -187,7 +187,7 @@ def test_a_node_that_would_take_it_comes_first_and_says_which_card() -> None:
     assert explanation.in_short.startswith("Node roomy can serve it now.")
 
 
-def test_nodes_are_ordered_by_how_few_pods_would_have_to_go() -> None:
+def test_nodes_are_ordered_by_how_few_pods_would_have_to_leave() -> None:
     scene = Scene(
         a_node("a-hopeless", 8),
         a_node("b-two", 16),
@@ -312,12 +312,12 @@ def test_a_selector_that_no_node_carries() -> None:
     assert explanation.others == ("1 node without the labels of its nodeSelector (disk=ssd): n2",)
 
 
-def test_a_required_affinity_is_not_passed_over_in_silence() -> None:
+def test_a_required_affinity_is_mentioned() -> None:
     explanation = Scene(a_node("n1", 16)).waiting(gpu(4), replace(ME, has_affinity=True))
     assert explanation.others == ("Its required node affinity is not evaluated here; see the message of kube-scheduler.",)
 
 
-def test_a_cluster_without_such_cards_says_whose_label_is_missing() -> None:
+def test_a_cluster_without_such_cards_names_the_missing_label() -> None:
     scene = Scene(a_node("n1", 16, kind="stream"))
     scene.labels = {"n1": {}}
     assert scene.waiting(gpu(4)).mistakes == (
@@ -329,7 +329,7 @@ def test_a_cluster_without_such_cards_says_whose_label_is_missing() -> None:
     )
 
 
-def test_a_pod_that_asks_for_nothing_of_ours() -> None:
+def test_a_pod_that_requests_no_card() -> None:
     explanation = Scene(a_node("n1", 16)).about(None, replace(ME, resources={"cpu": "1", "aliyun.com/gpu-memory": "3"}))
     assert explanation.headline == "default/me requests no card of any vendor."
     assert explanation.mistakes == ("aliyun.com/gpu-memory is no resource of any profile; did you mean aliyun.com/gpu-mem?",)
@@ -340,7 +340,7 @@ def test_a_pod_that_asks_for_nothing_of_ours() -> None:
 # Placed.
 
 
-def test_a_running_pod_is_told_where_it_sits_and_why_there() -> None:
+def test_a_running_pod_is_explained_with_its_card_and_the_reason() -> None:
     scene = Scene(a_node("n1", 16, 16), a_node("n2", 24), running("other", on="n1/0", request=gpu(8)))
     explanation = scene.about(running("me", on="n1/0", request=gpu(4)))
     assert explanation.headline == "default/me is on node n1. It requests 4 GiB of one GPU (aliyun.com/gpu-mem: 4)."
@@ -354,7 +354,7 @@ def test_a_running_pod_is_told_where_it_sits_and_why_there() -> None:
     assert [card.free for card in explanation.nodes[0].cards] == ["4 free", "16 free"]
 
 
-def test_a_running_pod_that_would_be_elsewhere_today_is_told_so() -> None:
+def test_a_running_pod_that_would_get_other_cards_today_is_explained() -> None:
     scene = Scene(a_node("n1", 24), a_node("n2", 8))
     assert (
         "it would get other cards, because other pods have started or ended. In order of preference: n2 GPU0 (4 stay free)"
@@ -362,7 +362,7 @@ def test_a_running_pod_that_would_be_elsewhere_today_is_told_so() -> None:
     )
 
 
-def test_the_policy_changes_the_order_of_liking() -> None:
+def test_the_policy_changes_the_order_of_preference() -> None:
     scene = Scene(a_node("n1", 24), a_node("n2", 8), policy="spread")
     place = scene.about(running("me", on="n1/0", request=gpu(4))).place
     assert place[1] == "The policy spread takes the emptiest card in the whole cluster."
@@ -376,7 +376,7 @@ def test_a_whole_card_and_its_id() -> None:
     assert place[1] == "Of the empty cards the smallest are allocated whole, so that large cards stay free for large slices."
 
 
-def test_a_pod_of_unknown_card_is_told_so() -> None:
+def test_a_pod_of_unknown_card_is_explained_as_such() -> None:
     explanation = Scene(a_node("n1", 16)).about(running("me", on="n1", request=gpu(4)))
     assert explanation.place == ("Its GPU is not known, so it is counted on every GPU of the node that it could be on.",)
 
@@ -393,7 +393,7 @@ def test_a_pod_that_has_ended_holds_nothing() -> None:
 # As text.
 
 
-def test_the_text_of_a_waiting_pod() -> None:
+def test_the_text_of_a_pending_pod() -> None:
     scene = Scene(a_node("n1", 16, 8), running("a", on="n1/0", request=gpu(10)))
     assert text_of(scene.waiting(gpu(9), replace(ME, scheduler_message="0/1 nodes are available"))) == (
         "default/me is pending. It requests 9 GiB of one GPU (aliyun.com/gpu-mem: 9).\n"
@@ -410,7 +410,7 @@ def test_the_text_of_a_waiting_pod() -> None:
     )
 
 
-def test_the_text_is_painted_only_by_its_reader_and_long_lists_are_cut() -> None:
+def test_the_text_is_coloured_only_by_its_caller_and_long_lists_are_cut() -> None:
     scene = Scene(*(a_node(f"n{number:02}", 8) for number in range(25)))
     explanation = scene.waiting(gpu(4))
     assert "\x1b" not in text_of(explanation)
@@ -424,7 +424,7 @@ def test_the_text_is_painted_only_by_its_reader_and_long_lists_are_cut() -> None
 # Besides cards.
 
 
-def test_a_node_with_the_cards_that_something_else_keeps_the_pod_from() -> None:
+def test_a_node_with_the_cards_and_another_obstacle() -> None:
     scene = Scene(a_node("n1", 16), a_node("n2", 16), running("a", on="n2/0", request=gpu(12)))
     scene.constraints = {
         "n1": NodeConstraints(taints=(Taint("dedicated", "ml", "NoSchedule"),)),
@@ -440,7 +440,7 @@ def test_a_node_with_the_cards_that_something_else_keeps_the_pod_from() -> None:
     assert "\n  obstacle: it is cordoned (kubectl uncordon)\n" in text_of(explanation)
 
 
-def test_a_pod_that_tolerates_it_is_not_told_of_a_taint() -> None:
+def test_a_tolerated_taint_is_not_mentioned() -> None:
     scene = Scene(a_node("n1", 16))
     scene.constraints = {"n1": NodeConstraints(taints=(Taint("dedicated", "ml", "NoSchedule"),))}
     explanation = scene.waiting(gpu(9), replace(ME, tolerations=(Toleration("dedicated", "Exists"),)))
@@ -448,7 +448,7 @@ def test_a_pod_that_tolerates_it_is_not_told_of_a_taint() -> None:
     assert explanation.in_short.startswith("Node n1 can serve it now.")
 
 
-def test_a_free_node_comes_before_one_that_keeps_the_pod_away() -> None:
+def test_a_free_node_comes_before_one_with_an_obstacle() -> None:
     scene = Scene(a_node("n1", 16), a_node("n2", 16))
     scene.constraints = {"n1": NodeConstraints(cordoned=True)}
     assert [answer.node for answer in scene.waiting(gpu(9)).nodes] == ["n2", "n1"]

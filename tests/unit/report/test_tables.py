@@ -136,7 +136,7 @@ def test_the_details_show_a_pod_of_several_cards_once_and_pods_of_unknown_card_l
     assert lines[8:10] == [["Allocated", ":", "900", "(5%)"], ["Total", ":", "16128"]]
 
 
-def test_the_unit_is_what_the_node_says() -> None:
+def test_the_unit_is_the_one_in_the_inventory() -> None:
     """A card of 160 tenths of a GB is no card of 160 MiB; without an inventory the original's guess stands."""
     ledger = Ledger()
     ledger.apply(a_node("n1", "", "enflame", 160))
@@ -146,7 +146,7 @@ def test_the_unit_is_what_the_node_says() -> None:
 
 
 @pytest.mark.parametrize(("size", "unit"), [(100, "GiB"), (101, "MiB")])
-def test_without_an_inventory_the_size_of_a_card_tells_the_unit(size: int, unit: str) -> None:
+def test_without_an_inventory_the_unit_follows_from_the_card_size(size: int, unit: str) -> None:
     ledger = Ledger()
     ledger.apply(a_node("n1", "", "nvidia", size))
     assert f"GPU Memory({unit})" in tables.summary(rows(ledger), CATALOG["nvidia"])
@@ -179,7 +179,7 @@ def test_a_vendor_of_whole_cards_is_counted_in_cards() -> None:
     )
 
 
-def test_cards_that_have_nothing_to_share_are_left_to_the_wide_table() -> None:
+def test_cards_that_cannot_be_shared_are_only_in_the_wide_table() -> None:
     """A node where only the vendor's whole-card plugin runs: the original does not list it."""
     ledger = Ledger()
     ledger.apply(a_node("n1", "", "nvidia", 16))
@@ -197,7 +197,7 @@ def test_a_pod_on_a_card_that_is_gone_is_pending_and_not_forgotten() -> None:
 
 
 @pytest.mark.parametrize("table", [tables.summary, tables.details])
-def test_a_node_that_gives_a_card_a_high_index_makes_no_line_of_a_thousand_columns(table: Callable[..., str]) -> None:
+def test_a_high_card_index_does_not_make_a_line_of_a_thousand_columns(table: Callable[..., str]) -> None:
     ledger = Ledger()
     ledger.apply(NodeSeen("n1", 1, tuple(Card("nvidia", index, 16) for index in (0, 2, 1023))))
     ledger.apply(NodeSeen("n2", 1, (Card("nvidia", 0, 16),)))
@@ -274,7 +274,7 @@ def test_the_gpushare_json() -> None:
     }
 
 
-def test_the_neutral_json_tells_all_vendors_and_all_troubles() -> None:
+def test_the_neutral_json_has_all_vendors_and_all_problems() -> None:
     ledger = Ledger()
     ledger.apply(NodeSeen("n1", 1, (Card("nvidia", 0, 16, healthy=False), Card("stream", 0, 0)), problems=("half read",)))
     ledger.apply(running("a", on="n1/0", request=share(12, kind="nvidia")))
@@ -345,11 +345,11 @@ def test_the_wide_table_has_every_card_of_every_vendor_on_a_line() -> None:
     ]
 
 
-def test_the_wide_table_has_only_the_vendors_that_were_asked() -> None:
+def test_the_wide_table_has_only_the_selected_vendors() -> None:
     assert "GPU" not in wide(a_cluster(), [NPU], TOLD)
 
 
-def test_the_document_tells_what_only_the_inventory_knows() -> None:
+def test_the_document_has_what_only_the_inventory_has() -> None:
     (node,) = document(a_cluster(), [GPU], TOLD)["nodes"]
     first, second = node["cards"]
     assert (first["used"], first["free"], first["unit"], first["model"], first["enforced_by"]) == (8, 8, "GiB", "T4", "toolkit")

@@ -1,4 +1,4 @@
-"""Profiles for tests: an invented vendor, complete in every key, and ways to say it a little differently."""
+"""Profiles for tests: an invented vendor, complete in every key, and variants of it."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -110,7 +110,7 @@ def problems_of(data: dict[str, Any]) -> list[str]:
 
 
 def profile(**over: object) -> Profile:
-    """The complete profile, some top-level keys said differently."""
+    """The complete profile with other values for some top-level keys."""
     return parse({**COMPLETE, **over}, file="acme.toml")
 
 
@@ -123,5 +123,5 @@ def write(directory: Path, name: str, text: str) -> Path:
 
 
 def as_file(data: dict[str, Any]) -> str:
-    """The text of a file that says this."""
+    """The text of a file with this content."""
     return as_toml(parse(data, file="builder"))

@@ -18,7 +18,7 @@ def test_memory_alone_is_enough() -> None:
     assert problems_of({**SMALLEST, "resources": {"memory": "tiny.example/mem"}}) == []
 
 
-def test_a_misspelt_resource_is_not_called_missing_too() -> None:
+def test_a_misspelt_resource_is_not_also_reported_as_missing() -> None:
     """One mistake, one message."""
     assert len(problems_of({**SMALLEST, "resources": {"whole": "tpu"}})) == 1
 
@@ -66,7 +66,7 @@ def test_the_default_unit_is_one_of_the_choices() -> None:
     ]
 
 
-def test_no_choice_of_units_at_all_is_told() -> None:
+def test_an_empty_list_of_units_is_reported() -> None:
     assert problems_of({**SMALLEST, "unit": {"mib": {}}}) == [
         'acme.toml: unit.default is "MiB"; it must be one of the units in unit.mib: it has none'
     ]
@@ -81,14 +81,14 @@ def test_a_label_for_people_belongs_to_a_unit() -> None:
 @pytest.mark.parametrize(
     ("setting", "resource"), [("request.cards_label", "resources.memory"), ("request.max_whole_cards", "resources.whole")]
 )
-def test_a_setting_without_its_resource_is_told(setting: str, resource: str) -> None:
+def test_a_setting_without_its_resource_is_reported(setting: str, resource: str) -> None:
     (reported,) = problems_of(saying(resource, NOTHING))
     assert reported.startswith(f"acme.toml: {setting} is ")
     assert f" without {resource}" in reported
 
 
 @pytest.mark.parametrize("key", ["name", "key"])
-def test_an_unhealthy_configmap_is_complete_or_not_there(key: str) -> None:
+def test_an_unhealthy_configmap_is_complete_or_absent(key: str) -> None:
     (reported,) = problems_of(saying(f"unhealthy.{key}", NOTHING))
     assert reported.startswith(f"acme.toml: unhealthy.{key} is missing; it must ")
     assert problems_of(saying("unhealthy", NOTHING)) == []
@@ -108,7 +108,7 @@ def test_an_unhealthy_configmap_is_complete_or_not_there(key: str) -> None:
         "enforcement.ways.runtime.env.ACME_LIMIT",
     ],
 )
-def test_a_doubt_may_name_any_key_or_entry(known: str) -> None:
+def test_unverified_may_name_any_key_or_entry(known: str) -> None:
     assert problems_of({**COMPLETE, "unverified": [known]}) == []
 
 
@@ -124,12 +124,12 @@ def test_a_doubt_may_name_any_key_or_entry(known: str) -> None:
         "enforcement.ways.runtime.env.NOBODY",
     ],
 )
-def test_a_doubt_about_nothing_is_told(unknown: str) -> None:
+def test_unverified_must_name_a_key_of_the_profile(unknown: str) -> None:
     (reported,) = problems_of({**COMPLETE, "unverified": [unknown]})
     assert reported.startswith(f'acme.toml: unverified[0] is "{unknown}"; it must be a key of this profile')
 
 
-def test_a_doubt_about_an_entry_of_a_broken_table_is_no_second_mistake() -> None:
+def test_an_unverified_entry_of_a_broken_table_is_not_reported_again() -> None:
     assert len(problems_of(saying("container.env", {"ACME_VISIBLE": "{index}", "1X": "x"}))) == 1
 
 
@@ -163,7 +163,7 @@ def test_static_cards_have_one_source(rules: dict[str, Any], has: str) -> None:
         {"command": ["z"], "pattern": r"(?P<id>\S+)", "memory_mib": 1},
     ],
 )
-def test_each_source_is_enough_with_what_belongs_to_it(rules: dict[str, Any]) -> None:
+def test_each_source_with_its_keys_is_enough(rules: dict[str, Any]) -> None:
     assert problems_of(static(**rules)) == []
 
 
@@ -176,7 +176,7 @@ def test_each_source_is_enough_with_what_belongs_to_it(rules: dict[str, Any]) ->
         ({"cards": [{"memory_mib": 1}], "pattern": "(?P<id>x)"}, "driver.static.pattern is there without a command"),
     ],
 )
-def test_a_source_has_what_belongs_to_it(rules: dict[str, Any], says: str) -> None:
+def test_a_source_needs_its_own_keys(rules: dict[str, Any], says: str) -> None:
     (reported,) = problems_of(static(**rules))
     assert reported.startswith(f"acme.toml: {says}")
 

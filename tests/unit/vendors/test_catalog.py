@@ -33,14 +33,14 @@ def test_an_unknown_name_suggests_the_nearest(catalog: Catalog) -> None:
     assert isinstance(caught.value, LookupError)
 
 
-def test_a_resource_tells_its_profile_and_what_is_asked(catalog: Catalog) -> None:
+def test_a_resource_identifies_its_profile_and_the_kind_of_request(catalog: Catalog) -> None:
     assert catalog.by_resource("acme.example/zpu-mem") == (catalog["acme"], "memory")
     assert catalog.by_resource("acme.example/zpu") == (catalog["acme"], "whole")
     assert catalog.by_resource("tiny.example/tpu") == (catalog["tiny"], "whole")
 
 
-def test_what_pods_do_not_ask_with_is_no_business_of_ours(catalog: Catalog) -> None:
-    """The count of cards is a node's fact; no pod asks for it."""
+def test_resources_that_pods_do_not_request_are_ignored(catalog: Catalog) -> None:
+    """The count of cards is a node's fact; no pod requests it."""
     assert catalog.by_resource("acme.example/zpu-count") is None
     assert catalog.by_resource("cpu") is None
 
@@ -71,7 +71,7 @@ def test_files_that_are_no_profiles_are_left_alone(tmp_path: Path) -> None:
     assert load([tmp_path]) == load()
 
 
-def test_what_cannot_be_read_is_told_with_everything_else(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_with_all_other_problems(tmp_path: Path) -> None:
     write(tmp_path, "a.toml", "name = \n")
     (tmp_path / "b.toml").write_bytes(b"name = '\xff'")
     (tmp_path / "c.toml").mkdir()
@@ -95,7 +95,7 @@ def test_a_clash_with_a_shipped_profile_names_both_files(tmp_path: Path) -> None
     assert f"of profile {taken.name} ({taken.name}.toml) already" in str(caught.value)
 
 
-def test_a_broken_profile_disables_itself_and_nobody_else(tmp_path: Path) -> None:
+def test_a_broken_profile_disables_only_itself(tmp_path: Path) -> None:
     """Nor does the shipped one of its name serve in its place."""
     write(tmp_path, "nvidia.toml", 'extends = "nvidia"\nnoun = 7\n')
     write(tmp_path, "kunlun.toml", "this is no TOML")
@@ -107,6 +107,6 @@ def test_a_broken_profile_disables_itself_and_nobody_else(tmp_path: Path) -> Non
     assert "is not TOML" in broken["kunlun"]
 
 
-def test_a_directory_that_is_not_there_is_nobodys_trouble_alone(tmp_path: Path) -> None:
+def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="is no directory"):
         load_usable([tmp_path / "missing"])

@@ -37,7 +37,7 @@ def test_each_card_has_its_device_files_and_all_share_the_rest() -> None:
     }
 
 
-def test_nothing_shared_is_nothing_said() -> None:
+def test_no_shared_edits_without_shared_files() -> None:
     assert "containerEdits" not in content(card(0, "GPU-a"), has=False)
 
 
@@ -75,7 +75,7 @@ def generated(*names: tuple[str, str]) -> dict[str, object]:
     }
 
 
-def test_the_vendors_own_name_of_a_card_is_taken() -> None:
+def test_the_vendors_own_name_of_a_card_is_used() -> None:
     nvidia = load()["nvidia"]
     by_uuid = generated(("GPU-a", "/dev/nvidia0"), ("GPU-b", "/dev/nvidia1"))
     assert existing_name(nvidia, card(1, "GPU-b"), [{"kind": "other/gpu"}, by_uuid]) == "nvidia.com/gpu=GPU-b"
@@ -94,7 +94,7 @@ def test_a_specification_by_index_is_read_by_its_device_files() -> None:
 @pytest.mark.parametrize(
     "spec", [None, 7, [], {}, {"kind": "nvidia.com/gpu"}, {"kind": "nvidia.com/gpu", "devices": [1, {}, {"name": 2}]}]
 )
-def test_what_is_no_specification_names_nothing(spec: object) -> None:
+def test_an_invalid_specification_names_no_card(spec: object) -> None:
     assert existing_name(load()["nvidia"], card(0, "GPU-a"), [spec]) == ""
 
 

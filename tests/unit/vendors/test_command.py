@@ -75,7 +75,7 @@ def test_show_of_an_unknown_name_suggests_one() -> None:
     assert result.stderr.endswith("did you mean nvidia?\n")
 
 
-def test_a_broken_directory_is_told_completely_without_a_traceback(site: Path) -> None:
+def test_all_problems_of_a_broken_directory_are_reported_without_a_traceback(site: Path) -> None:
     write(site, "bad.toml", 'name = "bad"\nnoun = 1\n')
     result = run("list", "--profiles", site)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -83,12 +83,12 @@ def test_a_broken_directory_is_told_completely_without_a_traceback(site: Path) -
     assert "Traceback" not in result.stderr
 
 
-def test_check_says_ok_for_a_right_file(site: Path) -> None:
+def test_check_prints_ok_for_a_valid_file(site: Path) -> None:
     result = run("check", site / "acme.toml")
     assert (result.exit_code, result.stdout) == (0, f"{site}/acme.toml: ok\n")
 
 
-def test_check_tells_all_problems_of_each_file(site: Path, tmp_path: Path) -> None:
+def test_check_reports_all_problems_of_each_file(site: Path, tmp_path: Path) -> None:
     bad = write(tmp_path, "bad.toml", 'extends = "kunlun"\nnoun = 1\n[request]\nmax_cards = 0\n')
     result = run("check", site / "acme.toml", bad, tmp_path / "nowhere.toml")
     assert result.exit_code == 1
@@ -100,7 +100,7 @@ def test_check_tells_all_problems_of_each_file(site: Path, tmp_path: Path) -> No
     ]
 
 
-def test_check_tells_a_clash_with_a_shipped_profile(tmp_path: Path) -> None:
+def test_check_reports_a_clash_with_a_shipped_profile(tmp_path: Path) -> None:
     thief = write(tmp_path, "thief.toml", as_file(saying("resources.whole", "nvidia.com/gpu")))
     result = run("check", thief)
     assert result.exit_code == 1
@@ -113,7 +113,7 @@ def test_check_builds_on_the_extra_directories(site: Path, tmp_path: Path) -> No
     assert run("check", own, "--profiles", site).exit_code == 0
 
 
-def test_check_tells_problems_of_the_extra_directories_as_well(site: Path, tmp_path: Path) -> None:
+def test_check_reports_problems_of_the_extra_directories_too(site: Path, tmp_path: Path) -> None:
     write(site, "bad.toml", "name = 1")
     own = write(tmp_path, "own.toml", 'extends = "acme"\ntitle = "Ours"\n')
     result = run("check", own, "--profiles", site)
@@ -122,13 +122,13 @@ def test_check_tells_problems_of_the_extra_directories_as_well(site: Path, tmp_p
     assert f"{site}/bad.toml: name is 1" in result.stdout
 
 
-def test_a_file_checked_in_its_own_directory_is_told_once(site: Path) -> None:
+def test_a_file_checked_in_its_own_directory_is_reported_once(site: Path) -> None:
     bad = write(site, "bad.toml", 'extends = "acme"\nnoun = 1\n[resources]\nmemory = 1\n')
     result = run("check", bad, "--profiles", site)
     assert len(result.stdout.splitlines()) == len(set(result.stdout.splitlines()))
 
 
-def test_check_wants_a_file() -> None:
+def test_check_requires_a_file() -> None:
     assert run("check").exit_code == 2
 
 
@@ -155,7 +155,7 @@ def test_check_wants_a_file() -> None:
     ],
     ids=range(17),
 )
-def test_a_file_out_of_all_bounds_is_told_and_ends_in_no_traceback(tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_with_extreme_values_is_reported_without_a_traceback(tmp_path: Path, text: str, says: str) -> None:
     head = 'name = "own"\nnoun = "XPU"\nresources.whole = "own.example/xpu"\n'
     file = write(tmp_path, "own.toml", f"{head}{text}\n" if "title" in text else f'{head}title = "Own"\n{text}\n')
     result = run("check", file)
@@ -180,7 +180,7 @@ def test_json_written_out_and_read_again_is_the_same_profile(one: Profile) -> No
     assert parse(json.loads(as_json(one)), file="again.json") == one
 
 
-def test_a_value_in_doubt_is_marked_and_no_other() -> None:
+def test_only_unverified_values_are_marked() -> None:
     lines = as_toml(profile()).splitlines()
     marked = [line for line in lines if line.endswith("# unverified")]
     assert marked == [
@@ -191,7 +191,7 @@ def test_a_value_in_doubt_is_marked_and_no_other() -> None:
     ]
 
 
-def test_a_whole_table_in_doubt_is_marked_at_its_head_even_if_empty() -> None:
+def test_an_unverified_table_is_marked_at_its_header_even_if_empty() -> None:
     text = as_toml(profile(container={"env": {}}, unverified=["container.env", "title"]))
     assert "[container.env]  # unverified" in text
     assert 'title = "Acme ZPU (zpushare)"  # unverified' in text

@@ -1,4 +1,4 @@
-"""What a container is given for its cards: by strategy, for one card and for several."""
+"""What a container gets for its cards: by strategy, for one card and for several."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_a_gpu_by_volume_mounts() -> None:
 
 
 def test_a_gpu_by_device_nodes() -> None:
-    """By minor number, with the shared files the host has; an image that asks for all cards by itself is not heard."""
+    """By minor number, with the shared files the host has; an image's own request for all cards is ignored."""
     got = given(choosing("nvidia", "device-nodes"), share(2, minor=5), exists=lambda path: path != "/dev/nvidia-modeset")
     assert got.env["NVIDIA_VISIBLE_DEVICES"] == "void"
     assert [node.host_path for node in got.device_nodes] == [
@@ -98,7 +98,7 @@ def test_two_xpus_are_joined_by_commas() -> None:
     assert [node.container_path for node in got.device_nodes] == ["/dev/xpu0", "/dev/xpu2", "/dev/xpuctrl"]
 
 
-def test_a_gcu_is_seen_by_its_device_file_and_no_other() -> None:
+def test_a_gcu_is_visible_by_its_own_device_file_only() -> None:
     got = given(CATALOG["enflame"], share(0, minor=3), exists=lambda path: False)
     assert got.env == {"ENFLAME_VISIBLE_DEVICES": "3"}
     assert got.device_nodes == (DeviceNode("/dev/gcu3", "/dev/gcu3", "rw"),)
@@ -143,7 +143,7 @@ def test_every_strategy_of_a_profile_is_applied() -> None:
         ("of {units}: {id}", "of 3: ID-0,of 3: ID-3"),
     ],
 )
-def test_a_template_is_said_for_each_card_or_once_if_all_say_the_same(template: str, value: str) -> None:
+def test_a_template_is_rendered_for_each_card_or_once_if_all_are_equal(template: str, value: str) -> None:
     got = given(saying_env(X=template), share(0, units=2), share(3, units=1, card_units=8), pod_units=5)
     assert got.env == {"X": value}
 
@@ -157,7 +157,9 @@ def test_a_template_is_said_for_each_card_or_once_if_all_say_the_same(template: 
         (1, 4500, "4500", None),
     ],
 )
-def test_parts_of_a_gb_come_out_whole_and_never_too_large(unit_mib: float, units: int, mib: str, octets: int | None) -> None:
+def test_parts_of_a_gb_become_whole_numbers_and_are_never_rounded_up(
+    unit_mib: float, units: int, mib: str, octets: int | None
+) -> None:
     got = given(saying_env(M="{mib}", B="{bytes}"), share(0, units=units, unit_mib=unit_mib))
     assert got.env == {"M": mib, "B": str(octets or units * 2**20)}
 
@@ -165,7 +167,7 @@ def test_parts_of_a_gb_come_out_whole_and_never_too_large(unit_mib: float, units
 LIMIT = Enforcement("runtime", {"ACME_LIMIT": "{share_bytes}", "ACME_VISIBLE": "{ordinal}"})
 
 
-def test_a_limit_is_added_and_goes_before_other_variables() -> None:
+def test_a_limit_takes_precedence_over_other_variables() -> None:
     got = given(profile(), share(0), share(1), enforcement=LIMIT)
     assert got.env["ACME_LIMIT"] == str(4 * 2**30)
     assert got.env["ACME_VISIBLE"] == "0,1"

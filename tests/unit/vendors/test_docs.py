@@ -35,7 +35,7 @@ def test_every_reason_is_named(reason: Reason) -> None:
 
 
 @pytest.mark.parametrize("text", FILES)
-def test_every_file_shown_is_right_as_it_stands(text: str) -> None:
+def test_every_file_in_the_docs_is_valid(text: str) -> None:
     layers, _ = read_layers([])
     found = survey([*layers, [ProfileFile("shown.toml", tomllib.loads(text))]])
     assert [str(problem) for problem in found.problems] == []

@@ -1,4 +1,4 @@
-"""Which way holds: the first whose needs are met, and in words why others did not do."""
+"""Which enforcement way is used: the first whose requirements are met, with the reasons against the others."""
 
 import pytest
 
@@ -18,12 +18,12 @@ WAYS = {"toolkit": TOOLKIT_WAY, "mps": MPS_WAY, "free": FREE_WAY}
 YES, NO = ProbeResult(met=True, message="there"), ProbeResult(met=False, message="not there")
 
 
-def test_the_first_way_whose_needs_are_met_holds() -> None:
+def test_the_first_way_whose_requirements_are_met_is_used() -> None:
     rules = EnforcementRules(("toolkit", "mps", "watch"), WAYS)
     assert choose(rules, {DRIVER: YES, TOOLKIT: YES, MPS: YES}) == Enforcement("toolkit", {"LIMIT": "{mib}"})
 
 
-def test_a_way_that_lacks_something_is_passed_over_in_words() -> None:
+def test_a_way_with_an_unmet_requirement_is_skipped_with_the_reason() -> None:
     rules = EnforcementRules(("toolkit", "mps"), WAYS)
     old = ProbeResult(met=False, message="ctk --version says 1.17; 1.20.1 is needed")
     chosen = choose(rules, {DRIVER: YES, TOOLKIT: old, MPS: YES})
@@ -31,13 +31,13 @@ def test_a_way_that_lacks_something_is_passed_over_in_words() -> None:
     assert chosen.limits
 
 
-def test_what_is_left_is_watching_which_is_no_limit() -> None:
+def test_watching_is_the_fallback_and_sets_no_limit() -> None:
     chosen = choose(EnforcementRules(("toolkit", "mps"), WAYS), {DRIVER: NO, TOOLKIT: NO, MPS: YES})
     assert (chosen.name, chosen.env, chosen.limits) == ("watch", {}, False)
     assert chosen.rejected_ways == ("toolkit: not there; not there", "mps: not there")
 
 
-def test_what_nobody_asked_is_not_met() -> None:
+def test_a_requirement_without_a_probe_is_not_met() -> None:
     chosen = choose(EnforcementRules(("toolkit",), WAYS), {})
     assert chosen.rejected_ways == ("toolkit: /sys/driver was not probed; ctk --version was not probed",)
 
@@ -47,7 +47,7 @@ def test_a_way_that_is_not_in_the_order_is_off() -> None:
     assert choose(EnforcementRules(("free",), WAYS), {}).name == "free"
 
 
-def test_each_requirement_is_asked_once() -> None:
+def test_each_requirement_is_probed_once() -> None:
     assert requirements(EnforcementRules(("toolkit", "mps", "watch"), WAYS)) == (DRIVER, TOOLKIT, MPS)
 
 

@@ -72,13 +72,13 @@ def test_a_file_may_extend_another_of_its_own_directory() -> None:
 
 
 @pytest.mark.parametrize("nothing", ["", []])
-def test_an_empty_value_takes_an_optional_key_away(nothing: object) -> None:
+def test_an_empty_value_removes_an_optional_key(nothing: object) -> None:
     acme = the(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", "http": {"node_port": nothing}}}), "acme")
     assert acme.http.node_port is None
     assert acme.http.prefix == "/zpushare-scheduler"
 
 
-def test_what_is_taken_away_falls_back_to_its_default() -> None:
+def test_a_removed_key_falls_back_to_its_default() -> None:
     site = {"extends": "acme", "texts": {"no-cards": ""}, "request": {"max_cards": ""}, "hardware": {"device_nodes": []}}
     acme = the(lay({"acme.toml": COMPLETE}, {"site.toml": site}), "acme")
     assert acme.text(Reason.NO_CARDS) == "node has no ZPU to share"
@@ -86,33 +86,33 @@ def test_what_is_taken_away_falls_back_to_its_default() -> None:
     assert acme.hardware.device_nodes == ()
 
 
-def test_a_whole_section_can_be_taken_away() -> None:
+def test_a_whole_section_can_be_removed() -> None:
     acme = the(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", "unhealthy": "", "node_label": ""}}), "acme")
     assert acme.unhealthy is None
     assert acme.node_label is None
 
 
-def test_one_entry_of_a_table_can_be_taken_away() -> None:
+def test_one_entry_of_a_table_can_be_removed() -> None:
     acme = the(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", "container": {"env": {"ACME_BYTES": ""}}}}), "acme")
     assert acme.container.env == {"ACME_VISIBLE": "{index}"}
 
 
-def test_what_must_be_there_cannot_be_taken_away() -> None:
+def test_a_required_key_cannot_be_removed() -> None:
     (line,) = reported(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", "title": ""}}))
     assert line.startswith("site.toml: title is missing")
 
 
-def test_taking_away_a_misspelt_key_is_told() -> None:
+def test_removing_a_misspelt_key_is_reported() -> None:
     (line,) = reported(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", "unhealty": ""}}))
     assert line == "site.toml: unhealty is no key of a profile; did you mean unhealthy?"
 
 
-def test_taking_away_what_is_not_there_is_fine() -> None:
+def test_removing_an_absent_key_is_allowed() -> None:
     site = {"extends": "tiny", "http": {"prefix": ""}, "unhealthy": ""}
     assert the(lay({"tiny.toml": SMALLEST}, {"site.toml": site}), "tiny").http.prefix is None
 
 
-def test_without_extends_an_empty_value_is_just_wrong() -> None:
+def test_without_extends_an_empty_value_is_an_error() -> None:
     (line,) = reported(lay({"acme.toml": saying("http.prefix", "")}))
     assert line.startswith('acme.toml: http.prefix is ""; it must ')
     (line,) = reported(lay({"acme.toml": {**COMPLETE, "unhealthy": ""}}))
@@ -130,8 +130,8 @@ def test_without_extends_an_empty_value_is_just_wrong() -> None:
         ({"unverified": []}, []),
     ],
 )
-def test_a_value_that_somebody_sets_is_not_unverified_any_more(own: dict[str, Any], left: list[str]) -> None:
-    """Unless the file says itself what is in doubt."""
+def test_a_value_set_by_a_later_file_is_no_longer_unverified(own: dict[str, Any], left: list[str]) -> None:
+    """Unless the file itself lists unverified keys."""
     assert list(the(lay({"acme.toml": COMPLETE}, {"site.toml": {"extends": "acme", **own}}), "acme").unverified) == left
 
 
@@ -147,7 +147,7 @@ def test_a_file_whose_base_is_missing_is_checked_all_the_same() -> None:
     assert lines[2].startswith("site.toml: http.node_port is 0")
 
 
-def test_a_circle_is_told_at_each_of_its_files() -> None:
+def test_a_circle_is_reported_at_each_of_its_files() -> None:
     lines = reported(lay({"a.toml": {"name": "a", "extends": "b"}, "b.toml": {"name": "b", "extends": "a"}}))
     assert len(lines) == 2
     assert "extends goes round in a circle: a → b → a" in lines[0]
@@ -164,14 +164,14 @@ def test_the_same_directory_twice_is_no_circle() -> None:
     assert the(lay({"acme.toml": COMPLETE}, {"site.toml": site}, {"site.toml": site}), "acme").title == "x"
 
 
-def test_a_problem_of_the_base_is_told_at_the_base_alone() -> None:
+def test_a_problem_of_the_base_is_reported_for_the_base_only() -> None:
     lines = reported(lay({"acme.toml": saying("http.node_port", 0)}, {"site.toml": {"extends": "acme", "noun": "Z PU"}}))
     assert len(lines) == 2
     assert lines[0].startswith("acme.toml: http.node_port")
     assert lines[1].startswith("site.toml: noun")
 
 
-def test_two_files_of_a_directory_for_one_profile_are_told() -> None:
+def test_two_files_for_one_profile_in_a_directory_are_reported() -> None:
     lines = reported(lay({"a.toml": COMPLETE, "b.toml": saying("noun", "")}))
     assert len(lines) == 2
     assert lines[0].startswith('b.toml: noun is ""')
@@ -192,7 +192,7 @@ def test_two_files_of_a_directory_for_one_profile_are_told() -> None:
         ("annotations.assign_time", "ACME_POD", "annotation"),
     ],
 )
-def test_what_two_profiles_claim_is_told_with_both_files(key: str, value: str, what: str) -> None:
+def test_a_name_claimed_by_two_profiles_is_reported_with_both_files(key: str, value: str, what: str) -> None:
     assert reported(lay({"acme.toml": COMPLETE}, {"other.toml": saying(key, value, another("other"))})) == [
         f'other.toml: {key} is "{value}", the {what} of profile acme (acme.toml) already; each profile must have its own'
     ]
@@ -212,7 +212,7 @@ def test_two_profiles_may_share_a_port() -> None:
     assert reported(lay({"acme.toml": COMPLETE, "b.toml": saying("http.node_port", 32000, another("b"))})) == []
 
 
-def test_all_problems_of_all_files_are_told_together() -> None:
+def test_all_problems_of_all_files_are_reported_together() -> None:
     lines = reported(
         lay(
             {"acme.toml": COMPLETE, "bad.toml": {**another("bad"), "noun": ""}},

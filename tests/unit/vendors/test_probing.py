@@ -1,4 +1,4 @@
-"""What a node says to a requirement: files and versions, and never an exception."""
+"""Whether a node meets a requirement: files and versions, and never an exception."""
 
 import os
 from pathlib import Path
@@ -42,7 +42,7 @@ def host(tmp_path: Path) -> Host:
 
 
 @pytest.mark.parametrize("path", ["/sys/a", "/proc/a", "/dev/a", "/opt/a"])
-async def test_a_file_is_looked_for_where_the_hosts_trees_are(host: Host, path: str) -> None:
+async def test_a_file_is_searched_under_the_hosts_mounted_roots(host: Host, path: str) -> None:
     assert await host.probe(Requirement(file=path)) == ProbeResult(met=False, message=f"{path}: is not there")
     host.has(path)
     assert await host.probe(Requirement(file=path)) == ProbeResult(met=True, message=f"{path} is there")
@@ -58,7 +58,7 @@ async def test_a_file_is_looked_for_where_the_hosts_trees_are(host: Host, path: 
         ("", False, "/sys/v has no version: nothing"),
     ],
 )
-async def test_a_file_may_have_to_say_a_version(host: Host, text: str, met: bool, message: str) -> None:
+async def test_a_file_may_have_to_contain_a_version(host: Host, text: str, met: bool, message: str) -> None:
     host.has("/sys/v", text)
     assert await host.probe(Requirement(file="/sys/v", at_least="615")) == ProbeResult(met, message)
 
@@ -67,7 +67,7 @@ CTK = Requirement(command=("acme-ctk", "--version"), pattern="version ([0-9.]+)"
 
 
 @pytest.mark.parametrize("folder", ["/usr/bin", "/usr/local/bin"])
-async def test_a_tool_of_the_host_is_found_and_asked(host: Host, folder: str) -> None:
+async def test_a_tool_of_the_host_is_found_and_run(host: Host, folder: str) -> None:
     host.tool(f"{folder}/acme-ctk", "echo 'Acme CLI 9 version 1.20.1.'")
     assert await host.probe(CTK) == ProbeResult(met=True, message="acme-ctk --version has version 1.20.1")
 
@@ -82,12 +82,12 @@ async def test_a_tool_of_the_host_is_found_and_asked(host: Host, folder: str) ->
         ("sleep 600", "acme-ctk --version: gave no answer within 0.3 s and was killed"),
     ],
 )
-async def test_a_tool_that_does_not_say_so_does_not_meet_it(host: Host, script: str, message: str) -> None:
+async def test_a_tool_without_the_expected_output_does_not_meet_the_requirement(host: Host, script: str, message: str) -> None:
     host.tool("/usr/bin/acme-ctk", script)
     assert await host.probe(CTK, timeout_s=0.3) == ProbeResult(met=False, message=message)
 
 
-async def test_a_missing_tool_is_told(host: Host) -> None:
+async def test_a_missing_tool_is_reported(host: Host) -> None:
     candidate_paths = "/usr/local/sbin, /usr/local/bin, /usr/sbin, /usr/bin, /usr/local/nvidia/toolkit"
     assert await host.probe(CTK) == ProbeResult(
         met=False, message=f"acme-ctk --version: not found in {candidate_paths} of the host"
@@ -95,10 +95,8 @@ async def test_a_missing_tool_is_told(host: Host) -> None:
     assert (await host.probe(Requirement(command=("/opt/ctk",)))).message == "/opt/ctk: no such file"
 
 
-async def test_the_hosts_tool_is_asked_and_not_the_images_own(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a container both are there, and only the host's one says what is on the node."""
+async def test_the_hosts_tool_is_run_and_not_the_images_own(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container both exist, and only the host's one shows what is on the node."""
     image = Host(tmp_path / "image")
     image.tool("/bin/acme-ctk", "echo version 1.20.1")
     monkeypatch.setenv("PATH", str(image.root / "bin"), prepend=":")
@@ -129,18 +127,18 @@ async def test_links_in_a_circle_are_no_tool(host: Host) -> None:
     assert not (await host.probe(Requirement(file="/opt/ctk"))).met
 
 
-async def test_a_tool_may_be_asked_only_to_be_there(host: Host) -> None:
+async def test_a_requirement_may_be_that_a_tool_exists(host: Host) -> None:
     host.tool("/opt/ctk", "echo hello")
     assert (await host.probe(Requirement(command=("/opt/ctk",)))).met
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-async def test_a_file_that_may_not_be_read_is_told(host: Host) -> None:
+async def test_a_file_that_may_not_be_read_is_reported(host: Host) -> None:
     host.has("/sys/v", "1", mode=0)
     assert (await host.probe(Requirement(file="/sys/v", at_least="1"))).message == "/sys/v: cannot be read: Permission denied"
 
 
-async def test_a_folder_where_a_file_should_be_is_told(host: Host) -> None:
+async def test_a_folder_where_a_file_should_be_is_reported(host: Host) -> None:
     host.has("/sys/v/inner")
     assert (await host.probe(Requirement(file="/sys/v", at_least="1"))).message == "/sys/v: cannot be read: Is a directory"
 
@@ -159,7 +157,7 @@ def test_versions_are_compared_as_numbers(version: str, wanted: str, enough: boo
     assert version_at_least(version, wanted) is enough
 
 
-async def test_the_whole_way_on_a_node_that_has_it_and_on_one_that_has_not(host: Host) -> None:
+async def test_the_way_is_used_only_on_a_node_that_meets_its_requirements(host: Host) -> None:
     """The shipped profile: a driver too old, then all of it."""
     rules = load()["nvidia"].enforcement
     host.has("/sys/module/nvidia/version", "580.95\n")
@@ -173,8 +171,8 @@ async def test_the_whole_way_on_a_node_that_has_it_and_on_one_that_has_not(host:
     assert choose(rules, await host.all(*requirements(rules))).name == "toolkit"
 
 
-async def test_an_mps_daemon_of_the_host_is_seen_by_its_pipe(host: Host) -> None:
-    """An option: a site whose cards all run under MPS names the way. The container then gets the pipes with the limit."""
+async def test_an_mps_daemon_of_the_host_is_detected_by_its_pipe(host: Host) -> None:
+    """An option: if all cards run under MPS, the profile names the way. The container then gets the pipes with the limit."""
     shipped = load()["nvidia"]
     rules = EnforcementRules(("toolkit", "mps", "watch"), shipped.enforcement.ways)
     assert choose(rules, await host.all(*requirements(rules))).name == "watch"
@@ -188,8 +186,8 @@ async def test_an_mps_daemon_of_the_host_is_seen_by_its_pipe(host: Host) -> None
     assert Mount("/tmp/nvidia-mps", "/tmp/nvidia-mps", read_only=False) in given.mounts
 
 
-async def test_a_path_that_cannot_even_be_followed_is_not_there(host: Host) -> None:
-    """A stale network mount says so at the first step, long before the file is opened."""
+async def test_a_path_that_cannot_be_resolved_does_not_exist(host: Host) -> None:
+    """A stale network mount fails at the first step, long before the file is opened."""
     host.has("/opt/something")
     for requirement in (Requirement(file=f"/opt/{'x' * 300}/version"), Requirement(command=(f"/opt/{'x' * 300}/tool",))):
         result = await host.probe(requirement)

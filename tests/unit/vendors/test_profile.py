@@ -80,7 +80,7 @@ def test_every_key_arrives_in_its_place() -> None:
     assert acme.text(Reason.NO_CARDS) == "nothing here"
 
 
-def test_what_is_left_out_has_its_default() -> None:
+def test_an_omitted_key_has_its_default() -> None:
     tiny = parse(SMALLEST, file="tiny.toml")
     assert tiny.node_label is None
     assert tiny.resources == ResourceNames(memory=None, count=None, whole="tiny.example/tpu")
@@ -98,7 +98,7 @@ def test_what_is_left_out_has_its_default() -> None:
     assert tiny.unverified == ()
 
 
-def test_the_unhealthy_configmap_is_in_kube_system_unless_said() -> None:
+def test_the_unhealthy_configmap_is_in_kube_system_by_default() -> None:
     data = {**SMALLEST, "unhealthy": {"name": "unhealthy-{node}", "key": "cards"}}
     assert parse(data, file="tiny.toml").unhealthy == UnhealthyConfigMap(name="unhealthy-{node}", key="cards")
     assert UnhealthyConfigMap(name="x", key="y").namespace == "kube-system"
@@ -126,7 +126,7 @@ def test_a_profile_written_out_and_read_again_is_the_same(data: dict[str, object
 
 
 def test_a_profile_is_a_value() -> None:
-    """Equal when it says the same, usable as a key, and nobody can change it."""
+    """Equal if its content is equal, hashable and immutable."""
     acme = profile()
     assert acme == profile()
     assert len({acme, profile()}) == 1

@@ -1,4 +1,4 @@
-"""Refusals in plain words: one for every reason, constant, and in the profile's names."""
+"""Default refusal texts: one for every reason, constant, and with the profile's names."""
 
 import pytest
 from msgspec import convert
@@ -33,12 +33,12 @@ def test_every_reason_has_a_default_text() -> None:
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_a_default_text_is_in_the_profiles_own_words(reason: Reason) -> None:
+def test_a_default_text_uses_the_profiles_names(reason: Reason) -> None:
     assert profile(texts={}, unverified=[]).text(reason) == ACME[reason]
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_a_default_text_keeps_the_rules_of_a_given_one(reason: Reason) -> None:
+def test_a_default_text_keeps_the_rules_of_a_profiles_own_text(reason: Reason) -> None:
     """No placeholder left over, no final full stop: also for a vendor that has next to nothing."""
     text = parse(SMALLEST, file="tiny.toml").text(reason)
     assert convert(text, RefusalText) == text
@@ -52,12 +52,12 @@ def test_without_a_label_of_its_own_the_general_annotation_is_named() -> None:
 @pytest.mark.parametrize(
     ("most", "text"), [(1, "at most one tiny.example/tpu may be requested"), (NOTHING, "too many tiny.example/tpu requested")]
 )
-def test_the_most_whole_cards_are_named_where_there_is_a_most(most: object, text: str) -> None:
+def test_the_limit_of_whole_cards_is_named_if_there_is_one(most: object, text: str) -> None:
     request = {} if most is NOTHING else {"max_whole_cards": most}
     assert parse({**SMALLEST, "request": request}, file="tiny.toml").text(Reason.TOO_MANY_WHOLE_CARDS) == text
 
 
-def test_a_given_text_replaces_only_its_own_default() -> None:
+def test_a_profiles_text_replaces_only_its_own_default() -> None:
     acme = profile(texts={"no-cards": "Nothing Here"})
     assert acme.text(Reason.NO_CARDS) == "Nothing Here"
     assert acme.text(Reason.NO_CARD_IS_EMPTY) == "no ZPU is empty"

@@ -1,4 +1,4 @@
-"""The shipped profiles say what the vendors' own systems say: the table of facts, value by value."""
+"""The shipped profiles match the vendors' own systems: the table of facts, value by value."""
 
 from typing import Any
 
@@ -108,7 +108,7 @@ def test_the_four_vendors_are_shipped() -> None:
 
 
 @pytest.mark.parametrize(("name", "key", "fact"), [(name, key, row[at]) for key, row in FACTS for at, name in enumerate(ALL)])
-def test_the_profile_says_what_the_vendor_says(name: str, key: str, fact: object) -> None:
+def test_the_profile_matches_the_vendors_documents(name: str, key: str, fact: object) -> None:
     assert value(CATALOG[name], key) == fact
 
 
@@ -120,8 +120,8 @@ def test_the_profile_says_what_the_vendor_says(name: str, key: str, fact: object
         ("enflame", "insufficient GCU Memory in one gcu device"),
     ],
 )
-def test_a_full_card_and_a_small_card_are_refused_in_the_vendors_words(name: str, text: str) -> None:
-    """Their systems tell no difference, and their users look for this text."""
+def test_full_and_small_cards_are_refused_with_the_vendors_text(name: str, text: str) -> None:
+    """Their systems make no difference, and their users search for this text."""
     assert CATALOG[name].text(Reason.NO_CARD_HAS_ROOM) == text
     assert CATALOG[name].text(Reason.LARGER_THAN_ANY_CARD) == text
 
@@ -175,7 +175,7 @@ def test_every_refusal_fits_an_event(name: str, reason: Reason) -> None:
         ("stream", {"container.envvar", *(f"inspect.{key}" for key in ("total", "used", "available", "cards"))}),
     ],
 )
-def test_what_no_source_confirms_is_marked(name: str, doubts: set[str]) -> None:
+def test_unconfirmed_values_are_marked(name: str, doubts: set[str]) -> None:
     assert set(CATALOG[name].unverified) == doubts
 
 
@@ -203,6 +203,6 @@ def test_a_limit_is_set_in_the_vendors_variables(name: str, way: str, env: dict[
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_way_to_a_limit_is_believed_without_a_probe(name: str) -> None:
-    """An old runtime ignores the variables without a word, so every way asks for something first."""
+def test_no_enforcement_way_is_used_without_a_probe(name: str) -> None:
+    """An old runtime silently ignores the variables, so every way has a requirement."""
     assert all(way.requires for way in CATALOG[name].enforcement.ways.values())

@@ -1,4 +1,4 @@
-"""Every rule about a single value: what breaks it is told with key, value and what would be right."""
+"""Every rule about a single value: a violation is reported with key, value and what would be correct."""
 
 import pytest
 
@@ -243,7 +243,7 @@ RIGHT: dict[str, list[object]] = {
 }
 
 
-def test_the_complete_profile_and_the_smallest_are_right() -> None:
+def test_the_complete_and_the_smallest_profile_are_valid() -> None:
     assert problems_of(COMPLETE) == []
     assert problems_of(SMALLEST) == []
 
@@ -251,7 +251,7 @@ def test_the_complete_profile_and_the_smallest_are_right() -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [(key, value) for key, values in WRONG.items() for value in values if value is not NOTHING]
 )
-def test_a_wrong_value_is_told_under_its_key(key: str, value: object) -> None:
+def test_a_wrong_value_is_reported_with_its_key(key: str, value: object) -> None:
     """One wrong value is one problem: its file, its key, and what it must be (or which key was meant)."""
     reported = problems_of(saying(key, value))
     assert len(reported) == 1, reported
@@ -260,17 +260,17 @@ def test_a_wrong_value_is_told_under_its_key(key: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in RIGHT.items() for value in values])
-def test_a_right_value_is_taken(key: str, value: object) -> None:
+def test_a_correct_value_is_accepted(key: str, value: object) -> None:
     assert problems_of(saying(key, value, saying("unverified", []))) == []
 
 
-def test_every_key_has_its_wrong_values_tried() -> None:
+def test_wrong_values_of_every_key_are_tested() -> None:
     """A row added to the schema needs a row in the table above."""
     assert WRONG.keys() == keys().keys()
 
 
 @pytest.mark.parametrize("key", ["name", "title", "noun"])
-def test_a_key_that_must_be_there_is_missed(key: str) -> None:
+def test_a_missing_required_key_is_reported(key: str) -> None:
     reported = problems_of(saying(key, NOTHING))
     assert len(reported) == 1
     assert reported[0].startswith(f"acme.toml: {key} is missing; it must ")
@@ -323,7 +323,7 @@ def test_every_reason_may_have_a_text() -> None:
         assert problems_of(saying(f"texts.{reason.value}", "some text")) == []
 
 
-def test_all_mistakes_of_a_file_are_told_at_once() -> None:
+def test_all_problems_of_a_file_are_reported_at_once() -> None:
     data = saying("request.max_cards", 0)
     data = saying("http.prefix", "zpu", data)
     data = saying("noun", NOTHING, data)

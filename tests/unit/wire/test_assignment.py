@@ -1,4 +1,4 @@
-"""What is written with a bind reads back as what was given."""
+"""What a bind writes reads back as the assignment."""
 
 import json
 
@@ -19,7 +19,7 @@ def write(*slices: Slice) -> dict[str, str]:
 
 
 def test_the_seed_keys_are_written_as_the_seed_shows_them() -> None:
-    """The Enflame guide's own log: card 1 of 16, 12 asked."""
+    """The Enflame guide's own log: card 1 of 16, 12 requested."""
     record = write(Slice("enflame", 1, 12, id="GCU-1"))
     ours = record.pop("accelshare.io/assignment")
     assert record == {
@@ -43,15 +43,15 @@ def test_whole_cards_are_in_our_record_only() -> None:
     assert record == {"accelshare.io/assignment": '{"nvidia":[{"index":2,"id":"GPU-2","whole":true}]}'}
 
 
-def test_nothing_given_is_nothing_written() -> None:
+def test_without_cards_nothing_is_written() -> None:
     assert write() == {}
 
 
 PLAIN, POD = "required-plugins.noderesource.dev", "required-plugins.noderesource.dev/pod"
 
 
-def test_the_runtime_insists_in_every_scope_whatever_the_pod_says() -> None:
-    """A validator looks at the narrowest key only, so that a wider one of ours would be shadowed."""
+def test_the_validator_is_required_in_every_scope_whatever_the_pod_has() -> None:
+    """A validator reads the narrowest key only, so that a wider one of ours would be shadowed."""
     ours = '["accelshare"]'
     assert assignment.require_plugin(["c0", "init"]) == {
         PLAIN: ours,
@@ -76,12 +76,12 @@ def test_other_plugins_that_a_user_required_stay_required() -> None:
     }
 
 
-def test_a_name_too_long_for_an_annotation_gets_none() -> None:
-    """Nobody can write that key, and the API server would refuse every later update of the pod."""
+def test_a_name_too_long_for_an_annotation_is_not_written() -> None:
+    """That key is invalid, and the API server would refuse every later update of the pod."""
     assert len(assignment.require_plugin(["a" * 63, "b" * 53])) == 3
 
 
-def test_what_requires_nothing_says_nothing() -> None:
+def test_a_container_may_require_no_plugin() -> None:
     assert assignment.requires_plugin({}, "c0") is None
     assert assignment.requires_plugin({f"{PLAIN}/container.c1": "[]"}, "c0") is None
     assert assignment.requires_plugin({PLAIN: '["accelshare"]', f"{PLAIN}/container.c0": "[]"}, "c0") is False
@@ -127,12 +127,12 @@ def test_no_text_on_a_pod_breaks_the_reading(annotations: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("index", [-1, 1024, 10**12])
-def test_an_index_no_node_can_have_is_not_believed(index: int) -> None:
+def test_an_impossible_index_is_rejected(index: int) -> None:
     record = {"accelshare.io/assignment": json.dumps({"nvidia": [{"index": index}]})}
     assert assignment.read(record, (Ask("nvidia", 1, 3),), PROFILES)[0] == ()
 
 
-def test_one_card_that_is_named_twice_is_not_believed() -> None:
+def test_a_record_that_names_a_card_twice_is_rejected() -> None:
     """The pod has two cards; the second would count nowhere."""
     record = {"nvidia": [{"index": 0, "id": "GPU-a"}, {"index": 1, "id": "GPU-a"}]}
     annotations = {assignment.OURS: json.dumps(record)}

@@ -1,4 +1,4 @@
-"""The one door for JSON from outside: a value of the right type or UnreadableError, whatever comes."""
+"""Decoding JSON from outside: a value of the right type or UnreadableError, for any input."""
 
 import json
 import sys
@@ -52,7 +52,7 @@ def test_a_deep_part_does_not_spoil_the_rest(field: str, levels: int) -> None:
     ],
     ids=range(14),
 )
-def test_what_cannot_be_read_is_one_error(text: str) -> None:
+def test_unreadable_json_is_one_error(text: str) -> None:
     with pytest.raises(UnreadableError) as caught:
         things.decode(text)
     assert len(str(caught.value)) <= 200
@@ -73,13 +73,13 @@ def test_a_text_that_is_too_long_is_not_read() -> None:
 @for_all(
     st.recursive(st.text('"\\[]{}x') | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text('"[\\'), inner))
 )
-def test_what_is_shallow_stays_as_it_is(value: object) -> None:
+def test_shallow_json_is_unchanged(value: object) -> None:
     text = json.dumps(value).encode()
     assert shallow(text) == text
 
 
 @for_all(st.integers(1, 3), st.integers(MOST_LEVELS - 2, MOST_LEVELS + 3))
-def test_what_is_deep_is_null(width: int, levels: int) -> None:
+def test_deep_json_becomes_null(width: int, levels: int) -> None:
     """Siblings before and after the deep part are kept."""
     value: object = "]"
     for _ in range(levels):

@@ -33,10 +33,10 @@ STATUS = {**CREATED, "manager": "kubelet", "subresource": "status", "fieldsV1": 
         (STARTED, [{"fieldsV1": None}, {"fieldsV1": {"f:spec": None}}, {}], False),
     ],
 )
-def test_a_pod_that_names_its_node_itself_is_known_also_when_kubelet_has_begun(
+def test_a_pod_created_with_a_node_name_is_recognized_after_kubelet_started_it(
     status: dict[str, Any], fields: Any, by_hand: bool
 ) -> None:
-    """kubelet writes the condition that a bind leaves. But a bind has no field manager: who owns nodeName created it so."""
+    """kubelet writes the condition that a bind leaves. But a bind has no field manager: an owner of nodeName created it so."""
     content = pod({"aliyun.com/gpu-mem": "3"}, node="n1")
     content["status"] |= status
     content["metadata"]["managedFields"] = fields

@@ -1,4 +1,4 @@
-"""A node object tells its cards: each by the inventory, or equal ones by total and count."""
+"""The cards of a node object: each by the inventory, or equal ones by total and count."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ def decode(reader: NodeReader, content: dict[str, Any]) -> Any:
     return reader.decode(json.dumps(content).encode())
 
 
-def test_the_inventory_tells_each_card(reader: NodeReader) -> None:
+def test_the_inventory_lists_each_card(reader: NodeReader) -> None:
     entries = [
         inventory.CardEntry(index=0, size=23, id="GPU-a", minor=3, model="A30", numa=0),
         inventory.CardEntry(index=1, size=15, id="GPU-b", healthy=False),
@@ -47,7 +47,7 @@ def test_without_an_inventory_cards_are_total_by_count(reader: NodeReader) -> No
         ([{"index": index, "size": 1} for index in range(257)], "at most 256"),
     ],
 )
-def test_a_node_that_says_too_much_has_no_cards_and_one_short_problem(
+def test_an_oversized_inventory_has_no_cards_and_one_short_problem(
     reader: NodeReader, cards: list[dict[str, Any]], fact: str
 ) -> None:
     seen = decode(reader, node(inventory=json.dumps({"nvidia": {"cards": cards}})))
@@ -56,7 +56,7 @@ def test_a_node_that_says_too_much_has_no_cards_and_one_short_problem(
     assert len("".join(seen.problems)) < 1_000
 
 
-def test_a_node_tells_of_vendors_that_are_known(reader: NodeReader) -> None:
+def test_only_known_vendors_of_an_inventory_count(reader: NodeReader) -> None:
     text = json.dumps({kind: {"cards": [], "delivers": False, "delivery": "nri"} for kind in ("nvidia", "nobody's")})
     seen = decode(reader, node(inventory=text))
     assert (seen.paused, seen.by_runtime) == (frozenset({"nvidia"}), frozenset({"nvidia"}))
@@ -81,7 +81,7 @@ def test_a_node_corrects_the_records_of_its_pods(reader: NodeReader) -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 30_000, '{"nvidia": {"more":' + "[" * 30_000 + "]" * 30_000 + "}}", "[" * 300_000])
-def test_an_inventory_that_nobody_can_read_leaves_a_node_without_its_cards(reader: NodeReader, text: str) -> None:
+def test_a_node_with_an_unreadable_inventory_has_no_cards(reader: NodeReader, text: str) -> None:
     fact = decode(reader, node(inventory=text))
     assert (fact.name, fact.cards) == ("n1", ())
     (problem,) = fact.problems
@@ -99,11 +99,11 @@ def test_one_vendor_may_have_an_inventory_and_another_not(reader: NodeReader) ->
     ]
 
 
-def test_cards_that_nobody_slices_are_counted(reader: NodeReader) -> None:
+def test_cards_that_are_not_sliced_are_counted(reader: NodeReader) -> None:
     assert decode(reader, node({"streamcomputing.com/npu": "2"})).cards == (Card("stream", 0, 0), Card("stream", 1, 0))
 
 
-def test_a_total_without_a_count_is_told(reader: NodeReader) -> None:
+def test_a_total_without_a_count_is_reported(reader: NodeReader) -> None:
     fact = decode(reader, node({"aliyun.com/gpu-mem": "30"}))
     assert fact.cards == ()
     assert "aliyun.com/gpu-count is missing" in fact.problems[0]
@@ -121,13 +121,13 @@ def test_a_total_without_a_count_is_told(reader: NodeReader) -> None:
         '{"nvidia": {"cards": [{"index": 0, "size": 1, "id": "A"}, {"index": 1, "size": 1, "id": "A"}]}}',
     ],
 )
-def test_an_inventory_that_cannot_be_believed_is_told_and_gives_no_card(reader: NodeReader, text: str) -> None:
+def test_an_impossible_inventory_is_reported_and_has_no_cards(reader: NodeReader, text: str) -> None:
     fact = decode(reader, node({}, inventory=text))
     assert fact.cards == ()
     assert "accelshare.io/inventory" in fact.problems[0]
 
 
-def test_absurd_counts_give_no_card(reader: NodeReader) -> None:
+def test_impossible_counts_give_no_card(reader: NodeReader) -> None:
     fact = decode(reader, node({"aliyun.com/gpu-mem": "99999999", "aliyun.com/gpu-count": "99999"}))
     assert fact.cards == ()
     assert "cannot be right" in fact.problems[0]

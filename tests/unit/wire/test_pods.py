@@ -1,4 +1,4 @@
-"""A pod's manifest says what it asks, and what was given to it."""
+"""What a pod's manifest requests, and which cards its record has."""
 
 import json
 import tracemalloc
@@ -36,7 +36,7 @@ def decode(reader: PodReader, content: dict[str, Any]) -> Any:
     return reader.decode(json.dumps(content).encode())
 
 
-def test_a_slice_is_asked_on_one_card(reader: PodReader) -> None:
+def test_a_slice_is_requested_of_one_card(reader: PodReader) -> None:
     assert decode(reader, pod({MEMORY: "3"})).request == (Ask("nvidia", 1, 3),)
 
 
@@ -46,18 +46,18 @@ def test_amounts_are_kubernetes_quantities(reader: PodReader, said: object, unit
 
 
 @pytest.mark.parametrize("said", ["1500m", "-1", "many", "", "1" * 80, "9e99", "3000000000", "NaN", "1e9999999", True])
-def test_an_absurd_amount_is_refused_in_words(reader: PodReader, said: object) -> None:
+def test_an_impossible_amount_is_refused(reader: PodReader, said: object) -> None:
     fact = decode(reader, pod({MEMORY: said})) if not isinstance(said, bool) else None
     assert fact is None or fact.refusal == Refusal(Reason.AMOUNT_UNREADABLE, "nvidia")
 
 
-def test_requests_count_where_limits_are_silent(reader: PodReader) -> None:
+def test_requests_count_if_there_are_no_limits(reader: PodReader) -> None:
     content = pod()
     content["spec"]["containers"] = [{"name": "a", "resources": {"requests": {MEMORY: "3"}}}]
     assert decode(reader, content).request == (Ask("nvidia", 1, 3),)
 
 
-def test_a_pod_that_asks_nothing_of_ours_is_no_fact(reader: PodReader) -> None:
+def test_a_pod_that_requests_no_card_is_no_fact(reader: PodReader) -> None:
     assert decode(reader, pod({"cpu": "2"})) is None
     assert decode(reader, pod({MEMORY: "0"})) is None
     assert decode(reader, {"metadata": {"name": "bare"}}) is None
@@ -77,13 +77,13 @@ def test_the_count_label_divides_the_amount(reader: PodReader) -> None:
     assert decode(reader, pod({XPU: "8000"}, labels={COUNT: "4"})).request == (Ask("kunlun", 4, 2000),)
 
 
-def test_any_vendor_can_be_asked_for_several_cards_by_annotation(reader: PodReader) -> None:
+def test_several_cards_of_any_vendor_can_be_requested_by_annotation(reader: PodReader) -> None:
     content = pod({MEMORY: "8"}, annotations={"accelshare.io/card-count": "2"})
     assert decode(reader, content).request == (Ask("nvidia", 2, 4),)
 
 
 @pytest.mark.parametrize("count", ["0", "two", "", "1.5", "65", "٣", "9999999999"])
-def test_a_count_that_is_none_is_refused(reader: PodReader, count: str) -> None:
+def test_an_invalid_count_is_refused(reader: PodReader, count: str) -> None:
     fact = decode(reader, pod({XPU: "8000"}, labels={COUNT: count}))
     assert fact.refusal == Refusal(Reason.CARD_COUNT_UNREADABLE, "kunlun")
     assert fact.request == (Ask("kunlun", 1, 8000),)
@@ -111,7 +111,7 @@ def test_whole_cards_and_a_slice_of_one_kind_in_one_container_are_refused(reader
     assert decode(reader, apart).refusal is None
 
 
-def test_our_record_is_believed_first_and_amounts_come_from_the_request(reader: PodReader) -> None:
+def test_our_record_takes_precedence_and_amounts_come_from_the_request(reader: PodReader) -> None:
     record = {"nvidia": [{"index": 2, "id": "GPU-2", "units": 999}]}
     annotations = {"accelshare.io/assignment": json.dumps(record), "ALIYUN_COM_GPU_MEM_IDX": "1"}
     fact = decode(reader, pod({MEMORY: "3"}, annotations=annotations, node="n1"))
@@ -120,7 +120,7 @@ def test_our_record_is_believed_first_and_amounts_come_from_the_request(reader: 
 
 
 @pytest.mark.parametrize("count", ["1", "3", "4", "x"])
-def test_how_many_cards_a_bound_pod_has_is_said_by_its_record(reader: PodReader, count: str) -> None:
+def test_the_record_decides_how_many_cards_a_bound_pod_has(reader: PodReader, count: str) -> None:
     """Its owner can edit the annotation with the count, after a bind too; the amount in all stays what its containers ask."""
     record = {"nvidia": [{"index": 0, "id": "A", "units": 3}, {"index": 1, "id": "B", "units": 3}]}
     annotations = {"accelshare.io/assignment": json.dumps(record), "accelshare.io/card-count": count}
@@ -133,7 +133,7 @@ def test_how_many_cards_a_bound_pod_has_is_said_by_its_record(reader: PodReader,
 
 
 @pytest.mark.parametrize("units", [(1, 5), (6, 6), (0, 6), (3,), (2, 2)])
-def test_a_record_with_other_amounts_than_its_pod_asks_places_nothing(reader: PodReader, units: tuple[int, ...]) -> None:
+def test_a_record_with_other_amounts_than_its_request_places_nothing(reader: PodReader, units: tuple[int, ...]) -> None:
     record = {"nvidia": [{"index": index, "units": each} for index, each in enumerate(units)]}
     annotations = {"accelshare.io/assignment": json.dumps(record), "accelshare.io/card-count": "3"}
     fact = decode(reader, pod({MEMORY: "6"}, annotations=annotations, node="n1"))
@@ -147,17 +147,17 @@ def test_a_record_of_an_original_system_is_read(reader: PodReader) -> None:
     assert decode(reader, two).slices == (Slice("kunlun", 0, 4), Slice("kunlun", 3, 4))
 
 
-def test_what_stands_on_an_unbound_pod_is_nobodys_record(reader: PodReader) -> None:
+def test_annotations_of_an_unbound_pod_are_no_record(reader: PodReader) -> None:
     assert decode(reader, pod({MEMORY: "3"}, annotations={"ALIYUN_COM_GPU_MEM_IDX": "1"})).slices == ()
 
 
-def test_a_record_for_a_vendor_that_was_not_asked_is_ignored(reader: PodReader) -> None:
+def test_a_record_for_a_vendor_that_was_not_requested_is_ignored(reader: PodReader) -> None:
     fact = decode(reader, pod({MEMORY: "3"}, annotations={"enflame.com/gcu-device-id": "1"}, node="n1"))
     assert (fact.slices, fact.problems) == ((), ())
 
 
 @pytest.mark.parametrize("index", ["", "x", "-1", "0,1", "99999", "1.0", "9" * 5000])
-def test_an_unreadable_record_is_told_and_places_nothing(reader: PodReader, index: str) -> None:
+def test_an_unreadable_record_is_reported_and_places_nothing(reader: PodReader, index: str) -> None:
     fact = decode(reader, pod({MEMORY: "3"}, annotations={"ALIYUN_COM_GPU_MEM_IDX": index}, node="n1"))
     assert fact.slices == ()
     (problem,) = fact.problems
@@ -168,7 +168,7 @@ def test_an_unreadable_record_is_told_and_places_nothing(reader: PodReader, inde
 @pytest.mark.parametrize(
     "record", ["{", "[]", "null", '{"nvidia": 3}', '{"nvidia": [{"index": "0"}]}', '{"nvidia": [{"index": -1}]}', "[" * 10_000]
 )
-def test_a_broken_record_of_ours_is_told_or_passed_over(reader: PodReader, record: str) -> None:
+def test_a_broken_record_of_ours_falls_back_to_the_original_keys(reader: PodReader, record: str) -> None:
     annotations = {"accelshare.io/assignment": record, "ALIYUN_COM_GPU_MEM_IDX": "1"}
     fact = decode(reader, pod({MEMORY: "3"}, annotations=annotations, node="n1"))
     assert fact.slices == (Slice("nvidia", 1, 3),)
@@ -181,7 +181,7 @@ DEEP = "[" * 30_000 + "]" * 30_000
     "record",
     [DEEP, f'{{"nvidia": {DEEP}}}', f'{{"nvidia": [{{"more": {DEEP}}}]}}', f'{{"nvidia": [{{"index": {DEEP}}}]}}', "x" * 300_000],
 )
-def test_a_record_that_nobody_can_read_does_not_hide_its_pod(reader: PodReader, record: str) -> None:
+def test_an_unreadable_record_does_not_hide_its_pod(reader: PodReader, record: str) -> None:
     fact = decode(reader, pod({MEMORY: "3"}, annotations={"accelshare.io/assignment": record}, node="n1"))
     assert (fact.node, fact.request, fact.slices) == ("n1", (Ask("nvidia", 1, 3),), ())
     (problem,) = fact.problems
@@ -190,12 +190,12 @@ def test_a_record_that_nobody_can_read_does_not_hide_its_pod(reader: PodReader, 
 
 
 @pytest.mark.parametrize("entry", [{"index": 256}, {"index": 0, "id": "x" * 129}, {"index": 9**30}])
-def test_a_record_that_says_too_much_places_nothing(reader: PodReader, entry: dict[str, Any]) -> None:
+def test_an_oversized_record_places_nothing(reader: PodReader, entry: dict[str, Any]) -> None:
     annotations = {"accelshare.io/assignment": json.dumps({"nvidia": [entry]})}
     assert decode(reader, pod({MEMORY: "3"}, annotations=annotations, node="n1")).slices == ()
 
 
-def test_a_deep_part_of_a_record_that_nobody_reads_spoils_nothing(reader: PodReader) -> None:
+def test_an_unread_deep_part_of_a_record_does_no_harm(reader: PodReader) -> None:
     record = f'{{"nvidia": [{{"index": 2, "more": {DEEP}}}]}}'
     fact = decode(reader, pod({MEMORY: "3"}, annotations={"accelshare.io/assignment": record}, node="n1"))
     assert fact.slices == (Slice("nvidia", 2, 3),)
@@ -227,7 +227,7 @@ def test_pods_of_one_template_share_what_they_need(reader: PodReader) -> None:
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, True),
     ],
 )
-def test_soft_preferences_are_seen(spec: dict[str, Any], prefers: bool) -> None:
+def test_soft_preferences_are_recognized(spec: dict[str, Any], prefers: bool) -> None:
     assert prefers_some_nodes(msgspec.json.decode(json.dumps(spec), type=SpecWithPreferences)) is prefers
 
 
@@ -239,8 +239,8 @@ def test_soft_preferences_are_seen(spec: dict[str, Any], prefers: bool) -> None:
     ],
     ids=["count", "resources"],
 )
-def test_what_large_pods_say_is_not_remembered(reader: PodReader, large: Callable[[int], dict[str, Any]]) -> None:
-    """Whoever may create pods could otherwise fill the memory of all that read them, long after these pods are gone."""
+def test_contents_of_large_pods_are_not_cached(reader: PodReader, large: Callable[[int], dict[str, Any]]) -> None:
+    """A user who may create pods could otherwise fill the memory of all readers, long after these pods are gone."""
     decode(reader, pod({"aliyun.com/gpu-mem": 4}))
     tracemalloc.start()
     try:
@@ -258,20 +258,20 @@ def needing(reader: PodReader, **spec: Any) -> dict[str, int]:
     return {name: amount // 1000 for name, amount in decode(reader, content).needs}
 
 
-def test_a_pod_needs_its_overhead_besides(reader: PodReader) -> None:
-    """As kube-scheduler counts it, so that as much is given back by whoever is evicted instead."""
+def test_overhead_is_added_to_what_a_pod_needs(reader: PodReader) -> None:
+    """As kube-scheduler counts it, so that other victims free as much."""
     needs = needing(reader, overhead={"cpu": "2", "ephemeral-storage": "5"})
     assert needs == {"cpu": 3, "memory": 1000, "ephemeral-storage": 5, MEMORY: 3}
 
 
-def test_what_a_pod_asks_as_a_whole_counts_for_all_its_containers(reader: PodReader) -> None:
-    """Pod-level resources (Kubernetes 1.34): CPU, memory and huge pages; an amount that only limits name is asked for, too."""
+def test_pod_level_requests_count_for_all_containers(reader: PodReader) -> None:
+    """Pod-level resources (Kubernetes 1.34): CPU, memory and huge pages; an amount only in limits counts too."""
     whole_pod = {"requests": {"cpu": "4"}, "limits": {"cpu": "8", "memory": "2k", "hugepages-2Mi": "4", MEMORY: "99"}}
     needs = needing(reader, resources=whole_pod, overhead={"cpu": "2"})
     assert needs == {"cpu": 6, "memory": 2000, "hugepages-2Mi": 4, MEMORY: 3}
 
 
-def test_templates_that_differ_in_overhead_or_as_a_whole_are_not_mixed_up(reader: PodReader) -> None:
+def test_templates_that_differ_in_overhead_or_pod_level_requests_are_distinct(reader: PodReader) -> None:
     assert needing(reader)["cpu"] == 1
     assert needing(reader, overhead={"cpu": "2"})["cpu"] == 3
     assert needing(reader, resources={"requests": {"cpu": "7"}})["cpu"] == 7
@@ -287,7 +287,7 @@ def agent_pod(**metadata: Any) -> dict[str, Any]:
 
 
 def test_the_nodes_agent_has_the_agents_namespace_and_service_account(catalog: Catalog) -> None:
-    """Anybody can give a pod a label; only who may write in the agent's namespace can use its service account."""
+    """Any user can give a pod a label; only users with access to the agent's namespace can use its service account."""
     reader = PodReader(catalog, agents=AgentIdentity("kube-system", "accelshare-agent"))
     assert decode(reader, agent_pod()) == AgentSeen("u", "n1", ready=True, version=7)
     assert decode(reader, agent_pod(namespace="somebody")) is None
@@ -305,14 +305,14 @@ def test_the_nodes_agent_has_the_agents_namespace_and_service_account(catalog: C
     ids=["over a card", "over another plugin's device", "over something that is not named"],
 )
 def test_a_pod_is_rejected_only_over_a_card(reader: PodReader, named: str, rejected: bool) -> None:
-    """A user who asks for a device that another plugin cannot give must not pause the node's cards for everybody."""
+    """A request for a device that another plugin cannot allocate must not pause the node's cards for all pods."""
     content = pod({MEMORY: "3", "example.com/fpga": "1"}, node="n1", phase="Failed")
     message = f"Allocate failed due to requested number of devices unavailable for {named}. Requested: 1, Available: 0"
     content["status"] |= {"reason": "UnexpectedAdmissionError", "message": message}
     assert decode(reader, content).rejected is rejected
 
 
-def test_each_amount_of_a_pod_with_many_containers_is_looked_at_once(reader: PodReader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_amount_of_a_pod_with_many_containers_is_read_once(reader: PodReader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any user can make a pod of 2,000 containers that each name a resource of their own: reading it took seconds each time."""
     looked_at: list[object] = []
 
@@ -330,7 +330,7 @@ def test_each_amount_of_a_pod_with_many_containers_is_looked_at_once(reader: Pod
     assert len(looked_at) == 601
 
 
-def test_what_many_containers_require_of_the_runtime_is_one_text(reader: PodReader) -> None:
+def test_required_plugins_of_many_containers_are_one_text(reader: PodReader) -> None:
     """An annotation of 200 kB on a pod of 1,000 containers was read 1,000 times, which took 19 s."""
     content = pod({MEMORY: "2"})
     content["metadata"]["annotations"] = {"required-plugins.noderesource.dev": "a, " * 50_000}

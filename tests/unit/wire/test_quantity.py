@@ -22,7 +22,7 @@ from accelshare.wire.quantity import thousandths, whole_number
         *(("4x", None), ("４", None), ("1e²", None), ("nan", None), (True, None), (None, None), ("9" * 65, None)),
     ],
 )
-def test_only_whole_numbers_are_booked(said: object, number: int | None) -> None:
+def test_only_whole_numbers_are_counted(said: object, number: int | None) -> None:
     assert whole_number(said) == number
 
 

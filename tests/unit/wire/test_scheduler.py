@@ -1,4 +1,4 @@
-"""Names that are looked for before they are read."""
+"""Searching names in a list before it is decoded."""
 
 import pytest
 
@@ -15,13 +15,13 @@ def test_a_name_is_found_whole_or_not_at_all() -> None:
     assert list(names) == ["node-1", "node-10"]
 
 
-def test_after_some_looks_it_is_read_and_answers_the_same() -> None:
+def test_after_some_lookups_the_list_is_decoded_with_equal_answers() -> None:
     names = NodeNames(b'["a", "b"]')
     assert ["b" in names for _ in range(2 * MOST_SEARCHES)] == [True] * 2 * MOST_SEARCHES
     assert ["c" in names for _ in range(3)] == [False] * 3
 
 
-def test_what_is_no_list_of_names_is_refused_when_it_is_read() -> None:
+def test_an_invalid_list_of_names_is_refused_when_it_is_decoded() -> None:
     with pytest.raises(UnreadableError):
         NodeNames(b"[1, 2]").listed()
     assert NodeNames(b"[]").listed() == []

@@ -18,9 +18,9 @@ TOOL_FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/usr/local/efsmi")
 NOT_HEALTHY: Final = "efsmi reports it as not healthy"
 
 _NONE = frozenset({"", "n/a", "-", "none", "unknown", "xxx"})
-# The unit also shows that a size was not cut short; JSON may have a bare number, which its braces keep whole.
+# The unit also shows that a size was not cut short; JSON may have a number without a unit, which cannot be cut short.
 _SIZE = re.compile(r"([0-9]{1,9})(?:\.[0-9]+)?\s*(?:MiB|MB)")
-_BARE_SIZE = re.compile(r"([0-9]{1,9})(?:\.[0-9]+)?(?:\s*(?:MiB|MB))?")
+_UNITLESS_SIZE = re.compile(r"([0-9]{1,9})(?:\.[0-9]+)?(?:\s*(?:MiB|MB))?")
 _CELL_SIZE = re.compile(r"(?<![0-9.])([0-9]{1,9})\s*MiB(?![A-Za-z/])")
 _DEVICE = re.compile(r"DEV ID\s+([0-9]{1,4})")
 _FIRST_CELL = re.compile(r"([0-9]{1,4})\s+(\S.*)")
@@ -55,7 +55,7 @@ def parse_json(text: str) -> Listing:
         if not isinstance(device, dict):
             raise QueryFailed(f"has a device {excerpt(str(device))}; it must be an object")
         blocks.append((device.get("id"), dict(_flat(device))))
-    return _from_blocks(blocks, _BARE_SIZE)
+    return _from_blocks(blocks, _UNITLESS_SIZE)
 
 
 def _flat(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -96,7 +96,7 @@ def _from_blocks(blocks: Iterable[tuple[Any, Mapping[str, str]]], size_form: re.
             skipped.append(SkippedDevice(index, f"Total Size is {excerpt(size_text)}; it must be a number of MiB"))
             continue
         place = _place(values)
-        health = values.get("Health", "True")  # a question about memory alone has no health in its answer
+        health = values.get("Health", "True")  # an answer about memory alone has no health
         healthy = health.lower() == "true"
         cards.append(
             HostCard(

@@ -1,6 +1,6 @@
 """Parses the two outputs of xpu_smi: the table, by its header, and the lines of `-m`, one for each device.
 
-Belongs here: reading these texts, and telling Intel's tool of the same name apart. Never: running the tool.
+Belongs here: reading these texts, and recognizing Intel's tool of the same name. Never: running the tool.
 """
 
 import re
@@ -38,7 +38,7 @@ def board_id(serial: str, place: str, minor: int) -> str:
 def with_distinct_ids(cards: Iterable[HostCard]) -> list[HostCard]:
     """Cards with an id of their own: the board's where it has one card, else with the card's rank on the board (K200: two).
 
-    Earlier versions wrote the board's id and the device number; a pod's record may still say so.
+    Earlier versions wrote the board's id and the device number; a pod's record may still have it.
     """
     cards = sorted(cards, key=lambda card: (card.minor or 0, card.index))
     on_board, ranks = Counter(card.id for card in cards), Counter[str]()
@@ -51,7 +51,7 @@ def with_distinct_ids(cards: Iterable[HostCard]) -> list[HostCard]:
 
 
 class KnownRanks:
-    """Ranks as they were first seen. The other card of a board may die, and the one that is left keeps its id."""
+    """Ranks as they were first seen. If one card of a board fails, the other keeps its id."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[str, int | None], str] = {}

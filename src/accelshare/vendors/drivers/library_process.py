@@ -155,7 +155,7 @@ class Candidate:
 
     @property
     def may_be_there(self) -> bool:
-        """A bare name is looked up by the loader, in the helper process."""
+        """A name without a path is looked up by the loader, in the helper process."""
         return "/" not in self.library or Path(self.library).exists()
 
 
@@ -179,8 +179,8 @@ class VendorLibrary:
     def is_open(self) -> bool:
         return self._open is not None and self._process.running
 
-    async def ask(self, what: str, *arguments: object, into: type[T]) -> T:
-        """The answer of the open library, else of the first candidate that has one; NoLibraryAnswers if none has."""
+    async def query(self, what: str, *arguments: object, into: type[T]) -> T:
+        """The answer of the open library, else of the first candidate that has one; NoLibraryAnswered if none has."""
         if self.is_open:
             try:
                 return await self._process.call(what, *arguments, into=into)
@@ -206,7 +206,7 @@ class VendorLibrary:
         return await self._process.call(what, *arguments, into=into, timeout_s=timeout_s)
 
     async def listing(self) -> Listing:
-        return await self.ask("listing", into=Listing)
+        return await self.query("listing", into=Listing)
 
     async def listing_once(self) -> Listing:
         """The listing of a library that was opened for it: libraries count their cards when they are opened."""

@@ -107,7 +107,7 @@ class _Watch:
     async def check(self) -> Mapping[str, Health]:
         """Every card's health by NVML; DriverError if NVML cannot be used."""
         try:
-            seen = await self._library.ask("statuses", self._ids, into=list[NvmlCardStatus])
+            seen = await self._library.query("statuses", self._ids, into=list[NvmlCardStatus])
         except NoLibraryAnswered as error:
             if DRIVER_NOT_LOADED in error.codes:
                 for id in self._ids:

@@ -146,8 +146,8 @@ class Nvml:
 
     def _recovery_action(self, device: c_void_p) -> int | None:
         field = _FieldValue(_RECOVERY_ACTION_FIELD)
-        ask = self._library.bind("nvmlDeviceGetFieldValues", c_void_p, c_int, POINTER(_FieldValue))
-        ask(device, 1, byref(field))
+        query = self._library.bind("nvmlDeviceGetFieldValues", c_void_p, c_int, POINTER(_FieldValue))
+        query(device, 1, byref(field))
         return int(field.value & 0xFFFFFFFF) if field.result == 0 else None
 
     def _listen(self, id: str, device: c_void_p) -> None:
@@ -188,11 +188,11 @@ class Nvml:
 
     def _refuse_mig(self, device: c_void_p) -> None:
         current, pending = c_uint(), c_uint()
-        ask = optional(lambda: self._library.bind("nvmlDeviceGetMigMode", c_void_p, POINTER(c_uint), POINTER(c_uint)))
-        if ask is None:
+        query = optional(lambda: self._library.bind("nvmlDeviceGetMigMode", c_void_p, POINTER(c_uint), POINTER(c_uint)))
+        if query is None:
             return  # a driver older than MIG
         try:
-            ask(device, byref(current), byref(pending))
+            query(device, byref(current), byref(pending))
         except LibraryError as error:
             if error.code == NOT_SUPPORTED:
                 return

@@ -2,8 +2,8 @@
 
 Belongs here: the rule and its tables. Never: the library, the clock.
 
-The rule: a critical XID makes a card unhealthy. It is healthy again when it answers, the driver asks for no recovery action,
-and no critical XID has come for `quiet_s`. Drivers that do not report a recovery action (before R560) are believed only for
+The rule: a critical XID makes a card unhealthy. It is healthy again when it answers, the driver requests no recovery action,
+and no critical XID has come for `quiet_s`. Drivers that do not report a recovery action (before R560) recover like this only from
 XIDs that need no reset; the others stay until the card has disappeared and come back, as after a reset.
 """
 

@@ -41,19 +41,19 @@ class StaticDriver:
 
     async def discover(self) -> list[HostCard]:
         """The cards of this host by index."""
-        found = await self._ask()
+        found = await self._query()
         self._skipped_log.update(found.skipped)
         return list(found.cards)
 
     def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         """Each change of health of these cards, forever."""
 
-        async def look() -> Mapping[str, Health]:
-            return health_in(cards, await self._ask())
+        async def check() -> Mapping[str, Health]:
+            return health_in(cards, await self._query())
 
-        return health_changes(cards, look, lambda: asyncio.sleep(self._options.every_s))
+        return health_changes(cards, check, lambda: asyncio.sleep(self._options.every_s))
 
-    async def _ask(self) -> Listing:
+    async def _query(self) -> Listing:
         if self._rules.command:
             return await first_listing([(" ".join(self._rules.command), self._from_command)])
         cards = list(self._from_glob() if self._rules.glob else self._declared())

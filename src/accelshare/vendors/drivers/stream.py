@@ -42,19 +42,19 @@ class StreamDriver:
 
     async def discover(self) -> list[HostCard]:
         """The boards of this host by index."""
-        found = await self._ask(exact_sizes=True)
+        found = await self._query(exact_sizes=True)
         self._skipped_log.update(found.skipped)
         return list(found.cards)
 
     def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         """Each change of health of these boards, forever."""
 
-        async def look() -> Mapping[str, Health]:
-            return health_in(cards, await self._ask(exact_sizes=False))
+        async def check() -> Mapping[str, Health]:
+            return health_in(cards, await self._query(exact_sizes=False))
 
-        return health_changes(cards, look, lambda: asyncio.sleep(self._options.every_s))
+        return health_changes(cards, check, lambda: asyncio.sleep(self._options.every_s))
 
-    async def _ask(self, *, exact_sizes: bool) -> Listing:
+    async def _query(self, *, exact_sizes: bool) -> Listing:
         tools = self._options.tools or _TOOLS
         return await first_listing([(tool, partial(self._by_tool, tool, exact_sizes=exact_sizes)) for tool in tools])
 

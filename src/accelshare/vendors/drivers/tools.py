@@ -1,6 +1,6 @@
 """Runs calls that may hang: blocking calls on a thread, and a vendor's tool with limits on time and output.
 
-Belongs here: threads that are given up, and finding, starting, reading and killing a program with its children. Never: what its
+Belongs here: threads that are abandoned, and finding, starting, reading and killing a program with its children. Never: what its
 output means.
 """
 
@@ -33,20 +33,20 @@ class BlockingCalls:
         self._name = name
         self._turn = asyncio.Lock()
         self._running: Future[Any] | None = None
-        self._given_up = False
+        self._abandoned = False
 
     async def run(self, call: Callable[[], T], *, timeout_s: float) -> T:
         """What the call returns or raises; QueryFailed if it, or the one before it, does not end in time."""
         async with self._turn:
-            # A call whose caller was cancelled may still finish; one that was given up has had its time.
-            if self._running is not None and not await _ended(self._running, 0 if self._given_up else timeout_s):
-                self._given_up = True
+            # A call whose caller was cancelled may still finish; one that was abandoned has had its time.
+            if self._running is not None and not await _ended(self._running, 0 if self._abandoned else timeout_s):
+                self._abandoned = True
                 raise QueryFailed("an earlier call still hangs")
             future: Future[T] = Future()
-            self._running, self._given_up = future, False
+            self._running, self._abandoned = future, False
             threading.Thread(target=_fulfil, args=(future, call), name=self._name, daemon=True).start()
             if not await _ended(future, timeout_s):
-                self._given_up = True
+                self._abandoned = True
                 raise QueryFailed(f"gave no answer within {timeout_s:g} s")
             return future.result()
 
@@ -57,13 +57,13 @@ async def _ended(future: "Future[Any]", timeout_s: float) -> bool:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
 
-    def tell(_: "Future[Any]") -> None:
+    def notify(_: "Future[Any]") -> None:
         try:
             loop.call_soon_threadsafe(ended.set)
         except RuntimeError:  # the loop is closed; nothing waits any more
             pass
 
-    future.add_done_callback(tell)
+    future.add_done_callback(notify)
     try:
         async with asyncio.timeout(timeout_s):
             await ended.wait()

@@ -32,11 +32,11 @@ async def must_not_be_asked() -> Listing:
     raise AssertionError
 
 
-async def test_the_first_answer_is_taken() -> None:
+async def test_the_first_answer_is_used() -> None:
     assert await first_listing([("x", fails), ("y", answers), ("z", must_not_be_asked)]) == ANSWER
 
 
-async def test_without_an_answer_every_way_has_its_line() -> None:
+async def test_without_an_answer_every_query_method_has_a_line() -> None:
     with pytest.raises(DriverError) as caught:
         await first_listing([("x", fails), ("y", fails)])
     assert caught.value.tried == ("x: is broken", "y: is broken")
@@ -46,13 +46,13 @@ CARDS = st.builds(HostCard, index=st.integers(0, 4), id=st.sampled_from(["", "a"
 
 
 @given(st.lists(CARDS))
-def test_only_sure_cards_are_listed_and_every_other_is_told(cards: list[HostCard]) -> None:
+def test_only_sure_cards_are_listed_and_the_others_are_reported(cards: list[HostCard]) -> None:
     found = listing(cards)
     assert_sure(found)
     assert len(found.cards) + len(found.skipped) == len(cards)
 
 
-def test_words_about_a_device_name_it() -> None:
+def test_the_reason_for_a_skipped_device_names_it() -> None:
     assert str(SkippedDevice(3, "lost")) == "device 3: lost"
     assert str(SkippedDevice(None, "what?")) == "what?"
 
@@ -73,5 +73,5 @@ def test_an_answer_is_shown_in_one_short_line(text: str) -> None:
         ("1.0:2.6:1.39.1.7", ""),
     ],
 )
-def test_every_spelling_of_an_address_is_linuxs(text: str, format_address: str) -> None:
+def test_every_spelling_of_a_pci_address_becomes_linuxs(text: str, format_address: str) -> None:
     assert address(text) == format_address

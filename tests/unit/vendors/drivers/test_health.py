@@ -1,4 +1,4 @@
-"""From looks to changes: what is told, what is not told twice, and what failing looks mean."""
+"""From checks to changes of health: what is reported, and what failed checks mean."""
 
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -35,11 +35,11 @@ UNREADABLE = OSError(5, "Input/output error")
 
 
 class EndOfScriptError(Exception):
-    """All looks of a test have been looked."""
+    """All checks of a test are done."""
 
 
 async def reported(*looks: Mapping[str, Health] | Exception) -> list[Health]:
-    """All that is told about A and B while these looks are made, one after the other."""
+    """All that is reported about A and B during these checks, one after the other."""
     script = iter(looks)
 
     async def look() -> Mapping[str, Health]:
@@ -63,11 +63,11 @@ async def reported(*looks: Mapping[str, Health] | Exception) -> list[Health]:
     return reports
 
 
-async def test_health_as_discovered_is_not_told() -> None:
+async def test_unchanged_health_is_not_reported() -> None:
     assert await reported(WELL, WELL) == []
 
 
-async def test_a_change_is_told_once_and_recovery_too() -> None:
+async def test_a_change_is_reported_once_and_recovery_too() -> None:
     assert await reported(WELL, A_ILL, A_ILL, WELL, WELL) == [Health("a", False, "ill"), Health("a", True)]
 
 
@@ -75,19 +75,19 @@ async def test_another_reason_is_a_change() -> None:
     assert [health.problem for health in await reported(A_ILL, {"a": Health("a", False, "worse")})] == ["ill", "worse"]
 
 
-async def test_a_card_that_was_not_judged_keeps_its_health() -> None:
+async def test_a_card_that_was_not_checked_keeps_its_health() -> None:
     assert await reported(A_ILL, {}) == [Health("a", False, "ill")]
 
 
-async def test_a_card_that_nobody_asked_about_is_not_told() -> None:
+async def test_a_card_that_is_not_watched_is_not_reported() -> None:
     assert await reported({"z": Health("z", False, "whose?")}) == []
 
 
-async def test_a_look_that_fails_now_and_then_changes_nothing() -> None:
+async def test_a_single_failed_check_changes_nothing() -> None:
     assert await reported(BLIND, BROKEN, WELL, UNREADABLE, BLIND, A_ILL) == [Health("a", False, "ill")]
 
 
-async def test_looks_that_fail_in_a_row_make_every_card_doubtful_once() -> None:
+async def test_failed_checks_in_a_row_make_every_card_unhealthy_once() -> None:
     reports = await reported(*[BLIND] * (FAILURES_BEFORE_UNHEALTHY + 3), WELL)
     assert [(health.id, health.healthy) for health in reports] == [("a", False), ("b", False), ("a", True), ("b", True)]
     assert reports[0].problem == "its health check failed 3 times in a row: tool: not found on PATH"
@@ -98,7 +98,7 @@ def test_a_card_that_is_not_listed_is_unhealthy_with_the_reason_if_there_is_one(
     assert health_in([A, B], Listing((A,), (SkippedDevice(1, "lost"),)))["b"] == Health("b", False, "lost")
 
 
-def test_a_card_under_another_name_is_found_by_its_place_if_that_is_its_own() -> None:
+def test_a_card_with_another_id_is_matched_by_its_own_pci_address() -> None:
     renamed = HostCard(0, "other", 16384, pci=A.pci)
     assert health_in([A, B], Listing((renamed, B))) == WELL
     twin = HostCard(2, "twin", 16384, pci=A.pci)
@@ -118,7 +118,7 @@ ENFLAME = tuple(
 async def used(
     driver: Driver, hardware: Hardware, cards: tuple[dict[str, object], ...], ill: dict[str, object]
 ) -> dict[str, int]:
-    """What is told once the second card uses 512 MiB; that the first falls ill at the same time shows that it was looked at."""
+    """What is reported once the second card uses 512 MiB; the first becomes unhealthy then, which shows that a check was made."""
     hardware.has(*cards)
     found = await driver.discover()
     async with Watching(driver, found) as watching:
@@ -128,14 +128,14 @@ async def used(
         return dict(driver.used_mib())
 
 
-async def test_nvml_tells_and_a_lost_card_does_not(tmp_path: Path) -> None:
+async def test_nvml_reports_usage_except_of_a_lost_card(tmp_path: Path) -> None:
     hardware = Hardware.copied(build("nvidia", tmp_path / "built"), tmp_path)
     driver = NvidiaDriver(hardware.options(libraries=(hardware.path("libnvidia-ml.so.1"),)))
     assert await used(driver, hardware, NVIDIA, {"code": 15}) == {UUIDS[1]: 512}
 
 
 @pytest.mark.parametrize("way", ["library", "table"])
-async def test_kunluns_library_and_its_table_tell(tmp_path: Path, way: str) -> None:
+async def test_kunluns_library_and_its_table_report_usage(tmp_path: Path, way: str) -> None:
     hardware = Hardware.copied(build("kunlun", tmp_path / "built"), tmp_path)
     library, tool = ("libxpuml.so", "none") if way == "library" else ("none.so", "xpu_smi")
     driver = KunlunDriver(hardware.options(libraries=(hardware.path(library),), tools=(hardware.path(tool),)))
@@ -143,18 +143,18 @@ async def test_kunluns_library_and_its_table_tell(tmp_path: Path, way: str) -> N
 
 
 @pytest.mark.parametrize(("library", "ill"), [("libefml.so", {"health": 0}), ("libefml-newer.so", {"code": 15})])
-async def test_both_apis_of_enflames_library_tell(tmp_path: Path, library: str, ill: dict[str, object]) -> None:
+async def test_both_apis_of_enflames_library_report_usage(tmp_path: Path, library: str, ill: dict[str, object]) -> None:
     hardware = Hardware.copied(build("enflame", tmp_path / "built"), tmp_path)
     driver = EnflameDriver(hardware.options(libraries=(hardware.path(library),)))
     assert (await used(driver, hardware, ENFLAME, ill))["GCU-U2"] == 512
 
 
-def test_who_cannot_tell_does_not_pretend_to() -> None:
+def test_drivers_without_usage_do_not_claim_to_report_it() -> None:
     assert not issubclass(StaticDriver, ReportsUsage)
     assert not issubclass(StreamDriver, ReportsUsage)
 
 
-def test_what_a_look_does_not_tell_is_not_known_any_more() -> None:
+def test_usage_that_a_check_does_not_report_becomes_unknown() -> None:
     use = LastUsage()
     use.keep({"a": Health("a", True, used_mib=7), "b": Health("b", True, used_mib=0)})
     assert use.mib == {"a": 7, "b": 0}
@@ -162,5 +162,5 @@ def test_what_a_look_does_not_tell_is_not_known_any_more() -> None:
     assert use.mib == {"b": 3}
 
 
-def test_use_is_no_change_of_health() -> None:
+def test_a_change_of_usage_is_no_change_of_health() -> None:
     assert Health("a", True, used_mib=7) == Health("a", True, used_mib=8)

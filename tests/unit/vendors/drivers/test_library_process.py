@@ -1,4 +1,4 @@
-"""Vendors' libraries in a helper process: whatever one does, the agent's own process goes on."""
+"""Vendors' libraries in a helper process: whatever one does, the agent's own process keeps running."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ CARD = {
     "action": 0,
     "pci": "0000:3b:00.0",
 }
-# By vendor: its driver, and a function that every look calls.
+# By vendor: its driver, and a function that every check calls.
 VENDORS: dict[str, tuple[Callable[..., Driver], str]] = {
     "nvidia": (NvidiaDriver, "nvmlDeviceGetMemoryInfo"),
     "kunlun": (KunlunDriver, "xpumlDeviceGetState"),
@@ -72,7 +72,7 @@ async def test_a_library_that_crashes_is_an_error_of_that_vendor(vendor: str, ha
 
 
 @every_vendor
-async def test_a_library_that_hangs_is_ended(vendor: str, hardware: Hardware) -> None:
+async def test_a_hanging_library_is_killed(vendor: str, hardware: Hardware) -> None:
     driver = driver_of(vendor, hardware, timeout_s=0.2)
     hardware.has(CARD, hang=VENDORS[vendor][1])
     with pytest.raises(DriverError, match=r"gave no answer within 0\.2 s and was killed"):
@@ -83,7 +83,7 @@ async def test_a_library_that_hangs_is_ended(vendor: str, hardware: Hardware) ->
 
 
 @every_vendor
-async def test_a_crash_while_cards_are_watched_is_seen_and_overcome(vendor: str, hardware: Hardware) -> None:
+async def test_a_crash_during_a_watch_is_noticed_and_recovered_from(vendor: str, hardware: Hardware) -> None:
     hardware.has(CARD)
     driver = driver_of(vendor, hardware)
     async with Watching(driver, await driver.discover()) as watching:
@@ -97,7 +97,7 @@ async def test_a_crash_while_cards_are_watched_is_seen_and_overcome(vendor: str,
 
 
 @every_vendor
-async def test_a_watch_that_is_given_up_ends_its_helper(vendor: str, hardware: Hardware) -> None:
+async def test_a_cancelled_watch_ends_its_helper(vendor: str, hardware: Hardware) -> None:
     """Also one that hangs in its library at that moment."""
     hardware.has(CARD)
     driver = driver_of(vendor, hardware, timeout_s=60)
@@ -112,8 +112,8 @@ async def test_a_watch_that_is_given_up_ends_its_helper(vendor: str, hardware: H
     assert helpers() == set()
 
 
-async def test_what_a_library_prints_is_no_answer(tmp_path: Path) -> None:
-    """A loaded library that writes to standard output, as some do, disturbs nobody."""
+async def test_text_that_a_library_prints_is_not_read_as_an_answer(tmp_path: Path) -> None:
+    """A loaded library that writes to standard output, as some do, does no harm."""
     source = tmp_path / "noise.c"
     source.write_text('#include <stdio.h>\n__attribute__((constructor)) static void n(void) { puts("{\\"result\\": 1}"); }\n')
     library = tmp_path / "libnoise.so"
@@ -125,7 +125,7 @@ async def test_what_a_library_prints_is_no_answer(tmp_path: Path) -> None:
     await process.close()
 
 
-async def test_only_calls_of_the_list_are_made(tmp_path: Path) -> None:
+async def test_only_listed_calls_are_made(tmp_path: Path) -> None:
     process = LibraryProcess("calls", timeout_s=10)
     with pytest.raises(QueryFailed, match="'close' cannot be called"):
         await process.call("close", into=Listing)

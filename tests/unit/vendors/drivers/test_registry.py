@@ -22,7 +22,7 @@ def test_every_shipped_profile_has_a_driver(vendor: object) -> None:
     assert callable(made.watch_health)
 
 
-def test_every_driver_is_where_its_name_says() -> None:
+def test_every_driver_can_be_imported_by_its_name() -> None:
     assert tuple(DRIVERS) == get_args(DriverName)
 
 
@@ -36,7 +36,7 @@ async def test_static_cards_come_from_the_profile_and_watch_its_device_files(tmp
     ]
 
 
-async def test_what_is_given_goes_before_the_profile(tmp_path: Path) -> None:
+async def test_arguments_take_precedence_over_the_profile(tmp_path: Path) -> None:
     tool = tmp_path / "smi"
     tool.write_text("#!/bin/sh\nsleep 600\n")
     tool.chmod(0o755)

@@ -30,7 +30,7 @@ def printing(root: Path, *lines: str) -> tuple[str, ...]:
     return command(root, f"cat {root / 'lines'}")
 
 
-async def test_declared_cards_are_there_as_said(tmp_path: Path) -> None:
+async def test_declared_cards_are_listed_as_declared(tmp_path: Path) -> None:
     rules = StaticRules(
         (
             StaticCard(16384, id="A", model="X", minor=3, numa=1, pci="0000:3b:00.0"),
@@ -47,7 +47,7 @@ async def test_declared_cards_are_there_as_said(tmp_path: Path) -> None:
     ]
 
 
-async def test_a_declared_card_is_well_while_its_device_files_are_there(tmp_path: Path) -> None:
+async def test_a_declared_card_is_healthy_while_its_device_files_exist(tmp_path: Path) -> None:
     watched = driver(tmp_path, StaticRules((StaticCard(1, count=2),)), "/dev/zpu{index}", "/dev/zpu{minor}ctl")
     for name in ("zpu0", "zpu0ctl", "zpu1"):
         (tmp_path / name).touch()
@@ -80,7 +80,7 @@ async def test_a_glob_may_reach_into_folders_and_find_nothing(tmp_path: Path) ->
     assert [card.index for card in await driver(tmp_path, StaticRules(glob="/dev/acme/card*", memory_mib=1)).discover()] == [5]
 
 
-async def test_a_device_file_that_goes_and_comes_is_told(tmp_path: Path) -> None:
+async def test_a_device_file_that_disappears_and_returns_is_reported(tmp_path: Path) -> None:
     (tmp_path / "acme0").touch()
     watched = driver(tmp_path, StaticRules(glob="/dev/acme[0-9]", memory_mib=1))
     reported = watched.watch_health(await watched.discover())
@@ -98,7 +98,7 @@ async def test_a_commands_lines_are_cards(tmp_path: Path) -> None:
     assert second.problem.endswith("acme-smi does not report it healthy: 'card 1 B 8192MiB HOT'")
 
 
-async def test_what_a_line_does_not_tell_comes_from_the_rules(tmp_path: Path) -> None:
+async def test_values_missing_in_a_line_come_from_the_rules(tmp_path: Path) -> None:
     rules = StaticRules(command=printing(tmp_path, "X9", "X7"), pattern="(?P<id>X.)", memory_mib=1024, model="Z")
     assert await driver(tmp_path, rules).discover() == [
         HostCard(0, "X9", 1024, minor=0, model="Z"),
@@ -119,30 +119,30 @@ async def test_a_pattern_is_applied_to_the_beginning_of_a_long_line(tmp_path: Pa
     assert [found.id for found in await driver(tmp_path, rules).discover()] == ["A"]
 
 
-async def test_a_command_that_prints_nothing_knows_no_cards(tmp_path: Path) -> None:
+async def test_a_command_that_prints_nothing_has_no_cards(tmp_path: Path) -> None:
     assert await driver(tmp_path, StaticRules(command=printing(tmp_path), pattern=PATTERN)).discover() == []
 
 
-async def test_cards_that_are_not_sure_are_left_out(tmp_path: Path) -> None:
+async def test_doubtful_cards_are_skipped(tmp_path: Path) -> None:
     lines = ("card 0 A 16384MiB OK", "card 1 A 16384MiB OK", "card 2 C 0MiB OK", "card 3 D 1MiB OK", "card 3 E 1MiB OK")
     rules = StaticRules(command=printing(tmp_path, *lines, "card 9 F 5MiB OK"), pattern=PATTERN)
     assert [card.index for card in await driver(tmp_path, rules).discover()] == [9]
 
 
-async def test_a_line_whose_number_is_none_is_left_out(tmp_path: Path) -> None:
+async def test_a_line_without_a_valid_number_is_skipped(tmp_path: Path) -> None:
     rules = StaticRules(command=printing(tmp_path, "x 1", "4 1"), pattern=r"(?P<index>\w) (?P<memory_mib>\d)")
     assert [card.index for card in await driver(tmp_path, rules).discover()] == [4]
 
 
 @pytest.mark.parametrize("line", ["0 inf", "0 1e999", "-1 16", "1024 16", "0 nan"])
-async def test_a_number_that_no_card_can_have_leaves_out_that_card_only(tmp_path: Path, line: str) -> None:
-    """A node that tells one impossible card is not believed any other of that kind."""
+async def test_an_impossible_number_skips_that_card_only(tmp_path: Path, line: str) -> None:
+    """If one card of an inventory is impossible, all cards of its kind are rejected."""
     rules = StaticRules(command=printing(tmp_path, line, "4 1"), pattern=r"(?P<index>\S+) (?P<memory_mib>\S+)")
     assert [card.index for card in await driver(tmp_path, rules).discover()] == [4]
 
 
 @pytest.mark.parametrize("glob", ["/dev/acme*", "/dev/**/acme[0-9]", "/dev/[", "/dev/acme**", "/dev/**acme/a", "/dev/a***"])
-async def test_a_glob_that_a_profile_may_have_can_be_looked_for(tmp_path: Path, glob: str) -> None:
+async def test_every_glob_that_a_profile_accepts_can_be_searched(tmp_path: Path, glob: str) -> None:
     try:
         convert(glob, DeviceGlob)
     except ValidationError:
@@ -159,19 +159,19 @@ async def test_a_glob_that_a_profile_may_have_can_be_looked_for(tmp_path: Path, 
         ("sleep 600 & sleep 600", "no answer within 0.3 s"),
     ],
 )
-async def test_a_command_without_an_answer_is_told(tmp_path: Path, script: str, says: str) -> None:
+async def test_a_command_without_a_usable_answer_is_reported(tmp_path: Path, script: str, says: str) -> None:
     rules = StaticRules(command=command(tmp_path, script), pattern=PATTERN)
     with pytest.raises(DriverError, match=says):
         await driver(tmp_path, rules, timeout_s=0.3).discover()
 
 
-async def test_a_missing_command_is_told(tmp_path: Path) -> None:
+async def test_a_missing_command_is_reported(tmp_path: Path) -> None:
     rules = StaticRules(command=("no-such-acme-smi",), pattern=PATTERN)
     with pytest.raises(DriverError, match="no-such-acme-smi: not found on PATH"):
         await driver(tmp_path, rules).discover()
 
 
-async def test_the_command_is_asked_again_and_again(tmp_path: Path) -> None:
+async def test_the_command_runs_at_every_check(tmp_path: Path) -> None:
     rules = StaticRules(command=printing(tmp_path, "card 0 A 1MiB OK"), pattern=PATTERN)
     watched = driver(tmp_path, rules, "/dev/zpu{index}")
     (tmp_path / "zpu0").touch()

@@ -29,7 +29,7 @@ def board(index: int, **over: Any) -> dict[str, Any]:
 
 
 class Host:
-    """A machine with boards: the tool, what it says, and the device files."""
+    """A machine with boards: the tool, its output, and the device files."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -60,7 +60,7 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-async def test_boards_are_found_with_all_that_is_known(host: Host) -> None:
+async def test_boards_are_listed_with_all_their_values(host: Host) -> None:
     host.says(board(0), board(1, serial="B", memory_mib=32768))
     host.nodes(0, 1)
     numa = host.root / "sys" / "bus" / "pci" / "devices" / "0000:01:00.0" / "numa_node"
@@ -91,7 +91,7 @@ async def test_without_csv_the_size_is_that_of_the_clusters(host: Host, how: str
     assert (card.memory_mib, card.healthy) == (8192, True)
 
 
-async def test_two_boards_with_one_serial_are_still_told_apart(host: Host) -> None:
+async def test_two_boards_with_one_serial_get_distinct_ids(host: Host) -> None:
     host.says(board(0, serial="S"), board(1, serial="S"), board(2, serial=""))
     host.nodes(0, 1, 2)
     assert [card.id for card in await host.driver().discover()] == ["S-0", "S-1", "STC-2"]
@@ -114,7 +114,9 @@ async def test_a_board_without_a_size_is_not_offered(host: Host) -> None:
         ({"status": "off"}, "stc0c0", "/dev/stc0c0 is missing; its status is off, not on"),
     ],
 )
-async def test_an_ill_board_is_found_ill_in_words(host: Host, over: dict[str, Any], gone: str | None, problem: str) -> None:
+async def test_an_unhealthy_board_is_listed_with_its_problem(
+    host: Host, over: dict[str, Any], gone: str | None, problem: str
+) -> None:
     host.says(board(0, **over))
     host.nodes(0)
     if gone:
@@ -123,7 +125,7 @@ async def test_an_ill_board_is_found_ill_in_words(host: Host, over: dict[str, An
     assert (card.healthy, card.problem) == (False, problem)
 
 
-async def test_a_status_that_tells_nothing_is_no_illness(host: Host) -> None:
+async def test_an_empty_status_is_no_problem(host: Host) -> None:
     """The tool shows N/A for boards that work."""
     host.says(board(0, status="N/A"))
     host.nodes(0)
@@ -131,7 +133,7 @@ async def test_a_status_that_tells_nothing_is_no_illness(host: Host) -> None:
     assert card.healthy
 
 
-async def test_a_board_has_the_clusters_it_says(host: Host) -> None:
+async def test_a_board_has_as_many_clusters_as_it_reports(host: Host) -> None:
     host.says(board(0, clusters=["WORK", "WORK"]))
     host.nodes(0)
     (host.dev / "stc0c2").unlink()
@@ -140,7 +142,7 @@ async def test_a_board_has_the_clusters_it_says(host: Host) -> None:
     assert card.healthy
 
 
-async def test_health_is_told_as_it_changes_and_comes_back(host: Host) -> None:
+async def test_changes_of_health_and_recovery_are_reported(host: Host) -> None:
     host.says(board(0), board(1))
     host.nodes(0, 1)
     driver = host.driver()
@@ -158,7 +160,7 @@ async def test_health_is_told_as_it_changes_and_comes_back(host: Host) -> None:
     assert await anext(reported) == Health("SN0", True)
 
 
-async def test_a_tool_that_keeps_failing_makes_boards_doubtful_until_it_answers(host: Host) -> None:
+async def test_a_tool_that_keeps_failing_makes_boards_unhealthy_until_it_answers(host: Host) -> None:
     host.says(board(0))
     host.nodes(0)
     driver = host.driver()
@@ -171,7 +173,7 @@ async def test_a_tool_that_keeps_failing_makes_boards_doubtful_until_it_answers(
     assert await anext(reported) == Health("SN0", True)
 
 
-async def test_a_missing_tool_is_told_for_each_place_that_was_tried(host: Host) -> None:
+async def test_a_missing_tool_is_reported_for_each_path_that_was_tried(host: Host) -> None:
     with pytest.raises(DriverError) as caught:
         await host.driver("/nowhere/stc-smi", "no-such-stc-smi").discover()
     assert caught.value.tried == ("/nowhere/stc-smi: no such file", "no-such-stc-smi: not found on PATH")
@@ -205,7 +207,7 @@ async def test_a_tool_that_hangs_is_killed_with_its_children(host: Host) -> None
 
 
 def alive(pid: int) -> bool:
-    """Does this process still run? A dead one that nobody has reaped yet does not."""
+    """Whether this process still runs; a zombie does not."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

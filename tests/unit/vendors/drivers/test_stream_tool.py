@@ -32,7 +32,7 @@ QUERY = """NPU: 0
 """
 
 
-def test_the_query_tells_everything() -> None:
+def test_the_query_output_has_every_value() -> None:
     assert from_query(QUERY) == [
         Board(
             index=0,
@@ -47,7 +47,7 @@ def test_the_query_tells_everything() -> None:
     ]
 
 
-def test_several_boards_are_told_apart() -> None:
+def test_several_boards_are_distinguished() -> None:
     boards = from_query(QUERY + QUERY.replace("NPU: 0", "NPU: 3").replace("Status: on", "Status: off"))
     assert [(board.index, board.status, len(board.clusters)) for board in boards] == [(0, "on", 4), (3, "off", 4)]
 
@@ -64,21 +64,21 @@ def test_a_header_alone_is_no_board() -> None:
     assert from_csv("index, name, serial, memory.total [MiB]\n") == []
 
 
-def test_the_list_tells_model_place_and_serial() -> None:
+def test_the_list_has_model_address_and_serial() -> None:
     text = "NPU: 0\n\tSTCP920\t\tBUS-ID: 0:65:00.0 (01PSF60000170610)\n"
     assert from_list(text) == [Board(0, model="STCP920", serial="01PSF60000170610", pci="0000:65:00.0")]
 
 
 @pytest.mark.parametrize("read", [from_query, from_csv, from_list])
 @pytest.mark.parametrize("text", ["bash: no such thing", "+----+\n| 0 |\n", "{}", "\x7fELF\x00"])
-def test_anything_else_is_no_answer(read: object, text: str) -> None:
+def test_any_other_output_is_an_error(read: object, text: str) -> None:
     assert callable(read)
     with pytest.raises(QueryFailed, match="which begins with"):
         read(text)
 
 
 @pytest.mark.parametrize("row", ["0, STCP920", "x, STCP920, A, 16384 MiB", "0, a, b, c, d"])
-def test_a_row_that_does_not_fit_its_header_is_no_answer(row: str) -> None:
+def test_a_row_that_does_not_fit_its_header_is_an_error(row: str) -> None:
     with pytest.raises(QueryFailed, match="does not fit its header"):
         from_csv(f"index, name, serial, memory.total [MiB]\n{row}\n")
 

@@ -40,20 +40,20 @@ async def test_text_and_complaint_are_kept_apart(hardware: Hardware) -> None:
     assert (output.code, output.text, output.complaint) == (0, "hello\n", "oh\n")
 
 
-async def test_a_failure_is_told_with_what_the_tool_said(hardware: Hardware) -> None:
+async def test_a_failure_is_reported_with_the_tools_output(hardware: Hardware) -> None:
     output = await run_tool(hardware.tool("t", "echo 'no driver' >&2; exit 3"), timeout_s=10)
     with pytest.raises(QueryFailed, match="ended with exit code 3 and printed 'no driver'"):
         output.checked()
 
 
-async def test_a_missing_tool_is_told(hardware: Hardware) -> None:
+async def test_a_missing_tool_is_reported(hardware: Hardware) -> None:
     with pytest.raises(QueryFailed, match="not found on PATH"):
         await run_tool("no-such-tool-anywhere", timeout_s=10)
     with pytest.raises(QueryFailed, match="no such file"):
         await run_tool(hardware.path("absent"), timeout_s=10)
 
 
-async def test_a_file_that_is_no_program_is_told(hardware: Hardware) -> None:
+async def test_a_file_that_is_no_program_is_reported(hardware: Hardware) -> None:
     file = hardware.folder / "t"
     file.write_bytes(b"\x7fELF nothing")
     file.chmod(0o755)
@@ -61,7 +61,7 @@ async def test_a_file_that_is_no_program_is_told(hardware: Hardware) -> None:
         await run_tool(str(file), timeout_s=10)
 
 
-async def test_bytes_that_are_no_text_do_not_hurt(hardware: Hardware) -> None:
+async def test_bytes_that_are_not_text_are_accepted(hardware: Hardware) -> None:
     output = await run_tool(hardware.tool("t", r"printf '\377\376'"), timeout_s=10)
     assert output.text == "\ufffd\ufffd"
 
@@ -85,7 +85,7 @@ async def test_a_tool_that_prints_without_end_is_killed(hardware: Hardware) -> N
         await run_tool(hardware.tool("t", "exec yes"), timeout_s=10)
 
 
-async def test_whoever_stops_waiting_leaves_nothing_running(hardware: Hardware) -> None:
+async def test_a_cancelled_caller_leaves_nothing_running(hardware: Hardware) -> None:
     tool = hardware.tool("t", f"sleep 1000 & echo $! > '{hardware.path('child')}'; wait")
     asking = asyncio.create_task(run_tool(tool, timeout_s=1000))
     child = await child_of(hardware)
@@ -95,10 +95,8 @@ async def test_whoever_stops_waiting_leaves_nothing_running(hardware: Hardware) 
     await ended(child)
 
 
-async def test_beside_a_tool_that_cannot_be_killed_no_other_is_started(
-    hardware: Hardware, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is asked every few seconds: a hanging kernel module would cost the node a process and a thread each time."""
+async def test_no_second_tool_starts_while_one_cannot_be_killed(hardware: Hardware, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs every few seconds: a hanging kernel module would cost the node a process and a thread each time."""
     started = hardware.folder / "started"
     tool = hardware.tool("t", f"echo $$ >> '{started}'; exec sleep 1000")
     with monkeypatch.context() as no_kill:
@@ -121,7 +119,7 @@ async def test_beside_a_tool_that_cannot_be_killed_no_other_is_started(
     assert output.text == "well\n"
 
 
-async def test_a_calls_result_and_its_error_come_back() -> None:
+async def test_a_call_returns_its_result_or_raises_its_error() -> None:
     calls = BlockingCalls("test")
     assert await calls.run(lambda: 42, timeout_s=10) == 42
     with pytest.raises(ZeroDivisionError):
@@ -149,7 +147,7 @@ async def test_calls_do_not_overlap() -> None:
     assert all(await asyncio.gather(*(calls.run(alone, timeout_s=20) for _ in range(50))))
 
 
-async def test_a_hanging_call_is_given_up_and_later_calls_say_so_until_it_ends() -> None:
+async def test_a_hanging_call_is_abandoned_and_later_calls_fail_until_it_ends() -> None:
     gate = threading.Event()
     calls = BlockingCalls("test")
     with pytest.raises(QueryFailed, match=r"gave no answer within 0\.01 s"):
@@ -161,7 +159,7 @@ async def test_a_hanging_call_is_given_up_and_later_calls_say_so_until_it_ends()
 
 
 async def eventually(calls: BlockingCalls, call: Callable[[], int]) -> int:
-    """The call's result, asked for with patience until the one before it has ended."""
+    """The call's result, repeated until the call before it has ended."""
     async with asyncio.timeout(20):
         while True:
             try:
@@ -170,7 +168,7 @@ async def eventually(calls: BlockingCalls, call: Callable[[], int]) -> int:
                 await asyncio.sleep(0.001)
 
 
-async def test_a_call_that_nobody_waits_for_any_more_is_let_finish_first() -> None:
+async def test_a_cancelled_call_finishes_before_the_next_starts() -> None:
     gate = threading.Event()
     calls = BlockingCalls("test")
     first = asyncio.create_task(calls.run(gate.wait, timeout_s=20))

@@ -41,7 +41,7 @@ EVERY_WAY = [by_library, by_newer_library, by_json, by_query, by_table]
 
 
 @pytest.mark.parametrize("way", EVERY_WAY[:-1])
-async def test_every_way_with_uuids_tells_the_same_cards(way: type[EnflameDriver], hardware: Hardware) -> None:
+async def test_every_query_method_with_uuids_lists_the_same_cards(way: type[EnflameDriver], hardware: Hardware) -> None:
     """Minors are the numbers of the nodes, which are not indexes."""
     hardware.has(S60, L300)
     hardware.tree("sys/bus/pci/devices/0000:2e:00.0/enflame/gcu4/dev", "237:4\n")
@@ -53,7 +53,7 @@ async def test_every_way_with_uuids_tells_the_same_cards(way: type[EnflameDriver
     ]
 
 
-async def test_the_table_knows_cards_by_their_serial_number(hardware: Hardware) -> None:
+async def test_the_table_identifies_cards_by_serial_number(hardware: Hardware) -> None:
     hardware.has(S60, L300)
     assert [(card.id, card.memory_mib, card.pci) for card in await by_table(hardware).discover()] == [
         ("GCU-A018K30520031", 16384, "0000:2e:00.0"),
@@ -62,14 +62,14 @@ async def test_the_table_knows_cards_by_their_serial_number(hardware: Hardware) 
 
 
 @pytest.mark.parametrize("way", EVERY_WAY)
-async def test_virtual_functions_with_one_name_are_told_apart(way: type[EnflameDriver], hardware: Hardware) -> None:
+async def test_virtual_functions_with_one_name_get_distinct_ids(way: type[EnflameDriver], hardware: Hardware) -> None:
     hardware.has(S60, {**S60, "pci": "0000:2f:00.0"})
     ids = [card.id for card in await way(hardware).discover()]  # type: ignore[arg-type]
     assert [id[-2:] for id in ids] == ["-0", "-1"]
 
 
 @pytest.mark.parametrize("way", [by_library, by_json, by_query])
-async def test_a_card_that_is_not_healthy_says_so(way: type[EnflameDriver], hardware: Hardware) -> None:
+async def test_an_unhealthy_card_is_listed_as_unhealthy(way: type[EnflameDriver], hardware: Hardware) -> None:
     hardware.has({**S60, "health": 0}, L300)
     first, second = await way(hardware).discover()  # type: ignore[arg-type]
     assert not first.healthy
@@ -78,7 +78,7 @@ async def test_a_card_that_is_not_healthy_says_so(way: type[EnflameDriver], hard
 
 
 @pytest.mark.parametrize("way", [by_library, by_newer_library])
-async def test_a_card_that_does_not_answer_is_left_out(way: type[EnflameDriver], hardware: Hardware) -> None:
+async def test_a_card_that_does_not_answer_is_skipped(way: type[EnflameDriver], hardware: Hardware) -> None:
     hardware.has({**S60, "code": 254}, L300)
     assert [card.index for card in await way(hardware).discover()] == [1]  # type: ignore[arg-type]
 
@@ -89,7 +89,7 @@ async def test_no_cards_is_an_answer(way: type[EnflameDriver], hardware: Hardwar
     assert await way(hardware).discover() == []  # type: ignore[arg-type]
 
 
-async def test_a_minor_that_nobody_tells_is_not_guessed(hardware: Hardware) -> None:
+async def test_an_unknown_minor_number_is_not_guessed(hardware: Hardware) -> None:
     """Without sysfs the index is taken only where a node of that number is there."""
     hardware.has(S60, L300)
     hardware.tree("dev/gcu1", "")
@@ -104,7 +104,7 @@ async def test_a_minor_that_nobody_tells_is_not_guessed(hardware: Hardware) -> N
         ("", "cannot be read"),
     ],
 )
-async def test_all_that_was_tried_is_told_line_by_line(hardware: Hardware, vendor: str, last: str) -> None:
+async def test_every_query_method_tried_has_a_line_in_the_error(hardware: Hardware, vendor: str, last: str) -> None:
     if vendor:
         hardware.tree("sys/bus/pci/devices/0000:2e:00.0/vendor", vendor)
     with pytest.raises(DriverError) as caught:
@@ -129,7 +129,7 @@ async def test_garbage_and_failure_are_no_cards(hardware: Hardware, text: str, c
         await driver.discover()
 
 
-async def test_an_init_that_fails_can_be_asked_again(hardware: Hardware) -> None:
+async def test_a_failed_init_can_be_repeated(hardware: Hardware) -> None:
     hardware.has(S60, init=6)
     driver = by_library(hardware)
     with pytest.raises(DriverError, match=r"EfmlInit returned 6 \(driver not loaded\)"):
@@ -138,7 +138,7 @@ async def test_an_init_that_fails_can_be_asked_again(hardware: Hardware) -> None
     assert len(await driver.discover()) == 1
 
 
-async def test_a_library_that_hangs_leads_to_the_tool(hardware: Hardware) -> None:
+async def test_a_hanging_library_falls_back_to_the_tool(hardware: Hardware) -> None:
     hardware.has(S60, hang="EfmlGetDevMem")
     said = subprocess.run([hardware.path("efsmi"), "-q", "--json-format"], capture_output=True, text=True, check=True).stdout
     tool = hardware.prints("quick", said)
@@ -146,7 +146,7 @@ async def test_a_library_that_hangs_leads_to_the_tool(hardware: Hardware) -> Non
     assert [card.id for card in await EnflameDriver(options).discover()] == ["GCU-U53000090104"]
 
 
-async def test_a_tool_that_hangs_is_given_up(hardware: Hardware) -> None:
+async def test_a_hanging_tool_is_abandoned(hardware: Hardware) -> None:
     hardware.has(S60, hang="efsmi")
     driver = EnflameDriver(hardware.options(tools=(hardware.path("efsmi"),), timeout_s=0.2))
     with pytest.raises(DriverError, match=r"gave no answer within 0\.2 s and was killed"):

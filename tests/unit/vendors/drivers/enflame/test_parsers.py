@@ -67,7 +67,7 @@ def test_a_dash_in_a_name_is_no_rule() -> None:
     assert [card.model for card in parse_table(HEADER + GENERATIONS["1.6"]).cards] == ["Enflame S60-G"]
 
 
-def test_a_hidden_serial_number_leaves_the_place() -> None:
+def test_without_a_serial_number_the_id_is_the_pci_address() -> None:
     text = HEADER + GENERATIONS["1.4"].replace("A073640510015", "xxx")
     assert [card.id for card in parse_table(text).cards] == ["GCU-0000:01:00.0"]
 
@@ -79,7 +79,7 @@ def test_both_generations_of_the_query_are_read(size: str) -> None:
 
 
 @pytest.mark.parametrize("size", [42976, "42976", "42976 MiB", 42976.0])
-def test_json_may_give_sizes_as_numbers_or_words(size: object) -> None:
+def test_json_sizes_may_be_numbers_or_text(size: object) -> None:
     answer = {"devices": [{"id": 0, "Device Info": {"Dev UUID": "U1"}, "Device Mem Info": {"Total Size": size}}]}
     assert [(card.id, card.memory_mib) for card in parse_json(json.dumps(answer)).cards] == [("GCU-U1", 42976)]
 

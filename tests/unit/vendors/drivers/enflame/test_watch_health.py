@@ -1,4 +1,4 @@
-"""Enflame's cards falling ill, falling off the bus, and recovering."""
+"""Enflame's cards become unhealthy, leave the bus, and recover."""
 
 import shutil
 
@@ -20,7 +20,7 @@ def by_library(hardware: Hardware) -> EnflameDriver:
     ("library", "tool", "problem"),
     [("libefml.so", "none", "the driver reports it as not healthy"), ("none.so", "efsmi", "efsmi reports it as not healthy")],
 )
-async def test_health_comes_and_goes(hardware: Hardware, library: str, tool: str, problem: str) -> None:
+async def test_loss_and_recovery_of_health_are_reported(hardware: Hardware, library: str, tool: str, problem: str) -> None:
     hardware.has(ONE, TWO)
     driver = EnflameDriver(hardware.options(libraries=(hardware.path(library),), tools=(hardware.path(tool),)))
     async with Watching(driver, await driver.discover()) as watching:
@@ -42,7 +42,7 @@ async def test_a_card_off_the_bus_is_unhealthy_until_it_is_back(hardware: Hardwa
         assert await watching.next() == Health("GCU-U2", True)
 
 
-async def test_a_card_that_stops_answering_is_told_with_the_librarys_words(hardware: Hardware) -> None:
+async def test_a_card_that_stops_answering_is_reported_with_the_librarys_error(hardware: Hardware) -> None:
     hardware.has(ONE, TWO)
     driver = by_library(hardware)
     async with Watching(driver, await driver.discover()) as watching:
@@ -52,8 +52,8 @@ async def test_a_card_that_stops_answering_is_told_with_the_librarys_words(hardw
         assert await watching.next() == Health("GCU-U2", True)
 
 
-async def test_a_discovery_beside_a_watch_disturbs_neither(hardware: Hardware) -> None:
-    """The library's shutdown is not counted: the watch finds it closed, and opens it anew."""
+async def test_a_discovery_during_a_watch_disturbs_neither(hardware: Hardware) -> None:
+    """The library's shutdown is not counted: the watch finds it closed, and opens it again."""
     hardware.has(ONE, TWO)
     driver = by_library(hardware)
     cards = await driver.discover()
@@ -66,7 +66,7 @@ async def test_a_discovery_beside_a_watch_disturbs_neither(hardware: Hardware) -
         assert await watching.next() == Health("GCU-U1", True)
 
 
-async def test_a_card_known_by_another_name_is_found_by_its_place(hardware: Hardware) -> None:
+async def test_a_card_with_another_id_is_matched_by_its_pci_address(hardware: Hardware) -> None:
     """The library breaks; the table names cards by serial number, and they are the same cards."""
     hardware.has(ONE, TWO)
     script = f"""[ "$1" = -q ] && exit 2\nexec '{hardware.path("efsmi")}'"""
@@ -78,7 +78,7 @@ async def test_a_card_known_by_another_name_is_found_by_its_place(hardware: Hard
         assert await watching.next() == Health("GCU-U2", False, "is no longer listed")
 
 
-async def test_looks_that_fail_end_in_doubt_and_then_recover(hardware: Hardware) -> None:
+async def test_repeated_failed_checks_make_cards_unhealthy_until_one_succeeds(hardware: Hardware) -> None:
     hardware.has(ONE)
     driver = by_library(hardware)
     cards = await driver.discover()

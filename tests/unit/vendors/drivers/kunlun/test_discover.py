@@ -40,7 +40,7 @@ def by_text(hardware: Hardware, text: str, *, code: int = 0, name: str = "smi") 
 
 
 @pytest.mark.parametrize("way", [by_library, by_table, by_lines])
-async def test_every_way_tells_the_same_cards(way: type[KunlunDriver], hardware: Hardware) -> None:
+async def test_every_query_method_lists_the_same_cards(way: type[KunlunDriver], hardware: Hardware) -> None:
     hardware.has(K200, K200, R200)
     assert await way(hardware).discover() == FOUND  # type: ignore[arg-type]
 
@@ -55,7 +55,7 @@ async def test_a_physical_function_is_no_card(
     assert "device 0: it is a physical function" in caplog.text
 
 
-async def test_sriov_mode_also_tells_a_physical_function(hardware: Hardware) -> None:
+async def test_sriov_mode_also_identifies_a_physical_function(hardware: Hardware) -> None:
     hardware.has({**R200, "mode": 2}, R200)
     assert [card.index for card in await by_library(hardware).discover()] == [1]
 
@@ -63,7 +63,7 @@ async def test_sriov_mode_also_tells_a_physical_function(hardware: Hardware) -> 
 @pytest.mark.parametrize(
     ("state", "problem"), [(207, "state ERROR"), (205, "state IN_RESET"), (208, "state IN_EXCEPTION"), (999, "state 999")]
 )
-async def test_the_librarys_state_tells_health(hardware: Hardware, state: int, problem: str) -> None:
+async def test_the_librarys_state_decides_health(hardware: Hardware, state: int, problem: str) -> None:
     hardware.has({**R200, "state": state}, {**R200, "state": 0})
     assert [(card.healthy, card.problem) for card in await by_library(hardware).discover()] == [(False, problem), (True, "")]
 
@@ -73,7 +73,7 @@ async def test_state_e_in_the_table_is_unhealthy(hardware: Hardware) -> None:
     assert [card.healthy for card in await by_table(hardware).discover()] == [False, True]
 
 
-async def test_the_kernels_view_counts_too(hardware: Hardware) -> None:
+async def test_the_kernels_state_of_a_card_counts_too(hardware: Hardware) -> None:
     hardware.has(R200, R200)
     hardware.tree("proc/xpu/dev0/state", "ERROR\n")
     hardware.tree("proc/xpu/dev1/state", "running\n")
@@ -89,7 +89,7 @@ async def test_the_numa_node_comes_from_sysfs(hardware: Hardware) -> None:
     assert [card.numa for card in await by_library(hardware).discover()] == [1]
 
 
-async def test_a_lost_card_is_left_out(hardware: Hardware) -> None:
+async def test_a_lost_card_is_skipped(hardware: Hardware) -> None:
     hardware.has(K200, {**K200, "code": 15})
     assert [card.index for card in await by_library(hardware).discover()] == [0]
 
@@ -107,7 +107,7 @@ async def test_no_cards_is_an_answer(way: type[KunlunDriver], hardware: Hardware
         "+-----------+--------------------+\n| Device ID | Device Information |\n| 0 | Device Name: Intel(R) Data Center GPU |",
     ],
 )
-async def test_intels_tool_of_that_name_is_told_apart(hardware: Hardware, text: str) -> None:
+async def test_intels_tool_of_the_same_name_is_recognized(hardware: Hardware, text: str) -> None:
     with pytest.raises(DriverError, match="is Intel's tool of that name"):
         await by_text(hardware, text).discover()
 
@@ -118,7 +118,7 @@ async def test_a_host_without_kunlun_devices_has_intels_xpu_smi(hardware: Hardwa
         await by_text(hardware, "anything", name="xpu-smi").discover()
 
 
-async def test_all_that_was_tried_is_told_line_by_line(hardware: Hardware) -> None:
+async def test_every_query_method_tried_has_a_line_in_the_error(hardware: Hardware) -> None:
     with pytest.raises(DriverError) as caught:
         await KunlunDriver(hardware.options()).discover()
     assert [line.partition(": ")[0] for line in caught.value.tried] == ["/nowhere/lib.so", "/nowhere/tool", "/nowhere/tool -m"]
@@ -132,14 +132,14 @@ async def test_garbage_and_failure_are_no_cards(hardware: Hardware, text: str, c
         await by_text(hardware, text, code=code).discover()
 
 
-async def test_hanging_is_given_up_and_can_be_asked_again(hardware: Hardware) -> None:
+async def test_a_hanging_query_is_abandoned_and_can_be_repeated(hardware: Hardware) -> None:
     hardware.has(R200, hang="xpu_smi")
     driver = by_table(hardware, timeout_s=0.2)
     with pytest.raises(DriverError, match=r"gave no answer within 0\.2 s and was killed"):
         await driver.discover()
 
 
-async def test_a_library_that_hangs_leads_to_the_tool(hardware: Hardware) -> None:
+async def test_a_hanging_library_falls_back_to_the_tool(hardware: Hardware) -> None:
     hardware.has(R200, hang="xpumlDeviceGetState")
     said = subprocess.run([hardware.path("xpu_smi")], capture_output=True, text=True, check=True).stdout
     tool = hardware.prints("quick", said)
@@ -147,7 +147,7 @@ async def test_a_library_that_hangs_leads_to_the_tool(hardware: Hardware) -> Non
     assert [card.id for card in await KunlunDriver(options).discover()] == ["02K00Y6217"]
 
 
-async def test_an_init_that_fails_can_be_asked_again(hardware: Hardware) -> None:
+async def test_a_failed_init_can_be_repeated(hardware: Hardware) -> None:
     hardware.has(R200, init=9)
     driver = by_library(hardware)
     with pytest.raises(DriverError, match=r"xpumlInit returned 9 \(Driver Not Loaded\)"):
@@ -157,8 +157,8 @@ async def test_an_init_that_fails_can_be_asked_again(hardware: Hardware) -> None
 
 
 @pytest.mark.parametrize("way", [by_library, by_table])
-async def test_the_id_of_a_card_does_not_change_when_another_dies(way: type[KunlunDriver], hardware: Hardware) -> None:
-    """The survivors are counted anew, and the device files keep their numbers."""
+async def test_the_id_of_a_card_does_not_change_when_another_fails(way: type[KunlunDriver], hardware: Hardware) -> None:
+    """The remaining cards are renumbered, and the device files keep their numbers."""
     other = {**R200, "sn": "02K00Y9999", "pci": "0000:d8:00.0"}
     hardware.has({**R200, "minor": 0}, {**other, "minor": 1})
     before = await way(hardware).discover()  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ async def test_the_id_of_a_card_does_not_change_when_another_dies(way: type[Kunl
 
 
 @pytest.mark.parametrize("way", [by_library, by_table])
-async def test_the_card_that_is_left_of_a_board_keeps_its_rank(way: type[KunlunDriver], hardware: Hardware) -> None:
+async def test_the_remaining_card_of_a_board_keeps_its_rank(way: type[KunlunDriver], hardware: Hardware) -> None:
     hardware.has({**K200, "minor": 0}, {**K200, "minor": 1})
     driver = way(hardware)  # type: ignore[arg-type]
     await driver.discover()

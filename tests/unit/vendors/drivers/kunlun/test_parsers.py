@@ -46,7 +46,7 @@ def test_memory_may_lack_the_space() -> None:
     assert [card.memory_mib for card in parse_table(table(row(memory="0 / 16384MB"))).cards] == [16384]
 
 
-def test_the_node_tells_the_minor() -> None:
+def test_the_device_file_has_the_minor_number() -> None:
     assert [card.minor for card in parse_table(table(row(0, node="/dev/xpu5"))).cards] == [5]
 
 
@@ -59,12 +59,12 @@ def test_columns_are_found_by_name() -> None:
     assert [(card.index, card.memory_mib) for card in parse_table(text).cards] == [(4, 2)]
 
 
-def test_a_card_without_a_serial_number_goes_by_its_place() -> None:
+def test_a_card_without_a_serial_number_is_identified_by_its_pci_address() -> None:
     assert [card.id for card in parse_table(table(row(sn="N/A"))).cards] == ["0000:86:00.0"]
 
 
 @pytest.mark.parametrize("bad", [row(memory="N/A"), row("?"), row()[:70]])
-def test_a_row_that_is_not_sure_is_left_out(bad: str) -> None:
+def test_a_doubtful_row_is_skipped(bad: str) -> None:
     found = parse_table(table(bad, row(1)))
     assert [card.index for card in found.cards] == [1]
     assert len(found.skipped) == 1

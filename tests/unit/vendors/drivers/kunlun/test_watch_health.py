@@ -1,4 +1,4 @@
-"""Kunlun's cards falling ill and recovering, by library, table and /proc."""
+"""Kunlun's cards become unhealthy and recover, by library, table and /proc."""
 
 import os
 
@@ -12,7 +12,7 @@ CARD = {"sn": "SN1", "pci": "0000:86:00.0", "memory_mib": 8064, "model": 0}
 FIRST, SECOND, ALONE = "SN1-chip0", "SN1-chip1", "SN1"
 
 
-async def test_the_librarys_state_comes_and_goes(hardware: Hardware) -> None:
+async def test_changes_of_the_librarys_state_are_reported(hardware: Hardware) -> None:
     hardware.has(CARD, CARD)
     driver = KunlunDriver(hardware.options(libraries=(hardware.path("libxpuml.so"),)))
     async with Watching(driver, await driver.discover()) as watching:
@@ -27,7 +27,7 @@ async def test_the_librarys_state_comes_and_goes(hardware: Hardware) -> None:
         assert await watching.next() == Health(FIRST, True)
 
 
-async def test_the_tables_state_comes_and_goes(hardware: Hardware) -> None:
+async def test_changes_of_the_tables_state_are_reported(hardware: Hardware) -> None:
     hardware.has(CARD, CARD)
     driver = KunlunDriver(hardware.options(tools=(hardware.path("xpu_smi"),)))
     async with Watching(driver, await driver.discover()) as watching:
@@ -37,8 +37,8 @@ async def test_the_tables_state_comes_and_goes(hardware: Hardware) -> None:
         assert await watching.next() == Health(FIRST, True)
 
 
-async def test_a_card_found_ill_recovers(hardware: Hardware) -> None:
-    """What differs from discovery is told first, also when it is good news."""
+async def test_a_card_that_was_unhealthy_at_discovery_recovers(hardware: Hardware) -> None:
+    """Differences from discovery are reported first, also if the card is healthy again."""
     hardware.has({**CARD, "state": 207})
     driver = KunlunDriver(hardware.options(libraries=(hardware.path("libxpuml.so"),)))
     cards = await driver.discover()
@@ -47,7 +47,7 @@ async def test_a_card_found_ill_recovers(hardware: Hardware) -> None:
         assert await watching.next() == Health(ALONE, True)
 
 
-async def test_proc_is_asked_instead_of_the_tool(hardware: Hardware) -> None:
+async def test_proc_is_read_instead_of_running_the_tool(hardware: Hardware) -> None:
     """Once the cards are known the tool is not needed, so it may break."""
     hardware.has(CARD)
     hardware.tree("proc/xpu/dev0/state", "NORMAL")
@@ -71,7 +71,7 @@ async def test_a_card_that_vanishes_is_unhealthy(hardware: Hardware, way: str) -
         assert await watching.next() == Health(SECOND, False, "is no longer listed")
 
 
-async def test_looks_that_fail_end_in_doubt_and_then_recover(hardware: Hardware) -> None:
+async def test_repeated_failed_checks_make_cards_unhealthy_until_one_succeeds(hardware: Hardware) -> None:
     hardware.has(CARD)
     driver = KunlunDriver(hardware.options(libraries=(hardware.path("libxpuml.so"),)))
     cards = await driver.discover()
@@ -85,7 +85,7 @@ async def test_looks_that_fail_end_in_doubt_and_then_recover(hardware: Hardware)
 
 
 async def test_a_proc_file_that_hangs_stops_neither_the_loop_nor_the_watch(hardware: Hardware) -> None:
-    """A pipe that nobody writes to hangs its reader, as a stuck kernel module does."""
+    """A pipe without a writer hangs its reader, as a stuck kernel module does."""
     hardware.has(CARD)
     driver = KunlunDriver(hardware.options(libraries=(hardware.path("libxpuml.so"),)))
     cards = await driver.discover()

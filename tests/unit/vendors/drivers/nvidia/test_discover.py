@@ -1,4 +1,4 @@
-"""NVIDIA's cards by NVML, and by nvidia-smi where NVML cannot be asked."""
+"""NVIDIA's cards by NVML, and by nvidia-smi if NVML cannot be used."""
 
 import logging
 import shutil
@@ -26,7 +26,7 @@ def by_tool(hardware: Hardware, *, tool: str = "", timeout_s: float = 10.0) -> N
     return NvidiaDriver(hardware.options(tools=(tool or hardware.path("nvidia-smi"),), timeout_s=timeout_s))
 
 
-async def test_nvml_tells_unequal_cards_and_minors_that_are_no_indexes(hardware: Hardware) -> None:
+async def test_nvml_lists_unequal_cards_and_minors_that_differ_from_indexes(hardware: Hardware) -> None:
     hardware.has(*CARDS)
     hardware.tree("sys/bus/pci/devices/0000:3b:00.0/numa_node", "1\n")
     hardware.tree("sys/bus/pci/devices/0000:af:00.0/numa_node", "-1\n")
@@ -36,7 +36,7 @@ async def test_nvml_tells_unequal_cards_and_minors_that_are_no_indexes(hardware:
     ]
 
 
-async def test_nvidia_smi_tells_the_same_cards(hardware: Hardware) -> None:
+async def test_nvidia_smi_lists_the_same_cards(hardware: Hardware) -> None:
     """Minors are not in the CSV: they come from /proc, or are not known."""
     hardware.has(*CARDS)
     hardware.tree("proc/driver/nvidia/gpus/0000:3b:00.0/information", "Model: \t\t Tesla T4\nDevice Minor: \t 3\n")
@@ -46,14 +46,14 @@ async def test_nvidia_smi_tells_the_same_cards(hardware: Hardware) -> None:
     ]
 
 
-async def test_nvml_is_asked_first_and_its_failure_leads_to_the_tool(hardware: Hardware) -> None:
+async def test_nvml_is_tried_first_and_the_tool_if_it_fails(hardware: Hardware) -> None:
     hardware.has(*CARDS, init=9)
     options = hardware.options(libraries=(hardware.path("libnvidia-ml.so.1"),), tools=(hardware.path("nvidia-smi"),))
     assert len(await NvidiaDriver(options).discover()) == 2
 
 
 @pytest.mark.parametrize("way", [by_library, by_tool])
-async def test_a_card_in_mig_mode_is_left_out_with_a_word(
+async def test_a_card_in_mig_mode_is_skipped_and_logged(
     way: type[NvidiaDriver], hardware: Hardware, caplog: pytest.LogCaptureFixture
 ) -> None:
     hardware.has({**CARDS[0], "mig": 1}, CARDS[1])
@@ -62,7 +62,7 @@ async def test_a_card_in_mig_mode_is_left_out_with_a_word(
     assert "device 0: MIG is on" in caplog.text
 
 
-async def test_a_word_is_not_said_twice(hardware: Hardware, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_skipped_device_is_logged_once(hardware: Hardware, caplog: pytest.LogCaptureFixture) -> None:
     hardware.has({**CARDS[0], "mig": 1})
     driver = by_library(hardware)
     await driver.discover()
@@ -72,7 +72,7 @@ async def test_a_word_is_not_said_twice(hardware: Hardware, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("way", [by_library, by_tool])
-async def test_a_lost_card_is_left_out_and_its_neighbours_are_not(way: type[NvidiaDriver], hardware: Hardware) -> None:
+async def test_a_lost_card_is_skipped_and_its_neighbours_are_listed(way: type[NvidiaDriver], hardware: Hardware) -> None:
     hardware.has({**CARDS[0], "code": 15}, CARDS[1])
     assert [card.id for card in await way(hardware).discover()] == [A30]  # type: ignore[arg-type]
 
@@ -83,7 +83,7 @@ async def test_no_cards_is_an_answer(way: type[NvidiaDriver], hardware: Hardware
     assert await way(hardware).discover() == []  # type: ignore[arg-type]
 
 
-async def test_a_card_that_the_driver_wants_reset_is_found_unhealthy(hardware: Hardware) -> None:
+async def test_a_card_that_the_driver_wants_reset_is_listed_as_unhealthy(hardware: Hardware) -> None:
     hardware.has({**CARDS[0], "action": 1})
     [card] = await by_library(hardware).discover()
     assert (card.healthy, card.problem) == (False, "the driver requests a reset of the GPU")
@@ -94,13 +94,13 @@ async def test_two_cards_of_one_uuid_are_both_doubtful(hardware: Hardware) -> No
     assert await by_library(hardware).discover() == []
 
 
-async def test_drivers_older_than_mig_are_asked_without_it(hardware: Hardware) -> None:
+async def test_drivers_older_than_mig_are_queried_without_it(hardware: Hardware) -> None:
     refusal = """case "$1" in *mig*) echo 'Field "mig.mode.current" is not a valid field to query.'; exit 2;; esac"""
     tool = hardware.tool("old-smi", f"{refusal}\necho '0, {T4}, 16127, 00000000:3B:00.0, Tesla T4'")
     assert [card.memory_mib for card in await by_tool(hardware, tool=tool).discover()] == [16127]
 
 
-async def test_all_that_was_tried_is_told_line_by_line(hardware: Hardware) -> None:
+async def test_every_query_method_tried_has_a_line_in_the_error(hardware: Hardware) -> None:
     with pytest.raises(DriverError) as caught:
         await NvidiaDriver(hardware.options()).discover()
     library, tool = caught.value.tried
@@ -108,18 +108,18 @@ async def test_all_that_was_tried_is_told_line_by_line(hardware: Hardware) -> No
     assert tool == "/nowhere/tool: no such file"
 
 
-async def test_an_init_that_fails_is_told_in_nvmls_words(hardware: Hardware) -> None:
+async def test_a_failed_init_is_reported_with_nvmls_text(hardware: Hardware) -> None:
     hardware.has(*CARDS, init=9)
     with pytest.raises(DriverError, match=r"nvmlInit_v2 returned 9 \(Driver Not Loaded\)"):
         await by_library(hardware).discover()
 
 
-async def test_a_library_of_something_else_is_told_so(hardware: Hardware) -> None:
+async def test_a_library_without_nvmls_functions_is_reported(hardware: Hardware) -> None:
     with pytest.raises(DriverError, match="has no function nvmlErrorString"):
         await NvidiaDriver(hardware.options(libraries=("libm.so.6",))).discover()
 
 
-async def test_a_driver_that_failed_can_be_asked_again(hardware: Hardware) -> None:
+async def test_a_failed_driver_can_be_queried_again(hardware: Hardware) -> None:
     hardware.has(*CARDS, init=9)
     driver = by_library(hardware)
     with pytest.raises(DriverError):
@@ -128,7 +128,7 @@ async def test_a_driver_that_failed_can_be_asked_again(hardware: Hardware) -> No
     assert len(await driver.discover()) == 2
 
 
-async def test_a_library_that_hangs_is_given_up(hardware: Hardware) -> None:
+async def test_a_hanging_library_is_abandoned(hardware: Hardware) -> None:
     hardware.has(*CARDS, hang="nvmlDeviceGetMemoryInfo")
     driver = by_library(hardware, timeout_s=0.05)
     with pytest.raises(DriverError, match=r"gave no answer within 0\.05 s"):
@@ -137,7 +137,7 @@ async def test_a_library_that_hangs_is_given_up(hardware: Hardware) -> None:
     assert len(await by_library(hardware).discover()) == 2
 
 
-async def test_a_tool_that_hangs_is_given_up(hardware: Hardware) -> None:
+async def test_a_hanging_tool_is_abandoned(hardware: Hardware) -> None:
     hardware.has(*CARDS, hang="nvidia-smi")
     with pytest.raises(DriverError, match=r"nvidia-smi: gave no answer within 0\.2 s and was killed"):
         await by_tool(hardware, timeout_s=0.2).discover()
@@ -163,10 +163,10 @@ async def test_a_row_that_was_cut_short_is_no_card(hardware: Hardware) -> None:
 
 
 @pytest.mark.parametrize("way", ["library", "tool"])
-async def test_a_card_that_tells_no_memory_has_what_it_is_given(
+async def test_a_card_that_reports_no_memory_has_the_configured_size(
     way: str, hardware: Hardware, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As a GB10, whose memory is the host's. Without a figure it is left out, and the line says how to give one."""
+    """As a GB10, whose memory is the host's. Without a configured size it is skipped, and the log line states how to set one."""
     hardware.has({**CARDS[0], "memory_mib": -1}, CARDS[1])
     library, tool = hardware.path("libnvidia-ml.so.1"), hardware.path("nvidia-smi")
     options = hardware.options(libraries=(library,)) if way == "library" else hardware.options(tools=(tool,))
@@ -182,7 +182,7 @@ async def test_a_card_that_tells_no_memory_has_what_it_is_given(
         assert (await watching.next()).id == A30  # and the other one stays healthy
 
 
-async def test_the_hosts_own_library_is_found_below_its_root(hardware: Hardware) -> None:
+async def test_the_hosts_library_is_found_under_the_mounted_root(hardware: Hardware) -> None:
     """Links on the way are the host's: an absolute one begins at its root."""
     hardware.has(*CARDS)
     host = hardware.folder / "host"

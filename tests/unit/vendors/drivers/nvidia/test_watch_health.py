@@ -1,4 +1,4 @@
-"""NVIDIA's cards falling ill and recovering: XIDs, lost cards, a driver that goes away."""
+"""NVIDIA's cards become unhealthy and recover: XIDs, lost cards, an unloaded driver."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ LOST = "nvmlDeviceGetHandleByUUID returned 15 (GPU is lost)"
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """Time that passes when a test advances it."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -29,7 +29,7 @@ async def found(hardware: Hardware, clock: Clock | None = None) -> tuple[NvidiaD
     return driver, await driver.discover()
 
 
-async def test_what_changed_since_discovery_is_told_first(hardware: Hardware) -> None:
+async def test_changes_since_discovery_are_reported_first(hardware: Hardware) -> None:
     hardware.has(*CARDS)
     driver, cards = await found(hardware)
     hardware.has(CARDS[0], {**CARDS[1], "code": 15})
@@ -59,7 +59,7 @@ async def test_a_critical_xid_is_over_after_a_quiet_while(hardware: Hardware) ->
 
 
 async def test_xids_of_programs_are_ignored(hardware: Hardware) -> None:
-    """The other card's XID, sent after them, is the first thing heard."""
+    """The other card's XID, sent after them, is the first one reported."""
     hardware.has(*CARDS)
     driver, cards = await found(hardware)
     async with Watching(driver, cards) as watching:
@@ -75,7 +75,7 @@ async def test_an_xid_of_an_unknown_card_concerns_all(hardware: Hardware) -> Non
         assert {(await watching.next()).id, (await watching.next()).id} == {ONE, TWO}
 
 
-async def test_an_old_driver_is_not_believed_before_a_reset(hardware: Hardware) -> None:
+async def test_with_an_old_driver_a_critical_xid_stays_until_a_reset(hardware: Hardware) -> None:
     hardware.has(*OLD_DRIVER)
     clock = Clock()
     driver, cards = await found(hardware, clock)
@@ -90,7 +90,7 @@ async def test_an_old_driver_is_not_believed_before_a_reset(hardware: Hardware) 
 
 
 async def test_a_passing_fault_is_no_reset(hardware: Hardware) -> None:
-    """Only a card that was away and is back is believed; one that failed to answer once is not."""
+    """Only a card that disappeared and returned is healthy; one that failed to answer once is not."""
     hardware.has(*OLD_DRIVER)
     driver, cards = await found(hardware)
     async with Watching(driver, cards) as watching:
@@ -112,7 +112,7 @@ async def test_a_recovery_action_keeps_a_card_unhealthy_until_it_is_done(hardwar
         assert await watching.next() == Health(ONE, True)
 
 
-async def test_cards_without_events_are_looked_at_all_the_same(hardware: Hardware) -> None:
+async def test_cards_without_events_are_polled(hardware: Hardware) -> None:
     silent = tuple({**card, "events": 3} for card in CARDS)
     hardware.has(*silent)
     driver, cards = await found(hardware)
@@ -121,7 +121,7 @@ async def test_cards_without_events_are_looked_at_all_the_same(hardware: Hardwar
         assert await watching.next() == Health(ONE, False, LOST)
 
 
-async def test_mig_switched_on_takes_a_card_away(hardware: Hardware) -> None:
+async def test_switching_mig_on_makes_a_card_unhealthy(hardware: Hardware) -> None:
     hardware.has(*CARDS)
     driver, cards = await found(hardware)
     async with Watching(driver, cards) as watching:
@@ -132,7 +132,7 @@ async def test_mig_switched_on_takes_a_card_away(hardware: Hardware) -> None:
 
 
 async def test_a_driver_that_is_unloaded_and_loaded_again(hardware: Hardware) -> None:
-    """Nobody can be asked: after a few looks no card is called healthy; each recovers by itself."""
+    """No query method works: after a few checks no card is healthy; each recovers by itself."""
     hardware.has(*OLD_DRIVER)
     driver, cards = await found(hardware)
     async with Watching(driver, cards) as watching:
@@ -157,7 +157,7 @@ async def test_a_library_that_hangs_makes_no_card_healthy(hardware: Hardware) ->
     assert health.problem.startswith("its health check failed 3 times in a row: ")
 
 
-async def test_health_by_the_tool_where_there_is_no_library(hardware: Hardware) -> None:
+async def test_without_the_library_health_comes_from_the_tool(hardware: Hardware) -> None:
     hardware.has(*CARDS)
     driver = NvidiaDriver(hardware.options(tools=(hardware.path("nvidia-smi"),)))
     cards = await driver.discover()
@@ -168,7 +168,7 @@ async def test_health_by_the_tool_where_there_is_no_library(hardware: Hardware) 
         assert await watching.next() == Health(ONE, True)
 
 
-async def test_the_tool_does_not_talk_an_xid_away(hardware: Hardware) -> None:
+async def test_the_tool_does_not_clear_an_open_xid(hardware: Hardware) -> None:
     """NVML hangs after the XID; the tool lists the card as ever, and it is the other one whose news come next."""
     hardware.has(*OLD_DRIVER)
     options = hardware.options(libraries=(hardware.path("libnvidia-ml.so.1"),), tools=(hardware.path("nvidia-smi"),), timeout_s=2)

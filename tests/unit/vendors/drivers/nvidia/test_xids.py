@@ -16,7 +16,7 @@ def test_a_programs_fault_is_not_the_cards(book: OpenXids, xid: int) -> None:
     assert book.problem("a", recovery_action=0, now=0) == ""
 
 
-def test_each_xid_begins_the_quiet_time_anew(book: OpenXids) -> None:
+def test_each_xid_restarts_the_quiet_time(book: OpenXids) -> None:
     book.note("a", 94, now=0)
     book.note("a", 94, now=59)
     assert book.problem("a", recovery_action=0, now=100) == "XID 94"
@@ -37,11 +37,11 @@ def test_without_a_recovery_action_a_reset_is_waited_for(book: OpenXids, xid: in
     assert book.problem("a", recovery_action=None, now=10_000) == ""
 
 
-def test_a_driver_that_asks_for_nothing_is_believed_after_the_quiet_time(book: OpenXids) -> None:
+def test_a_driver_that_requests_no_recovery_is_trusted_after_the_quiet_time(book: OpenXids) -> None:
     book.note("a", 79, now=0)
     assert book.problem("a", recovery_action=0, now=10) == "XID 79: fell off the bus"
     assert book.problem("a", recovery_action=0, now=60) == ""
 
 
-def test_an_action_of_a_later_driver_is_told_by_number(book: OpenXids) -> None:
+def test_an_unknown_recovery_action_is_reported_by_number(book: OpenXids) -> None:
     assert book.problem("a", recovery_action=42, now=0) == "the driver requests recovery action 42"
