@@ -6,6 +6,7 @@ does it with containers.
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -89,8 +90,8 @@ async def test_a_new_memory_unit_is_refused_by_helm_while_pods_of_the_old_one_li
 
     with pytest.raises(HelmError, match=r"(?s)UPGRADE FAILED: pre-upgrade hooks failed.*accelshare-memory-units"):
         await admin.upgrade("--set=vendors.nvidia.memoryUnit=MiB", "--set=nodes.names={n2}")
-    words = "nvidia: the memory unit of n4 is 'GiB' and cannot become 'MiB' while pods that asked in the old one are there: "
-    assert f"{words}default/old" in admin.hook_runner.output("memory-units")
+    refusal = r"nvidia: the memory unit of n4 is 'GiB' and cannot become 'MiB' .*: default/old"
+    assert re.search(refusal, admin.hook_runner.output("memory-units"))
     # The Job stays for an hour with its words; its rights are gone already.
     left = [name.partition("/")[0] for name in admin.ours() if "memory-units" in name]
     assert left == ["job.batch", "pod"]
@@ -125,7 +126,7 @@ async def test_an_install_stops_when_the_certificates_cannot_be_made(admin: Clus
 async def test_a_node_that_does_not_exist_stops_the_install_and_is_named(admin: ClusterAdmin) -> None:
     with pytest.raises(HelmError):
         await admin.install("--set=nodes.names={n2,n9}")
-    assert "the cluster has no node n9; there are n1, n2, n3" in admin.hook_runner.output("node-labels")
+    assert re.search(r"has no node n9; .* n1, n2, n3", admin.hook_runner.output("node-labels"))
     assert await admin.labelled() == ["n1"]
 
 
