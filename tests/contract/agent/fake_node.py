@@ -29,6 +29,7 @@ from tests.proxy import Proxy
 Object = dict[str, Any]
 LIMIT_S = 180.0
 NODE = "n1"
+NO_ENTRY = inventory.KindEntry(cards=[], delivers=False)
 MEMORY, WHOLE, COUNT = "acme.example/zpu-mem", "acme.example/zpu", "acme.example/zpu-count"
 PROFILE = """
 name = "acme"
@@ -130,19 +131,15 @@ class FakeNode:
         except OSError:
             return False
 
-    def told(self, kind: str = "acme") -> inventory.KindEntry | None:
+    def entry(self, kind: str = "acme") -> inventory.KindEntry:
+        """What the Node's inventory shows of a kind."""
         annotations = self.api.store.get("nodes", NODE).object["metadata"].get("annotations") or {}
-        return inventory.entries_of(annotations[inventory.KEY]).get(kind) if inventory.KEY in annotations else None
-
-    def problem(self, kind: str = "acme") -> str:
-        told = self.told(kind)
-        return told.problem if told is not None else ""
+        return inventory.entries_of(annotations.get(inventory.KEY, "{}")).get(kind, NO_ENTRY)
 
     def delivers(self) -> bool:
         assert self.agent is not None
         assert self.agent.running, self.agent.last_lines()
-        told = self.told()
-        return told is not None and told.delivers
+        return self.entry().delivers
 
     def capacity(self) -> Mapping[str, str]:
         return dict(self.api.store.get("nodes", NODE).object["status"].get("capacity") or {})
@@ -166,7 +163,7 @@ class FakeNode:
     def bind(
         self, name: str, *cards: int, units: int = 0, whole: bool = False, id: bool = True, more: Mapping[str, str] | None = None
     ) -> None:
-        """As the extender binds: node and cards in one write; no cards is a pod placed by hand."""
+        """Bind as the extender does, node and cards in one write; without cards the pod is placed by hand."""
         slices = tuple(Slice("acme", card, units, whole, f"zpu{card}" if id else "") for card in cards)
         sizes = {("acme", card): 16 for card in range(64)}
         profiles = {profile.name: profile for profile in self.catalog}
@@ -195,7 +192,7 @@ class FakeNode:
         return await wait_until_async(condition, what, LIMIT_S, 0.02, evidence=lambda: last_lines(self.agent))
 
     async def settled(self, *names: str) -> None:
-        """These pods are admitted or rejected, and the admitted ones' records say assigned."""
+        """Wait until these pods are admitted or rejected, and the records of the admitted ones have the assigned flag."""
 
         def done() -> bool:
             for name in names:

@@ -1,4 +1,4 @@
-"""The agent against kubelet's gRPC: what it tells, whom it serves, and what it does when somebody goes away."""
+"""The agent against kubelet's gRPC: what it publishes, which pods it serves, and restarts of agent and kubelet."""
 
 import asyncio
 import json
@@ -12,27 +12,26 @@ import pytest
 
 from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
 from accelshare.testing.fake_kubelet import FakeKubelet, RegisteredPlugin
-from tests.contract.agent.fake_node import COUNT, MEMORY, NODE, PROFILE, WHOLE, FakeNode
+from tests.contract.agent.fake_node import COUNT, MEMORY, NO_ENTRY, NODE, PROFILE, WHOLE, FakeNode
 
 
 def seen(kubelet: FakeKubelet, fake_node: FakeNode, name: str, container: str = "c0") -> list[str]:
-    """The cards that a container was really given, by its device nodes."""
+    """The cards that a container got, by its device nodes."""
     uid = fake_node.read(name)["metadata"]["uid"]
     return sorted(kubelet.admitted[uid].devices(container))
 
 
-async def test_a_vendor_nobody_has_heard_of_is_one_file(fake_node: FakeNode) -> None:
-    """Cards, count and capacity are told, and a container sees its card and no other."""
+async def test_a_new_vendor_needs_one_profile_file(fake_node: FakeNode) -> None:
+    """Cards, count and capacity are published, and a container sees its card and no other."""
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         await fake_node.start_agent()
-        told = fake_node.told()
-        assert told is not None
-        assert [(card.index, card.size, card.id, card.healthy) for card in told.cards] == [
+        entry = fake_node.entry()
+        assert [(card.index, card.size, card.id, card.healthy) for card in entry.cards] == [
             (0, 16, "zpu0", True),
             (1, 16, "zpu1", True),
         ]
-        assert (told.unit, told.delivery) == ("GiB", "device-plugin")
+        assert (entry.unit, entry.delivery) == ("GiB", "device-plugin")
         await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "32", "32 units are shown")
         assert fake_node.capacity()[COUNT] == "2"
         await fake_node.place("a", 1, units=4)
@@ -42,7 +41,7 @@ async def test_a_vendor_nobody_has_heard_of_is_one_file(fake_node: FakeNode) -> 
 
 
 async def test_equal_pods_bound_in_any_order_each_get_their_own_card(fake_node: FakeNode) -> None:
-    """The field's worst wound: kubelet names no pod. Ninety-six equal ones, shuffled, and none is on another's card."""
+    """kubelet names no pod in its requests. Ninety-six equal pods, shuffled, and none gets another's card."""
     fake_node.cards(8)
     shuffling = random.Random(7)
     async with fake_node.kubelet() as kubelet:
@@ -103,7 +102,7 @@ def _is_gone(fake_node: FakeNode, resource: str) -> bool:
     return fake_node.capacity().get(resource) == "0"
 
 
-async def test_a_card_is_there_in_both_manners_again_when_its_pod_has_ended(fake_node: FakeNode) -> None:
+async def test_a_card_is_free_whole_and_in_slices_when_its_pod_has_ended(fake_node: FakeNode) -> None:
     fake_node.cards(1)
     async with fake_node.kubelet():
         await fake_node.start_agent()
@@ -119,7 +118,7 @@ async def test_a_card_is_there_in_both_manners_again_when_its_pod_has_ended(fake
 
 
 async def test_a_pod_placed_by_hand_gets_a_card_and_its_record(fake_node: FakeNode) -> None:
-    """Nobody gave it a card: it gets the tightest that is not promised, and the pod says which."""
+    """It has no record: it gets the fullest card that fits and is not recorded for others, and the record names it."""
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         await fake_node.start_agent()
@@ -146,7 +145,7 @@ async def test_a_card_held_whole_is_never_given_in_slices(fake_node: FakeNode) -
         assert "default/hand" in kubelet.rejected
 
 
-async def test_a_request_that_nobody_waits_for_fails_and_names_who_waits(fake_node: FakeNode) -> None:
+async def test_a_request_that_fits_no_waiting_pod_fails_and_names_the_waiting_pods(fake_node: FakeNode) -> None:
     fake_node.cards(1)
     async with fake_node.kubelet() as kubelet:
         await fake_node.start_agent()
@@ -157,8 +156,8 @@ async def test_a_request_that_nobody_waits_for_fails_and_names_who_waits(fake_no
             await fake_kubelet.FakeKubelet._prefer(kubelet, resource, [f"0-{unit:x}" for unit in range(16)], [], 3)
 
 
-async def test_a_kubelet_that_takes_no_advice_is_served_as_the_record_says(fake_node: FakeNode) -> None:
-    """One from before 1.19: ids are taken at random, so they name no card, even if all of them are of one."""
+async def test_a_kubelet_without_preferred_allocation_is_served_by_the_record(fake_node: FakeNode) -> None:
+    """kubelet before 1.19 takes ids at random, so they name no card, even if all of them are of one."""
     fake_node.cards(4)
     async with fake_node.kubelet(preferred_allocation=False, pod_resources_v1=False) as kubelet:
         await fake_node.start_agent()
@@ -174,8 +173,8 @@ async def test_a_kubelet_that_takes_no_advice_is_served_as_the_record_says(fake_
         assert await fake_node.metric("accelshare_drift_total") == 0
 
 
-async def test_a_card_that_is_already_full_is_not_given_again_and_the_move_is_told(fake_node: FakeNode) -> None:
-    """Kubelet's books and the record disagree: kubelet's are right, the record is corrected, counted and said."""
+async def test_a_full_card_is_not_allocated_again_and_the_move_is_reported(fake_node: FakeNode) -> None:
+    """kubelet's ids and the record differ: the ids count; the record is corrected, with a metric and an Event."""
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         await fake_node.start_agent()
@@ -191,25 +190,22 @@ def _event_reasons(fake_node: FakeNode) -> list[str]:
     return [str(version.object["reason"]) for version in fake_node.api.store.list("events").versions]
 
 
-async def test_health_flows_to_kubelet_and_cluster_and_back(fake_node: FakeNode) -> None:
+async def test_kubelet_and_the_node_show_a_cards_health(fake_node: FakeNode) -> None:
     fake_node.cards(2)
     async with fake_node.kubelet():
         await fake_node.start_agent()
         (fake_node.dev / "zpu1").unlink()
         await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "16", "kubelet sees half of it")
-        await fake_node.until(lambda: [card.healthy for card in _cards(fake_node)] == [True, False], "the cluster is told")
-        assert _cards(fake_node)[1].problem
+        await fake_node.until(
+            lambda: [card.healthy for card in fake_node.entry().cards] == [True, False], "the Node shows its health"
+        )
+        assert fake_node.entry().cards[1].problem
         (fake_node.dev / "zpu1").touch()
         await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "32", "kubelet sees all of it again")
-        await fake_node.until(lambda: all(card.healthy for card in _cards(fake_node)), "the cluster is told again")
+        await fake_node.until(lambda: all(card.healthy for card in fake_node.entry().cards), "the Node shows both healthy again")
 
 
-def _cards(fake_node: FakeNode) -> list[Any]:
-    told = fake_node.told()
-    return list(told.cards) if told else []
-
-
-async def test_kubelets_restart_is_noticed_and_said(fake_node: FakeNode) -> None:
+async def test_the_node_does_not_deliver_while_kubelet_restarts(fake_node: FakeNode) -> None:
     fake_node.cards(2)
     async with fake_node.kubelet():
         await fake_node.start_agent()
@@ -220,19 +216,19 @@ async def test_kubelets_restart_is_noticed_and_said(fake_node: FakeNode) -> None
         assert seen(kubelet, fake_node, "a") == ["/dev/zpu1"]
 
 
-async def test_sigterm_says_so_first_and_serves_who_is_bound(fake_node: FakeNode) -> None:
+async def test_sigterm_ends_delivery_on_the_node_first_and_serves_bound_pods(fake_node: FakeNode) -> None:
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         process = await fake_node.start_agent()
         process.terminate()
-        await fake_node.until(lambda: not (fake_node.told() and fake_node.told().delivers), "it says that it goes")  # type: ignore[union-attr]
+        await fake_node.until(lambda: not fake_node.entry().delivers, "the Node shows that it ends delivery")
         await fake_node.place("last", 1, units=4)
         assert seen(kubelet, fake_node, "last") == ["/dev/zpu1"]
         await fake_node.until(lambda: not process.running, "it has ended")
         assert process.exit_code == 0
 
 
-async def test_after_sigkill_a_new_agent_serves_as_if_nothing_was(fake_node: FakeNode) -> None:
+async def test_after_sigkill_a_new_agent_serves_the_next_pods(fake_node: FakeNode) -> None:
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         first = await fake_node.start_agent()
@@ -245,26 +241,26 @@ async def test_after_sigkill_a_new_agent_serves_as_if_nothing_was(fake_node: Fak
         assert await fake_node.metric("accelshare_drift_total") == 0
 
 
-async def test_a_node_that_is_created_anew_is_told_again(fake_node: FakeNode) -> None:
+async def test_a_node_that_is_created_again_gets_the_inventory(fake_node: FakeNode) -> None:
     fake_node.cards(2)
     async with fake_node.kubelet():
         await fake_node.start_agent()
         fake_node.api.store.delete("nodes", NODE)
         fake_node.api.store.create("nodes", {"metadata": {"name": NODE}, "status": {"capacity": {"pods": "110"}}})
-        await fake_node.until(fake_node.delivers, "the new node is told")
+        await fake_node.until(fake_node.delivers, "the new Node has the inventory")
         await fake_node.until(lambda: fake_node.capacity().get(COUNT) == "2", "and its count")
 
 
-async def test_no_hardware_is_no_reason_to_end(fake_node: FakeNode) -> None:
+async def test_the_agent_runs_on_without_hardware(fake_node: FakeNode) -> None:
     async with fake_node.kubelet():
         process = fake_node.begin_agent()
-        await fake_node.until(lambda: "discover" in process.last_lines(), "it has looked")
+        await fake_node.until(lambda: "discover" in process.last_lines(), "it has tried discovery")
         assert process.running
-        assert fake_node.told() is None
+        assert fake_node.entry() == NO_ENTRY
 
 
 async def test_a_changed_unit_waits_for_the_pods_of_the_old_one(fake_node: FakeNode) -> None:
-    """The kind stays as it was, for containers that restart, and no other pod is sent for it; the node says why."""
+    """The kind stays as it was, for containers that restart; the Node shows the problem, so no other pod comes."""
     fake_node.cards(1)
     async with fake_node.kubelet():
         process = await fake_node.start_agent()
@@ -275,18 +271,15 @@ async def test_a_changed_unit_waits_for_the_pods_of_the_old_one(fake_node: FakeN
             if delay_s:
                 fake_node.api.faults.delay(delay_s, method="GET", path=r"/nodes\?")
             waits = fake_node.begin_agent("--memory-unit=MiB")
-            await fake_node.until(lambda: "cannot become 'MiB'" in fake_node.problem(), "the node says why")
-            assert "default/a" in fake_node.problem()
-            entry = fake_node.told()
-            assert entry is not None
+            await fake_node.until(lambda: "cannot become 'MiB'" in fake_node.entry().problem, "the Node shows the reason")
+            assert "default/a" in fake_node.entry().problem
+            entry = fake_node.entry()
             assert (entry.unit, entry.delivers, [card.size for card in entry.cards]) == ("GiB", False, [16])
             assert waits.running
             waits.kill()
         fake_node.api.store.delete("pods", "a", options={"gracePeriodSeconds": 0})
         await fake_node.start_agent("--memory-unit=acme=MiB")
-        changed = fake_node.told()
-        assert changed is not None
-        assert changed.unit == "MiB"
+        assert fake_node.entry().unit == "MiB"
 
 
 async def test_a_unit_that_kubelet_could_not_read_disables_that_kind_only(fake_node: FakeNode) -> None:
@@ -299,22 +292,18 @@ async def test_a_unit_that_kubelet_could_not_read_disables_that_kind_only(fake_n
     async with fake_node.kubelet():
         process = fake_node.begin_agent("--memory-unit=acme=MiB", "--vendor=other", "--vendor=broken")
         await fake_node.until(
-            lambda: "the smallest unit that works is 'GiB'" in fake_node.problem(), "the node says what would be right"
+            lambda: "the smallest unit that works is 'GiB'" in fake_node.entry().problem, "the Node names a unit that works"
         )
-        await fake_node.until(
-            lambda: (told := fake_node.told("other")) is not None and told.delivers, "the other vendor delivers"
-        )
+        await fake_node.until(lambda: fake_node.entry("other").delivers, "the other vendor delivers")
         await fake_node.until(fake_node.ready, "and the agent is ready")
-        disabled = fake_node.told()
-        assert disabled is not None
-        assert disabled.cards == []
-        assert "noun is 7" in fake_node.problem("broken")
+        assert fake_node.entry().cards == []
+        assert "noun is 7" in fake_node.entry("broken").problem
         assert process.running
         assert "Traceback" not in process.last_lines()
 
 
 class Choosy(FakeKubelet):
-    """A kubelet that does not take one resource, or ends its list whenever it has read it."""
+    """A kubelet that refuses one resource, or ends its list whenever it has read it."""
 
     refuses = ends = ""
 
@@ -338,7 +327,7 @@ class Choosy(FakeKubelet):
 
 
 @pytest.mark.parametrize("trouble", ["refuses", "ends"])
-async def test_a_kubelet_that_does_not_take_one_vendor_serves_the_others(fake_node: FakeNode, trouble: str) -> None:
+async def test_a_kubelet_that_refuses_one_vendor_serves_the_others(fake_node: FakeNode, trouble: str) -> None:
     fake_node.cards(2)
     other = PROFILE.replace("acme", "other").replace("/dev/zpu", "/dev/opu")
     (fake_node.profiles / "other.toml").write_text(other)
@@ -348,14 +337,16 @@ async def test_a_kubelet_that_does_not_take_one_vendor_serves_the_others(fake_no
     setattr(kubelet, trouble, "other.example/zpu-mem")
     async with kubelet:
         fake_node.begin_agent("--vendor=other")
-        await fake_node.until(lambda: "other.example/zpu-mem" in fake_node.problem("other"), "the node says what is not taken")
+        await fake_node.until(
+            lambda: "other.example/zpu-mem" in fake_node.entry("other").problem, "the Node names the refused resource"
+        )
         await fake_node.until(fake_node.delivers, "the other vendor delivers")
         await fake_node.until(fake_node.ready, "the agent is ready")
         await fake_node.place("a", 1, units=4)
         assert seen(kubelet, fake_node, "a") == ["/dev/zpu1"]
 
 
-async def test_whole_cards_are_left_to_a_plugin_that_serves_them_and_memory_goes_on(fake_node: FakeNode) -> None:
+async def test_whole_cards_are_left_to_another_plugin_and_slices_stay_ours(fake_node: FakeNode) -> None:
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         plugins = fake_node.kubelet_root / "device-plugins"
@@ -366,23 +357,21 @@ async def test_whole_cards_are_left_to_a_plugin_that_serves_them_and_memory_goes
             other.listen()
             await fake_node.start_agent()
             assert list(kubelet.resources) == [MEMORY]
-            told = fake_node.told()
-            assert told is not None
-            assert told.whole_by_others
+            assert fake_node.entry().whole_by_others
             await fake_node.place("a", 1, units=4)
             assert fake_node.phase("a") == "Running"
         # The other plugin is removed: from then on whole cards are ours to hand out.
         await fake_node.until(lambda: WHOLE in kubelet.resources, "whole cards are registered")
 
 
-async def test_an_unknown_node_is_told(fake_node: FakeNode) -> None:
+async def test_an_unknown_node_is_an_error(fake_node: FakeNode) -> None:
     process = fake_node.begin_agent("--node-name=nowhere")
     await fake_node.until(lambda: not process.running, "it has ended")
     assert "the cluster has no node 'nowhere' (from --node-name)" in process.last_lines()
 
 
 async def test_many_pods_come_and_go_and_nothing_leaks(fake_node: FakeNode) -> None:
-    """Five rounds of deletes and creates in random order: records, kubelet's books and devices stay equal."""
+    """Five rounds of deletes and creates in random order: records, kubelet's ids and devices stay equal."""
     fake_node.cards(8)
     shuffling = random.Random(3)
     async with fake_node.kubelet() as kubelet:
@@ -414,8 +403,10 @@ async def test_many_pods_come_and_go_and_nothing_leaks(fake_node: FakeNode) -> N
 
 
 @pytest.mark.parametrize("advice", [False, True])
-async def test_a_kubelet_that_cannot_tell_what_it_gave_is_served_as_the_originals_did(fake_node: FakeNode, advice: bool) -> None:
-    """Without PodResources v1: what was given is taken for held, records become assigned, and a new agent believes them."""
+async def test_a_kubelet_without_pod_resources_is_served_by_records_and_our_own_allocations(
+    fake_node: FakeNode, advice: bool
+) -> None:
+    """Without PodResources v1 our own allocations count, records become assigned, and a new agent relies on them."""
     fake_node.cards(4)
     async with fake_node.kubelet(preferred_allocation=advice, pod_resources_v1=False) as kubelet:
         process = await fake_node.start_agent()
@@ -428,7 +419,7 @@ async def test_a_kubelet_that_cannot_tell_what_it_gave_is_served_as_the_original
         assert fake_node.read("two")["metadata"]["annotations"]["acme.example/assigned"] == "true"
         process.kill()
         await fake_node.start_agent()
-        await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "16", "slices of one card are left, as records say")
+        await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "16", "slices of one card are left by the records")
         fake_node.pod("late", {MEMORY: 8})
         fake_node.bind("late", 2, units=8)
         fake_node.pod("hand", {WHOLE: 1})

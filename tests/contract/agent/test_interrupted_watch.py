@@ -1,4 +1,4 @@
-"""An agent that does not hear of pods: it says so, and nobody whom kubelet admits meanwhile dies of it."""
+"""An agent whose watch of pods is interrupted: the Node shows it, and no pod that kubelet admits meanwhile fails."""
 
 from collections.abc import AsyncIterator
 
@@ -31,7 +31,7 @@ def bind_all(fake_node: FakeNode) -> None:
 
 
 def has_waited(fake_node: FakeNode) -> bool:
-    """kubelet has asked for a pod that the agent does not know, for longer than pods take to arrive."""
+    """kubelet has requested devices for a pod that the agent does not know, for longer than pods take to arrive."""
     assert fake_node.agent is not None
     assert [fake_node.phase(name) for name in NAMES] == ["Pending"] * 3
     return "pods outcome=behind" in fake_node.agent.last_lines(200)
@@ -44,7 +44,7 @@ async def all_run(fake_node: FakeNode) -> None:
 
 
 async def test_kubelet_waits_while_the_agent_is_cut_off(fake_node: FakeNode, proxy: Proxy) -> None:
-    """Its connections to the API server end, pods are bound, kubelet asks for them, and in the end each has its card."""
+    """Its connections to the API server end, pods are bound, kubelet admits them, and in the end each has its card."""
     fake_node.cards(4)
     async with fake_node.kubelet():
         await fake_node.start_agent()
@@ -58,7 +58,7 @@ async def test_kubelet_waits_while_the_agent_is_cut_off(fake_node: FakeNode, pro
 
 
 async def test_kubelet_waits_while_the_watch_stalls(fake_node: FakeNode, proxy: Proxy) -> None:
-    """Nothing ends, nothing comes. That kubelet asks for somebody whom nobody knows is how the agent notices."""
+    """The connection stays and sends nothing. The agent notices it by kubelet's request for an unknown pod."""
     fake_node.cards(4)
     async with fake_node.kubelet():
         await fake_node.start_agent()
@@ -69,7 +69,7 @@ async def test_kubelet_waits_while_the_watch_stalls(fake_node: FakeNode, proxy: 
         await all_run(fake_node)
 
 
-async def test_the_node_does_not_deliver_while_its_agent_does_not_hear(fake_node: FakeNode) -> None:
+async def test_the_node_does_not_deliver_while_its_agent_sees_no_pods(fake_node: FakeNode) -> None:
     """The API server can be written to, only its pods cannot be watched."""
     fake_node.cards(4)
     async with fake_node.kubelet():

@@ -1,4 +1,4 @@
-"""The agent as the container runtime's plugin: who gets which card by name, who is refused, and what happens when one is away."""
+"""The agent as the container runtime's plugin: cards, refusals, and restarts of agent and runtime."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ CONTAINERD = RuntimeFeatures(name="containerd", version="v2.4.2", validator=True
 
 
 class Runtime:
-    """The in-memory runtime beside a village: pods are run as kubelet would run them."""
+    """The fake runtime beside a fake node: it runs pods as kubelet would."""
 
     def __init__(self, fake_node: FakeNode, features: RuntimeFeatures) -> None:
         self.fake_node = fake_node
@@ -73,7 +73,7 @@ class Runtime:
         return str(refusal.value)
 
     async def created(self, name: str, container: str = "c0", **more: Any) -> FakeContainer:
-        """As kubelet does it: tried again until it is not refused."""
+        """Try again until it is not refused, as kubelet does."""
         made: list[FakeContainer] = []
 
         async def tried() -> bool:
@@ -111,11 +111,10 @@ def devices(made: FakeContainer) -> list[str]:
     return sorted(device.path for device in made.devices)
 
 
-async def test_auto_takes_the_runtime_that_insists_and_tells_the_cluster(fake_node: FakeNode, runtime: Runtime) -> None:
+async def test_auto_selects_nri_where_the_runtime_validates(fake_node: FakeNode, runtime: Runtime) -> None:
     await runtime.start_agent(delivery="auto")
-    told = fake_node.told()
-    assert told is not None
-    assert (told.delivery, told.insists) == ("nri", True)
+    entry = fake_node.entry()
+    assert (entry.delivery, entry.insists) == ("nri", True)
     amounts = {MEMORY: "64", WHOLE: "4", COUNT: "4"}
     await fake_node.until(lambda: amounts.items() <= fake_node.capacity().items(), "all amounts are on the node")
     assert await fake_node.metric("accelshare_runtime_insists") == 1
@@ -127,7 +126,7 @@ async def test_auto_takes_the_runtime_that_insists_and_tells_the_cluster(fake_no
     await fake_node.until(lambda: fake_node.read("a")["metadata"]["annotations"][flag] == "true", "the pod is marked as assigned")
 
 
-async def test_ninety_six_equal_pods_asked_for_in_any_order_each_get_their_own(fake_node: FakeNode, runtime: Runtime) -> None:
+async def test_equal_pods_created_in_any_order_each_get_their_own_card(fake_node: FakeNode, runtime: Runtime) -> None:
     await runtime.start_agent()
     wanted = {f"p{number}": number % 4 for number in range(64)}
     for name, card in wanted.items():
@@ -136,7 +135,7 @@ async def test_ninety_six_equal_pods_asked_for_in_any_order_each_get_their_own(f
         assert devices(await runtime.created(name)) == [f"/dev/zpu{wanted[name]}"]
 
 
-async def test_each_container_its_part_and_who_asked_nothing_gets_nothing(fake_node: FakeNode, runtime: Runtime) -> None:
+async def test_each_container_gets_what_it_requests(fake_node: FakeNode, runtime: Runtime) -> None:
     await runtime.start_agent()
     inits = [fake_node.container("init", {MEMORY: 2})]
     fake_node.pod("many", {MEMORY: 3}, {}, {MEMORY: 5}, inits=inits)
@@ -152,7 +151,7 @@ async def test_each_container_its_part_and_who_asked_nothing_gets_nothing(fake_n
     assert (devices(made), made.environment["ZPU_UNITS"]) == (["/dev/zpu0"], "16")
 
 
-async def test_a_users_own_variable_loses(fake_node: FakeNode, runtime: Runtime) -> None:
+async def test_our_variables_replace_those_of_a_user(fake_node: FakeNode, runtime: Runtime) -> None:
     await runtime.start_agent()
     bind(fake_node, "a", {MEMORY: 4}, 1, units=4)
     made = await runtime.created("a", env=("ZPU_VISIBLE=0,1,2,3", "OTHER=kept"))
@@ -161,7 +160,7 @@ async def test_a_users_own_variable_loses(fake_node: FakeNode, runtime: Runtime)
 
 
 async def test_forged_records_are_refused(fake_node: FakeNode, runtime: Runtime) -> None:
-    """Who names its node itself has no card, whatever it says; nor has who is recorded where there is no room."""
+    """A pod that names its node itself has no card; nor has a pod that is recorded on a card without free capacity."""
     await runtime.start_agent()
     record = json.dumps({"acme": [{"index": 1, "id": "zpu1", "units": 4}]})
     spec = {"containers": [fake_node.container("c0", {MEMORY: 4})], "nodeName": NODE}
@@ -192,7 +191,7 @@ async def _says(runtime: Runtime, name: str, words: str) -> bool:
     return words in await runtime.refused(name)
 
 
-async def test_while_the_agent_is_away_nothing_is_made_and_afterwards_everything(fake_node: FakeNode, runtime: Runtime) -> None:
+async def test_while_the_agent_is_away_containers_with_cards_are_refused(fake_node: FakeNode, runtime: Runtime) -> None:
     await runtime.start_agent()
     assert fake_node.agent is not None
     fake_node.agent.kill()
@@ -203,8 +202,8 @@ async def test_while_the_agent_is_away_nothing_is_made_and_afterwards_everything
     assert devices(await runtime.created("a")) == ["/dev/zpu3"]
 
 
-async def test_a_pod_whose_agent_died_before_it_could_say_so_is_marked_as_assigned(fake_node: FakeNode, runtime: Runtime) -> None:
-    """Its container has its card; the next agent sees that, and writes it down."""
+async def test_the_next_agent_flags_a_served_pod_as_assigned(fake_node: FakeNode, runtime: Runtime) -> None:
+    """Its agent died after its container got the card; the next agent sees the container and writes the flag."""
     await runtime.start_agent()
     bind(fake_node, "a", {MEMORY: 4}, 2, units=4)
     await runtime.created("a")
@@ -220,8 +219,8 @@ async def test_a_pod_whose_agent_died_before_it_could_say_so_is_marked_as_assign
     assert fake_node.read("b")["metadata"]["annotations"][flag] == "false"
 
 
-async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(fake_node: FakeNode) -> None:
-    """Without the validator a container made in our absence has no card: it may not start, and one that runs is replaced."""
+async def test_a_container_created_without_its_card_is_refused_or_its_pod_replaced(fake_node: FakeNode) -> None:
+    """Without the validator a container created in our absence has no card: it may not start, or its pod is replaced."""
     fake_node.cards(2)
     async with open_runtime(fake_node, RuntimeFeatures(name="containerd", version="v2.4.2")) as runtime:
         for name in ("made", "runs"):
@@ -237,9 +236,7 @@ async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(f
 
         await fake_node.until(replaced, "the pods are on their way out")
         await fake_node.until(lambda: _counted(fake_node, "replaced", 2), "two replacements are counted")
-        told = fake_node.told()
-        assert told is not None
-        assert not told.insists
+        assert not fake_node.entry().insists
 
 
 @pytest.mark.parametrize(
@@ -257,25 +254,24 @@ async def test_a_container_that_a_lax_runtime_made_bare_is_stopped_or_replaced(f
     ],
     ids=["insists", "does-not-insist", "too-old"],
 )
-async def test_what_the_agent_wants_to_be_asked_depends_on_the_runtime(
+async def test_the_events_that_the_agent_subscribes_to_depend_on_the_runtime(
     fake_node: FakeNode, features: RuntimeFeatures, wanted: set[int]
 ) -> None:
-    """The last word of making a container wherever there is one; starts only where one may have been made without us."""
+    """Validation wherever the runtime has it; starts only where a container may have been created without us."""
     fake_node.cards(1)
     async with open_runtime(fake_node, features) as runtime:
         await runtime.start_agent()
         assert runtime.real.wanted == (wanted,)
 
 
-async def test_where_the_runtime_does_not_insist_kubelet_delivers_and_nri_corrects(fake_node: FakeNode) -> None:
+async def test_without_a_validator_device_plugins_deliver_and_nri_corrects(fake_node: FakeNode) -> None:
     fake_node.cards(2)
     profile = (fake_node.profiles / "acme.toml").read_text()
     (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
     async with open_runtime(fake_node, RuntimeFeatures(name="containerd", version="v2.4.2")) as runtime, fake_node.kubelet():
         await runtime.start_agent(delivery="auto")
-        told = fake_node.told()
-        assert told is not None
-        assert (told.delivery, told.insists) == ("device-plugin+nri", False)
+        entry = fake_node.entry()
+        assert (entry.delivery, entry.insists) == ("device-plugin+nri", False)
         await fake_node.place("a", 1, units=4)
         # kubelet is made to have given the other card.
         made = await runtime.create("a", env=("ZPU_VISIBLE=0", "ZPU_UNITS=4"))
@@ -284,7 +280,7 @@ async def test_where_the_runtime_does_not_insist_kubelet_delivers_and_nri_correc
 
 
 async def test_any_unit_on_any_card(fake_node: FakeNode, runtime: Runtime) -> None:
-    """65,536 MiB of four cards are no list of devices any more, only a number."""
+    """With NRI, 65,536 MiB of four cards are no list of devices, only a number."""
     await runtime.start_agent("--memory-unit=MiB")
     await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "65536", "65536 units are shown")
     bind(fake_node, "a", {MEMORY: 16000}, 2, units=16000)
@@ -331,7 +327,7 @@ async def test_two_agents_take_turns(fake_node: FakeNode, runtime: Runtime) -> N
     assert devices(await runtime.created("a")) == ["/dev/zpu1"]
 
 
-async def test_a_runtime_that_comes_back_without_its_validator_makes_auto_decide_anew(fake_node: FakeNode) -> None:
+async def test_a_runtime_that_comes_back_without_its_validator_makes_auto_decide_again(fake_node: FakeNode) -> None:
     fake_node.cards(1)
     async with open_runtime(fake_node, CONTAINERD) as runtime:
         await runtime.start_agent(delivery="auto")
@@ -344,14 +340,13 @@ async def test_a_runtime_that_comes_back_without_its_validator_makes_auto_decide
 
 
 @pytest.mark.parametrize("insists", [True, False])
-async def test_a_runtime_that_comes_after_the_agent_is_taken_for_what_it_promises(fake_node: FakeNode, insists: bool) -> None:
-    """Who insists delivers, from the next start on; with who does not, variables are made equal to the record from now on."""
+async def test_a_runtime_that_connects_late_changes_the_mode_by_its_validator(fake_node: FakeNode, insists: bool) -> None:
+    """With a validator, NRI delivers from the next start on; without one, NRI corrects variables from now on."""
     fake_node.cards(1)
     runtime = Runtime(fake_node, RuntimeFeatures(name="containerd", version="v2.4.2", validator=insists))
     async with fake_node.kubelet():
         await runtime.start_agent(delivery="auto")
-        assert (told := fake_node.told()) is not None
-        assert told.delivery == "device-plugin"
+        assert fake_node.entry().delivery == "device-plugin"
         agent = fake_node.agent
         assert agent is not None
         async with runtime.real:
@@ -360,12 +355,12 @@ async def test_a_runtime_that_comes_after_the_agent_is_taken_for_what_it_promise
                 assert "restarting" in agent.last_lines()
                 assert waits(fake_node), "nobody may be bound between two agents"
             else:
-                await fake_node.until(lambda: (told := fake_node.told()) and told.delivery == "device-plugin+nri", "it corrects")
+                await fake_node.until(lambda: fake_node.entry().delivery == "device-plugin+nri", "it corrects")
     shutil.rmtree(runtime.directory)
 
 
 def remember(fake_node: FakeNode, *holders: tuple[str, str], registered: bool = False) -> None:
-    """What kubelet keeps in its file: whether there was a device plugin lately, and uids of pods with an id of one."""
+    """kubelet's checkpoint: whether a device plugin was registered lately, and uids of pods that hold its ids."""
     directory = fake_node.kubelet_root / "device-plugins"
     directory.mkdir(exist_ok=True)
     entries = [{"PodUID": uid, "ContainerName": "c0", "ResourceName": MEMORY, "DeviceIDs": {"-1": [id_]}} for uid, id_ in holders]
@@ -374,7 +369,7 @@ def remember(fake_node: FakeNode, *holders: tuple[str, str], registered: bool = 
 
 
 def served_by_a_device_plugin(fake_node: FakeNode, kubelet: FakeKubelet, name: str) -> None:
-    """A pod that runs since before there was a runtime that insists."""
+    """A pod that a device plugin served before the runtime had a validator."""
     uid = fake_node.pod(name, {MEMORY: 1})
     fake_node.bind(name, 3, units=1)
     running = {"status": {"phase": "Running"}}
@@ -384,10 +379,10 @@ def served_by_a_device_plugin(fake_node: FakeNode, kubelet: FakeKubelet, name: s
 
 
 def waits(fake_node: FakeNode) -> bool:
-    return (told := fake_node.told()) is not None and not told.delivers
+    return bool(fake_node.entry().cards) and not fake_node.entry().delivers
 
 
-async def test_a_node_that_moves_from_device_plugins_waits_until_kubelet_has_forgotten(
+async def test_a_node_that_moves_from_device_plugins_waits_until_kubelet_has_dropped_them(
     fake_node: FakeNode, runtime: Runtime
 ) -> None:
     remember(fake_node, registered=True)
@@ -398,14 +393,12 @@ async def test_a_node_that_moves_from_device_plugins_waits_until_kubelet_has_for
 
 
 async def test_device_plugins_go_on_while_a_pod_lives_that_one_served(fake_node: FakeNode, runtime: Runtime) -> None:
-    """kubelet asks a device plugin, and nobody else, for a resource of which one pod holds an id."""
+    """kubelet requests a resource from a device plugin as long as one pod holds an id of it."""
     kubelet = fake_node.kubelet()
     served_by_a_device_plugin(fake_node, kubelet, "old")
     async with kubelet:
         await runtime.start_agent(delivery="auto")
-        told = fake_node.told()
-        assert told is not None
-        assert told.delivery == "device-plugin+nri"
+        assert fake_node.entry().delivery == "device-plugin+nri"
         assert fake_node.agent is not None
         assert "waiting_for_pods=default/old" in fake_node.agent.last_lines()
         await fake_node.place("new", 1, units=4)
@@ -419,7 +412,7 @@ async def test_device_plugins_go_on_while_a_pod_lives_that_one_served(fake_node:
 
 
 async def test_the_runtime_delivers_when_the_last_pod_of_a_device_plugin_has_ended(fake_node: FakeNode, runtime: Runtime) -> None:
-    """kubelet keeps the dead until it is asked what it holds."""
+    """kubelet keeps ended pods until PodResources is listed."""
     kubelet = fake_node.kubelet()
     served_by_a_device_plugin(fake_node, kubelet, "old")
     async with kubelet:
@@ -439,7 +432,7 @@ def record_of(fake_node: FakeNode, name: str) -> list[int]:
 
 
 def rewrite(fake_node: FakeNode, name: str, card: int) -> None:
-    """As a user with the edit role: another card in our key and in the vendor's."""
+    """Write another card in our key and in the vendor's, as a user with the edit role can."""
     record = json.dumps({"acme": [{"index": card, "id": f"zpu{card}", "units": 4}]})
     fake_node.api.store.patch(
         "pods", name, {"metadata": {"annotations": {assignment.OURS: record, "acme.example/index": str(card)}}}
@@ -449,12 +442,12 @@ def rewrite(fake_node: FakeNode, name: str, card: int) -> None:
 async def _told_of_rewrite(fake_node: FakeNode, name: str, times: int = 1) -> bool:
     if record_of(fake_node, name) != [1] or fake_node.read(name)["metadata"]["annotations"].get("acme.example/index") != "1":
         return False
-    said = [event.object["reason"] for event in fake_node.api.store.list("events").versions]
-    return "AcceleratorRecordRewritten" in said and await fake_node.metric("accelshare_record_rewrites_total") >= times
+    reasons = [event.object["reason"] for event in fake_node.api.store.list("events").versions]
+    return "AcceleratorRecordRewritten" in reasons and await fake_node.metric("accelshare_record_rewrites_total") >= times
 
 
 async def test_a_rewritten_record_moves_no_container_and_is_restored(fake_node: FakeNode, runtime: Runtime) -> None:
-    """Between the bind and the first container, between two containers, and with the record taken away."""
+    """Between the bind and the first container, between two containers, and with the record removed."""
     await runtime.start_agent()
     fake_node.pod("a", {MEMORY: 4}, {MEMORY: 0}, inits=[fake_node.container("init", {MEMORY: 4})])
     fake_node.bind("a", 1, units=4, more=assignment.require_plugin())
@@ -473,8 +466,8 @@ async def _seen(fake_node: FakeNode) -> bool:
     return await fake_node.metric("accelshare_waiting_pods") >= 1
 
 
-async def test_beside_another_plugin_for_whole_cards_memory_goes_on(fake_node: FakeNode, runtime: Runtime) -> None:
-    """Before, kubelet's memory of that plugin kept the whole kind away, and its pods kept the node from this way."""
+async def test_nri_delivers_slices_beside_another_plugin_for_whole_cards(fake_node: FakeNode, runtime: Runtime) -> None:
+    """kubelet's checkpoint of the other plugin must not block the kind, nor its pods NRI delivery."""
     directory = fake_node.kubelet_root / "device-plugins"
     directory.mkdir(exist_ok=True)
     held = fake_node.pod("theirs", {WHOLE: 1})
@@ -486,9 +479,8 @@ async def test_beside_another_plugin_for_whole_cards_memory_goes_on(fake_node: F
         other.bind(str(directory / "zpu.sock"))
         other.listen()
         await runtime.start_agent(delivery="auto")
-        told = fake_node.told()
-        assert told is not None
-        assert (told.delivery, told.whole_by_others) == ("nri", True)
+        entry = fake_node.entry()
+        assert (entry.delivery, entry.whole_by_others) == ("nri", True)
         assert WHOLE not in fake_node.capacity()
         fake_node.pod("ours", {MEMORY: 4})
         fake_node.bind("ours", 1, units=4)
@@ -497,10 +489,10 @@ async def test_beside_another_plugin_for_whole_cards_memory_goes_on(fake_node: F
         assert "ZPU_VISIBLE" not in (await runtime.created("theirs")).environment
 
 
-async def test_a_record_that_was_rewritten_while_nobody_looked_loses_to_what_containers_hold(
+async def test_cards_that_containers_hold_count_before_a_record_rewritten_without_an_agent(
     fake_node: FakeNode, runtime: Runtime
 ) -> None:
-    """An agent that starts believes the mark that its predecessor left on the pod's first container."""
+    """An agent that starts trusts our annotation on the pod's first container."""
     await runtime.start_agent()
     fake_node.pod("a", {MEMORY: 4}, inits=[fake_node.container("init", {MEMORY: 4})])
     fake_node.bind("a", 1, units=4, more=assignment.require_plugin())
@@ -518,7 +510,7 @@ async def test_a_record_that_was_rewritten_while_nobody_looked_loses_to_what_con
 
 
 async def test_each_container_has_its_own_whole_cards(fake_node: FakeNode, runtime: Runtime) -> None:
-    """Side by side they differ; an ordinary init container uses those of the others."""
+    """Containers that run side by side have different cards; an ordinary init container uses theirs."""
     await runtime.start_agent()
     inits = [fake_node.container("init", {WHOLE: 2}), fake_node.container("beside", {WHOLE: 1}, restartPolicy="Always")]
     fake_node.pod("many", {WHOLE: 1}, {WHOLE: 1}, {}, inits=inits)
@@ -533,8 +525,8 @@ async def test_each_container_has_its_own_whole_cards(fake_node: FakeNode, runti
     }
 
 
-async def test_what_kubelet_shared_out_right_is_not_shared_out_again(fake_node: FakeNode) -> None:
-    """With device plugins that NRI corrects: another order than ours is as good, and a card of nobody's is not."""
+async def test_whole_cards_that_kubelet_distributed_right_stay(fake_node: FakeNode) -> None:
+    """With device plugins that NRI corrects: another order of the recorded cards stays, another card does not."""
     fake_node.cards(4)
     profile = (fake_node.profiles / "acme.toml").read_text()
     (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))
@@ -556,10 +548,10 @@ SHADOWS = ("required-plugins.noderesource.dev/pod", "required-plugins.noderesour
 
 
 @pytest.mark.parametrize("shadow", SHADOWS)
-async def test_an_annotation_of_the_pod_that_shadows_the_binds_is_refused(
+async def test_an_annotation_that_overrides_the_required_plugin_is_refused(
     fake_node: FakeNode, runtime: Runtime, shadow: str
 ) -> None:
-    """The bind writes every scope; who takes one away afterwards gets no container at all, with the agent there or not."""
+    """The bind writes every scope; a pod that loses one afterwards gets no container, with or without the agent."""
     await runtime.start_agent()
     fake_node.pod("a", {MEMORY: 4}, labels={shadow: "[]"})
     fake_node.bind("a", 1, units=4, more=assignment.require_plugin(["c0"], {shadow: "[]"}))
@@ -585,13 +577,13 @@ def guard(fake_node: FakeNode) -> None:
 
 
 def on_node(fake_node: FakeNode, name: str, *limits: Mapping[str, int], namespace: str = "default", **more: Any) -> None:
-    """A pod that a scheduler put here; without cards, or with those of somebody else."""
+    """A pod that a scheduler bound to this node, without cards or with those of another system."""
     spec = {"containers": [fake_node.container(f"c{number}", asked) for number, asked in enumerate(limits)], "nodeName": NODE}
     fake_node.api.store.create("pods", {"metadata": {"name": name, **more}, "spec": spec}, namespace=namespace)
 
 
-async def test_containers_that_ask_for_nothing_see_nothing(fake_node: FakeNode, runtime: Runtime) -> None:
-    """An image that says `all`, a sidecar of a pod with cards, and kubectl debug: each gets the profile's word for none."""
+async def test_containers_that_request_no_card_see_none(fake_node: FakeNode, runtime: Runtime) -> None:
+    """An image that sets `all`, a sidecar of a pod with cards, and kubectl debug: each gets the profile's value for none."""
     guard(fake_node)
     await runtime.start_agent()
     on_node(fake_node, "image", {})
@@ -604,12 +596,12 @@ async def test_containers_that_ask_for_nothing_see_nothing(fake_node: FakeNode, 
     for bystander in ("c1", "debugger"):
         made = await runtime.created("cards", bystander, env=("ZPU_VISIBLE=all",))
         assert (made.environment, devices(made)) == ({"ZPU_VISIBLE": "void"}, [])
-    await fake_node.until(lambda: _guarded(fake_node, "withheld", 3, "AcceleratorWithheld"), "three were told of")
+    await fake_node.until(lambda: _guarded(fake_node, "withheld", 3, "AcceleratorWithheld"), "three are reported")
 
 
 @pytest.mark.parametrize("tool", ['"sleep", "60"', '"false"'])
-async def test_containers_see_nothing_before_cards_are_found(fake_node: FakeNode, runtime: Runtime, tool: str) -> None:
-    """The vendor's tool takes its time when the agent starts, or fails; the cards may be there all the same."""
+async def test_containers_see_no_card_before_discovery(fake_node: FakeNode, runtime: Runtime, tool: str) -> None:
+    """The vendor's tool is slow when the agent starts, or fails; the cards may be there all the same."""
     guard(fake_node)
     profile = (fake_node.profiles / "acme.toml").read_text()
     by_tool = f"command = [{tool}]\npattern = '(?P<id>.+)'\n"
@@ -620,13 +612,13 @@ async def test_containers_see_nothing_before_cards_are_found(fake_node: FakeNode
     made = await runtime.created("early", env=("ZPU_VISIBLE=all",))
     assert made.environment == {"ZPU_VISIBLE": "void"}
     if "false" in tool:
-        await fake_node.until(lambda: fake_node.problem() != "", "the node says that its cards cannot be asked for")
+        await fake_node.until(lambda: fake_node.entry().problem != "", "the node says that its cards cannot be asked for")
         assert (await runtime.created("early", "later", env=("ZPU_VISIBLE=all",))).environment == {"ZPU_VISIBLE": "void"}
 
 
 async def _guarded(fake_node: FakeNode, outcome: str, least: int, reason: str) -> bool:
-    said = [event.object["reason"] for event in fake_node.api.store.list("events").versions]
-    return reason in said and await fake_node.metric(f'accelshare_guard_total{{outcome="{outcome}"}}') >= least
+    reasons = [event.object["reason"] for event in fake_node.api.store.list("events").versions]
+    return reason in reasons and await fake_node.metric(f'accelshare_guard_total{{outcome="{outcome}"}}') >= least
 
 
 INTRUSIONS = {
@@ -637,13 +629,15 @@ INTRUSIONS = {
 
 
 @pytest.mark.parametrize("intrusion", INTRUSIONS)
-async def test_who_brings_cards_without_asking_for_them_is_refused(fake_node: FakeNode, runtime: Runtime, intrusion: str) -> None:
+async def test_a_container_that_brings_cards_without_requesting_them_is_refused(
+    fake_node: FakeNode, runtime: Runtime, intrusion: str
+) -> None:
     guard(fake_node)
     await runtime.start_agent("--exempt-namespace=monitoring")
     on_node(fake_node, "brings", {})
     brought: Any = INTRUSIONS[intrusion]
     await fake_node.until(lambda: _refuses(runtime, "brings", "no ZPU and brings", **brought), "it is refused")
-    await fake_node.until(lambda: _guarded(fake_node, "refused", 1, "AcceleratorNotRequested"), "and told of")
+    await fake_node.until(lambda: _guarded(fake_node, "refused", 1, "AcceleratorNotRequested"), "it is reported")
     # Who asks may have what others than we deliver; privileged containers and exempt namespaces are not looked at.
     fake_node.api.store.patch("nodes", NODE, {"status": {"capacity": {"acme.example/zpu-part": "4"}}}, subresource="status")
     on_node(fake_node, "asks", {"acme.example/zpu-part": 1})
@@ -655,8 +649,10 @@ async def test_who_brings_cards_without_asking_for_them_is_refused(fake_node: Fa
     await runtime.created("brings", "privileged", **{**brought, "linux": linux})
 
 
-async def test_who_asks_for_a_slice_brings_no_other_card_by_the_vendors_annotation(fake_node: FakeNode, runtime: Runtime) -> None:
-    """Slices are ours alone to hand out, so nothing but our own edits may name a card."""
+async def test_a_container_with_a_slice_brings_no_other_card_by_the_vendors_annotation(
+    fake_node: FakeNode, runtime: Runtime
+) -> None:
+    """Only the agent delivers slices, so only our own edits may name a card."""
     guard(fake_node)
     await runtime.start_agent()
     fake_node.pod("greedy", {MEMORY: 4}, labels={"cdi.acme.example/container.c0": "acme.example/zpu=all"})
@@ -671,7 +667,7 @@ async def _refuses(runtime: Runtime, name: str, words: str, **more: Any) -> bool
 
 
 class Generous:
-    """Another plugin, which gives everybody a card by its CDI name."""
+    """Another plugin, which gives every container a card by its CDI name."""
 
     def synchronize(self, pods: object, containers: object) -> None: ...
 
@@ -683,7 +679,7 @@ class Generous:
     def start_container(self, pod: PodSandbox, container: Container) -> None: ...
 
 
-async def test_what_another_plugin_gives_to_who_did_not_ask_is_refused_at_the_end(fake_node: FakeNode, runtime: Runtime) -> None:
+async def test_a_card_that_another_plugin_adds_without_a_request_is_refused(fake_node: FakeNode, runtime: Runtime) -> None:
     guard(fake_node)
     await runtime.start_agent("--exempt-namespace=monitoring", "--exempt-namespace=dcgm")
     on_node(fake_node, "quiet", {})
@@ -702,17 +698,19 @@ async def test_what_another_plugin_gives_to_who_did_not_ask_is_refused_at_the_en
         await asyncio.gather(other, return_exceptions=True)
 
 
-async def test_an_intruder_that_runs_is_told_of_and_not_ended(fake_node: FakeNode, runtime: Runtime) -> None:
+async def test_a_running_container_with_a_card_without_a_request_is_reported_and_not_ended(
+    fake_node: FakeNode, runtime: Runtime
+) -> None:
     guard(fake_node)
     on_node(fake_node, "runs", {})
     await runtime.create("runs", env=("ZPU_VISIBLE=all",))
     await runtime.real.start_container("runs-c0")
     await runtime.start_agent()
-    await fake_node.until(lambda: _guarded(fake_node, "found", 1, "AcceleratorNotRequested"), "it is told of")
+    await fake_node.until(lambda: _guarded(fake_node, "found", 1, "AcceleratorNotRequested"), "it is reported")
     assert "deletionTimestamp" not in fake_node.read("runs")["metadata"]
 
 
-async def test_without_the_guard_nobody_is_looked_at(fake_node: FakeNode, runtime: Runtime) -> None:
+async def test_without_the_guard_containers_that_request_no_card_are_ignored(fake_node: FakeNode, runtime: Runtime) -> None:
     guard(fake_node)
     await runtime.start_agent("--no-guard")
     on_node(fake_node, "image", {})
@@ -720,8 +718,8 @@ async def test_without_the_guard_nobody_is_looked_at(fake_node: FakeNode, runtim
     assert made.environment == {"ZPU_VISIBLE": "all"}
 
 
-async def test_a_users_own_variables_do_not_pass_for_cards(fake_node: FakeNode) -> None:
-    """FakeContainer while nobody was there, with the very values that we would have given: it is not served, and not started."""
+async def test_variables_of_a_user_are_no_proof_of_delivered_cards(fake_node: FakeNode) -> None:
+    """Created while no agent ran, with the values that we would have set: it has no card of ours and may not start."""
     fake_node.cards(2)
     profile = (fake_node.profiles / "acme.toml").read_text()
     (fake_node.profiles / "acme.toml").write_text(profile.replace('["device-nodes"]', '["envvar"]'))

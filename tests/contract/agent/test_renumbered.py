@@ -1,4 +1,4 @@
-"""A card is unplugged, the driver counts the others anew, and the agent restarts: every card is still itself."""
+"""A card is unplugged, the driver renumbers the others, and the agent restarts: pods keep their cards."""
 
 import asyncio
 import shlex
@@ -27,7 +27,7 @@ from tests.unit.agent.builders import mode
 
 
 class Cards:
-    """What the vendor's tool says: a line for each card, whose place is its index."""
+    """The output of the vendor's tool: a line for each card, whose place is its index."""
 
     def __init__(self, fake_node: FakeNode) -> None:
         self._file = fake_node.directory / "cards"
@@ -75,7 +75,7 @@ async def test_a_card_that_comes_back_has_its_own_ids_again(fake_node: FakeNode,
 
 
 async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_replaced(fake_node: FakeNode, cards: Cards) -> None:
-    """kubelet would start the container again with the old index, which is a neighbour's now."""
+    """kubelet would restart the container with the old index, which is another card's now."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
@@ -91,8 +91,8 @@ async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_repl
         assert "AcceleratorRenumbered" in [event["reason"] for event in events(fake_node)]
 
 
-async def test_a_new_pod_that_is_given_the_same_ids_starts(fake_node: FakeNode, cards: Cards) -> None:
-    """kubelet gives the ids of the pod that was replaced to the next one, with a new answer, which is right."""
+async def test_a_new_pod_with_the_ids_of_a_replaced_one_starts(fake_node: FakeNode, cards: Cards) -> None:
+    """kubelet allocates the ids of the replaced pod to the next one, with a new answer, which is right."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
@@ -110,10 +110,8 @@ async def test_a_new_pod_that_is_given_the_same_ids_starts(fake_node: FakeNode, 
 
 
 @pytest.mark.parametrize("asks", [True, False])
-async def test_every_kubelet_is_told_that_a_container_must_not_start_unasked(
-    fake_node: FakeNode, cards: Cards, asks: bool
-) -> None:
-    """kubelet before 1.25 takes a plugin's options from its registration, newer ones ask for them."""
+async def test_every_kubelet_learns_that_containers_need_pre_start(fake_node: FakeNode, cards: Cards, asks: bool) -> None:
+    """kubelet before 1.25 reads a plugin's options from its registration, newer ones call GetDevicePluginOptions."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True, calls_options=asks) as kubelet:
         agent = await fake_node.start_agent()
@@ -126,8 +124,8 @@ async def test_every_kubelet_is_told_that_a_container_must_not_start_unasked(
         assert kubelet.resources[MEMORY].has_preferred_allocation
 
 
-async def test_cards_that_are_numbered_anew_while_the_agent_runs(fake_node: FakeNode) -> None:
-    """kubelet is told of stale answers at once, not at the agent's next start."""
+async def test_kubelet_learns_at_once_when_cards_are_renumbered(fake_node: FakeNode) -> None:
+    """The plugin registers again when an answer becomes stale, not at the agent's next start."""
     profile = fake_node.catalog["acme"]
     devices = DeviceInventory()
     pod_queue = PodQueue(devices, PodStore())
@@ -171,8 +169,8 @@ async def test_cards_that_are_numbered_anew_while_the_agent_runs(fake_node: Fake
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_kept_answer_that_names_the_same_card_is_good(fake_node: FakeNode, cards: Cards) -> None:
-    """The last card is unplugged, so nobody else is numbered anew, and no plugin is asked when a container restarts."""
+async def test_a_kept_answer_that_names_the_same_card_is_used(fake_node: FakeNode, cards: Cards) -> None:
+    """The last card is unplugged, so no other card is renumbered, and kubelet calls no plugin when a container restarts."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
@@ -185,7 +183,7 @@ async def test_a_kept_answer_that_names_the_same_card_is_good(fake_node: FakeNod
         assert fake_node.phase("stays") == "Running"
 
 
-async def test_a_pod_whose_init_container_has_been_served_takes_no_turn_of_an_equal(fake_node: FakeNode, cards: Cards) -> None:
+async def test_a_pod_whose_init_container_was_served_does_not_wait_again(fake_node: FakeNode, cards: Cards) -> None:
     """PodResources never shows ordinary init containers; after a restart of the agent such a pod would seem to wait."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
@@ -210,8 +208,8 @@ def events(fake_node: FakeNode) -> list[dict[str, str]]:
     return [item.object for item in fake_node.api.store.list("events").versions]
 
 
-async def test_a_node_that_was_made_anew_learns_the_numbers_from_kubelet(fake_node: FakeNode, cards: Cards) -> None:
-    """Its object was deleted with all that stood on it, while a card was unplugged and no agent ran."""
+async def test_a_new_node_object_gets_the_slots_from_kubelets_checkpoint(fake_node: FakeNode, cards: Cards) -> None:
+    """The Node was deleted with its annotations, while a card was unplugged and no agent ran."""
     cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()

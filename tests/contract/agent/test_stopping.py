@@ -1,4 +1,4 @@
-"""The agent told to stop at an awkward moment."""
+"""The agent is stopped while it starts, and without an API server."""
 
 import asyncio
 import time
@@ -27,8 +27,8 @@ from cluster.https import free_port
 LIMIT_S = 60.0
 
 
-async def test_an_agent_that_waits_for_the_api_server_stops_when_it_is_told_to(tmp_path: Path) -> None:
-    """kubelet would wait half a minute for it, and then kill it."""
+async def test_an_agent_that_waits_for_the_api_server_stops_on_sigterm(tmp_path: Path) -> None:
+    """kubelet would wait 30 s for it, and then kill it."""
     catalog = load()
     stop = asyncio.Event()
     async with Client(Cluster(f"http://127.0.0.1:{free_port()}"), user_agent="tests") as client:
@@ -38,10 +38,8 @@ async def test_an_agent_that_waits_for_the_api_server_stops_when_it_is_told_to(t
         await asyncio.wait_for(running, LIMIT_S)
 
 
-async def test_the_last_things_take_no_longer_if_the_cluster_cannot_be_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All of it together has to fit into the time that kubelet gives a pod to end."""
+async def test_the_shutdown_takes_no_longer_without_the_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole shutdown must fit into the time that kubelet gives a pod to end."""
     clock = _Clock()
     monkeypatch.setattr("accelshare.agent.lifecycle.time", SimpleNamespace(monotonic=lambda: clock.now_s))
     monkeypatch.setattr("accelshare.agent.lifecycle.asyncio", SimpleNamespace(sleep=clock.sleep, wait_for=clock.wait_for))
@@ -59,7 +57,7 @@ async def test_the_last_things_take_no_longer_if_the_cluster_cannot_be_told(
 
 
 class _Clock:
-    """Time that passes only where somebody waits, and then all of it."""
+    """A clock that only sleeping moves."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""The agent on a node where an original device plugin was before: its pods run on, and kubelet's books still name its ids."""
+"""The agent on a node where an original device plugin ran before: its pods run on, and kubelet still lists its ids."""
 
 from accelshare.testing.fake_kubelet import Admitted
 from tests.contract.agent.fake_node import MEMORY, NODE, WHOLE, FakeNode
@@ -7,7 +7,7 @@ RECORD = {"acme.example/index": "1", "acme.example/size": "16", "acme.example/un
 
 
 async def test_pods_of_an_original_plugin_keep_their_cards_and_new_ones_are_served(fake_node: FakeNode) -> None:
-    """Ids of the original are no ids of ours: then the pod's own record says which card it has."""
+    """Ids of the original plugin are not of our form: then the pod's own record names its card."""
     fake_node.cards(2)
     kubelet = fake_node.kubelet()
     theirs = {"shared": {MEMORY: [f"GPU-368a683d-_-{unit}" for unit in range(6)]}, "whole": {WHOLE: ["GPU-368a683d-e5c1"]}}

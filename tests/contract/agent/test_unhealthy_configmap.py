@@ -1,10 +1,9 @@
-"""What the agent says of its cards beside their number: who enforces shares, what people marked ill, which unit is too fine."""
+"""What the inventory shows of cards: who enforces shares, and marks of people; and units that are too small."""
 
 from pathlib import Path
 
 import pytest
 
-from accelshare.wire.inventory import CardEntry
 from tests.contract.agent.fake_node import MEMORY, NODE, PROFILE, WHOLE, FakeNode
 
 # A runtime that must be new enough, else a daemon that is there if its pipe is, else nobody.
@@ -26,11 +25,6 @@ key = "gpus"
 """
 
 
-def cards(fake_node: FakeNode) -> list[CardEntry]:
-    told = fake_node.told()
-    return list(told.cards) if told is not None else []
-
-
 @pytest.mark.parametrize(
     ("there", "way", "variable", "mounts"),
     [
@@ -40,10 +34,10 @@ def cards(fake_node: FakeNode) -> list[CardEntry]:
         (("etc/zpu/runtime.conf", "tmp/zpu/control"), "daemon", ("ZPU_DAEMON_LIMIT", "0=4096M"), ["/tmp/zpu"]),
     ],
 )
-async def test_who_enforces_shares_is_looked_for_below_the_hosts_root(
+async def test_enforcement_is_probed_below_the_hosts_root(
     fake_node: FakeNode, tmp_path: Path, there: tuple[str, ...], way: str, variable: tuple[str, str] | None, mounts: list[str]
 ) -> None:
-    """In a container the host is below --host-root; the way that works is told with each card, and containers get it."""
+    """In a container the host is below --host-root; the enforcement that works is published with each card and applied."""
     host = tmp_path / "host"
     for name in there:
         (host / name).parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +47,7 @@ async def test_who_enforces_shares_is_looked_for_below_the_hosts_root(
     fake_node.cards(2)
     async with fake_node.kubelet() as kubelet:
         await fake_node.start_agent(f"--host-root={host}")
-        assert [card.enforced_by for card in cards(fake_node)] == [way, way]
+        assert [card.enforced_by for card in fake_node.entry().cards] == [way, way]
         fake_node.pod("share", {MEMORY: 4})
         fake_node.bind("share", 0, units=4)
         fake_node.pod("whole", {WHOLE: 1})
@@ -69,13 +63,13 @@ async def test_who_enforces_shares_is_looked_for_below_the_hosts_root(
         assert not any(name.endswith("LIMIT") for name in whole.env("c0")), "a whole card needs no limit"
 
 
-async def test_cards_that_people_mark_in_the_configmap_are_ill_until_they_are_not_marked(fake_node: FakeNode) -> None:
-    """gpushare's `unhealthy-gpu-<node>`: from kubelet and from the cluster; an unreadable list marks nothing, in words."""
+async def test_cards_that_people_mark_in_the_configmap_are_unhealthy(fake_node: FakeNode) -> None:
+    """gpushare's `unhealthy-gpu-<node>`: kubelet and the Node show the marks; an unreadable list marks nothing and is logged."""
     (fake_node.profiles / "acme.toml").write_text(PROFILE + MARKED)
     fake_node.cards(3)
     name = f"unhealthy-gpu-{NODE}"
 
-    def say(text: str) -> None:
+    def mark(text: str) -> None:
         fake_node.api.store.patch(
             "configmaps", name, {"data": {"gpus": text}}, content_type="application/merge-patch+json", namespace="kube-system"
         )
@@ -83,25 +77,27 @@ async def test_cards_that_people_mark_in_the_configmap_are_ill_until_they_are_no
     async with fake_node.kubelet():
         process = await fake_node.start_agent()
         fake_node.api.store.create("configmaps", {"metadata": {"name": name}, "data": {"gpus": "0,2"}}, namespace="kube-system")
-        await fake_node.until(lambda: [card.healthy for card in cards(fake_node)] == [False, True, False], "two cards are ill")
-        assert cards(fake_node)[2].problem == f"marked in ConfigMap {name}"
+        await fake_node.until(
+            lambda: [card.healthy for card in fake_node.entry().cards] == [False, True, False], "two cards are ill"
+        )
+        assert fake_node.entry().cards[2].problem == f"marked in ConfigMap {name}"
         await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "16", "kubelet sees one card")
-        say("card two")
-        await fake_node.until(lambda: all(card.healthy for card in cards(fake_node)), "all cards are well")
+        mark("card two")
+        await fake_node.until(lambda: all(card.healthy for card in fake_node.entry().cards), "all cards are well")
         assert "no card is marked" in process.last_lines()
-        say("1")
+        mark("1")
         await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "32", "kubelet sees two cards")
         fake_node.api.store.delete("configmaps", name, namespace="kube-system")
         await fake_node.until(lambda: fake_node.capacity().get(MEMORY) == "48", "kubelet sees all cards")
-        assert all(card.healthy for card in cards(fake_node))
+        assert all(card.healthy for card in fake_node.entry().cards)
 
 
-async def test_a_unit_so_fine_that_pods_would_outgrow_etcd_is_warned_of_at_the_start(fake_node: FakeNode) -> None:
-    """kubelet 1.36 lists each id in the pod's status: numbers, and the unit that avoids it."""
+async def test_a_unit_that_makes_pod_status_too_large_is_logged(fake_node: FakeNode) -> None:
+    """kubelet 1.36 lists each id in the pod's status; the log has the size and the unit that avoids it."""
     (fake_node.profiles / "acme.toml").write_text(PROFILE.replace("16384", "24576"))
     fake_node.cards(1)
     async with fake_node.kubelet():
         process = await fake_node.start_agent("--memory-unit=MiB")
-        said = process.last_lines(100)
-        assert "a pod that takes a whole card in units of MiB has some 1081344 bytes of status on kubelet 1.36" in said
-        assert "unit 'GiB' avoids it" in said
+        logged = process.last_lines(100)
+        assert "a pod that takes a whole card in units of MiB has some 1081344 bytes of status on kubelet 1.36" in logged
+        assert "unit 'GiB' avoids it" in logged

@@ -1,4 +1,4 @@
-"""The directory of CDI files, whatever lies in it."""
+"""The CDI files of this node."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ BY_CDI = replace(
 )
 
 
-def test_a_file_of_ours_that_is_no_text_any_more_is_written_anew(tmp_path: Path) -> None:
-    """A disk that was full, or a node that lost its power: no reason for the agent to end."""
+def test_an_unreadable_file_of_ours_is_written_again(tmp_path: Path) -> None:
+    """After a full disk or a power loss the agent must not end."""
     devices = DeviceInventory()
     devices.put(VendorCards(BY_CDI, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024, minor=0), 1)}))
     files = CdiFiles(tmp_path, devices, exists=lambda _: True)
@@ -28,14 +28,14 @@ def test_a_file_of_ours_that_is_no_text_any_more_is_written_anew(tmp_path: Path)
     assert written.read_text() == content
 
 
-def test_a_card_that_cannot_be_named_is_said_and_the_agent_goes_on(tmp_path: Path) -> None:
+def test_a_card_without_a_cdi_name_is_logged_and_the_agent_goes_on(tmp_path: Path) -> None:
     devices = DeviceInventory()
     devices.put(VendorCards(BY_CDI, "GiB", 1024, {0: InventoryCard(HostCard(0, "no name/for CDI", 1024, minor=0), 1)}))
     CdiFiles(tmp_path, devices, exists=lambda _: True).write()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_specifications_of_others_are_read_in_both_forms_and_broken_ones_passed_over(tmp_path: Path) -> None:
+def test_specifications_of_others_are_read_in_both_forms_without_broken_ones(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"kind": "acme.example/a"}')
     (tmp_path / "b.yaml").write_text("kind: acme.example/b\n")
     (tmp_path / "c.yaml").write_text("{ no: yaml: at all")

@@ -1,4 +1,4 @@
-"""Whole cards of a pod, shared out over its containers as kubelet shares out devices."""
+"""Whole cards of a pod, distributed over its containers as kubelet distributes devices."""
 
 from dataclasses import replace
 
@@ -28,12 +28,12 @@ def pod(cards: list[int], *parts: ContainerNeeds) -> NodePod:
     return NodePod(seen=seen, parts=parts, annotations={}, phase="Pending", terminating=False)
 
 
-def test_containers_beside_each_other_have_their_own() -> None:
+def test_containers_that_run_side_by_side_have_different_cards() -> None:
     both = pod([3, 5], part("a", 1), part("b", 1))
     assert (whole_cards(both, HERE, "a"), whole_cards(both, HERE, "b")) == ([3], [5])
 
 
-def test_an_ordinary_init_container_uses_those_of_later_ones() -> None:
+def test_an_ordinary_init_container_uses_cards_of_later_containers() -> None:
     inits = part("init", 2, ends_first=True), part("sidecar", 1), part("second", 2, ends_first=True)
     many = pod([0, 1, 2], *inits, part("app", 2))
     assert whole_cards(many, HERE, "init") == [0, 1]
@@ -42,14 +42,14 @@ def test_an_ordinary_init_container_uses_those_of_later_ones() -> None:
     assert whole_cards(many, HERE, "app") == [1, 2]
 
 
-def test_what_containers_are_known_to_have_stays_theirs() -> None:
-    """kubelet may have shared them out in another order."""
+def test_cards_that_containers_are_known_to_have_stay_theirs() -> None:
+    """kubelet may have distributed them in another order."""
     both = pod([3, 5], part("a", 1), part("b", 1))
     assert whole_cards(both, HERE, "b", {"a": [5]}) == [3]
     assert whole_cards(both, HERE, "a", {"b": [3]}) == [5]
 
 
-def test_a_record_with_too_few_cards_gives_too_few() -> None:
+def test_a_record_with_too_few_cards_leaves_containers_without() -> None:
     both = pod([3], part("a", 1), part("b", 1))
     assert whole_cards(both, HERE, "b") == []
 
@@ -60,9 +60,9 @@ def test_the_peak_of_a_pod_is_enough_for_all_of_its_containers(inits: list[tuple
     parts = [part(f"i{n}", amount, ends_first=not stays) for n, (amount, stays) in enumerate(inits)]
     parts += [part(f"a{n}", amount) for n, amount in enumerate(apps)]
     one = replace(pod(cards), parts=tuple(parts))
-    given = {each.container: whole_cards(one, HERE, each.container) for each in parts}
-    assert {name: len(set(mine)) for name, mine in given.items()} == {each.container: each.wants[0][2] for each in parts}
+    by_container = {each.container: whole_cards(one, HERE, each.container) for each in parts}
+    assert {name: len(set(mine)) for name, mine in by_container.items()} == {each.container: each.wants[0][2] for each in parts}
     for number, first in enumerate(parts):
         for second in parts[number + 1 :]:
             if not first.ends_first:
-                assert set(given[first.container]).isdisjoint(given[second.container]), given
+                assert set(by_container[first.container]).isdisjoint(by_container[second.container]), by_container

@@ -20,13 +20,13 @@ def test_a_pod_is_timed_until_its_first_card() -> None:
     assert scene.observed == [0.5]
 
 
-def test_a_pod_that_was_there_before_us_tells_nothing() -> None:
+def test_a_pod_that_was_there_before_the_agent_is_not_timed() -> None:
     scene = Scene()
     scene.waits.served("old")
     assert scene.observed == []
 
 
-def test_a_pod_that_went_unserved_is_forgotten() -> None:
+def test_a_pod_that_ends_unserved_is_not_timed() -> None:
     scene = Scene()
     scene.waits.begin("a")
     scene.waits.forget("a")

@@ -46,7 +46,7 @@ class ApiServer:
 
     def __init__(self) -> None:
         self.writes: list[tuple[str, dict[str, str | None]]] = []
-        self.said: list[str] = []
+        self.events: list[str] = []
         self.denies = False
         self.written = asyncio.Event()
 
@@ -59,7 +59,7 @@ class ApiServer:
         return b"{}"
 
     async def say(self, _pod: object, *, reason: str, message: str, **_: object) -> bool:
-        self.said.append(f"{reason}: {message}")
+        self.events.append(f"{reason}: {message}")
         return True
 
     def of(self, what: str) -> list[dict[str, str | None]]:
@@ -97,24 +97,24 @@ def cards(of: NodePod) -> list[int]:
     return [slice_.index for slice_ in of.seen.slices]
 
 
-async def test_a_rewrite_changes_nothing_and_is_undone_after_the_node_has_said_the_truth() -> None:
+async def test_a_rewrite_moves_nothing_and_is_undone_after_the_node_has_the_right_cards() -> None:
     node = Node()
     assert cards(node.pins.see(pod(record(1)))) == [1]
     assert cards(node.pins.see(pod(record(5) | {"ALIYUN_COM_GPU_MEM_ASSIGNED": "true"}))) == [1]
     async with node.at_work():
         await node.api.until("pods", 1)
-    (first, told), (second, restored) = node.api.writes
+    (first, published), (second, restored) = node.api.writes
     assert (first, second) == ("nodes", "pods")
-    assert json.loads(cast("str", told[assignment.CORRECTED])) == {"u": record(1)[OURS]}
+    assert json.loads(cast("str", published[assignment.CORRECTED])) == {"u": record(1)[OURS]}
     assert restored == {OURS: record(1)[OURS], INDEX: "1"}
-    (said,) = node.api.said
-    assert said.startswith("AcceleratorRecordRewritten: ")
-    assert "keeps nvidia/1" in said
+    (event,) = node.api.events
+    assert event.startswith("AcceleratorRecordRewritten: ")
+    assert "keeps nvidia/1" in event
     assert node.rewrites == 1
 
 
-async def test_each_key_of_the_record_is_kept() -> None:
-    """Removed, added or changed; a flag that the node's side sets, and keys of others, are nobody's business here."""
+async def test_each_key_of_the_record_is_restored() -> None:
+    """Removed, added or changed keys; the assigned flag and keys of other systems are not part of the record."""
     for change in ({OURS: None}, {INDEX: None}, {INDEX: "7"}, {"ALIYUN_COM_GPU_MEM_POD": "16"}, {"BAIDU_COM_XPU_MEM_IDX": "3"}):
         node = Node()
         node.pins.see(pod(record(1)))
@@ -129,7 +129,7 @@ async def test_each_key_of_the_record_is_kept() -> None:
     assert (node.rewrites, node.pins.corrections) == (0, None)
 
 
-async def test_who_asks_for_another_number_of_cards_after_the_bind_keeps_his() -> None:
+async def test_a_changed_card_count_after_the_bind_changes_nothing() -> None:
     node = Node()
     first = node.pins.see(pod(record(1, 2, units=1) | {"accelshare.io/card-count": "2"}))
     later = node.pins.see(pod(record(1, 2, units=1) | {"accelshare.io/card-count": "1"}))
@@ -147,14 +147,14 @@ async def test_a_pod_without_a_record_gets_none_from_a_user() -> None:
 
 
 async def test_our_own_correction_is_no_rewrite() -> None:
-    """The Node says it first; news that are older than our write are nobody's attempt."""
+    """The Node gets it first; a version of the pod from before our write is no rewrite."""
     node = Node()
     node.pins.see(pod(record(1)))
     await node.pins.correct("u", (Slice("nvidia", 4, 2, id="GPU-4"),), record(4))
     assert node.api.writes == [("nodes", {assignment.CORRECTED: json.dumps({"u": record(4)[OURS]}, separators=(",", ":"))})]
     assert cards(node.pins.see(pod(record(1)))) == [4]
     assert cards(node.pins.see(pod(record(4)))) == [4]
-    assert (node.rewrites, node.api.said) == (0, [])
+    assert (node.rewrites, node.api.events) == (0, [])
     assert cards(node.pins.see(pod(record(1)))) == [4]
     assert node.rewrites == 1
 
@@ -167,10 +167,10 @@ async def test_a_correction_that_could_not_be_written_is_written_later() -> None
     async with node.at_work():
         await node.api.until("pods", 1)
     assert node.api.of("pods") == [{OURS: record(4)[OURS], INDEX: "4"}]
-    assert node.api.said == []
+    assert node.api.events == []
 
 
-async def test_what_an_earlier_agent_said_on_the_node_counts_before_the_pod() -> None:
+async def test_corrections_of_an_earlier_agent_count_before_the_pods_record() -> None:
     node = Node()
     node.pins.load(json.dumps({"u": record(1)[OURS], "gone": record(2)[OURS]}))
     assert cards(node.pins.see(pod(record(6)))) == [1]
@@ -180,8 +180,8 @@ async def test_what_an_earlier_agent_said_on_the_node_counts_before_the_pod() ->
     assert node.pins.corrections is None
 
 
-async def test_what_containers_hold_counts_before_what_stands_on_the_pod() -> None:
-    """An agent that starts finds a record that was rewritten while nobody looked."""
+async def test_cards_that_containers_hold_count_before_the_pods_record() -> None:
+    """An agent that starts finds a record that was rewritten while no agent ran."""
     node = Node()
     node.pins.see(pod(record(6)))
     corrected = node.pins.check([("u", (Slice("nvidia", 1, 2, id="GPU-1"),)), ("unknown", (Slice("nvidia", 2, 2, id="GPU-2"),))])
@@ -198,7 +198,7 @@ async def test_what_containers_hold_counts_before_what_stands_on_the_pod() -> No
 
 
 async def test_a_record_without_hardware_ids_is_no_rewritten_one() -> None:
-    """A pod that an original system placed has its card by index only; its container's mark has the hardware's id as well."""
+    """A pod that an original system placed has its card by index only; our annotation on its container has the id as well."""
     node = Node()
     node.pins.see(pod({INDEX: "1"}))
     node.pins.check([("u", (Slice("nvidia", 1, 2, id="GPU-1"),))])
@@ -207,8 +207,8 @@ async def test_a_record_without_hardware_ids_is_no_rewritten_one() -> None:
     assert node.rewrites == 1
 
 
-async def test_what_the_node_says_of_a_pod_without_cards_outlives_an_agent() -> None:
-    """Nobody chose a card for it, a user wrote one on it, and wrote it again while no agent ran."""
+async def test_the_nodes_correction_of_a_pod_without_cards_stays_for_the_next_agent() -> None:
+    """It has no card; a user wrote one on it, and wrote it again while no agent ran."""
     node = Node()
     node.pins.see(pod({}))
     node.pins.see(pod(record(3)))
@@ -218,7 +218,7 @@ async def test_what_the_node_says_of_a_pod_without_cards_outlives_an_agent() -> 
     assert later.rewrites == 1
 
 
-async def test_a_denied_write_is_tried_again_more_and_more_rarely() -> None:
+async def test_a_denied_write_is_tried_less_and_less_often() -> None:
     node = Node()
     node.api.denies = True
     node.pins.see(pod(record(1)))

@@ -1,4 +1,4 @@
-"""The first list of pods, when it does not come in one go."""
+"""The first list of pods, if it breaks off."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -28,7 +28,7 @@ def raw(name: str) -> msgspec.Raw:
 
 
 class Server:
-    """Its first list breaks after a page, and the pod of that page is gone when it is asked again."""
+    """Its first list breaks off after a page, and the pod of that page is gone in the next list."""
 
     def __init__(self) -> None:
         self._lists = 0
@@ -45,7 +45,7 @@ class Server:
         yield WatchEvent("BOOKMARK", raw("never"))
 
 
-async def test_a_pod_that_went_before_the_first_list_was_whole_does_not_wait() -> None:
+async def test_a_pod_that_ended_before_the_first_list_was_complete_does_not_wait() -> None:
     pods = PodStore()
     client, metrics = cast("Client", Server()), AgentMetrics()
     pins = PinnedRecords(client, "n1", CATALOG, cast("Events", None), metrics)

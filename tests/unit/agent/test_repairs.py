@@ -1,4 +1,4 @@
-"""What is written about pods that the runtime was told to serve."""
+"""Writes about pods that were served through NRI."""
 
 import asyncio
 from typing import cast
@@ -24,7 +24,7 @@ def pod(name: str) -> NodePod:
 
 
 class Server:
-    """Somebody's policy lets nobody write on one pod."""
+    """A policy denies writes on one pod."""
 
     def __init__(self) -> None:
         self.written = asyncio.Event()
@@ -36,7 +36,7 @@ class Server:
         return b"{}"
 
 
-async def test_a_pod_that_may_not_be_written_on_holds_up_no_other() -> None:
+async def test_a_pod_that_may_not_be_written_delays_no_other() -> None:
     server = Server()
     repairs = Repairs(cast("Client", server), cast("Events", server), PROFILES, on_replaced=lambda: None)
     for name in ("denied", "other"):
@@ -46,14 +46,14 @@ async def test_a_pod_that_may_not_be_written_on_holds_up_no_other() -> None:
     running.cancel()
 
 
-async def test_denied_writes_are_tried_ever_more_seldom(caplog: pytest.LogCaptureFixture) -> None:
+async def test_denied_writes_are_tried_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     """Forty pods that may not be written on: a write each at first, at most one a minute each later, one log line each."""
-    now, asked = 0.0, 0
+    now, requests = 0.0, 0
 
     class Denies:
         async def request(self, method: str, path: str, **_: object) -> bytes:
-            nonlocal asked
-            asked += 1
+            nonlocal requests
+            requests += 1
             raise Forbidden(403, "Forbidden", "a policy does not allow it", request=f"{method} {path}")
 
     denies = Denies()
@@ -62,13 +62,13 @@ async def test_denied_writes_are_tried_ever_more_seldom(caplog: pytest.LogCaptur
         repairs.flag_assigned(pod(f"p{number}"))
     with caplog.at_level("WARNING"):
         await repairs.write()
-        assert asked == 40
+        assert requests == 40
         for _ in range(300):
             now += 1
             await repairs.write()
-        asked = 0
+        requests = 0
         for _ in range(600):
             now += 1
             await repairs.write()
-    assert asked <= 40 * 600 / 30
+    assert requests <= 40 * 600 / 30
     assert len([line for line in caplog.messages if "outcome=failed" in line]) == 40

@@ -1,4 +1,4 @@
-"""The agent knows its node by four ways, in order, and only a node that the cluster has."""
+"""The agent's node name has four sources, in order, and the cluster must have the node."""
 
 from pathlib import Path
 
@@ -22,24 +22,24 @@ async def ask(tmp_path: Path, *, flag: str | None = None, namespace: str = "", *
         return await node_name(client, flag=flag, environ=environ, namespace_file=file)
 
 
-async def test_the_flag_comes_first(tmp_path: Path) -> None:
+async def test_the_node_name_comes_from_the_flag_first(tmp_path: Path) -> None:
     assert await ask(tmp_path, flag="by-flag", NODE_NAME="by-variable", HOSTNAME="by-host") == "by-flag"
 
 
-async def test_then_the_variable(tmp_path: Path) -> None:
+async def test_the_node_name_comes_from_the_variable_next(tmp_path: Path) -> None:
     assert await ask(tmp_path, NODE_NAME="by-variable", HOSTNAME="agent-x", namespace="kube-system") == "by-variable"
 
 
-async def test_then_the_pod_it_runs_in(tmp_path: Path) -> None:
+async def test_the_node_name_comes_from_the_agents_pod_next(tmp_path: Path) -> None:
     assert await ask(tmp_path, HOSTNAME="agent-x", namespace="kube-system") == "by-pod"
 
 
-async def test_then_the_host(tmp_path: Path) -> None:
+async def test_the_node_name_comes_from_the_host_last(tmp_path: Path) -> None:
     assert await ask(tmp_path, HOSTNAME="by-host") == "by-host"
     assert await ask(tmp_path, HOSTNAME="By-Host", namespace="kube-system") == "by-host"
 
 
-async def test_a_node_that_is_not_there_is_refused(tmp_path: Path) -> None:
+async def test_a_node_that_the_cluster_does_not_have_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnknownNodeError, match=r"no node 'elsewhere' \(from NODE_NAME\)"):
         await ask(tmp_path, NODE_NAME="elsewhere")
     with pytest.raises(UnknownNodeError, match=r"it must be lower-case.*from --node-name"):

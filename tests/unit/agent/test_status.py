@@ -1,4 +1,4 @@
-"""Probes come to any of the node's addresses."""
+"""The agent's HTTP port, and its limits for clients."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ TCP_CLOSED = 7  # the first byte of TCP_INFO
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
-async def test_by_ipv6_and_by_ipv4() -> None:
+async def test_the_port_serves_ipv6_and_ipv4() -> None:
     port = free_port()
     served = status.serve(None, port, {"/readyz": lambda: (200, b"ready")})
     async with aiohttp.ClientSession() as session:
@@ -42,7 +42,7 @@ async def ask(port: int) -> int:
         return answer.status
 
 
-async def test_callers_who_say_nothing_keep_nobody_away(port: int) -> None:
+async def test_idle_connections_keep_no_probe_away(port: int) -> None:
     """However many connections are opened and left idle, few are kept, and a probe is answered."""
     with contextlib.ExitStack() as idle:
         callers = [idle.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(status.MAX_CONNECTIONS + 16)]
@@ -79,8 +79,8 @@ async def test_headers_without_end_are_refused(port: int, line: bytes) -> None:
     assert await ask(port) == 200
 
 
-async def test_a_header_that_drips_is_cut_off(port: int) -> None:
-    """A byte now and then does not renew the time that a caller has."""
+async def test_a_client_that_sends_its_header_too_slowly_is_cut_off(port: int) -> None:
+    """A byte now and then does not extend the time limit."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /readyz HTTP/1.1\r\n")
     ended = asyncio.create_task(reader.read())
@@ -92,8 +92,8 @@ async def test_a_header_that_drips_is_cut_off(port: int) -> None:
     writer.close()
 
 
-async def test_who_does_not_read_is_cut_off(port: int) -> None:
-    """An answer that nobody reads is not kept for ever, not even by the kernel."""
+async def test_a_client_that_does_not_read_is_cut_off(port: int) -> None:
+    """A response that the client does not read is dropped after the time limit."""
     caller = socket.create_connection(("127.0.0.1", port))
     with caller:
         caller.sendall(b"GET /large HTTP/1.1\r\n\r\n")

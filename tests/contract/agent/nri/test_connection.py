@@ -1,4 +1,4 @@
-"""A real plugin against the runtime in memory, over a real socket."""
+"""A real plugin against the fake runtime, over a real socket."""
 
 import asyncio
 import logging
@@ -78,10 +78,10 @@ async def test_a_bug_of_the_handler_refuses_the_container_and_the_connection_sta
 
 
 @pytest.mark.parametrize("select_events", [creation_and_start, creation_and_validation])
-async def test_a_handler_that_is_held_up_refuses_the_container_in_time(
+async def test_a_container_is_refused_in_time_while_its_handler_is_blocked(
     socket: Path, plugins: Plugins, select_events: EventSelector
 ) -> None:
-    """FakeContainer without its card would be worse, and cutting us off would take others with it."""
+    """A container without its card would be worse, and a lost connection would affect other containers."""
     stuck = Stuck()
     events = plugins.start(stuck, select_events=select_events)
     async with runtime(socket, request_timeout_s=6.0) as one:
@@ -96,8 +96,8 @@ async def test_a_handler_that_is_held_up_refuses_the_container_in_time(
         await events.until("connected fake v0.0.0")
 
 
-async def test_a_loop_that_is_held_up_holds_up_no_container(socket: Path, plugins: Plugins) -> None:
-    """The agent may be busy with whatever else: a runtime is answered on another thread."""
+async def test_a_blocked_main_loop_delays_no_container(socket: Path, plugins: Plugins) -> None:
+    """The runtime is answered on another thread."""
     plugins.start(Cards())
     held_up = threading.Event()
     async with own_loop("runtime") as loop:
@@ -116,7 +116,7 @@ async def test_a_loop_that_is_held_up_holds_up_no_container(socket: Path, plugin
     assert made.devices == [CARD]
 
 
-async def test_a_list_in_parts_is_told_as_one(socket: Path, plugins: Plugins) -> None:
+async def test_a_list_in_parts_reaches_the_handler_as_one(socket: Path, plugins: Plugins) -> None:
     cards = Cards()
     async with runtime(socket, part=10) as one:
         names = [f"c{i}" for i in range(25)]
@@ -146,7 +146,7 @@ async def test_an_answer_beyond_all_limits_refuses_the_container(socket: Path, p
 
 
 class Cutting(Cards):
-    """The runtime goes away while it waits for the answer."""
+    """The runtime disconnects while it waits for the answer."""
 
     def __init__(self, one: FakeRuntime) -> None:
         super().__init__()
@@ -167,7 +167,7 @@ class Cutting(Cards):
 
 
 async def test_a_runtime_that_goes_away_in_a_call_is_found_again(socket: Path, plugins: Plugins) -> None:
-    """It goes on without us, as the real one does; the next container has its card again."""
+    """Like the real one, the runtime goes on without us; the next container has its card again."""
     async with runtime(socket) as one:
         events = plugins.start(Cutting(one))
         await connected(one)
@@ -180,7 +180,7 @@ async def test_a_runtime_that_goes_away_in_a_call_is_found_again(socket: Path, p
 async def test_a_runtime_that_starts_again_is_found_again(
     socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long it is away, each problem is said once."""
+    """However long it is away, each problem is logged once."""
     monkeypatch.setattr(connection, "RETRY_S", 0.01)
     caplog.set_level(logging.INFO, "accelshare.agent.nri.protocol")
     dials = _counted_dials(monkeypatch)
@@ -199,8 +199,8 @@ async def test_a_runtime_that_starts_again_is_found_again(
     assert len(missing) == 2, problems
 
 
-async def test_every_end_of_a_connection_is_said(socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture) -> None:
-    """The same words as last time are news, once we were connected in between."""
+async def test_every_end_of_a_connection_is_logged(socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture) -> None:
+    """The same problem is logged again if there was a connection in between."""
     events = plugins.start(Cards())
     words: list[str] = []
     async with runtime(socket) as one:
@@ -236,7 +236,7 @@ def _counted_dials(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Awaitable
     return until
 
 
-async def test_old_runtimes_tell_of_a_start_in_their_own_way(socket: Path, plugins: Plugins) -> None:
+async def test_old_runtimes_report_a_start_as_a_state_change(socket: Path, plugins: Plugins) -> None:
     plugins.start(Cards())
     for call_per_event in (True, False):
         async with runtime(socket, call_per_event=call_per_event) as one:
@@ -247,7 +247,9 @@ async def test_old_runtimes_tell_of_a_start_in_their_own_way(socket: Path, plugi
             assert one.containers["id-of-unstartable"].container.state == ContainerState.CONTAINER_STOPPED
 
 
-async def test_without_a_plugin_a_container_is_made_bare_unless_its_pod_requires_one(socket: Path, plugins: Plugins) -> None:
+async def test_without_a_plugin_a_container_is_created_unadjusted_unless_its_pod_requires_one(
+    socket: Path, plugins: Plugins
+) -> None:
     async with runtime(socket, validator=True) as one:
         assert (await one.create_container("p1", container("train"))).adjusted_by == ()
         with pytest.raises(RuntimeRefusalError, match='required plugin "accelshare" not present'):
@@ -270,7 +272,7 @@ async def test_a_runtime_that_knows_the_failure_policy_refuses_when_we_die_in_th
             await one.create_container("p1", container("cut"))
 
 
-async def test_a_runtime_that_asks_validators_makes_nothing_when_we_die_in_the_call(socket: Path, plugins: Plugins) -> None:
+async def test_a_runtime_that_calls_validators_creates_nothing_when_we_die_in_the_call(socket: Path, plugins: Plugins) -> None:
     async with runtime(socket) as one:
         events = plugins.start(Cutting(one), select_events=creation_and_validation)
         await connected(one)
@@ -280,8 +282,10 @@ async def test_a_runtime_that_asks_validators_makes_nothing_when_we_die_in_the_c
         await events.until("connected fake v0.0.0", "disconnected", "connected fake v0.0.0")
 
 
-async def test_nor_when_we_die_after_our_answer(socket: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was there at the beginning must be there at the end."""
+async def test_a_runtime_that_calls_validators_creates_nothing_when_we_die_after_our_answer(
+    socket: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin that adjusted the container must also answer the validation."""
     async with runtime(socket) as one:
         cards = Cutting(one)
         monkeypatch.setattr(cards, "validate_container", lambda *_: cards.cut())
@@ -293,10 +297,10 @@ async def test_nor_when_we_die_after_our_answer(socket: Path, plugins: Plugins, 
         assert one.containers == {}
 
 
-async def test_a_runtime_that_does_not_know_validators_hangs_up_on_who_wants_to_be_one(
+async def test_a_runtime_without_validators_disconnects_a_plugin_that_subscribes_to_validation(
     socket: Path, plugins: Plugins, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Which is why what is wanted depends on the runtime's version."""
+    """So the events that we subscribe to depend on the runtime's version."""
     caplog.set_level(logging.INFO, "accelshare")
     plugins.start(Cards(), select_events=creation_and_validation)
     async with runtime(socket, asks_validators=False) as one:
@@ -307,7 +311,7 @@ async def test_a_runtime_that_does_not_know_validators_hangs_up_on_who_wants_to_
 
 
 async def test_two_plugins_of_one_name_block_every_pod(socket: Path, plugins: Plugins) -> None:
-    """Which is why there is a lock."""
+    """So there is a lock."""
     plugins.start(Cards())
     plugins.start(Cards())
     async with runtime(socket) as one:

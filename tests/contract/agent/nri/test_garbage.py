@@ -1,4 +1,4 @@
-"""Whatever a peer sends: an answer or a clean end, never a hang, never another exception."""
+"""Any bytes of a peer get an answer or end the connection; nothing hangs, and no other exception is raised."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from tests.contract.agent.nri import recording
 from tests.contract.agent.nri.cards import Cards
 from tests.contract.agent.nri.plugins import WAIT_S, Plugins
 
-RUNTIME_SAID = b"".join(said for who, said in recording.read(next(recording.RECORDED.glob("*.txt"))) if who == recording.RUNTIME)
+RUNTIME_BYTES = b"".join(sent for who, sent in recording.read(next(recording.RECORDED.glob("*.txt"))) if who == recording.RUNTIME)
 METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "StateChange", "Dance", *IGNORED_CALLS)
 
 
-def said(chunks: Sequence[bytes]) -> None:
-    """The runtime says this, and no more. WireError if the plugin hangs up before."""
+def receive(chunks: Sequence[bytes]) -> None:
+    """The runtime sends this, and no more. WireError if the plugin disconnects before."""
 
     async def play() -> None:
         link, _, writer = await linked(NriPlugin("accelshare", Cards()).answer)
@@ -56,7 +56,7 @@ async def linked(answer: RequestHandler) -> tuple[Link, asyncio.StreamReader, as
 @given(st.lists(st.binary(max_size=200), max_size=5))
 def test_any_bytes(chunks: list[bytes]) -> None:
     try:
-        said(chunks)
+        receive(chunks)
     except WireError:
         pass
 
@@ -64,11 +64,11 @@ def test_any_bytes(chunks: list[bytes]) -> None:
 @settings(deadline=None)
 @given(st.data())
 def test_a_real_runtimes_bytes_with_damage(data: st.DataObject) -> None:
-    raw = bytearray(RUNTIME_SAID)
+    raw = bytearray(RUNTIME_BYTES)
     for _ in range(data.draw(st.integers(1, 5))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
-        said([bytes(raw)])
+        receive([bytes(raw)])
     except WireError:
         pass
 
@@ -76,7 +76,7 @@ def test_a_real_runtimes_bytes_with_damage(data: st.DataObject) -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(METHODS), st.binary(max_size=100)), min_size=1, max_size=8))
 async def test_every_call_has_one_answer(calls: list[tuple[str, bytes]]) -> None:
-    """Silence would be taken for consent."""
+    """Without an answer the runtime would go on."""
     link, reader, writer = await linked(NriPlugin("accelshare", Cards()).answer)
     for number, (method, payload) in enumerate(calls):
         request = Request(service=PLUGIN_SERVICE, method=method, payload=payload).SerializeToString()
@@ -92,7 +92,7 @@ async def test_every_call_has_one_answer(calls: list[tuple[str, bytes]]) -> None
     await link.run()
 
 
-async def test_a_peer_that_sends_garbage_is_hung_up_and_dialled_again(
+async def test_a_peer_that_sends_garbage_is_disconnected_and_dialled_again(
     socket: Path, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one may be a runtime."""
@@ -117,7 +117,7 @@ async def test_a_peer_that_sends_garbage_is_hung_up_and_dialled_again(
         assert (await one.create_container("p", Container(id="c", name="train"))).devices
 
 
-async def test_a_runtime_that_sends_the_wrong_kind_of_packet_is_hung_up() -> None:
+async def test_a_runtime_that_sends_the_wrong_kind_of_packet_is_disconnected() -> None:
     for stream, kind in ((mux.PLUGIN, PacketType.RESPONSE), (mux.RUNTIME, PacketType.REQUEST), (mux.PLUGIN, PacketType.DATA)):
         link, _, writer = await linked(NriPlugin("a", Cards()).answer)
         writer.write(mux.frames(stream, packet(1, kind, b"")))
@@ -129,7 +129,7 @@ async def test_a_runtime_that_sends_the_wrong_kind_of_packet_is_hung_up() -> Non
 
 
 async def test_a_peer_that_calls_and_never_reads_is_not_read_either() -> None:
-    """Else its answers would pile up here."""
+    """Otherwise its answers would use up memory."""
     asked = 0
 
     def answer(_request: Request) -> bytes:

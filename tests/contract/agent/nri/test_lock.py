@@ -34,7 +34,7 @@ async def take(path: Path, held: asyncio.Event) -> None:
         await asyncio.Event().wait()
 
 
-async def test_a_dead_holder_frees_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_dead_holder_frees_the_lock(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "accelshare.lock"
     hold = (
         "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True); time.sleep(600)"
@@ -59,8 +59,8 @@ async def test_a_dead_holder_frees_it(tmp_path: Path, caplog: pytest.LogCaptureF
         await task
 
 
-async def test_it_waits_for_a_directory_that_is_not_there_yet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A runtime that never ran has made none."""
+async def test_the_lock_waits_for_a_directory_that_does_not_exist_yet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A runtime that never ran has created no directory."""
     path = tmp_path / "nri" / "accelshare.lock"
     held = asyncio.Event()
     task = asyncio.create_task(take(path, held))
@@ -72,7 +72,7 @@ async def test_it_waits_for_a_directory_that_is_not_there_yet(tmp_path: Path, ca
         await task
 
 
-async def test_whoever_leaves_frees_it_and_leaves_no_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_holder_that_ends_frees_the_lock_and_removes_its_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "accelshare.lock"
     for _ in range(3):
         held = asyncio.Event()
@@ -88,7 +88,7 @@ async def test_whoever_leaves_frees_it_and_leaves_no_file(tmp_path: Path, caplog
         assert not path.exists()
 
 
-async def test_a_file_that_somebody_put_in_its_place_stays(tmp_path: Path) -> None:
+async def test_a_file_that_replaced_the_lock_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "accelshare.lock"
     async with exclusive_lock(path):
         path.unlink()
@@ -96,8 +96,8 @@ async def test_a_file_that_somebody_put_in_its_place_stays(tmp_path: Path) -> No
     assert path.exists()
 
 
-async def test_a_file_that_was_replaced_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else its holder and the next one would both believe to be the only one."""
+async def test_a_lock_on_a_replaced_file_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise its holder and the next instance would both run."""
     path = tmp_path / "accelshare.lock"
     flock = fcntl.flock
 

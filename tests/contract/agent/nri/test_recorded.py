@@ -1,4 +1,4 @@
-"""What a real containerd said, played again to the plugin: it answers the same bytes as it did then."""
+"""Recorded bytes of a real containerd, sent to the plugin again: it answers the same bytes."""
 
 import asyncio
 import contextlib
@@ -22,11 +22,11 @@ async def test_the_plugin_answers_a_real_runtime_as_recorded(file: Path, socket:
 
     async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            for who, said in turns:
+            for who, sent in turns:
                 if who == recording.RUNTIME:
-                    writer.write(said)
+                    writer.write(sent)
                 else:
-                    assert await reader.readexactly(len(said)) == said
+                    assert await reader.readexactly(len(sent)) == sent
             played.set_result(None)
         except (AssertionError, asyncio.IncompleteReadError) as error:
             if not played.done():

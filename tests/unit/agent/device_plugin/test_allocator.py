@@ -1,4 +1,4 @@
-"""For whom an anonymous request is, when its asker has begun anew or says nothing."""
+"""Which pod an anonymous request of kubelet is for, also after a restart of kubelet or without PodResources."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ FREE = [unit for card in range(4) for unit in unit_ids(card, 16)]
 
 
 class Front:
-    """What kubelet meets: four cards of 16 units, and nobody waits."""
+    """An allocator for four cards of 16 units, without waiting pods."""
 
     def __init__(self, arrival_s: float = 0.01, corrected: tuple[str, ...] = ()) -> None:
         self.devices = devices = DeviceInventory()
@@ -49,7 +49,7 @@ class Front:
 
 
 def pod(name: str, card: int, *, second: int = 0, assigned: bool = False, asks: tuple[int, ...] = (2,)) -> NodePod:
-    """Each container asks so many units, its bind said this card, and it was created in this second."""
+    """A pod whose containers request these units, recorded on this card and created in this second."""
     record = {"nvidia": [{"index": card, "id": f"GPU-{card}", "units": sum(asks)}]}
     notes = {"accelshare.io/assignment": json.dumps(record), "ALIYUN_COM_GPU_MEM_ASSIGNED": str(assigned).lower()}
     meta = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1", "annotations": notes}
@@ -65,14 +65,14 @@ def pod(name: str, card: int, *, second: int = 0, assigned: bool = False, asks: 
     return read
 
 
-async def served_on(asked: Front, size: int = 2) -> set[int]:
-    """The card of whoever is served next."""
-    ids = await asked.allocator.prefer("nvidia", whole=False, available=FREE, must=(), size=size)
-    await asked.allocator.allocate("nvidia", whole=False, device_ids=ids)
+async def served_on(front: Front, size: int = 2) -> set[int]:
+    """The card of the pod that is served next."""
+    ids = await front.allocator.prefer("nvidia", whole=False, available=FREE, must=(), size=size)
+    await front.allocator.allocate("nvidia", whole=False, device_ids=ids)
     return cards_of(ids)
 
 
-async def test_pods_are_served_as_they_come_until_kubelet_begins_anew_and_takes_them_by_age() -> None:
+async def test_pods_are_served_in_order_of_arrival_and_by_age_after_a_restart_of_kubelet() -> None:
     front = Front()
     for name, card, second in (("young", 3, 30), ("old", 1, 10), ("middle", 2, 20), ("first", 0, 40)):
         front.pod_queue.pods.put(pod(name, card, second=second))
@@ -82,8 +82,8 @@ async def test_pods_are_served_as_they_come_until_kubelet_begins_anew_and_takes_
     assert [await served_on(front) for _ in range(3)] == [{1}, {2}, {0}]
 
 
-async def test_a_record_that_says_assigned_is_believed_only_where_kubelet_cannot_say() -> None:
-    """A copied manifest may say anything; kubelet's own books are better, where there are any."""
+async def test_the_assigned_flag_counts_only_without_pod_resources() -> None:
+    """A copied manifest may have any flag; PodResources is better where kubelet has it."""
     front = Front()
     front.pod_queue.pods.put(pod("claims", 2, assigned=True))
     assert front.pod_queue.waiting == 1
@@ -96,8 +96,8 @@ async def test_a_record_that_says_assigned_is_believed_only_where_kubelet_cannot
     assert front.pod_queue.waiting == 1
 
 
-async def test_a_pod_that_was_served_and_is_seen_again_before_kubelet_told_does_not_wait_again() -> None:
-    """kubelet writes a pod's status moments after it was given its card; the next pod must not get that pod's card."""
+async def test_a_served_pod_does_not_wait_again_before_kubelet_reports_it() -> None:
+    """kubelet writes a pod's status a moment after it got its card; the next pod must not get that card."""
     front = Front()
     front.pod_queue.pods.put(pod("first", 3))
     assert await served_on(front) == {3}
@@ -107,7 +107,7 @@ async def test_a_pod_that_was_served_and_is_seen_again_before_kubelet_told_does_
     assert front.pod_queue.waiting == 0
 
 
-async def test_what_a_dying_kubelet_was_given_waits_again_until_the_next_ones_books_are_read() -> None:
+async def test_a_pod_served_to_a_dying_kubelet_waits_until_the_next_one_reports_it() -> None:
     front = Front()
     for name, card in (("kept", 3), ("lost", 1)):
         front.pod_queue.pods.put(pod(name, card))
@@ -123,7 +123,7 @@ def holds(card: int, *units: int) -> Holding:
     return {"main": {("nvidia", False): {f"{card}-{unit:x}" for unit in units}}}
 
 
-async def test_whoever_is_in_kubelets_books_and_lacks_something_is_served_whatever_the_order() -> None:
+async def test_a_pod_that_kubelet_lists_without_its_ids_is_served_first() -> None:
     front = Front()
     for name, card in (("a", 0), ("b", 1), ("c", 2), ("d", 3)):
         front.pod_queue.pods.put(pod(name, card))
@@ -139,13 +139,13 @@ async def test_a_pod_that_kubelet_names_and_we_do_not_know_yet_is_waited_for() -
     front = Front(arrival_s=60.0)
     front.pod_queue.pods.put(pod("early", 1))
     front.holdings = {"default/late": {}}
-    asked = asyncio.create_task(served_on(front))
+    request = asyncio.create_task(served_on(front))
     await front.looked.wait()
     front.pod_queue.pods.put(pod("late", 2))
-    assert await asked == {2}
+    assert await request == {2}
 
 
-async def test_a_pod_that_kubelet_names_and_nobody_knows_gets_no_other_pods_card() -> None:
+async def test_a_request_for_an_unknown_pod_gets_no_other_pods_card() -> None:
     front = Front()
     front.pod_queue.pods.put(pod("early", 1))
     front.holdings = {"default/stranger": {}}
@@ -153,8 +153,8 @@ async def test_a_pod_that_kubelet_names_and_nobody_knows_gets_no_other_pods_card
         await served_on(front)
 
 
-async def test_a_pod_that_another_agent_began_to_serve_is_served_to_its_end() -> None:
-    """Its first container has its units already; the next request is for the second one, and of another amount."""
+async def test_a_pod_that_an_earlier_agent_served_in_part_gets_the_rest() -> None:
+    """Its first container has its units already; the next request is for the second one, of another amount."""
     front = Front()
     front.pod_queue.pods.put(pod("begun", 3, asks=(2, 4, 1)))
     front.pod_queue.pods.put(pod("equal", 1, asks=(4,)))
@@ -164,7 +164,7 @@ async def test_a_pod_that_another_agent_began_to_serve_is_served_to_its_end() ->
     assert front.pod_queue.waiting == 1
 
 
-async def test_a_pod_that_was_half_served_when_kubelet_died_may_be_asked_for_from_its_beginning() -> None:
+async def test_a_new_kubelet_may_request_a_half_served_pod_from_its_beginning() -> None:
     front = Front()
     front.pod_queue.pods.put(pod("half", 3, asks=(2, 4)))
     front.holdings = {"default/half": {}}
@@ -175,21 +175,21 @@ async def test_a_pod_that_was_half_served_when_kubelet_died_may_be_asked_for_fro
     assert front.pod_queue.waiting == 0
 
 
-async def test_ids_that_kubelet_took_without_a_question_say_whose_they_are() -> None:
-    """It does not ask when a pod takes all that is left."""
+async def test_ids_that_kubelet_took_without_a_preference_name_their_pod() -> None:
+    """kubelet asks for no preference when a pod takes all free ids."""
     front = Front()
     front.pod_queue.pods.put(pod("served", 0))
     assert await served_on(front) == {0}
     front.pod_queue.pods.put(pod("first", 1))
     front.pod_queue.pods.put(pod("second", 2))
-    given = await front.allocator.allocate("nvidia", whole=False, device_ids=["2-e", "2-f"])
-    assert dict(given.env)["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"
+    edits = await front.allocator.allocate("nvidia", whole=False, device_ids=["2-e", "2-f"])
+    assert dict(edits.env)["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"
     assert front.pod_queue.waiting == 1
     assert await served_on(front) == {1}
 
 
-async def test_a_pod_of_which_kubelets_books_never_show_anything_takes_nobodys_turn() -> None:
-    """They leave out containers that only come first (init), and pods that the container runtime was told to serve."""
+async def test_a_pod_that_pod_resources_never_shows_does_not_wait() -> None:
+    """PodResources omits ordinary init containers and pods that were served through NRI."""
     front = Front()
     front.pod_queue.pods.put(pod("hidden", 0))
     front.holdings = {"default/hidden": {}}
@@ -204,20 +204,20 @@ async def test_a_pod_of_which_kubelets_books_never_show_anything_takes_nobodys_t
     assert front.pod_queue.waiting == 0
 
 
-async def test_a_pod_on_its_way_to_us_is_waited_for_although_the_books_lack_something_of_others() -> None:
+async def test_a_request_waits_for_a_late_pod_although_other_pods_lack_ids() -> None:
     front = Front(arrival_s=60.0)
     front.pod_queue.pods.put(pod("hidden", 0))
     front.holdings = {"default/hidden": {}}
     assert await served_on(front) == {0}
     front.holdings = {"default/hidden": {}, "default/late": {}}
     front.looked.clear()
-    asked = asyncio.create_task(served_on(front))
+    request = asyncio.create_task(served_on(front))
     await front.looked.wait()
     front.pod_queue.pods.put(pod("late", 2))
-    assert await asked == {2}
+    assert await request == {2}
 
 
-async def test_a_pod_that_a_kubelet_has_lost_is_served_once_more() -> None:
+async def test_a_pod_whose_ids_kubelet_lost_is_served_again() -> None:
     front = Front()
     front.pod_queue.pods.put(pod("lost", 3))
     front.holdings = {"default/lost": {}}
@@ -227,33 +227,33 @@ async def test_a_pod_that_a_kubelet_has_lost_is_served_once_more() -> None:
     assert await served_on(front) == {3}
 
 
-async def test_a_pod_made_anew_under_its_old_name_has_nothing_of_what_the_old_one_held() -> None:
-    """It takes all that is left, so kubelet asks no question, and nobody has read its books since."""
+async def test_a_new_pod_of_the_same_name_holds_nothing_of_the_old_one() -> None:
+    """It takes all free ids, so kubelet asks for no preference, and PodResources was not read since."""
     front = Front()
     front.pod_queue.pods.put(pod("set-0", 3))
     assert await served_on(front) == {3}
     front.pod_queue.set_holdings({"default/set-0": holds(3, 0, 1)})
-    anew = pod("set-0", 1)
-    anew = replace(anew, seen=replace(anew.seen, uid="anew"))
-    front.pod_queue.pods.put(anew)  # as a new list brings it: first who is there, then who is gone
+    namesake = pod("set-0", 1)
+    namesake = replace(namesake, seen=replace(namesake.seen, uid="namesake"))
+    front.pod_queue.pods.put(namesake)  # as a new list brings it: first the pods that exist, then those that are gone
     front.pod_queue.pods.remove("set-0")
-    given = await front.allocator.allocate("nvidia", whole=False, device_ids=["1-e", "1-f"])
-    assert dict(given.env)["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+    edits = await front.allocator.allocate("nvidia", whole=False, device_ids=["1-e", "1-f"])
+    assert dict(edits.env)["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
 
 
-async def test_a_pod_made_anew_is_found_though_kubelet_told_of_the_old_one_a_moment_ago() -> None:
+async def test_a_new_pod_of_the_same_name_is_matched_while_kubelet_reports_the_old_one() -> None:
     front = Front()
     front.pod_queue.pods.put(pod("other", 0))
     assert await served_on(front) == {0}
     front.pod_queue.pods.put(pod("set-0", 1))
     front.pod_queue.set_holdings({"default/set-0": holds(3, 0, 1)})  # read before kubelet let go of its namesake
     front.holdings = {"default/set-0": {}}
-    given = await front.allocator.allocate("nvidia", whole=False, device_ids=["1-e", "1-f"])
-    assert dict(given.env)["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
+    edits = await front.allocator.allocate("nvidia", whole=False, device_ids=["1-e", "1-f"])
+    assert dict(edits.env)["NVIDIA_VISIBLE_DEVICES"] == "GPU-1"
 
 
-async def test_a_card_that_was_renumbered_is_kept_for_whom_it_was_promised() -> None:
-    """The pod that waits was promised the card of an id, which has another number now."""
+async def test_a_renumbered_card_stays_with_the_pod_that_is_recorded_on_it() -> None:
+    """The waiting pod's record has the card's hardware id, and the card has another index now."""
     front = Front()
     front.renumber({0: "GPU-1", 1: "GPU-0"})
     front.pod_queue.pods.put(pod("promised", 1, asks=(16,)))
@@ -265,7 +265,7 @@ async def test_a_card_that_was_renumbered_is_kept_for_whom_it_was_promised() -> 
 
 
 async def test_a_card_keeps_its_device_ids_when_another_one_is_unplugged() -> None:
-    """Card 0 is gone and the agent restarted, so every index is one less. Who is bound to the free card gets just that one."""
+    """Card 0 is gone and the agent restarted, so every index is one less. A pod bound to the free card gets that one."""
     before = Front()
     before.devices.set_delivery("device-plugin", validated=False)
     front = Front()
@@ -280,11 +280,11 @@ async def test_a_card_keeps_its_device_ids_when_another_one_is_unplugged() -> No
     free = [i for i in shown if i not in unit_ids(1, 16)]
     ids = await front.allocator.prefer("nvidia", whole=False, available=free, must=(), size=2)
     assert cards_of(ids) == {2}
-    given = await front.allocator.allocate("nvidia", whole=False, device_ids=ids)
-    assert "GPU-2" in given.env.values()
+    edits = await front.allocator.allocate("nvidia", whole=False, device_ids=ids)
+    assert "GPU-2" in edits.env.values()
 
 
-async def test_what_is_made_equal_to_the_record_is_given_by_the_record() -> None:
+async def test_kinds_that_nri_corrects_are_allocated_by_the_record() -> None:
     """Ids of another card are enough for kubelet's counting; the container gets its own card, also while NRI is away."""
     front = Front(corrected=("nvidia",))
     front.pod_queue.pods.put(pod("a", 2))
@@ -292,6 +292,6 @@ async def test_what_is_made_equal_to_the_record_is_given_by_the_record() -> None
     elsewhere = unit_ids(0, 16)
     ids = await front.allocator.prefer("nvidia", whole=False, available=elsewhere, must=(), size=2)
     assert cards_of(ids) == {0}
-    given = await front.allocator.allocate("nvidia", whole=False, device_ids=ids)
-    assert "GPU-2" in given.env.values()
-    assert "GPU-0" not in given.env.values()
+    edits = await front.allocator.allocate("nvidia", whole=False, device_ids=ids)
+    assert "GPU-2" in edits.env.values()
+    assert "GPU-0" not in edits.env.values()

@@ -1,4 +1,4 @@
-"""What kubelet remembers of ids, and the names that a plugin shows because of it."""
+"""kubelet's checkpoint, and the ids that a plugin lists because of it."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_the_ids_of_each_pod_by_resource(tmp_path: Path) -> None:
     assert checkpoint.registered(tmp_path) == {MEMORY: {"0-0"}}
 
 
-def test_no_file_an_empty_one_or_another_content_is_no_memory(tmp_path: Path) -> None:
+def test_a_missing_empty_or_unreadable_file_has_no_allocations(tmp_path: Path) -> None:
     assert checkpoint.held(tmp_path) == {}
     remember(tmp_path)
     assert checkpoint.held(tmp_path) == {}
@@ -35,12 +35,12 @@ def test_no_file_an_empty_one_or_another_content_is_no_memory(tmp_path: Path) ->
         assert checkpoint.held(tmp_path) == {}
 
 
-def test_a_card_shows_its_usual_ids_while_nobody_died() -> None:
+def test_a_card_has_its_usual_ids_without_ended_pods() -> None:
     assert current(1, unit_ids(1, 4), held=[], stale=()) == ["1-0", "1-1", "1-2", "1-3"]
     assert sorted(current(1, unit_ids(1, 4), held=["1-2"], stale=())) == ["1-0", "1-1", "1-2", "1-3"]
 
 
-def test_ids_that_kubelet_keeps_for_the_dead_are_replaced_by_new_ones_of_the_same_card() -> None:
+def test_ids_that_kubelet_keeps_for_ended_pods_are_replaced_by_new_ones_of_the_card() -> None:
     shown = current(1, unit_ids(1, 4), held=["1-3"], stale={"1-0", "1-1", "2-0"})
     assert shown == ["1-3", "1-2", "1-4", "1-5"]
     assert {card_of(name) for name in shown} == {1}
@@ -48,7 +48,7 @@ def test_ids_that_kubelet_keeps_for_the_dead_are_replaced_by_new_ones_of_the_sam
     assert current(7, [whole_id(7)], held=["7-1"], stale={"7"}) == ["7-1"]
 
 
-def test_what_the_living_hold_stays_shown_whatever_its_number() -> None:
-    """A container that starts again needs its ids among the healthy ones."""
+def test_ids_that_living_pods_hold_stay_listed() -> None:
+    """A container that restarts needs its ids among the healthy ones."""
     assert current(1, unit_ids(1, 4), held=["1-4", "1-5"], stale=()) == ["1-4", "1-5", "1-0", "1-1"]
     assert len(current(1, unit_ids(1, 2), held=["1-4", "1-5", "1-6"], stale=())) == 2

@@ -12,7 +12,7 @@ def free(**cards: int) -> list[str]:
     return [device for name, units in cards.items() for device in device_ids.unit_ids(int(name[1:]), units)]
 
 
-def test_ids_are_short_and_tell_their_card() -> None:
+def test_ids_are_short_and_name_their_card() -> None:
     assert device_ids.unit_ids(3, 17)[-1] == "3-10"
     assert [device_ids.card_of(device) for device in ("0-1f", "12-0", "7")] == [0, 12, 7]
     with pytest.raises(ValueError, match="'GPU-x'"):
@@ -27,7 +27,7 @@ def test_ids_of_some_cards_only_are_those_that_all_ids_have_of_them() -> None:
 
 
 def test_the_size_of_kubelets_list_is_known_for_its_largest_form() -> None:
-    """All cards ill: a list that fits must not outgrow kubelet's limit then."""
+    """All cards unhealthy: a list that fits must not exceed kubelet's limit then."""
     from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
 
     names = device_ids.unit_ids(0, 300) + device_ids.unit_ids(11, 40)
@@ -50,12 +50,12 @@ def test_several_cards_share_evenly() -> None:
     ]
 
 
-def test_what_the_init_containers_had_counts_for_its_card() -> None:
+def test_ids_of_init_containers_count_for_their_card() -> None:
     assert device_ids.select_on_cards(free(c0=4, c1=4), must=["0-3"], size=4, cards=[0, 1]) == ["0-3", "0-0", "1-0", "1-1"]
     assert device_ids.select_on_cards(free(c0=4, c1=4), must=["1-3"], size=2, cards=[0]) is None
 
 
-def test_without_a_card_the_tightest_that_does_is_taken() -> None:
+def test_without_a_recorded_card_the_fullest_that_fits_is_taken() -> None:
     available = free(c0=16, c1=5, c2=3)
     assert device_ids.select_on_any(available, must=[], size=4, cards=1, closed=()) == ["1-0", "1-1", "1-2", "1-3"]
     assert device_ids.select_on_any(available, must=[], size=4, cards=1, closed={1}) == ["0-0", "0-1", "0-2", "0-3"]
@@ -68,7 +68,7 @@ def test_without_a_card_the_tightest_that_does_is_taken() -> None:
     size=st.integers(1, 12),
     cards=st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True),
 )
-def test_an_answer_is_always_what_was_asked(units: list[int], size: int, cards: list[int]) -> None:
+def test_a_selection_has_always_the_requested_size(units: list[int], size: int, cards: list[int]) -> None:
     available = [device for card, count in enumerate(units) for device in device_ids.unit_ids(card, count)]
     chosen = device_ids.select_on_cards(available, must=[], size=size, cards=sorted(cards))
     pod_queue = sum(units[card] for card in cards if card < len(units))

@@ -1,4 +1,4 @@
-"""Whom kubelet remembers, and who of them lives."""
+"""Which pods kubelet still holds ids for, and which of them live."""
 
 import json
 import socket
@@ -24,32 +24,32 @@ def remember(directory: Path, *uids: str) -> None:
 
 
 class Kubelet:
-    asked = 0
+    calls = 0
 
     async def __call__(self) -> None:
-        self.asked += 1
+        self.calls += 1
 
 
 @pytest.mark.parametrize(("uid", "annotations"), [("a", {}), ("hash", {"kubernetes.io/config.mirror": "hash"})])
-async def test_who_lives_is_not_forgotten(tmp_path: Path, uid: str, annotations: dict[str, str]) -> None:
+async def test_kubelet_refuses_resources_that_living_pods_hold(tmp_path: Path, uid: str, annotations: dict[str, str]) -> None:
     """A pod of a file on the node has one uid at kubelet, and another at the API server."""
     pods, kubelet = {"a": pod("a", **annotations)}, Kubelet()
     remember(tmp_path, uid)
     memory = PluginLeftovers(tmp_path, pods, kubelet)
     await memory.drop_ended_pods([RESOURCE])
-    assert kubelet.asked == 0
+    assert kubelet.calls == 0
     assert memory.served([RESOURCE]) == ["default/p-a"]
     assert memory.refuses(RESOURCE)
 
     del pods["a"]
     await memory.drop_ended_pods([RESOURCE])
-    assert kubelet.asked == 1
+    assert kubelet.calls == 1
     assert memory.served([RESOURCE]) == []
     assert not memory.refuses(RESOURCE)
 
 
-def test_whole_cards_are_anothers_while_its_plugin_is_there(tmp_path: Path) -> None:
-    """Its ids are not of our form. kubelet remembers them after the plugin has gone, and its socket may stay behind."""
+def test_another_plugin_serves_whole_cards_while_it_listens(tmp_path: Path) -> None:
+    """Its ids are not of our form. kubelet keeps them after the plugin has gone, and its socket may stay behind."""
     memory = PluginLeftovers(tmp_path, {}, Kubelet())
 
     def registers(*ids: str) -> None:
@@ -57,7 +57,7 @@ def test_whole_cards_are_anothers_while_its_plugin_is_there(tmp_path: Path) -> N
         (tmp_path / "kubelet_internal_checkpoint").write_text(json.dumps({"Data": data, "Checksum": 1}))
 
     registers("GPU-8f3a", "GPU-90c1")
-    assert not memory.is_served_by_others("acme.example/zpu")  # nobody listens
+    assert not memory.is_served_by_others("acme.example/zpu")  # no plugin listens
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
         other.bind(str(tmp_path / "other.sock"))
         other.listen()

@@ -1,4 +1,4 @@
-"""An anonymous request is served to the right pod, or to nobody."""
+"""An anonymous request is matched to the right pod, or to none."""
 
 from accelshare.agent.device_plugin.matching import Match, RequestMatcher
 from accelshare.wire.node_pods import ContainerNeeds
@@ -27,7 +27,7 @@ def test_equals_are_served_in_the_order_of_their_arrival() -> None:
     assert queue.match(want(4)) is None
 
 
-def test_an_amount_finds_the_first_that_asks_it() -> None:
+def test_a_request_matches_the_first_pod_of_its_amount() -> None:
     queue = RequestMatcher()
     queue.add("small", [part("main", 2)])
     queue.add("large", [part("main", 8)])
@@ -37,7 +37,7 @@ def test_an_amount_finds_the_first_that_asks_it() -> None:
     assert queue.match(want(2, whole=True)) is None
 
 
-def test_a_pod_is_served_to_its_end_before_the_next() -> None:
+def test_a_pod_is_served_completely_before_the_next() -> None:
     queue = RequestMatcher()
     queue.add("a", [part("init", 4), part("one", 2), part("two", 2)])
     queue.add("b", [part("main", 2)])
@@ -46,7 +46,7 @@ def test_a_pod_is_served_to_its_end_before_the_next() -> None:
     assert len(queue) == 0
 
 
-def test_a_container_may_be_asked_for_its_resources_in_any_order() -> None:
+def test_the_resources_of_a_container_are_matched_in_any_order() -> None:
     queue = RequestMatcher()
     queue.add("a", [ContainerNeeds("main", (want(4), want(1, whole=True)))])
     queue.serve(Match("a", "main", want(1, whole=True)))
@@ -63,7 +63,7 @@ def test_a_pod_that_left_in_the_middle_does_not_stop_the_others() -> None:
     assert serve(queue, 2) == "b/main"
 
 
-def test_a_begun_pod_that_does_not_fit_lets_another_go_first() -> None:
+def test_a_pod_in_progress_that_does_not_fit_does_not_block_others() -> None:
     queue = RequestMatcher()
     queue.add("a", [part("one", 2), part("two", 3)])
     queue.add("b", [part("main", 2)])
@@ -72,7 +72,7 @@ def test_a_begun_pod_that_does_not_fit_lets_another_go_first() -> None:
     assert serve(queue, 3) == "a/two"
 
 
-def test_a_pod_seen_again_keeps_its_place_and_what_it_was_given() -> None:
+def test_a_pod_added_again_keeps_its_place_and_progress() -> None:
     queue = RequestMatcher()
     queue.add("a", [part("one", 2), part("two", 3)])
     assert serve(queue, 2) == "a/one"
@@ -80,14 +80,14 @@ def test_a_pod_seen_again_keeps_its_place_and_what_it_was_given() -> None:
     assert [(uid, container) for uid, container, _ in queue.waiting()] == [("a", "two")]
 
 
-def test_a_pod_that_asks_for_nothing_does_not_wait() -> None:
+def test_a_pod_without_requests_does_not_wait() -> None:
     queue = RequestMatcher()
     queue.add("a", [ContainerNeeds("main", ())])
     assert "a" not in queue
 
 
-def test_an_asker_that_begins_anew_may_have_another_order() -> None:
-    """What a pod was given already stays given; who is not named comes last."""
+def test_a_restarted_kubelet_may_have_another_order() -> None:
+    """A pod keeps its progress; pods that are not named come last."""
     queue = RequestMatcher()
     queue.add("a", [part("main", 2)])
     queue.add("b", [part("one", 3), part("two", 2)])
@@ -97,7 +97,7 @@ def test_an_asker_that_begins_anew_may_have_another_order() -> None:
     assert [serve(queue, 2) for _ in range(3)] == ["b/two", "c/main", "a/main"]
 
 
-def test_of_a_few_any_container_may_be_meant_and_what_comes_before_it_is_done() -> None:
+def test_among_named_pods_any_container_may_match_and_earlier_ones_are_done() -> None:
     queue = RequestMatcher()
     queue.add("a", [part("one", 2), part("two", 3), part("three", 3)])
     queue.add("b", [part("main", 3)])

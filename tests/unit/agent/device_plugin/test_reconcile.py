@@ -1,4 +1,4 @@
-"""Records made equal to what kubelet gave."""
+"""Records are made equal to what kubelet allocated."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ def pod(**record: Any) -> NodePod:
 
 
 class Writes:
-    """The API server's and kubelet's side: what was written, and books that can be read."""
+    """A fake API server that stores what was written, and a PodResources reader."""
 
     unsupported = False
 
@@ -90,7 +90,7 @@ def devices() -> DeviceInventory:
 
 
 async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(devices: DeviceInventory) -> None:
-    """While the driver of one finds nothing, its part of the record cannot be written, and nothing is half written."""
+    """While the driver of one kind finds no card, nothing is written."""
     writes = Writes()
     pod_queue = PodQueue(devices, PodStore())
     pod_queue.pods.put(pod(nvidia=[{"index": 0, "id": "GPU-0", "units": 2}], kunlun=[{"index": 0, "id": "x", "units": 2}]))
@@ -107,14 +107,14 @@ async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(devices: Devi
 
 
 class Denies(Writes):
-    """A policy of the cluster allows nobody to write on pods."""
+    """A policy of the cluster denies all writes on pods."""
 
     async def request(self, _method: str, _path: str, *, body: bytes, **_: object) -> bytes:
         self.bodies.append(json.loads(body))
         raise Forbidden(403, "Forbidden", "a policy does not allow it", request=f"{_method} {_path}")
 
 
-async def test_denied_patches_are_tried_ever_more_seldom(devices: DeviceInventory, caplog: pytest.LogCaptureFixture) -> None:
+async def test_denied_patches_are_tried_less_and_less_often(devices: DeviceInventory, caplog: pytest.LogCaptureFixture) -> None:
     """Forty pods that may not be written on: a write each at first, at most one a minute each later, one log line each."""
     server, pod_queue, now = Denies(), PodQueue(devices, PodStore()), 0.0
     reconcile = reconciler(server, pod_queue, devices, clock=lambda: now)
@@ -124,7 +124,7 @@ async def test_denied_patches_are_tried_ever_more_seldom(devices: DeviceInventor
     pod_queue.set_holdings({each.name: {"main": {("nvidia", False): {"1-0", "1-1"}}} for each in pods})
 
     async def look_for(seconds: int) -> int:
-        """kubelet's news comes five times a second."""
+        """Reconcile five times a second."""
         nonlocal now
         before = len(server.bodies)
         for _ in range(seconds * 5):
@@ -153,7 +153,7 @@ def one(number: int) -> NodePod:
 
 
 async def test_the_record_follows_what_another_plugin_gave_whole(devices: DeviceInventory) -> None:
-    """Its ids are the cards' hardware ids, as NVIDIA's own plugin has them; the scheduler's card was another one."""
+    """Its ids are hardware ids, as NVIDIA's own plugin has them; the record named another card."""
     content = {
         "metadata": {
             "name": "w",
@@ -176,7 +176,7 @@ async def test_the_record_follows_what_another_plugin_gave_whole(devices: Device
 
 
 class FailsOnce(Writes):
-    """The first write is answered by an error; `reads` counts how often kubelet was asked."""
+    """The first write fails; `reads` counts the readings of PodResources."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -195,8 +195,8 @@ class FailsOnce(Writes):
 
 
 @pytest.mark.parametrize("became", ["written", "terminating", "unheld", "unread"])
-async def test_a_failed_write_that_is_not_needed_any_more_is_not_waited_for(devices: DeviceInventory, became: str) -> None:
-    """It was carried out though its answer was an error, or the pod is about to go: kubelet is not asked without a pause."""
+async def test_a_failed_write_that_is_not_needed_any_more_causes_no_busy_loop(devices: DeviceInventory, became: str) -> None:
+    """It was carried out though its answer was an error, or the pod ends: PodResources is not read without a pause."""
     server, pod_queue, now = FailsOnce(), PodQueue(devices, PodStore()), 0.0
     reconcile = reconciler(server, pod_queue, devices, clock=lambda: now)
     pod = one(0)

@@ -1,4 +1,4 @@
-"""Numbers of cards in kubelet's device ids, over renumberings and restarts."""
+"""Slots of cards in kubelet's device ids, over renumberings and restarts."""
 
 import random
 
@@ -16,21 +16,21 @@ def cards(*ids: str) -> list[HostCard]:
 
 
 def restarted(slots: Slots, *now: str) -> Slots:
-    """The next agent: it knows what stands on the Node."""
+    """The slots of the next agent, from the Node's inventory."""
     entry = KindEntry([CardEntry(card.index, 16, card.id) for card in cards(*now)], slots=slots.to_publish("zpu", cards(*now)))
     later = Slots()
     later.load(entries_of(write({"zpu": entry})))
     return later
 
 
-def test_a_node_of_usual_numbers_says_nothing_more() -> None:
+def test_slots_equal_to_indexes_are_not_published() -> None:
     slots = Slots()
     assert slots.assign("zpu", cards("a", "b", "c")) == {0: 0, 1: 1, 2: 2}
     assert slots.to_publish("zpu", cards("a", "b", "c")) == {}
     assert "slots" not in write({"zpu": KindEntry([], slots={})})
 
 
-def test_a_card_keeps_its_number_and_a_gone_one_its_own() -> None:
+def test_a_card_keeps_its_slot_also_while_it_is_gone() -> None:
     slots = Slots()
     slots.assign("zpu", cards("a", "b", "c"))
     assert slots.assign("zpu", cards("b", "c")) == {0: 1, 1: 2}
@@ -40,37 +40,37 @@ def test_a_card_keeps_its_number_and_a_gone_one_its_own() -> None:
     assert slots.assign("zpu", cards("a", "b", "c", "new")) == {0: 0, 1: 1, 2: 2, 3: 3}
 
 
-def test_an_agent_that_knew_no_slots_used_indexes_as_such() -> None:
+def test_an_inventory_without_slots_has_indexes_as_slots() -> None:
     slots = Slots()
     slots.load({"zpu": KindEntry([CardEntry(0, 16, "a"), CardEntry(1, 16, "b")])})
     assert slots.assign("zpu", cards("b")) == {0: 1}
 
 
-def test_a_card_that_is_known_by_a_new_id_keeps_its_number() -> None:
+def test_a_card_with_a_new_id_keeps_its_slot() -> None:
     slots = Slots()
     slots.load({"zpu": KindEntry([CardEntry(0, 16, "a"), CardEntry(1, 16, "old")])})
     assert slots.assign("zpu", [HostCard(0, "new", 16384, former_ids=("old",))]) == {0: 1}
 
 
-def test_any_history_gives_each_card_one_number_and_no_number_to_two() -> None:
+def test_any_history_gives_each_card_a_slot_of_its_own() -> None:
     chance = random.Random(8)
-    slots, given = Slots(), dict[str, int]()
+    slots, assigned = Slots(), dict[str, int]()
     for _ in range(500):
         here = chance.sample([f"card-{number}" for number in range(12)], chance.randrange(1, 9))
         numbers = slots.assign("zpu", cards(*here))
         assert len(set(numbers.values())) == len(here)
         for index, id in enumerate(here):
-            assert given.setdefault(id, numbers[index]) == numbers[index]
+            assert assigned.setdefault(id, numbers[index]) == numbers[index]
         if chance.random() < 0.3:
             slots = restarted(slots, *here)
 
 
-def test_cards_without_an_id_and_two_of_one_id_are_told_apart() -> None:
+def test_cards_without_an_id_or_with_the_same_id_have_different_slots() -> None:
     slots = Slots()
     assert sorted(slots.assign("zpu", cards("", "", "x", "x")).values()) == [0, 1, 2, 3]
 
 
-def test_cards_that_come_and_go_for_ever_are_forgotten() -> None:
+def test_the_number_of_gone_cards_is_bounded() -> None:
     slots = Slots()
     for number in range(1000):
         slots.assign("zpu", cards(f"card-{number}"))
@@ -78,7 +78,7 @@ def test_cards_that_come_and_go_for_ever_are_forgotten() -> None:
 
 
 def test_a_pod_that_claims_to_mirror_another_takes_nothing_of_it() -> None:
-    """Anybody can write the annotation of a mirror pod on a pod of their own; kubelet runs no such pod."""
+    """Any user can write the annotation of a mirror pod on a pod of their own; kubelet runs no such pod."""
     owner = holder("owner", "GPU-b")
     false = holder("false", "GPU-c", {"kubernetes.io/config.mirror": "owner"})
     held = [Allocation("owner", "main", "zpu-mem", frozenset({"1-0"}), b"")]

@@ -1,4 +1,4 @@
-"""What kubelet is shown of a node's cards."""
+"""The device inventory, and the device list that kubelet gets."""
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, ListedCard, VendorCards
 from accelshare.vendors.catalog import load
@@ -8,9 +8,9 @@ from accelshare.vendors.drivers.driver import HostCard
 def devices(**units: int) -> DeviceInventory:
     """`c0=4` is card 0 with four units."""
     cards = {int(name[1:]): count for name, count in units.items()}
-    found = {index: InventoryCard(HostCard(index, f"id{index}", 1024 * count), count) for index, count in cards.items()}
+    inventory_cards = {index: InventoryCard(HostCard(index, f"id{index}", 1024 * count), count) for index, count in cards.items()}
     made = DeviceInventory()
-    made.put(VendorCards(next(iter(load([]))), "GiB", 1024, found))
+    made.put(VendorCards(next(iter(load([]))), "GiB", 1024, inventory_cards))
     return made
 
 
@@ -18,27 +18,27 @@ def kind(made: DeviceInventory) -> str:
     return next(iter(made.kinds))
 
 
-def test_a_closed_or_ill_card_is_shown_but_not_open() -> None:
-    """kubelet must go on knowing the ids that pods hold, and take no new ones."""
+def test_a_closed_or_unhealthy_card_is_listed_and_not_usable() -> None:
+    """kubelet must still know the ids that pods hold, and allocate no new ones."""
     made = devices(c0=4, c1=2, c2=2)
     made.set_health(kind(made), "id2", "lost")
     assert made.listed_cards(kind(made), closed={0}) == (ListedCard(0, 4, False), ListedCard(1, 2, True), ListedCard(2, 2, False))
 
 
-def test_a_card_is_as_many_ids_as_units_or_one_whole() -> None:
+def test_a_card_has_an_id_for_each_unit_or_one_for_the_whole_card() -> None:
     assert ListedCard(3, 2, True).device_ids(whole=False) == ["3-0", "3-1"]
     assert ListedCard(3, 2, True).device_ids(whole=True) == ["3"]
 
 
-def test_the_same_cards_are_shown_the_same() -> None:
-    """Only what differs is sent to kubelet, however long the list is."""
+def test_equal_cards_have_equal_lists() -> None:
+    """A list is sent to kubelet only if it differs."""
     assert devices(c0=4).listed_cards(kind(devices(c0=4)), closed=()) == devices(c0=4).listed_cards(
         kind(devices(c0=4)), closed=set()
     )
 
 
 def test_a_card_that_people_marked_stays_marked_when_it_is_found_again() -> None:
-    """A driver that looks again knows nothing of what people said."""
+    """A driver that discovers again does not know the marks."""
     made = DeviceInventory()
     made.set_marked(next(iter(load([]))).name, [1], "marked")  # before the first look
     for _ in range(2):
@@ -48,7 +48,7 @@ def test_a_card_that_people_marked_stays_marked_when_it_is_found_again() -> None
     assert all(card.healthy for card in made.kinds[kind(made)].cards.values())
 
 
-def test_whole_cards_of_another_plugin_are_neither_told_nor_served() -> None:
+def test_whole_cards_of_another_plugin_are_neither_published_nor_served() -> None:
     made = devices(c0=4, c1=2)
     made.set_delivery("nri", validated=True)
     profile = made.kinds[kind(made)].profile

@@ -1,4 +1,4 @@
-"""What is kept true on the shelf while an agent runs."""
+"""The inventory is kept current while an agent runs."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ FIRST, SECOND = HostCard(0, "id0", 16384, minor=0, source="library"), HostCard(1
 
 
 class Machine:
-    """A driver whose cards are what the test says they are, or who fails as the test says."""
+    """A driver that returns the cards or the error that the test sets."""
 
     def __init__(self, *cards: HostCard) -> None:
         self.cards: Sequence[HostCard] = cards
@@ -42,7 +42,7 @@ class Machine:
 
 
 @contextlib.asynccontextmanager
-async def kept(
+async def monitored(
     machine: Machine, devices: DeviceInventory, *, kind: str = "nvidia", unit: Callable[[], ChosenUnit] = lambda: ChosenUnit("")
 ) -> AsyncIterator[DeviceMonitor]:
     async def enforced() -> Enforcement:
@@ -71,7 +71,7 @@ def ids(devices: DeviceInventory) -> list[str]:
 
 async def test_a_card_that_comes_later_is_found_while_the_first_is_watched() -> None:
     machine, devices = Machine(FIRST), DeviceInventory()
-    async with kept(machine, devices):
+    async with monitored(machine, devices):
         assert ids(devices) == ["id0"]
         machine.cards = [FIRST, SECOND]
         await until(lambda: ids(devices) == ["id0", "id1"])
@@ -80,15 +80,15 @@ async def test_a_card_that_comes_later_is_found_while_the_first_is_watched() -> 
 
 async def test_minors_and_sizes_are_refreshed() -> None:
     machine, devices = Machine(FIRST), DeviceInventory()
-    async with kept(machine, devices):
+    async with monitored(machine, devices):
         machine.cards = [replace(FIRST, minor=7, memory_mib=8192)]
         await until(lambda: [(c.minor, c.size) for c in devices.inventory()["nvidia"].cards] == [(7, 8)])
 
 
 async def test_nothing_happens_while_nothing_changes() -> None:
-    """Looks go on, and neither the shelf nor the watch of health begins anew."""
+    """Discovery goes on, and neither the inventory nor the health watch starts again."""
     machine, devices = Machine(FIRST, SECOND), DeviceInventory()
-    async with kept(machine, devices):
+    async with monitored(machine, devices):
         changes: list[None] = []
         devices.on_change(lambda: changes.append(None))
         machine.cards = [replace(FIRST, healthy=False, problem="a look of its own", used_mib=5), SECOND]
@@ -98,9 +98,9 @@ async def test_nothing_happens_while_nothing_changes() -> None:
         assert machine.watched == [["id0", "id1"]]
 
 
-async def test_what_the_watch_has_told_outlives_a_new_card() -> None:
+async def test_reported_health_stays_when_a_card_is_added() -> None:
     machine, devices = Machine(FIRST), DeviceInventory()
-    async with kept(machine, devices):
+    async with monitored(machine, devices):
         machine.health.put_nowait(Health("id0", healthy=False, problem="XID 79"))
         await until(lambda: not devices.inventory()["nvidia"].cards[0].healthy)
         machine.cards = [FIRST, SECOND]
@@ -108,9 +108,9 @@ async def test_what_the_watch_has_told_outlives_a_new_card() -> None:
         assert devices.inventory()["nvidia"].cards[0].problem == "XID 79"
 
 
-async def test_a_card_that_vanishes_stays_and_its_watch_tells_of_it() -> None:
+async def test_a_card_that_vanishes_stays_listed_as_unhealthy() -> None:
     machine, devices = Machine(FIRST, SECOND), DeviceInventory()
-    async with kept(machine, devices):
+    async with monitored(machine, devices):
         machine.cards = [FIRST]
         seen = machine.looks
         await until(lambda: machine.looks > seen + 5)
@@ -118,12 +118,12 @@ async def test_a_card_that_vanishes_stays_and_its_watch_tells_of_it() -> None:
         assert machine.watched == [["id0", "id1"]]
 
 
-def test_a_card_that_took_the_index_of_a_vanished_one_has_it() -> None:
+def test_a_card_may_take_the_index_of_a_vanished_one() -> None:
     assert merged([FIRST, SECOND], [replace(SECOND, index=0)]) == (replace(SECOND, index=0),)
 
 
-def test_another_way_of_asking_renames_and_measures_nothing() -> None:
-    """The library is away for a moment, and the tool knows cards by other ids and other sizes."""
+def test_another_source_changes_no_known_card() -> None:
+    """The library is away for a moment, and the tool names and measures cards differently."""
     known = [replace(FIRST, pci="0000:3b:00.0"), SECOND]
     by_tool = [
         replace(FIRST, id="serial-0", memory_mib=16000, pci="0000:3b:00.0", source="tool"),
@@ -135,10 +135,10 @@ def test_another_way_of_asking_renames_and_measures_nothing() -> None:
     assert merged(known, known) == tuple(known)
 
 
-async def test_a_driver_that_crashes_is_told_of_and_tried_again() -> None:
+async def test_a_driver_that_crashes_is_a_problem_and_tried_again() -> None:
     machine, devices = Machine(FIRST), DeviceInventory()
     machine.fails = ZeroDivisionError("a bug of the driver's")
-    async with kept(machine, devices):
+    async with monitored(machine, devices):
         await until(lambda: "a bug of the driver's" in devices.inventory()["nvidia"].problem)
         assert devices.inventory()["nvidia"].delivers is False
         machine.fails = None
@@ -147,10 +147,10 @@ async def test_a_driver_that_crashes_is_told_of_and_tried_again() -> None:
 
 
 @pytest.mark.parametrize("absent", [True, False])
-async def test_hardware_that_is_not_there_is_no_problem_and_a_broken_library_is(absent: bool) -> None:
+async def test_absent_hardware_is_no_problem_and_a_broken_library_is(absent: bool) -> None:
     machine, devices = Machine(), DeviceInventory()
     machine.fails = DriverError(["libnvidia-ml.so.1: crashed with SIGSEGV during open"], absent=absent)
-    async with kept(machine, devices):
+    async with monitored(machine, devices):
         assert ("nvidia" in devices.inventory()) is not absent
         assert absent or "crashed with SIGSEGV" in devices.inventory()["nvidia"].problem
 
@@ -158,7 +158,7 @@ async def test_hardware_that_is_not_there_is_no_problem_and_a_broken_library_is(
 async def test_a_unit_that_kubelet_cannot_list_disables_that_kind_with_a_message() -> None:
     """Eight Kunlun cards of 32 GiB in MiB, by device plugin."""
     machine, devices = Machine(*(HostCard(n, f"id{n}", 32768) for n in range(8))), DeviceInventory()
-    async with kept(machine, devices, kind="kunlun"):
+    async with monitored(machine, devices, kind="kunlun"):
         entry = devices.inventory()["kunlun"]
         assert entry.cards == []
         assert entry.delivers is False
@@ -166,12 +166,12 @@ async def test_a_unit_that_kubelet_cannot_list_disables_that_kind_with_a_message
         assert "kunlun" not in devices.kinds
 
 
-async def test_the_old_unit_stays_while_pods_live_that_asked_in_it() -> None:
+async def test_the_old_unit_stays_while_pods_live_that_use_it() -> None:
     """Their containers may restart; no other pod is sent here until they have ended."""
     machine, devices = Machine(FIRST), DeviceInventory()
     chosen = ChosenUnit("MiB", "it cannot become 'GiB'")
     devices.set_delivers("nvidia", True)
-    async with kept(machine, devices, unit=lambda: chosen):
+    async with monitored(machine, devices, unit=lambda: chosen):
         entry = devices.inventory()["nvidia"]
         assert (entry.unit, entry.cards[0].size, entry.delivers) == ("MiB", 16384, False)
         assert entry.problem == "it cannot become 'GiB'"
@@ -180,20 +180,20 @@ async def test_the_old_unit_stays_while_pods_live_that_asked_in_it() -> None:
         await until(lambda: devices.inventory()["nvidia"].delivers)
 
 
-async def test_who_enforces_shares_is_asked_again_and_again() -> None:
+async def test_enforcement_is_checked_again_and_again() -> None:
     """A daemon that was started later counts from then on, and one that ended does not any more."""
-    devices, said = DeviceInventory(), WATCH
+    devices, enforcement = DeviceInventory(), WATCH
 
-    async def asked() -> Enforcement:
-        return said
+    async def read_enforcement() -> Enforcement:
+        return enforcement
 
     monitor = DeviceMonitor(
-        load()["nvidia"], Machine(FIRST), devices, unit=lambda: ChosenUnit(""), enforcement=asked, enforcement_s=0.001
+        load()["nvidia"], Machine(FIRST), devices, unit=lambda: ChosenUnit(""), enforcement=read_enforcement, enforcement_s=0.001
     )
     tasks = [asyncio.create_task(work) for work in (monitor.run(), monitor.watch_enforcement())]
     await asyncio.wait_for(monitor.first_answer.wait(), 60)
     for name in ("watch", "mps", "watch"):
-        said = replace(WATCH, name=name)
+        enforcement = replace(WATCH, name=name)
         changed = asyncio.Event()
         devices.on_change(changed.set)
         while devices.inventory()["nvidia"].cards[0].enforced_by != name:

@@ -46,8 +46,8 @@ def changed(container: Container, **fields: Any) -> Container:
     return copy
 
 
-def test_pods_with_a_promise_that_nobody_asked_for_yet() -> None:
-    """Not those that run, that are leaving, that were promised nothing, or that named their node themselves."""
+def test_pods_that_wait_for_their_cards_are_counted() -> None:
+    """Without pods that run, terminate, have no record, or name their node themselves."""
     waits = pod("waits")
     others = [
         replace(pod("runs"), phase="Running"),
@@ -72,7 +72,7 @@ def restless() -> Iterator[None]:
 
 
 def test_pods_and_cards_may_change_while_the_runtime_is_answered(restless: None) -> None:
-    """The runtime asks on its own thread, and is never told of a dict that changed meanwhile."""
+    """The runtime's calls run on another thread, and never fail because a dict changed meanwhile."""
     profile = next(one for one in load([]) if one.container.strategy == ("envvar",))
     kind = profile.name
     devices = DeviceInventory()
@@ -82,20 +82,20 @@ def test_pods_and_cards_may_change_while_the_runtime_is_answered(restless: None)
     for number in range(50):
         one = pod(f"p{number}")
         pods.put(replace(one, seen=replace(one.seen, slices=(Slice(kind, 0, 2),)), parts=parts))
-    asked = list(pods.values())
+    recorded_pods = list(pods.values())
     outcomes = OutcomeQueue()
     handler = container_handler(devices, pods, outcomes=outcomes)
     problems: list[Exception] = []
 
     def ask() -> None:
         for number in range(QUESTIONS):
-            one = asked[number % len(asked)].seen
+            one = recorded_pods[number % len(recorded_pods)].seen
             try:
-                given = handler.create_container(
+                adjustment = handler.create_container(
                     PodSandbox(id="b", name=one.name, uid=one.uid, namespace=one.namespace),
                     Container(id="c", pod_sandbox_id="b", name="train"),
                 )
-                assert given.env
+                assert adjustment.env
             except Exception as problem:
                 problems.append(problem)
 
@@ -110,7 +110,7 @@ def test_pods_and_cards_may_change_while_the_runtime_is_answered(restless: None)
 
 
 def _busy(pods: PodStore, devices: DeviceInventory, *, until: Callable[[], bool]) -> None:
-    """The agent's own thread: others come and go, a card falls ill and is well again."""
+    """The main loop: pods come and go, a card becomes unhealthy and healthy again."""
     others = {one.uid: one for one in (pod(f"other{number}") for number in range(7))}
     name = next(iter(devices.kinds))
     while not until():
@@ -127,7 +127,7 @@ LABEL = dict([next(iter(PROFILE.container.node_label_env)).split("=")])
 
 
 def recorded(name: str, card: int, units: int, *, whole: bool = False) -> NodePod:
-    """A pod that runs, with one container `train`, recorded on the card that has this number in its id."""
+    """A running pod with one container `train`, recorded on the card that has this number in its id."""
     one = pod(name)
     slices = (Slice(PROFILE.name, card, units, whole, f"id{card}"),)
     parts = (ContainerNeeds("train", ((PROFILE.name, whole, 1 if whole else units),)),)
@@ -135,7 +135,7 @@ def recorded(name: str, card: int, units: int, *, whole: bool = False) -> NodePo
 
 
 class Host:
-    """A node with cards of 8 units, by number and id, and a runtime that asks about its pods."""
+    """A node with cards of 8 units, by index and id, and a runtime's calls."""
 
     def __init__(self, ids: dict[int, str], *pods: NodePod) -> None:
         self.devices = DeviceInventory()
@@ -146,16 +146,16 @@ class Host:
         self.handler = container_handler(self.devices, self.pods, node_labels=lambda: self.labels)
 
     def make(self, which: NodePod) -> Container:
-        """The container as the runtime makes it."""
+        """The container as the runtime creates it."""
         sandbox = self._sandbox(which)
-        given = self.handler.create_container(sandbox, Container(id="c", pod_sandbox_id=sandbox.id, name="train"))
-        env = tuple(f"{one.key}={one.value}" for one in given.env)
+        adjustment = self.handler.create_container(sandbox, Container(id="c", pod_sandbox_id=sandbox.id, name="train"))
+        env = tuple(f"{one.key}={one.value}" for one in adjustment.env)
         return Container(
             id=f"c-{which.uid}", pod_sandbox_id=sandbox.id, name="train", state=ContainerState.CONTAINER_RUNNING, env=env
         )
 
     def tell(self, which: NodePod, container: Container) -> None:
-        """The runtime comes back with this container in its list."""
+        """The runtime connects again with this container in its list."""
         self.handler.synchronize([self._sandbox(which)], [container])
 
     def _sandbox(self, which: NodePod) -> PodSandbox:
@@ -165,8 +165,8 @@ class Host:
         )
 
 
-def test_a_container_that_has_its_card_stays_whatever_else_it_would_be_given_today() -> None:
-    """A label of the node, or who enforces shares, may have changed since; nobody's training ends for that."""
+def test_a_container_that_has_its_card_stays_when_other_edits_changed() -> None:
+    """A node label or the enforcement may have changed since; no container is ended for that."""
     runs = recorded("runs", 0, 2)
     host = Host({0: "id0"}, runs)
     made = host.make(runs)
@@ -188,7 +188,7 @@ def test_a_container_that_has_its_card_stays_whatever_else_it_would_be_given_tod
         {"NVIDIA_VISIBLE_DEVICES": None},
     ],
 )
-def test_a_variable_that_a_user_could_set_does_not_stand_for_the_card(env: dict[str, str | None]) -> None:
+def test_a_variable_that_a_user_could_set_is_no_proof_of_the_card(env: dict[str, str | None]) -> None:
     """All other variables are right; only what names the card to the vendor's runtime shows that the container has it."""
     runs = recorded("runs", 0, 2)
     host = Host({0: "id0", 1: "id1"}, runs)
@@ -199,8 +199,8 @@ def test_a_variable_that_a_user_could_set_does_not_stand_for_the_card(env: dict[
     assert [lacking for lacking, _ in host.handler.lacking_cards()] == [runs]
 
 
-def test_a_card_that_got_another_number_has_room_for_its_own_pods() -> None:
-    """Card 0 has died, and the card that was number 1 is number 0 since the node's start."""
+def test_a_renumbered_card_has_capacity_for_its_own_pods() -> None:
+    """Card 0 has failed, and the card of index 1 has index 0 since the node's start."""
     lost, kept, more = recorded("lost", 0, 1, whole=True), recorded("kept", 1, 6), recorded("more", 1, 3)
     host = Host({0: "id1"}, lost, kept)
     assert host.make(kept).env
@@ -222,7 +222,7 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
 
 
 def guarded(one: NodePod, *, entitled: bool = False) -> ContainerHandler:
-    """A node with one card whose vendor's runtime obeys CARD, and the guard on."""
+    """A node with the guard and one card whose vendor's runtime reads the variable CARD."""
     base = next(profile for profile in load([]) if profile.container.strategy == ("envvar",))
     rules = msgspec.structs.replace(base.container, none={"CARD": "void"}, env={}, envvar={"CARD": "{id}"})
     profile = msgspec.structs.replace(base, container=rules)
@@ -242,7 +242,7 @@ def sandbox(one: NodePod) -> PodSandbox:
 @pytest.mark.parametrize("entitled", [False, True])
 @pytest.mark.parametrize("env", [("CARD=x", "CARD=all"), ("CARD=all", "CARD=void"), ("CARD=all", "A=b", "CARD=id0")])
 def test_a_variable_that_an_image_sets_twice_is_refused(env: tuple[str, ...], entitled: bool) -> None:
-    """NRI replaces the first of them, and the runtime then puts the second over that: the image's value would count."""
+    """NRI replaces only the first of them, so the image's value would count."""
     one = pod("twice", cards=False)
     handler = guarded(one, entitled=entitled)
     once = handler.create_container(sandbox(one), Container(id="c", pod_sandbox_id="s", name="main", env=("A=a", "A=b", env[0])))
@@ -252,15 +252,17 @@ def test_a_variable_that_an_image_sets_twice_is_refused(env: tuple[str, ...], en
 
 
 def test_a_resource_claim_entitles_to_no_variable_of_the_vendor() -> None:
-    """Anybody can make a claim that asks for nothing; drivers of claims give devices, and set the variables themselves."""
+    """Any user can create a claim that requests nothing; DRA drivers give devices and set the variables themselves."""
     one = replace(pod("claims", cards=False), claims=frozenset({"main"}))
-    given = guarded(one).create_container(sandbox(one), Container(id="c", pod_sandbox_id="s", name="main", env=("CARD=all",)))
-    assert {pair.key: pair.value for pair in given.env} == {"CARD": "void"}
+    adjustment = guarded(one).create_container(
+        sandbox(one), Container(id="c", pod_sandbox_id="s", name="main", env=("CARD=all",))
+    )
+    assert {pair.key: pair.value for pair in adjustment.env} == {"CARD": "void"}
 
 
 @pytest.mark.parametrize("profile", [one for one in load([]) if one.resources.count is not None], ids=lambda one: one.name)
-def test_the_number_of_cards_entitles_nobody(profile: Profile) -> None:
-    """The Node shows it as a resource, kubelet admits who asks for it, and nobody hands anything out for it."""
+def test_the_count_resource_entitles_no_container(profile: Profile) -> None:
+    """The Node lists it as a resource and kubelet admits pods that request it, but nothing is delivered for it."""
     count = str(profile.resources.count)
     devices = DeviceInventory()
     devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100, minor=0), 100)}))
@@ -276,8 +278,8 @@ ALL_BY_NAME = {"cdi.k8s.io/x": "nvidia.com/gpu=all"}
 
 @pytest.mark.parametrize("whole", [False, True], ids=["slice", "whole"])
 @pytest.mark.parametrize("brought", [{"mounts": (ALL_BY_MOUNT,)}, {"annotations": ALL_BY_NAME}], ids=["mount", "annotation"])
-def test_who_has_one_card_brings_no_others(whole: bool, brought: dict[str, Any]) -> None:
-    """What we hand out is ours alone to name; another device plugin that hands out whole cards may use these words."""
+def test_a_container_with_one_card_brings_no_others(whole: bool, brought: dict[str, Any]) -> None:
+    """Only our edits name cards that we deliver; another device plugin that delivers whole cards may use these annotations."""
     profile = next(
         one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
     )
@@ -301,8 +303,8 @@ def test_who_has_one_card_brings_no_others(whole: bool, brought: dict[str, Any])
 
 
 @pytest.mark.parametrize("path", ["/var/run/nvidia-container-devices/all", "/var/run//nvidia-container-devices/./all"])
-def test_a_mount_that_means_cards_is_known_however_it_is_spelled(path: str) -> None:
-    """Kubernetes takes any absolute path, and the vendor's runtime cleans it."""
+def test_a_mount_that_names_cards_is_recognized_in_every_spelling(path: str) -> None:
+    """Kubernetes accepts any absolute path, and the vendor's runtime normalizes it."""
     profile = next(
         one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
     )
@@ -316,8 +318,8 @@ def test_a_mount_that_means_cards_is_known_however_it_is_spelled(path: str) -> N
 
 
 @pytest.mark.parametrize("deliverer", list(Deliverer))
-def test_containers_made_before_cards_were_looked_for_see_none(deliverer: Deliverer) -> None:
-    """The runtime is connected first, and drivers take their time; so does a vendor whose cards cannot be asked for now."""
+def test_containers_created_before_discovery_see_no_card(deliverer: Deliverer) -> None:
+    """The runtime connects before drivers have answered; a driver may also fail."""
     profile = next(one for one in load([]) if one.container.none.get("NVIDIA_VISIBLE_DEVICES"))
     devices = DeviceInventory()
     one = pod("early", cards=False)
@@ -334,7 +336,7 @@ def test_containers_made_before_cards_were_looked_for_see_none(deliverer: Delive
 
 
 def test_a_pod_whose_vendors_profile_broke_gets_no_container_without_its_card() -> None:
-    """Nobody can say what its containers asked for; kubelet tries again until the profile is mended."""
+    """It is unknown what its containers request; kubelet tries again until the profile is repaired."""
     devices = DeviceInventory()
     devices.set_problem("zpu", "its profile cannot be used: unit.default is missing")
     bound = replace(pod("trains"), annotations={OURS: '{"zpu": [{"index": 0, "id": "id0", "units": 2}]}'})

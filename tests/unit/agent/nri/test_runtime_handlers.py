@@ -41,11 +41,11 @@ def refusal(known: Handlers, handler: str, profile: Profile = NVIDIA) -> str:
     return RuntimeHandlers(lambda: known).refusal(profile, handler)
 
 
-def test_the_default_handler_is_refused_where_another_one_hands_out_cards() -> None:
-    said = refusal(BESIDE_RUNC, "")
-    assert "'runc', the default one" in said
-    assert "on this node gpu does" in said
-    assert "spec.runtimeClassName" in said
+def test_the_default_handler_is_refused_where_another_one_gives_cards() -> None:
+    problem = refusal(BESIDE_RUNC, "")
+    assert "'runc', the default one" in problem
+    assert "on this node gpu does" in problem
+    assert "spec.runtimeClassName" in problem
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_default_handler_is_refused_where_another_one_hands_out_cards() -> N
         (Handlers(), ""),  # no file could be read
     ],
 )
-def test_nothing_is_held_against_a_handler_that_may_hand_them_out(known: Handlers, handler: str) -> None:
+def test_a_handler_that_may_give_cards_is_not_refused(known: Handlers, handler: str) -> None:
     assert refusal(known, handler) == ""
 
 
@@ -69,7 +69,7 @@ def test_a_profile_may_require_a_handler_that_is_sure() -> None:
 
 
 @pytest.mark.parametrize("strategy", [("device-nodes",), ("cdi",), ("envvar", "device-nodes")])
-def test_cards_that_need_no_runtime_of_the_vendors_are_given_by_any(strategy: tuple[str, ...]) -> None:
+def test_any_handler_gives_cards_that_need_no_vendor_runtime(strategy: tuple[str, ...]) -> None:
     assert refusal(BESIDE_RUNC, "", choosing(*strategy)) == ""
 
 
@@ -98,20 +98,20 @@ BinaryName = '/usr/bin/nvidia-container-runtime'
 def test_containerds_handlers_are_read_in_both_versions_of_its_file(tmp_path: Path, version: int, section: str) -> None:
     config = tmp_path / "config.toml"
     config.write_text(CONTAINERD.format(version=version, section=section))
-    found = handlers(Files(config, tmp_path / "none"))
-    assert found == Handlers("runc", {"runc": "", "nvidia": "nvidia-container-runtime"})
+    read = handlers(Files(config, tmp_path / "none"))
+    assert read == Handlers("runc", {"runc": "", "nvidia": "nvidia-container-runtime"})
 
 
 def test_crios_handlers_are_read(tmp_path: Path) -> None:
     config = tmp_path / "crio.conf"
     handler = '[crio.runtime.runtimes.nvidia]\nruntime_path = "/opt/nvidia-container-runtime"\n'
     config.write_text('[crio.runtime]\ndefault_runtime = "crun"\n' + handler)
-    found = handlers(Files(tmp_path / "none", config))
-    assert found == Handlers("crun", {"nvidia": "nvidia-container-runtime"})
+    read = handlers(Files(tmp_path / "none", config))
+    assert read == Handlers("crun", {"nvidia": "nvidia-container-runtime"})
 
 
 @pytest.mark.parametrize("text", ["no toml at all [", "plugins = 7", "[plugins.'io.containerd.cri.v1.runtime']\ncontainerd = 3"])
-def test_a_file_that_says_nothing_is_no_reason_to_refuse(tmp_path: Path, text: str) -> None:
+def test_a_file_without_handlers_is_no_reason_to_refuse(tmp_path: Path, text: str) -> None:
     config = tmp_path / "config.toml"
     config.write_text(text)
     assert refusal(handlers(Files(config, tmp_path / "none")), "") == ""
@@ -131,20 +131,20 @@ def pod(runtime_class: str = "") -> NodePod:
 
 
 @pytest.mark.parametrize(("name", "is_made"), [("", False), ("gpu", True), ("kata", False)])
-def test_the_container_runtime_is_told_why_a_container_is_not_made(devices: DeviceInventory, name: str, is_made: bool) -> None:
+def test_the_container_runtime_gets_the_reason_of_a_refused_container(devices: DeviceInventory, name: str, is_made: bool) -> None:
     judge = RuntimeHandlers(lambda: BESIDE_RUNC)
     handler = container_handler(devices, pod_store(pod()), wrong_handler=judge.refusal)
     sandbox = PodSandbox(id="box", name="p", uid="u", namespace="default", runtime_handler=name)
     if is_made:
-        given = handler.create_container(sandbox, Container(id="c", name="main"))
-        assert {"NVIDIA_VISIBLE_DEVICES": "GPU-0"}.items() <= {one.key: one.value for one in given.env}.items()
+        adjustment = handler.create_container(sandbox, Container(id="c", name="main"))
+        assert {"NVIDIA_VISIBLE_DEVICES": "GPU-0"}.items() <= {one.key: one.value for one in adjustment.env}.items()
         return
     with pytest.raises(Refuse, match=r"default/p: runtime handler .* does not give containers cards of nvidia"):
         handler.create_container(sandbox, Container(id="c", name="main"))
 
 
 @pytest.mark.parametrize(("runtime_class", "is_served"), [("", False), ("some-class", True)])
-async def test_kubelet_is_told_why_a_pod_without_a_runtime_class_is_rejected(
+async def test_kubelet_gets_the_reason_why_a_pod_without_a_runtime_class_is_rejected(
     devices: DeviceInventory, runtime_class: str, is_served: bool
 ) -> None:
     """Which handler a RuntimeClass names is not known to the agent, so such a pod is served."""
@@ -175,7 +175,7 @@ class AbortedError(Exception):
 
 
 class Call:
-    """A call of kubelet's that is refused."""
+    """The context of a gRPC call; it keeps the status code of the refusal."""
 
     code: grpc.StatusCode
     details: str
@@ -194,7 +194,7 @@ class Call:
     ids=["the pod names no RuntimeClass", "the node has no such handler"],
 )
 async def test_a_pod_without_a_runtime_class_does_not_pause_its_node(known: Handlers, profile: Profile, pauses: bool) -> None:
-    """Its owner could have as many of those rejected as he likes. A node that can serve nobody is paused."""
+    """A user could cause any number of such rejections. A node that can serve no pod is paused."""
 
     async def no_holdings() -> None:
         return None
@@ -222,10 +222,10 @@ async def test_a_pod_without_a_runtime_class_does_not_pause_its_node(known: Hand
         repairs=cast("Repairs", None),
         on_stream=lambda: None,
     )
-    asked = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(device_ids=["0-0", "0-1"])])
+    request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(device_ids=["0-0", "0-1"])])
     call = Call()
     with pytest.raises(AbortedError):
-        await plugin._allocate(asked, call)
+        await plugin._allocate(request, call)
     code = "".join(word.title() for word in call.code.name.split("_"))  # as Go spells it
     status = {
         "phase": "Failed",

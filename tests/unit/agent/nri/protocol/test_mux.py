@@ -7,7 +7,7 @@ from accelshare.agent.nri.protocol.mux import LARGEST_PAYLOAD, PLUGIN, Frames, f
 
 
 def test_a_long_message_begins_with_a_frame_that_fits_into_the_runtimes_buffer() -> None:
-    """A first frame of more than 4096 bytes would close the connection, and the container would come up bare."""
+    """A first frame of more than 4096 bytes would close the connection, and the container would start without its card."""
     for size in (1, 4096, 4097, 20_000, 1_000_000, 4 * 2**20 + 10):
         message = bytes(size)
         cut = list(Frames().feed(frames(PLUGIN, message)))
@@ -35,7 +35,7 @@ def test_any_bytes_are_frames_or_a_wire_error(chunks: list[bytes]) -> None:
 
 
 def test_another_protocol_is_refused_at_its_first_bytes() -> None:
-    """Not after waiting for the 791 MB that they seem to announce."""
+    """The link does not wait for the 791 MB that they seem to announce."""
     with pytest.raises(WireError, match=f"791752241 bytes; at most {LARGEST_PAYLOAD}"):
         list(Frames().feed(b"HTTP/1.1 400 Bad Request"))
 

@@ -30,7 +30,7 @@ METHODS = ("Configure", "Synchronize", "CreateContainer", "StartContainer", "Sta
 
 
 class Handler:
-    """Gives what the test says; a `start` that is an exception is raised."""
+    """Returns what the test sets; a `start` that is an exception is raised."""
 
     def __init__(self, gives: Any = None, start: Exception | None = None) -> None:
         self.gives = gives if gives is not None else ContainerAdjustment()
@@ -63,15 +63,15 @@ def call(plugin: NriPlugin, method: str, message: Any = None) -> bytes:
     return plugin.answer(Request(service=PLUGIN_SERVICE, method=method, payload=payload))
 
 
-def test_only_what_a_pod_can_be_refused_for_is_wanted() -> None:
-    """With the failure policy every wanted event fails while we are away, and a container must be free to end."""
+def test_the_plugin_subscribes_only_to_events_that_it_may_refuse() -> None:
+    """With the failure policy every subscribed event fails while we are away, and a container must always be able to stop."""
     answer = decode(ConfigureResponse, call(plugin(), "Configure", ConfigureRequest(runtime_name="containerd")))
     assert answer.events == event_mask([Event.CREATE_CONTAINER, Event.START_CONTAINER]) == 0b101000
     assert answer.failure_policy.fail_request
     assert answer.failure_policy.keep_connected
 
 
-def test_what_is_wanted_may_depend_on_the_runtime() -> None:
+def test_the_events_may_depend_on_the_runtime() -> None:
     def select_events(name: str, version: str) -> list[Event]:
         return [Event.VALIDATE_CONTAINER_ADJUSTMENT] if (name, version) == ("containerd", "v2.4.2") else [Event.CREATE_CONTAINER]
 
@@ -81,7 +81,7 @@ def test_what_is_wanted_may_depend_on_the_runtime() -> None:
         assert decode(ConfigureResponse, call(one, "Configure", request)).events == bits
 
 
-def test_a_list_in_parts_is_told_once() -> None:
+def test_a_list_in_parts_is_passed_on_once() -> None:
     handler = Handler()
     one = plugin(handler)
     for part in (
@@ -97,7 +97,7 @@ def test_a_list_in_parts_is_told_once() -> None:
     assert handler.lists == [(2, 3)]
 
 
-def test_what_the_handler_gives_is_answered() -> None:
+def test_the_response_has_the_handlers_adjustment() -> None:
     given_ = adjustment(env={"CARD": "0"}, cdi_devices=["vendor/card=0"])
     raw = call(plugin(Handler(given_)), "CreateContainer", CreateContainerRequest(pod=POD, container=CONTAINER))
     assert decode(CreateContainerResponse, raw).adjust == given_
@@ -113,8 +113,8 @@ def test_a_refusal_is_its_text() -> None:
     assert refused.value.code == Code.UNKNOWN
 
 
-def test_a_handler_that_gives_nothing_by_mistake_is_an_error() -> None:
-    """An empty answer would mean: make it as it is."""
+def test_a_handler_that_returns_nothing_is_an_error() -> None:
+    """With an empty answer the runtime would create the container unchanged."""
     one = plugin()
     one._handler.gives = None  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match="None instead of a ContainerAdjustment"):
@@ -129,7 +129,7 @@ def test_a_call_without_a_pod_or_container_is_an_error(message: CreateContainerR
 
 
 def test_a_validation_is_answered_with_its_reason() -> None:
-    """An error would refuse as well, but kubelet would be told that the validator failed."""
+    """An error would refuse as well, but kubelet would report that the validator failed."""
     pod = PodSandbox(id="p", name="train-7")
     answer = call(
         plugin(),
@@ -172,7 +172,7 @@ def test_an_unknown_call_is_unimplemented() -> None:
 
 
 def test_a_call_may_take_less_than_the_runtime_waits() -> None:
-    """By the shorter of what the runtime said once and what it says of this call."""
+    """By the shorter timeout of runtime and call."""
     one = plugin()
     call(one, "Configure", ConfigureRequest(request_timeout_ms=40))
     for asked_ns, limit in ((0, "0.03"), (20_000_000, "0.015"), (80_000_000, "0.03")):

@@ -35,7 +35,7 @@ def test_an_answer_is_the_payload() -> None:
         (StatusError(Code.UNKNOWN, "x" * 5_000_000), Code.UNKNOWN, "x" * 4000),
     ],
 )
-def test_whatever_goes_wrong_is_told(raised: Exception, code: Code, text: str) -> None:
+def test_every_failure_is_an_error_response(raised: Exception, code: Code, text: str) -> None:
     def answer(_request: Request) -> bytes:
         raise raised
 
@@ -43,7 +43,7 @@ def test_whatever_goes_wrong_is_told(raised: Exception, code: Code, text: str) -
 
 
 def test_an_answer_that_is_too_large_is_an_error() -> None:
-    """Sent, it would close the connection, and the container would come up bare."""
+    """Sent, it would close the connection, and the container would start without its card."""
 
     def answer(_request: Request) -> bytes:
         return bytes(4 * 2**20)
