@@ -1,4 +1,4 @@
-"""What both ways of delivery share: their interface, the selection of one of them, and the kinds that the node delivers now.
+"""What both ways of delivery share: the selection of one of them, and the kinds that the node delivers now.
 
 Belongs here: when the mode is decided, and ending the process when another mode becomes right. Never: which mode is right
 (delivery_mode.py), how a container gets its cards (device_plugin/, nri/).
@@ -7,7 +7,7 @@ Belongs here: when the mode is decided, and ending the process when another mode
 import asyncio
 import logging
 from collections.abc import Collection
-from typing import Never, Protocol
+from typing import Never
 
 from accelshare.agent.container_cards import correctable
 from accelshare.agent.delivery_mode import AUTO, CurrentMode, Deliverer, DeliveryMode, decide
@@ -19,14 +19,6 @@ from accelshare.runtimes.validator_status import Verdict
 from accelshare.vendors.profile import Profile
 
 log = logging.getLogger(__name__)
-
-
-class Delivery(Protocol):
-    """One way to give cards to containers."""
-
-    async def run(self) -> None:
-        """Deliver until cancelled, and report to DeliveryState for which kinds that works."""
-        ...
 
 
 class DeliveryState:

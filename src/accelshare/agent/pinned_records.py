@@ -203,15 +203,15 @@ class PinnedRecords:
         wanted: dict[str, str | None] = {key: None for key in now if key not in pin.keys}
         wanted |= {key: value for key, value in pin.keys.items() if now.get(key) != value}
         self._retries.postpone(uid)
-        seen = pod.seen
+        seen, cards = pod.seen, cards_text(pod.seen.slices)
         if uid in self._rewrites:  # reported once per restoration, so that a user who writes in a loop cannot fill the log
-            log.warning("record pod=%s outcome=rewritten cards=%s what=%r", pod.name, _cards(seen.slices), self._rewrites[uid])
+            log.warning("record pod=%s outcome=rewritten cards=%s what=%r", pod.name, cards, self._rewrites[uid])
             await self._events.say(
                 PodRef(namespace=seen.namespace, name=seen.name, uid=uid),
                 kind="Warning",
                 reason="AcceleratorRecordRewritten",
                 message=f"somebody changed the record of this pod's cards: {self._rewrites[uid]}. "
-                f"The pod keeps {_cards(seen.slices) or 'no card'}; the record is restored",
+                f"The pod keeps {cards or 'no card'}; the record is restored",
             )
         try:
             await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=uid, annotations=wanted)
@@ -243,5 +243,5 @@ def _same_card(one: Slice, other: Slice) -> bool:
     return one.id == other.id if one.id and other.id else one.index == other.index
 
 
-def _cards(slices: tuple[Slice, ...]) -> str:
+def cards_text(slices: tuple[Slice, ...]) -> str:
     return ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in slices)

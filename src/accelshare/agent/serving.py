@@ -16,7 +16,7 @@ from typing import Final
 from accelshare import __version__
 from accelshare.agent import status
 from accelshare.agent.cdi_files import CdiFiles, specifications
-from accelshare.agent.delivery import Delivery, DeliverySelector, DeliveryState, RuntimeChangedError
+from accelshare.agent.delivery import DeliverySelector, DeliveryState, RuntimeChangedError
 from accelshare.agent.delivery_mode import AUTO, CurrentMode
 from accelshare.agent.device_plugin import checkpoint, pod_resources
 from accelshare.agent.device_plugin.allocator import Allocator
@@ -209,8 +209,7 @@ class Agent:
             tasks.start(self._reconcile.run())
         tasks.start(self._publisher.run())
         tasks.start(self._repairs.run())
-        delivery: Delivery = self._nri if by_nri else self._device_plugins
-        tasks.start(delivery.run())
+        tasks.start(self._nri.run() if by_nri else self._device_plugins.run())
         self._nri.review_containers()
 
     async def _select_mode(self, tasks: BackgroundTasks) -> bool:

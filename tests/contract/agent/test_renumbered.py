@@ -30,6 +30,7 @@ class Cards:
     """The output of the vendor's tool: a line for each card, whose place is its index."""
 
     def __init__(self, fake_node: FakeNode) -> None:
+        self._fake_node = fake_node
         self._file = fake_node.directory / "cards"
         command = ", ".join(f'"{word}"' for word in shlex.split(f"cat {self._file}"))
         by_tool = f"command = [{command}]\npattern = '(?P<id>\\S+) (?P<minor>\\d+)'\n"
@@ -39,21 +40,27 @@ class Cards:
     def are(self, **minors: int) -> None:
         self._file.write_text("".join(f"{id} {minor}\n" for id, minor in minors.items()))
 
+    async def restart_agent(self, **minors: int) -> None:
+        """Kill the agent, and start another one that finds these cards."""
+        assert self._fake_node.agent is not None
+        self._fake_node.agent.kill()
+        self.are(**minors)
+        await self._fake_node.start_agent()
+
 
 @pytest.fixture
 def cards(fake_node: FakeNode) -> Cards:
     fake_node.cards(4)
-    return Cards(fake_node)
+    made = Cards(fake_node)
+    made.are(zpu0=0, zpu1=1, zpu2=2)
+    return made
 
 
 async def test_a_pod_bound_to_a_free_card_gets_it_and_no_full_one(fake_node: FakeNode, cards: Cards) -> None:
-    cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet() as kubelet:
-        agent = await fake_node.start_agent()
-        await fake_node.place("full", 1, units=16)
-        agent.kill()
-        cards.are(zpu1=1, zpu2=2)
         await fake_node.start_agent()
+        await fake_node.place("full", 1, units=16)
+        await cards.restart_agent(zpu1=1, zpu2=2)
         new = await fake_node.place("new", 2, units=8)
         assert fake_node.phase("new") == "Running", kubelet.rejected
         assert kubelet.admitted[new].devices("c0") == ["/dev/zpu2"]
@@ -62,7 +69,6 @@ async def test_a_pod_bound_to_a_free_card_gets_it_and_no_full_one(fake_node: Fak
 
 
 async def test_a_card_that_comes_back_has_its_own_ids_again(fake_node: FakeNode, cards: Cards) -> None:
-    cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet() as kubelet:
         for turn, minors in enumerate(({"zpu0": 0, "zpu1": 1}, {"zpu1": 1}, {"zpu1": 1, "zpu2": 2}, {"zpu0": 0, "zpu1": 1})):
             cards.are(**minors)
@@ -76,15 +82,12 @@ async def test_a_card_that_comes_back_has_its_own_ids_again(fake_node: FakeNode,
 
 async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_replaced(fake_node: FakeNode, cards: Cards) -> None:
     """kubelet would restart the container with the old index, which is another card's now."""
-    cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
-        agent = await fake_node.start_agent()
+        await fake_node.start_agent()
         uid = await fake_node.place("moved", 1, units=4)
         await kubelet.restart(uid, "c0")
         assert not kubelet.resources[MEMORY].has_pre_start
-        agent.kill()
-        cards.are(zpu1=1, zpu2=2)
-        await fake_node.start_agent()
+        await cards.restart_agent(zpu1=1, zpu2=2)
         with pytest.raises(grpc.aio.AioRpcError, match="default/moved"):
             await kubelet.restart(uid, "c0")
         await fake_node.until(lambda: is_gone(fake_node, "moved"), "the pod is deleted, so that its controller makes another")
@@ -93,13 +96,10 @@ async def test_a_kept_answer_that_names_another_card_is_refused_and_its_pod_repl
 
 async def test_a_new_pod_with_the_ids_of_a_replaced_one_starts(fake_node: FakeNode, cards: Cards) -> None:
     """kubelet allocates the ids of the replaced pod to the next one, with a new answer, which is right."""
-    cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
-        agent = await fake_node.start_agent()
-        old = await fake_node.place("moved", 1, units=16)
-        agent.kill()
-        cards.are(zpu1=1, zpu2=2)
         await fake_node.start_agent()
+        old = await fake_node.place("moved", 1, units=16)
+        await cards.restart_agent(zpu1=1, zpu2=2)
         ids = set(kubelet.admitted[old].ids["c0"][MEMORY])
         with pytest.raises(grpc.aio.AioRpcError):
             await kubelet.restart(old, "c0")
@@ -112,14 +112,11 @@ async def test_a_new_pod_with_the_ids_of_a_replaced_one_starts(fake_node: FakeNo
 @pytest.mark.parametrize("asks", [True, False])
 async def test_every_kubelet_learns_that_containers_need_pre_start(fake_node: FakeNode, cards: Cards, asks: bool) -> None:
     """kubelet before 1.25 reads a plugin's options from its registration, newer ones call GetDevicePluginOptions."""
-    cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True, calls_options=asks) as kubelet:
-        agent = await fake_node.start_agent()
+        await fake_node.start_agent()
         await fake_node.place("moved", 1, units=4)
         assert not kubelet.resources[MEMORY].has_pre_start
-        agent.kill()
-        cards.are(zpu1=1, zpu2=2)
-        await fake_node.start_agent()
+        await cards.restart_agent(zpu1=1, zpu2=2)
         assert kubelet.resources[MEMORY].has_pre_start
         assert kubelet.resources[MEMORY].has_preferred_allocation
 
@@ -171,13 +168,10 @@ async def test_kubelet_learns_at_once_when_cards_are_renumbered(fake_node: FakeN
 
 async def test_a_kept_answer_that_names_the_same_card_is_used(fake_node: FakeNode, cards: Cards) -> None:
     """The last card is unplugged, so no other card is renumbered, and kubelet calls no plugin when a container restarts."""
-    cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
-        agent = await fake_node.start_agent()
-        uid = await fake_node.place("stays", 1, units=4)
-        agent.kill()
-        cards.are(zpu0=0, zpu1=1)
         await fake_node.start_agent()
+        uid = await fake_node.place("stays", 1, units=4)
+        await cards.restart_agent(zpu0=0, zpu1=1)
         assert not kubelet.resources[MEMORY].has_pre_start
         await kubelet.restart(uid, "c0")
         assert fake_node.phase("stays") == "Running"
@@ -185,7 +179,6 @@ async def test_a_kept_answer_that_names_the_same_card_is_used(fake_node: FakeNod
 
 async def test_a_pod_whose_init_container_was_served_does_not_wait_again(fake_node: FakeNode, cards: Cards) -> None:
     """PodResources never shows ordinary init containers; after a restart of the agent such a pod would seem to wait."""
-    cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
         fake_node.pod("first", {}, inits=[fake_node.container("i0", {MEMORY: 4})])
@@ -210,7 +203,6 @@ def events(fake_node: FakeNode) -> list[dict[str, str]]:
 
 async def test_a_new_node_object_gets_the_slots_from_kubelets_checkpoint(fake_node: FakeNode, cards: Cards) -> None:
     """The Node was deleted with its annotations, while a card was unplugged and no agent ran."""
-    cards.are(zpu0=0, zpu1=1, zpu2=2)
     async with fake_node.kubelet(writes_checkpoint=True) as kubelet:
         agent = await fake_node.start_agent()
         await fake_node.place("full", 1, units=16)

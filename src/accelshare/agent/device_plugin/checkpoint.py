@@ -76,13 +76,5 @@ def allocations(directory: Path) -> list[Allocation]:
     return read
 
 
-def held(directory: Path) -> dict[str, dict[str, set[str]]]:
-    """The ids by resource and pod uid; empty if the file is missing or unreadable."""
-    by_resource: dict[str, dict[str, set[str]]] = {}
-    for one in allocations(directory):
-        by_resource.setdefault(one.resource, {}).setdefault(one.uid, set()).update(one.ids)
-    return by_resource
-
-
 def _data(directory: Path) -> _Data:
     return _decode((directory / FILE).read_bytes()).data

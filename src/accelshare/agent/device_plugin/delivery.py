@@ -129,14 +129,6 @@ class DevicePluginDelivery:
                 response_deserializer=api.Empty.FromString,
             )
 
-            async def register_or_refuse(plugin: DevicePlugin) -> None:
-                try:
-                    await register_one(plugin)
-                except grpc.aio.AioRpcError as error:
-                    if error.code() in _KUBELET_IS_AWAY:
-                        raise
-                    self._refused[plugin.kind] = f"kubelet refuses {plugin.resource}: {_error_text(error)}"
-
             async def register_one(plugin: DevicePlugin) -> None:
                 request = api.RegisterRequest(
                     version="v1beta1",
@@ -144,10 +136,15 @@ class DevicePluginDelivery:
                     resource_name=plugin.resource,
                     options=plugin.options,  # kubelet before 1.25 reads them here; newer ones call GetDevicePluginOptions
                 )
-                await register(request, timeout=REGISTER_S)
-                log.info("registered resource=%s", plugin.resource)
+                try:
+                    await register(request, timeout=REGISTER_S)
+                    log.info("registered resource=%s", plugin.resource)
+                except grpc.aio.AioRpcError as error:
+                    if error.code() in _KUBELET_IS_AWAY:
+                        raise
+                    self._refused[plugin.kind] = f"kubelet refuses {plugin.resource}: {_error_text(error)}"
 
-            await asyncio.gather(*(register_or_refuse(plugin) for plugin in self._plugins.values()))
+            await asyncio.gather(*(register_one(plugin) for plugin in self._plugins.values()))
         await self._drop_refused()
 
     async def _drop_refused(self) -> None:

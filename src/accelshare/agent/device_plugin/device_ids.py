@@ -16,10 +16,6 @@ def unit_ids(card: int, units: int) -> list[str]:
     return [f"{card}-{unit:x}" for unit in range(units)]
 
 
-def whole_id(card: int) -> str:
-    return str(card)
-
-
 def current(card: int, usual: Sequence[str], *, held: Sequence[str], stale: Collection[str]) -> list[str]:
     """The ids of one card, as many as `usual`: first those that pods hold, then ids that kubelet does not keep for ended pods."""
     kept = held[: len(usual)]

@@ -58,8 +58,7 @@ class PluginLeftovers:
             self._dropped |= ended
 
     def _holders(self, resources: Collection[str]) -> set[str]:
-        held = checkpoint.held(self._directory)
-        return {uid for resource in resources for uid in held.get(resource, ())}
+        return {one.uid for one in checkpoint.allocations(self._directory) if one.resource in resources}
 
     def _alive(self) -> dict[str, str]:
         """The names of living pods by the uid that kubelet has for them."""

@@ -16,7 +16,7 @@ from accelshare.agent.device_plugin.pod_queue import Holding, PodQueue, holds_al
 from accelshare.agent.device_plugin.pod_resources import PodResourcesReader
 from accelshare.agent.discovery.device_inventory import DeviceInventory, VendorCards
 from accelshare.agent.metrics import AgentMetrics
-from accelshare.agent.pinned_records import PinnedRecords
+from accelshare.agent.pinned_records import PinnedRecords, cards_text
 from accelshare.agent.retries import Retries
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError, NotFound
@@ -110,16 +110,14 @@ class Reconcile:
                 log.warning("reconcile pod=%s outcome=failed error=%r", pod.name, str(error))
             return
         self._retries.forget(pod.uid)
-        cards = ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in real)
-        log.info("reconcile pod=%s cards=%s outcome=%s", pod.name, cards, "moved" if moved else "assigned")
+        log.info("reconcile pod=%s cards=%s outcome=%s", pod.name, cards_text(real), "moved" if moved else "assigned")
         if moved:
             self._metrics.drift.inc()
-            recorded = ",".join(f"{slice_.kind}/{slice_.index}" for slice_ in pod.seen.slices)
             await self._events.say(
                 PodRef(namespace=seen.namespace, name=seen.name, uid=seen.uid),
                 kind="Warning",
                 reason="AcceleratorMoved",
-                message=f"kubelet allocated {cards}, the record named {recorded}; the record is corrected",
+                message=f"kubelet allocated {cards_text(real)}, the record named {cards_text(seen.slices)}; it is corrected",
             )
 
     def _slices(self, pod: NodePod, holding: Holding) -> tuple[Slice, ...] | None:

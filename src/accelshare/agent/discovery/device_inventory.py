@@ -67,7 +67,7 @@ class ListedCard:
     usable: bool
 
     def device_ids(self, *, whole: bool) -> list[str]:
-        return [device_ids.whole_id(self.slot)] if whole else device_ids.unit_ids(self.slot, self.units)
+        return [str(self.slot)] if whole else device_ids.unit_ids(self.slot, self.units)
 
 
 @dataclass(frozen=True, slots=True)

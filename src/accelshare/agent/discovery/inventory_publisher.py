@@ -51,9 +51,8 @@ class InventoryPublisher:
     @property
     def published(self) -> dict[str, inventory.KindEntry]:
         """The inventory that is on the Node now, perhaps written by an earlier agent."""
-        text = (self._node.metadata.annotations or {}).get(inventory.KEY, "") if self._node is not None else ""
         try:
-            return inventory.entries_of(text)
+            return inventory.entries_of(self._annotations.get(inventory.KEY, ""))
         except UnreadableError:
             return {}
 
@@ -65,7 +64,11 @@ class InventoryPublisher:
     @property
     def published_corrections(self) -> str:
         """The corrected records that are on the Node now, perhaps written by an earlier agent."""
-        return (self._node.metadata.annotations or {}).get(assignment.CORRECTED, "") if self._node is not None else ""
+        return self._annotations.get(assignment.CORRECTED, "")
+
+    @property
+    def _annotations(self) -> dict[str, str]:
+        return (self._node.metadata.annotations or {}) if self._node is not None else {}
 
     def _request(self) -> None:
         self._written.clear()
@@ -121,11 +124,12 @@ class InventoryPublisher:
         if node is None or not (self._devices.kinds or self._devices.problems):
             return
         text = inventory.write(self._devices.inventory())
-        if (node.metadata.annotations or {}).get(inventory.KEY) != text:
+        annotations = node.metadata.annotations or {}
+        if annotations.get(inventory.KEY) != text:
             await annotate_node(self._client, self._name, {inventory.KEY: text})
             log.info("publish node=%s kinds=%s outcome=written", self._name, ",".join(self._devices.kinds))
         corrections = self._pins.corrections
-        if (node.metadata.annotations or {}).get(assignment.CORRECTED) != corrections:
+        if annotations.get(assignment.CORRECTED) != corrections:
             await annotate_node(self._client, self._name, {assignment.CORRECTED: corrections})
         capacity = (node.status.capacity if node.status else None) or {}
         amounts = self._devices.amounts()

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from accelshare.agent.device_plugin import checkpoint
-from accelshare.agent.device_plugin.device_ids import card_of, current, unit_ids, whole_id
+from accelshare.agent.device_plugin.device_ids import card_of, current, unit_ids
 
 MEMORY = "aliyun.com/gpu-mem"
 
@@ -22,17 +22,21 @@ def remember(directory: Path, *entries: dict[str, object]) -> None:
 def test_the_ids_of_each_pod_by_resource(tmp_path: Path) -> None:
     npu = entry("b", "streamcomputing.com/npu", "0")
     remember(tmp_path, entry("a", MEMORY, "0-0"), entry("a", MEMORY, "0-1", container="c1"), npu)
-    assert checkpoint.held(tmp_path) == {MEMORY: {"a": {"0-0", "0-1"}}, "streamcomputing.com/npu": {"b": {"0"}}}
+    assert {(one.uid, one.container, one.resource, *one.ids) for one in checkpoint.allocations(tmp_path)} == {
+        ("a", "c0", MEMORY, "0-0"),
+        ("a", "c1", MEMORY, "0-1"),
+        ("b", "c0", "streamcomputing.com/npu", "0"),
+    }
     assert checkpoint.registered(tmp_path) == {MEMORY: {"0-0"}}
 
 
 def test_a_missing_empty_or_unreadable_file_has_no_allocations(tmp_path: Path) -> None:
-    assert checkpoint.held(tmp_path) == {}
+    assert checkpoint.allocations(tmp_path) == []
     remember(tmp_path)
-    assert checkpoint.held(tmp_path) == {}
+    assert checkpoint.allocations(tmp_path) == []
     for content in ("", "{", "[]", '{"Data": {"PodDeviceEntries": [{"PodUID": "a"}]}}', '{"Data": {"PodDeviceEntries": [7]}}'):
         (tmp_path / checkpoint.FILE).write_text(content)
-        assert checkpoint.held(tmp_path) == {}
+        assert checkpoint.allocations(tmp_path) == []
 
 
 def test_a_card_has_its_usual_ids_without_ended_pods() -> None:
@@ -44,8 +48,8 @@ def test_ids_that_kubelet_keeps_for_ended_pods_are_replaced_by_new_ones_of_the_c
     shown = current(1, unit_ids(1, 4), held=["1-3"], stale={"1-0", "1-1", "2-0"})
     assert shown == ["1-3", "1-2", "1-4", "1-5"]
     assert {card_of(name) for name in shown} == {1}
-    assert current(7, [whole_id(7)], held=[], stale={"7"}) == ["7-1"]
-    assert current(7, [whole_id(7)], held=["7-1"], stale={"7"}) == ["7-1"]
+    assert current(7, ["7"], held=[], stale={"7"}) == ["7-1"]
+    assert current(7, ["7"], held=["7-1"], stale={"7"}) == ["7-1"]
 
 
 def test_ids_that_living_pods_hold_stay_listed() -> None:

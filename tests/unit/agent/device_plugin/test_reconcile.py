@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -27,20 +27,29 @@ from accelshare.wire.node_pods import NodePod, NodePodReader
 from tests.unit.agent.builders import mode
 
 CATALOG = load()
-HOLDS: Holding = {"main": {("nvidia", False): {"1-0", "1-1"}, ("kunlun", False): {"0-0", "0-1"}}}
+MEMORY = "aliyun.com/gpu-mem"
+CARD_1: Holding = {"main": {("nvidia", False): {"1-0", "1-1"}}}
 
 
-def pod(**record: Any) -> NodePod:
-    limits = {"aliyun.com/gpu-mem": "2", "baidu.com/xpu-mem": "2"}
-    notes = {"accelshare.io/assignment": json.dumps(record)}
+def pod(name: str, limits: dict[str, int], **record: Any) -> NodePod:
+    annotations = {"accelshare.io/assignment": json.dumps(record)} if record else {}
     content = {
-        "metadata": {"name": "both", "namespace": "default", "uid": "u", "annotations": notes},
+        "metadata": {"name": name, "namespace": "default", "uid": name, "annotations": annotations},
         "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": limits}}]},
         "status": {"phase": "Running"},
     }
     read = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
     assert read is not None
     return read
+
+
+def queue(devices: DeviceInventory, pods: Iterable[NodePod], holding: Holding) -> PodQueue:
+    """These pods, which all hold the same."""
+    pod_queue = PodQueue(devices, PodStore())
+    for each in pods:
+        pod_queue.pods.put(each)
+    pod_queue.set_holdings({each.name: holding for each in pods})
+    return pod_queue
 
 
 class Writes:
@@ -92,10 +101,10 @@ def devices() -> DeviceInventory:
 async def test_a_pod_of_two_kinds_is_corrected_when_both_are_there(devices: DeviceInventory) -> None:
     """While the driver of one kind finds no card, nothing is written."""
     writes = Writes()
-    pod_queue = PodQueue(devices, PodStore())
-    pod_queue.pods.put(pod(nvidia=[{"index": 0, "id": "GPU-0", "units": 2}], kunlun=[{"index": 0, "id": "x", "units": 2}]))
-    pod_queue.set_holdings({"default/both": HOLDS})
-    reconcile = reconciler(writes, pod_queue, devices)
+    recorded = {"nvidia": [{"index": 0, "id": "GPU-0", "units": 2}], "kunlun": [{"index": 0, "id": "x", "units": 2}]}
+    both = pod("both", {MEMORY: 2, "baidu.com/xpu-mem": 2}, **recorded)
+    holding: Holding = {"main": {("nvidia", False): {"1-0", "1-1"}, ("kunlun", False): {"0-0", "0-1"}}}
+    reconcile = reconciler(writes, queue(devices, [both], holding), devices)
     await asyncio.wait_for(reconcile.once(), 60)
     assert writes.bodies == []
 
@@ -116,14 +125,11 @@ class Denies(Writes):
 
 async def test_denied_patches_are_tried_less_and_less_often(devices: DeviceInventory, caplog: pytest.LogCaptureFixture) -> None:
     """Forty pods that may not be written on: a write each at first, at most one a minute each later, one log line each."""
-    server, pod_queue, now = Denies(), PodQueue(devices, PodStore()), 0.0
+    server, now = Denies(), 0.0
+    pod_queue = queue(devices, [pod(f"p{number}", {MEMORY: 2}) for number in range(40)], CARD_1)
     reconcile = reconciler(server, pod_queue, devices, clock=lambda: now)
-    pods = [one(number) for number in range(40)]
-    for each in pods:
-        pod_queue.pods.put(each)
-    pod_queue.set_holdings({each.name: {"main": {("nvidia", False): {"1-0", "1-1"}}} for each in pods})
 
-    async def look_for(seconds: int) -> int:
+    async def reconcile_for(seconds: int) -> int:
         """Reconcile five times a second."""
         nonlocal now
         before = len(server.bodies)
@@ -136,40 +142,16 @@ async def test_denied_patches_are_tried_less_and_less_often(devices: DeviceInven
     with caplog.at_level("WARNING"):
         await reconcile.once()
         assert len(server.bodies) == 40
-        await look_for(300)
-        assert await look_for(600) <= 40 * 600 / 30
+        await reconcile_for(300)
+        assert await reconcile_for(600) <= 40 * 600 / 30
     assert len([line for line in caplog.messages if "outcome=failed" in line]) == 40
-
-
-def one(number: int) -> NodePod:
-    content = {
-        "metadata": {"name": f"p{number}", "namespace": "default", "uid": f"u{number}"},
-        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "2"}}}]},
-        "status": {"phase": "Running"},
-    }
-    read = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
-    assert read is not None
-    return read
 
 
 async def test_the_record_follows_what_another_plugin_gave_whole(devices: DeviceInventory) -> None:
     """Its ids are hardware ids, as NVIDIA's own plugin has them; the record named another card."""
-    content = {
-        "metadata": {
-            "name": "w",
-            "namespace": "default",
-            "uid": "w",
-            "annotations": {"accelshare.io/assignment": '{"nvidia":[{"index":0,"id":"GPU-0","whole":true}]}'},
-        },
-        "spec": {"nodeName": "n1", "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
-        "status": {"phase": "Running"},
-    }
-    whole = NodePodReader(CATALOG).decode(msgspec.Raw(msgspec.json.encode(content)))
-    assert whole is not None
-    writes, pod_queue = Writes(), PodQueue(devices, PodStore())
-    pod_queue.pods.put(whole)
-    pod_queue.set_holdings({"default/w": {"main": {("nvidia", True): {"GPU-1::3"}}}})
-    reconcile = reconciler(writes, pod_queue, devices)
+    whole = pod("w", {"nvidia.com/gpu": 1}, nvidia=[{"index": 0, "id": "GPU-0", "whole": True}])
+    writes = Writes()
+    reconcile = reconciler(writes, queue(devices, [whole], {"main": {("nvidia", True): {"GPU-1::3"}}}), devices)
     await asyncio.wait_for(reconcile.once(), 60)
     [body] = [body for body in writes.bodies if "accelshare.io/assignment" in body["metadata"]["annotations"]]
     assert json.loads(body["metadata"]["annotations"]["accelshare.io/assignment"])["nvidia"][0]["id"] == "GPU-1"
@@ -197,19 +179,17 @@ class FailsOnce(Writes):
 @pytest.mark.parametrize("became", ["written", "terminating", "unheld", "unread"])
 async def test_a_failed_write_that_is_not_needed_any_more_causes_no_busy_loop(devices: DeviceInventory, became: str) -> None:
     """It was carried out though its answer was an error, or the pod ends: PodResources is not read without a pause."""
-    server, pod_queue, now = FailsOnce(), PodQueue(devices, PodStore()), 0.0
+    server, served, now = FailsOnce(), pod("served", {MEMORY: 2}), 0.0
+    pod_queue = queue(devices, [served], CARD_1)
     reconcile = reconciler(server, pod_queue, devices, clock=lambda: now)
-    pod = one(0)
-    pod_queue.pods.put(pod)
-    pod_queue.set_holdings({pod.name: {"main": {("nvidia", False): {"1-0", "1-1"}}}})
     await reconcile.once()
     assert len(server.bodies) == 1
     if became == "written":
         slices = (Slice("nvidia", 1, 2, id="GPU-1"),)
-        notes = server.bodies[0]["metadata"]["annotations"]
-        pod_queue.pods.put(replace(pod, seen=replace(pod.seen, slices=slices), annotations=notes))
+        annotations = server.bodies[0]["metadata"]["annotations"]
+        pod_queue.pods.put(replace(served, seen=replace(served.seen, slices=slices), annotations=annotations))
     elif became == "terminating":
-        pod_queue.pods.put(replace(pod, terminating=True))
+        pod_queue.pods.put(replace(served, terminating=True))
     elif became == "unheld":
         pod_queue.set_holdings({})
     else:

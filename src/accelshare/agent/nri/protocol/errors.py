@@ -1,13 +1,4 @@
-"""Errors of the NRI connection.
-
-    NriError
-    ├── WireError     the peer sent bytes that break the protocol; the connection cannot go on
-    ├── GoneError     the connection ended before the response came
-    ├── LateError     the response did not come in time
-    └── StatusError   the peer answered a call with an error
-
-Never: refusing a container, which is a handler's answer (`Refuse` in plugin.py).
-"""
+"""Errors of the NRI connection. Never: refusing a container, which is a handler's answer (`Refuse` in plugin.py)."""
 
 from enum import IntEnum
 
@@ -28,19 +19,19 @@ class NriError(Exception):
 
 
 class WireError(NriError):
-    """Bytes that cannot be decoded or sent."""
+    """The peer sent bytes that break the protocol, or a message cannot be sent; the connection cannot go on."""
 
 
 class GoneError(NriError):
-    """The peer has closed the connection."""
+    """The connection ended before the response came."""
 
 
 class LateError(NriError):
-    """No response in time."""
+    """The response did not come in time."""
 
 
 class StatusError(NriError):
-    """An error response: a code and a text for people."""
+    """The peer answered a call with an error: a code and a text for people."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
