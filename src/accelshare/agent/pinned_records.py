@@ -200,8 +200,8 @@ class PinnedRecords:
     async def _restore(self, uid: str) -> None:
         pin = self._pins[uid]
         pod, now = pin.pod, self._keys_of(pin.pod)
-        wanted: dict[str, str | None] = {key: None for key in now if key not in pin.keys}
-        wanted |= {key: value for key, value in pin.keys.items() if now.get(key) != value}
+        changes: dict[str, str | None] = {key: None for key in now if key not in pin.keys}
+        changes |= {key: value for key, value in pin.keys.items() if now.get(key) != value}
         self._retries.postpone(uid)
         seen, cards = pod.seen, cards_text(pod.seen.slices)
         if uid in self._rewrites:  # reported once per restoration, so that a user who writes in a loop cannot fill the log
@@ -214,7 +214,7 @@ class PinnedRecords:
                 f"The pod keeps {cards or 'no card'}; the record is restored",
             )
         try:
-            await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=uid, annotations=wanted)
+            await annotate_pod(self._client, namespace=seen.namespace, name=seen.name, uid=uid, annotations=changes)
         except (NotFound, Conflict):
             return
         except KubeError as error:

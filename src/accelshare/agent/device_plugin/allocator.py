@@ -167,8 +167,8 @@ class Allocator:
             if chosen is not None:
                 return chosen
         # It has no recorded card, or that one is taken: the fullest card that fits, if possible not a waiting pod's card.
-        asked = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
-        cards = min(size, asked)
+        requested = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
+        cards = min(size, requested)
         closed = self.closed(kind, whole=whole)
         spare = self._without_recorded(available, kind, whole=whole, but=pod.uid)
         for among in (spare, available):
@@ -197,10 +197,10 @@ class Allocator:
         """
         kind = vendor.profile.name
         cards = {vendor.index_at(slot): len(ids) for slot, ids in by_card(named).items()}
-        asked = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
+        requested = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
         recorded = recorded_cards(pod, vendor, whole=whole)
         by_record = kind in self._corrected() and recorded and not pod.by_hand and (not whole or len(recorded) == amount)
-        if by_record or not 0 < len(cards) <= asked:
+        if by_record or not 0 < len(cards) <= requested:
             if not recorded:
                 raise AllocationError(
                     f"pod {pod.name} got ids that kubelet took at random, and its record names no card of {kind}"

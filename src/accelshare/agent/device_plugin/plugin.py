@@ -159,14 +159,14 @@ class DevicePlugin:
 
     async def _prefer(self, request: api.PreferredAllocationRequest, context: Any) -> api.PreferredAllocationResponse:
         answer = api.PreferredAllocationResponse()
-        for wanted in request.container_requests:
+        for container in request.container_requests:
             try:
                 chosen = await self._allocator.prefer(
                     self.kind,
                     whole=self.whole,
-                    available=wanted.available_device_ids,
-                    must=wanted.must_include_device_ids,
-                    size=wanted.allocation_size,
+                    available=container.available_device_ids,
+                    must=container.must_include_device_ids,
+                    size=container.allocation_size,
                 )
             except (NoWaitingPodError, AllocationError, ValueError) as error:
                 await self._fail(context, "prefer", error)
@@ -176,15 +176,20 @@ class DevicePlugin:
 
     async def _allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:
         answer = api.AllocateResponse()
-        for wanted in request.container_requests:
+        for container in request.container_requests:
             try:
-                edits = await self._allocator.allocate(self.kind, whole=self.whole, device_ids=list(wanted.device_ids))
+                edits = await self._allocator.allocate(self.kind, whole=self.whole, device_ids=list(container.device_ids))
             except (NoWaitingPodError, AllocationError, VendorError, ValueError) as error:
                 await self._fail(context, "allocate", error)
             else:
-                self._renumbered.pop(frozenset(wanted.device_ids), None)  # their former holder is gone, and this answer is right
+                self._renumbered.pop(
+                    frozenset(container.device_ids), None
+                )  # their former holder is gone, and this answer is right
                 log.info(
-                    "allocate resource=%s ids=%d env=%s outcome=allocated", self.resource, len(wanted.device_ids), dict(edits.env)
+                    "allocate resource=%s ids=%d env=%s outcome=allocated",
+                    self.resource,
+                    len(container.device_ids),
+                    dict(edits.env),
                 )
                 answer.container_responses.append(_response(edits))
         return answer

@@ -16,10 +16,10 @@ from accelshare.vendors.container_edits import ContainerEdits, DeviceNode
 
 def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path]) -> ContainerAdjustment:
     """All these edits as one adjustment; raises Refuse if a device file is missing."""
-    together = tuple(edits)
-    nodes = {node.container_path: _device(node, on_host) for one in together for node in one.device_nodes}
+    all_edits = tuple(edits)
+    nodes = {node.container_path: _device(node, on_host) for one in all_edits for node in one.device_nodes}
     return adjustment(
-        env={name: value for one in together for name, value in one.env.items()},
+        env={name: value for one in all_edits for name, value in one.env.items()},
         devices=nodes.values(),
         mounts=[
             Mount(
@@ -28,11 +28,11 @@ def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path])
                 source=mount.host_path,
                 options=("rbind", "rprivate", "ro" if mount.read_only else "rw"),
             )
-            for one in together
+            for one in all_edits
             for mount in one.mounts
         ],
-        cdi_devices=[name for one in together for name in one.cdi_devices],
-        annotations={name: value for one in together for name, value in one.annotations.items()},
+        cdi_devices=[name for one in all_edits for name in one.cdi_devices],
+        annotations={name: value for one in all_edits for name, value in one.annotations.items()},
     )
 
 
