@@ -206,7 +206,7 @@ class PinnedRecords:
         seen, cards = pod.seen, cards_text(pod.seen.slices)
         if uid in self._rewrites:  # reported once per restoration, so that a user who writes in a loop cannot fill the log
             log.warning("record pod=%s outcome=rewritten cards=%s what=%r", pod.name, cards, self._rewrites[uid])
-            await self._events.say(
+            await self._events.record(
                 PodRef(namespace=seen.namespace, name=seen.name, uid=uid),
                 kind="Warning",
                 reason="AcceleratorRecordRewritten",

@@ -103,10 +103,10 @@ class Repairs:
         log.warning("guard pod=%s container=%s outcome=%s what=%r", pod, found.container, found.outcome, found.what)
         start = f"container {found.container} has {found.what} without requesting a {found.noun}"
         if found.outcome == "withheld":
-            await self._events.say(ref, kind="Normal", reason="AcceleratorWithheld", message=f"{start}; it gets none")
+            await self._events.record(ref, kind="Normal", reason="AcceleratorWithheld", message=f"{start}; it gets none")
         else:
             end = "it is refused" if found.outcome == "refused" else "it was created while the node's agent was away, and runs"
-            await self._events.say(ref, kind="Warning", reason="AcceleratorNotRequested", message=f"{start}; {end}")
+            await self._events.record(ref, kind="Warning", reason="AcceleratorNotRequested", message=f"{start}; {end}")
 
     async def _flag(self, pod: NodePod) -> None:
         seen = pod.seen
@@ -119,10 +119,12 @@ class Repairs:
         ref = PodRef(namespace=seen.namespace, name=seen.name, uid=seen.uid)
         if renumbered:
             message = f"the numbers of this node's cards changed; container {container} would restart with another card"
-            await self._events.say(ref, kind="Warning", reason="AcceleratorRenumbered", message=f"{message}; the pod is replaced")
+            await self._events.record(
+                ref, kind="Warning", reason="AcceleratorRenumbered", message=f"{message}; the pod is replaced"
+            )
         else:
             message = f"the container runtime started container {container} without its card; the pod is replaced"
-            await self._events.say(ref, kind="Warning", reason="AcceleratorMissing", message=message)
+            await self._events.record(ref, kind="Warning", reason="AcceleratorMissing", message=message)
         log.warning("repair pod=%s container=%s outcome=replaced", pod.name, container)
         try:
             await delete_pod(self._client, namespace=seen.namespace, name=seen.name, uid=seen.uid)

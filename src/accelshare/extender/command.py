@@ -1,6 +1,6 @@
-"""`accelshare extender`: the flags.
+"""The command `accelshare extender` and its flags.
 
-Belongs here: from argv to settings. Never: anything that runs.
+Belongs here: settings from flags. Never: serving.
 """
 
 import asyncio
@@ -23,37 +23,46 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
 @click.command()
 @kubeconfig_options
 @click.option(
-    "--listen", default=":12345", show_default=True, callback=_listen, help="HOST:PORT to serve on; every address without HOST."
+    "--listen",
+    default=":12345",
+    show_default=True,
+    callback=_listen,
+    help="Address to serve on, HOST:PORT; without HOST, all addresses.",
 )
-@click.option("--policy", type=click.Choice(sorted(POLICIES)), default="binpack", show_default=True, help="How cards are chosen.")
+@click.option(
+    "--policy", type=click.Choice(sorted(POLICIES)), default="binpack", show_default=True, help="Card placement policy."
+)
 @click.option(
     "--shortlist",
     type=click.IntRange(0, 5000),
     default=1,
     show_default=True,
-    help="How many nodes filter names to a pod that states no preference of its own; 0 names all.",
+    help="Number of nodes that filter returns for a pod without preferences of its own; 0 returns all that fit.",
 )
 @profiles_option
 @click.option("--tls-cert", type=FILE, help="Serve HTTPS with this certificate chain (PEM).")
-@click.option("--tls-key", type=FILE, help="The certificate's key (PEM).")
-@click.option("--client-ca", type=FILE, help="Require client certificates that this CA signed (PEM).")
+@click.option("--tls-key", type=FILE, help="Private key of the certificate (PEM).")
+@click.option("--client-ca", type=FILE, help="Require client certificates signed by this CA (PEM).")
 @click.option(
     "--probe-port",
     type=click.IntRange(0, 65535),
     default=0,
     show_default=True,
-    help="Serve health and metrics in plain HTTP on this port too; 0: do not.",
+    help="Port that also serves health and metrics over plain HTTP; 0 means none.",
 )
 @click.option(
-    "--agent-namespace", default="kube-system", show_default=True, help="Only pods of this namespace count as nodes' agents."
+    "--agent-namespace",
+    default="kube-system",
+    show_default=True,
+    help="Namespace of the agents' pods; others are ignored.",
 )
 @click.option(
     "--agent-service-account",
     default="accelshare-agent",
     show_default=True,
-    help="Only pods with this service account count as nodes' agents.",
+    help="Service account of the agents' pods; others are ignored.",
 )
-@click.option("--max-body-mib", type=click.IntRange(1, 1024), default=64, show_default=True, help="Refuse larger requests.")
+@click.option("--max-body-mib", type=click.IntRange(1, 1024), default=64, show_default=True, help="Largest request body in MiB.")
 @log_options
 @log_file_options
 def extender(
@@ -87,7 +96,7 @@ def extender(
     from accelshare.wire.pods import AgentIdentity
 
     if (tls_cert is None) != (tls_key is None):
-        raise click.UsageError("--tls-cert and --tls-key go together: give both or neither")
+        raise click.UsageError("--tls-cert and --tls-key must be set together")
     if client_ca is not None and tls_cert is None:
         raise click.UsageError("--client-ca needs --tls-cert and --tls-key: without TLS there are no client certificates")
     tls = TlsFiles(tls_cert, tls_key, client_ca) if tls_cert is not None and tls_key is not None else None

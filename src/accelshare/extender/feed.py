@@ -196,6 +196,6 @@ class Feed:
 
     def _record_event(self, pod: PodSeen, reason: str, message: str) -> None:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-        task = asyncio.ensure_future(self._events.say(ref, kind="Warning", reason=reason, message=message))
+        task = asyncio.ensure_future(self._events.record(ref, kind="Warning", reason=reason, message=message))
         self._event_tasks.add(task)
         task.add_done_callback(self._event_tasks.discard)

@@ -23,7 +23,7 @@ from accelshare.extender.binder import Binder, Outcome
 from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.requeue import Requeue
-from accelshare.http.messages import TEXT, Request, Response
+from accelshare.http.messages import TEXT, Request, Response, error_response
 from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
@@ -94,7 +94,7 @@ class Routes:
         """The same pages on the probe port, for clients without a certificate: kubelet's probes and Prometheus."""
         if request.path in PROBE_PATHS:
             return self.handle(request)
-        return _error(404, f"nothing at {request.path[:200]!r}; this port has {', '.join(PROBE_PATHS)}")
+        return error_response(404, f"nothing at {request.path[:200]!r}; this port has {', '.join(PROBE_PATHS)}")
 
     def handle(self, request: Request) -> Response | Awaitable[Response]:
         """Most responses are ready at once; a bind's must be awaited."""
@@ -108,13 +108,13 @@ class Routes:
         page_name, _, node = rest.partition("/")
         if f"/{prefix}" not in self._dialects:
             known = ", ".join(sorted(self._dialects))
-            return _error(404, f"nothing at {path[:200]!r}; the prefixes are {known}")
+            return error_response(404, f"nothing at {path[:200]!r}; the prefixes are {known}")
         if page_name == "inspect":
             return self._inspect(self._dialects[f"/{prefix}"], node) if method == "GET" else _wrong_method(method, path, "GET")
         verb = self._verbs.get(rest)
         if verb is None:
             verbs = ", ".join((*self._verbs, "inspect"))
-            return _error(404, f"nothing at {path[:200]!r}; /{prefix} has {verbs}")
+            return error_response(404, f"nothing at {path[:200]!r}; /{prefix} has {verbs}")
         if method != "POST":
             return _wrong_method(method, path, "POST")
         return self._timed(rest, verb, request.body)
@@ -291,12 +291,8 @@ def _json(status: int, value: object) -> Response:
     return Response(status, orjson.dumps(value))
 
 
-def _error(status: int, error: str) -> Response:
-    return _json(status, {"error": error})
-
-
 def _wrong_method(method: str, path: str, right: str) -> Response:
-    return _error(405, f"{path[:200]} takes {right}, not {method[:20]}")
+    return error_response(405, f"{path[:200]} takes {right}, not {method[:20]}")
 
 
 def _refusal(verb: str, error: str, *, status: int = 400) -> Response:
@@ -305,4 +301,4 @@ def _refusal(verb: str, error: str, *, status: int = 400) -> Response:
         return Response(200, scheduler.write_filter_error(error))
     if verb == "bind":
         return Response(200, scheduler.write_bind_answer(error))
-    return _error(status, error)
+    return error_response(status, error)

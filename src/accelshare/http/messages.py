@@ -83,6 +83,10 @@ class Response(msgspec.Struct, frozen=True):
         return (_STATUS_LINES[self.status] + about).encode("latin-1")
 
 
+def error_response(status: int, error: str) -> Response:
+    return Response(status, msgspec.json.encode({"error": error}))
+
+
 Handler: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
 
 

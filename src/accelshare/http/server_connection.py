@@ -1,7 +1,7 @@
 """One client's connection to a server: reads complete requests and writes complete responses, in order and within limits.
 
-Belongs here: HTTP/1.1 as clients speak it (llhttp's grammar, through httptools), what is held in memory for each client, and
-which client is dropped when that is too much. Never: what a path means, who may call, accepting (server.py).
+Belongs here: the order of requests and responses, what is held in memory for each client, and which client is dropped when that
+is too much. Never: parsing (request_reader.py), accepting (server.py), what a path means.
 """
 
 import asyncio
@@ -12,23 +12,12 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Coroutine
 from typing import Final, cast
 
-import msgspec
-from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-
-from accelshare.http.messages import AbortConnection, Handler, Request, Response, Stream, chunk
+from accelshare.http.messages import AbortConnection, Handler, Request, Response, Stream, chunk, error_response
+from accelshare.http.request_reader import PendingRequest, RequestReader
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES: Final = 64 << 10
-_HEADER_SEPARATORS: Final = len(": \r\n")
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
-
-
-class _Pending(msgspec.Struct, frozen=True):
-    """A request that waits for its turn, or the response to one that was refused before it was complete."""
-
-    request: Request
-    last: bool  # the connection closes after this response
-    refusal: Response | None = None
 
 
 class ServerConnection(asyncio.Protocol):
@@ -38,24 +27,17 @@ class ServerConnection(asyncio.Protocol):
         """`connections` has this one until it is closed and its last request is handled."""
         self._handler = handler
         self._connections = connections
-        self._max_body_bytes = max_body_bytes
-        self._max_head_bytes = max_head_bytes
-        self._parser = HttpRequestParser(self)
+        self._reader = RequestReader(
+            self._put, self._write_continue, max_body_bytes=max_body_bytes, max_head_bytes=max_head_bytes
+        )
         self._transport: asyncio.Transport | None = None
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[PendingRequest] = deque()
         self._closing = False  # requests that have not been read yet get no response
-        self._refused = False  # everything else that the client sends is ignored
-        self._owes_continue = False  # the client waits for 100 Continue before it sends the body
-        self._parser_events = 0
-        self._unparsed_bytes = 0  # since the last event: of a header, trailer or chunk extension that has not ended
         self._writable = asyncio.Event()
         self._writable.set()
         self._written_bytes = 0  # of the last response
         self._unread_bytes = 0  # of the last response, at most
         self._streaming: asyncio.Task[None] | None = None
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._parts: list[bytes] = []
-        self._begin()
         self._loop = asyncio.get_running_loop()
         self.address = address
         self.connecting: asyncio.Task[None] | None = None
@@ -69,7 +51,7 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def connected(self) -> bool:
-        """Was there a connection, over TLS one with a complete handshake?"""
+        """Whether the transport was made, over TLS after a complete handshake."""
         return self._transport is not None
 
     def close_when_idle(self) -> None:
@@ -112,19 +94,11 @@ class ServerConnection(asyncio.Protocol):
             self._connections.forget(self)
 
     def data_received(self, data: bytes) -> None:
-        if self._refused or self._closing:
+        if self._reader.refused or self._closing:
             return
-        events = self._parser_events
-        try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            self._closing = True  # the client would switch protocols after this request, which gets a response in HTTP/1.1
-        except HttpParserError as error:
-            self._refuse(400, f"this is not HTTP/1.1: {error}")
-        # The parser keeps a header until it is complete, at a cost that grows with the square of its length.
-        self._unparsed_bytes = self._unparsed_bytes + len(data) if events == self._parser_events else 0
-        if self._unparsed_bytes > self._max_head_bytes:
-            self._refuse_head()
+        self._reader.feed(data)
+        if self._reader.upgrade:
+            self._closing = True  # the last request gets a response in HTTP/1.1
         self._count_held()
 
     def eof_received(self) -> bool:
@@ -149,76 +123,6 @@ class ServerConnection(asyncio.Protocol):
         self._next()
         self._resume_reading()
 
-    # Called by the parser.
-
-    def on_message_begin(self) -> None:
-        self._parser_events += 1
-        self._begin()
-
-    def on_url(self, url: bytes) -> None:
-        self._parser_events += 1
-        self._url += url
-        self._count_head(len(url))
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._parser_events += 1
-        self._count_head(len(name) + len(value) + _HEADER_SEPARATORS)
-        self._headers.append((name, value))
-        match name.lower():
-            case b"content-length" if value.isdigit() and int(value) > self._max_body_bytes:
-                self._refuse_body()
-            case b"expect" if value.lower() == b"100-continue":
-                self._owes_continue = self._parser.get_http_version() == "1.1"
-
-    def on_headers_complete(self) -> None:
-        self._parser_events += 1
-        self._write_continue()
-
-    def on_body(self, data: bytes) -> None:
-        self._parser_events += 1
-        self._owes_continue = False  # the client did not wait
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size > self._max_body_bytes:
-            self._refuse_body()
-
-    def on_message_complete(self) -> None:
-        self._parser_events += 1
-        self._owes_continue = False
-        if self._refused:
-            return
-        method = self._parser.get_method().decode("ascii")
-        request = Request(method, self._url.decode("latin-1"), b"".join(self._parts), self._headers)
-        self._parts = []
-        self._size = 0
-        self._put(_Pending(request, last=not self._parser.should_keep_alive()))
-
-    def _begin(self) -> None:
-        self._url = b""
-        self._headers = []
-        self._parts = []
-        self._size = 0
-        self._head_size = 0
-
-    def _count_head(self, size: int) -> None:
-        self._head_size += size
-        if self._head_size > self._max_head_bytes:
-            self._refuse_head()
-
-    def _refuse_head(self) -> None:
-        self._refuse(431, f"the request's head is longer than {self._max_head_bytes} bytes")
-
-    def _refuse_body(self) -> None:
-        self._refuse(413, f"the request's body is larger than {self._max_body_bytes} bytes, the limit set by --max-body-mib")
-
-    def _refuse(self, status: int, error: str) -> None:
-        """Ignore the rest of what the client sends; the refusal is written after the responses that are due before it."""
-        if not self._refused:
-            self._refused = True
-            self._parts.clear()
-            self._size = 0
-            self._put(_Pending(Request("", ""), last=True, refusal=_error(status, error)))
-
     # Responding.
 
     @property
@@ -227,25 +131,25 @@ class ServerConnection(asyncio.Protocol):
         return self._transport if self._transport is not None and not self._transport.is_closing() else None
 
     def _count_held(self) -> None:
-        size = self._size + self._unread_bytes
+        size = self._reader.body_bytes + self._unread_bytes
         if self._pending:
             size += sum(len(pending.request.body) for pending in self._pending)
         if size != self.held_bytes and self in self._connections:
             self._connections.hold(self, size)
 
     def _response_read(self) -> None:
-        """The client has read the last response, as far as we know."""
+        """The client may have read all of the last response."""
         self._unread_bytes = 0
         self._count_held()
 
     def _write_continue(self) -> None:
         """After the responses that are due before it."""
-        due = self._owes_continue and not self._refused and self.responding is None and not self._pending
+        due = self._reader.expects_continue and not self._reader.refused and self.responding is None and not self._pending
         if due and self._open is not None:
-            self._owes_continue = False
+            self._reader.expects_continue = False
             self._open.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _put(self, pending: _Pending) -> None:
+    def _put(self, pending: PendingRequest) -> None:
         self._pending.append(pending)
         self._next()
         if self._pending and self._open is not None:
@@ -268,7 +172,7 @@ class ServerConnection(asyncio.Protocol):
                 self.handling = self._loop.create_future()
                 self.responding = self._loop.create_task(self._respond(pending, response))
 
-    async def _respond(self, pending: _Pending, coming: Response | Awaitable[Response]) -> None:
+    async def _respond(self, pending: PendingRequest, coming: Response | Awaitable[Response]) -> None:
         response = await self._handle(pending, coming)
         if self.handling is not None:
             self.handling.set_result(None)
@@ -283,7 +187,7 @@ class ServerConnection(asyncio.Protocol):
         self._next()
         self._resume_reading()
 
-    async def _handle(self, pending: _Pending, coming: Response | Awaitable[Response]) -> Response | None:
+    async def _handle(self, pending: PendingRequest, coming: Response | Awaitable[Response]) -> Response | None:
         """The response, or None if the client disconnected before the handler began."""
         if isinstance(coming, Response):
             return coming
@@ -298,7 +202,7 @@ class ServerConnection(asyncio.Protocol):
         except Exception:
             return _failure(pending.request)
 
-    async def _write_all(self, pending: _Pending, response: Response) -> None:
+    async def _write_all(self, pending: PendingRequest, response: Response) -> None:
         """Write as fast as the client reads. The server drops a client that reads nothing for too long."""
         last = self._write(pending, response, more=bool(response.more) or response.stream is not None)
         if response.stream is not None:
@@ -342,8 +246,8 @@ class ServerConnection(asyncio.Protocol):
             self._write_continue()
             self._open.resume_reading()
 
-    def _write(self, pending: _Pending, response: Response, *, more: bool = False) -> bool:
-        """Head and body in one write, so that the client wakes up once. Tells whether the connection closes after it."""
+    def _write(self, pending: PendingRequest, response: Response, *, more: bool = False) -> bool:
+        """Write head and body at once, so that the client wakes up once. Returns whether the connection closes after it."""
         last = pending.last or (self._closing and not self._pending)
         self.idle_since = self._loop.time()
         transport = self._open
@@ -399,8 +303,4 @@ class OpenConnections(set[ServerConnection]):
 def _failure(request: Request) -> Response:
     """A request that fails must not end the process that every other pod needs; the log has the traceback."""
     log.exception("request outcome=failed path=%s", request.path)
-    return _error(500, "accelshare failed on this request; its log has the cause")
-
-
-def _error(status: int, error: str) -> Response:
-    return Response(status, msgspec.json.encode({"error": error}))
+    return error_response(500, "accelshare failed on this request; its log has the cause")

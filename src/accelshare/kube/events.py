@@ -66,7 +66,7 @@ class Events:
         self._turn = asyncio.Semaphore(MOST_AT_ONCE)
         self._recorded: OrderedDict[str, _Recorded] = OrderedDict()  # by the Event's name, least recent first
 
-    async def say(self, pod: PodRef, *, kind: Literal["Normal", "Warning"], reason: str, message: str) -> bool:
+    async def record(self, pod: PodRef, *, kind: Literal["Normal", "Warning"], reason: str, message: str) -> bool:
         """Write the Event, or count it up. False if it was written less than a minute ago, or could not be written."""
         message = _cut(visible(message))
         name = _name(pod, reason, message)

@@ -58,7 +58,7 @@ class ApiServer:
             raise Forbidden(403, "Forbidden", "pods is forbidden")
         return b"{}"
 
-    async def say(self, _pod: object, *, reason: str, message: str, **_: object) -> bool:
+    async def record(self, _pod: object, *, reason: str, message: str, **_: object) -> bool:
         self.events.append(f"{reason}: {message}")
         return True
 

@@ -66,7 +66,7 @@ async def telling(api: Api, clock: Clock, **options: Any) -> AsyncIterator[Event
 
 
 async def complain(events: Events, message: str = "no card has room", pod: PodRef = POD, reason: str = "NoRoom") -> bool:
-    return await events.say(pod, kind="Warning", reason=reason, message=message)
+    return await events.record(pod, kind="Warning", reason=reason, message=message)
 
 
 async def test_an_event_has_all_that_describe_shows() -> None:

@@ -113,7 +113,7 @@ class Reconcile:
         log.info("reconcile pod=%s cards=%s outcome=%s", pod.name, cards_text(real), "moved" if moved else "assigned")
         if moved:
             self._metrics.drift.inc()
-            await self._events.say(
+            await self._events.record(
                 PodRef(namespace=seen.namespace, name=seen.name, uid=seen.uid),
                 kind="Warning",
                 reason="AcceleratorMoved",

@@ -64,7 +64,7 @@ class Writes:
         self.bodies.append(json.loads(body))
         return b"{}"
 
-    async def say(self, *_: object, **__: object) -> bool:
+    async def record(self, *_: object, **__: object) -> bool:
         return True
 
     async def read(self) -> object:

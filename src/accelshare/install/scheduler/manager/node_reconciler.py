@@ -295,11 +295,11 @@ class NodeReconciler:
         about = PodRef(task.state.namespace, task.state.name, state_map.uid, kind=task.state.kind)
         message = f"{task.node}: {state}"
         if states.has_failed(state):
-            await self._events.say(about, kind="Warning", reason="SchedulerConfigFailed", message=message)
+            await self._events.record(about, kind="Warning", reason="SchedulerConfigFailed", message=message)
         elif state == states.APPLIED:
-            await self._events.say(about, kind="Normal", reason="SchedulerConfigApplied", message=message)
+            await self._events.record(about, kind="Normal", reason="SchedulerConfigApplied", message=message)
         elif state == states.RESTORED:
-            await self._events.say(about, kind="Normal", reason="SchedulerConfigRestored", message=message)
+            await self._events.record(about, kind="Normal", reason="SchedulerConfigRestored", message=message)
 
 
 def _fingerprint(proposal: Proposal) -> str:
