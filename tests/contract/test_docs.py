@@ -407,7 +407,7 @@ def test_every_outcome_of_a_bind_is_explained() -> None:
 
 @pytest.mark.parametrize("page", in_two_languages("reference/events.md"), ids=named)
 def test_every_event_is_explained(page: Path) -> None:
-    """A reason is a word in CamelCase that is handed to a voice: `say(…, reason="…")`, or `_record_event(pod, "…", …)`."""
+    """A reason is a CamelCase argument of `record(…, reason="…")` or `_record_event(pod, "…", …)`."""
     in_code = {reason for file in (ROOT / "src").rglob("*.py") for reason in event_reasons(ast.parse(file.read_text()))}
     table = rows(prose(page))
     assert in_code
@@ -419,7 +419,7 @@ def event_reasons(tree: ast.AST) -> Iterator[str]:
         if (
             isinstance(call, ast.Call)
             and isinstance(call.func, ast.Attribute)
-            and call.func.attr in ("say", "_say", "_record_event")
+            and call.func.attr in ("record", "_record", "_record_event")
         ):
             for value in (*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "reason")):
                 if isinstance(value, ast.Constant) and re.fullmatch(r"([A-Z][a-z]+){2,}", str(value.value)):
