@@ -32,7 +32,7 @@ from cluster.versions import ETCD_VERSION, KUBERNETES_VERSION
 PAGE: Final = ROOT / "docs/benchmarks.md"
 MEASURES: Final = ("startup", "throughput", "calls", "growth", "scrape", "crowd")
 ENDED_BY_SIGNAL: Final = 130
-# With one worker, the API server takes longer to forget a run's pods than the run itself.
+# With one worker, the API server takes longer to delete a run's pods than the run itself.
 API_SERVER_ARGS: Final = ("--delete-collection-workers=16",)
 
 
@@ -44,9 +44,9 @@ class Plan:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when it measured, whether goals were met or not; 1 with words when it could not; 130 when it was interrupted."""
+    """0 after measuring, also if goals were missed; 1 with an error if it could not measure; 130 if interrupted."""
     plan = _plan(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # one way to end, which cleans up
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that both signals clean up
     progress = Progress()
     try:
         with (
@@ -158,9 +158,9 @@ def _versions() -> dict[str, str]:
 
 def _plan(arguments: Sequence[str] | None) -> Plan:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure accelshare on a real control plane.")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to try the code; prints the page, writes nothing")
-    parser.add_argument("--only", choices=MEASURES, action="append", help="only this, several times for several; writes nothing")
-    parser.add_argument("--nodes", type=_numbers, metavar="N,N", help="sizes for throughput; writes nothing")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to test the code; prints the page and writes no file")
+    parser.add_argument("--only", choices=MEASURES, action="append", help="measure only this; can be repeated; writes no file")
+    parser.add_argument("--nodes", type=_numbers, metavar="N,N", help="numbers of nodes for throughput; writes no file")
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of throughput at each size")
     options = parser.parse_args(arguments)
     settings = QUICK if options.quick else FULL
@@ -172,12 +172,12 @@ def _plan(arguments: Sequence[str] | None) -> Plan:
         chosen = [pods_and_rounds(settings, nodes) for nodes in options.nodes]
         pods, rounds = (tuple(pair[0] for pair in chosen), tuple(pair[1] for pair in chosen))
         settings = replace(settings, nodes=options.nodes, pods=pods, rounds=rounds)
-    whole = not (options.quick or options.only or options.nodes)
-    return Plan(settings, tuple(options.only or MEASURES), whole)
+    complete = not (options.quick or options.only or options.nodes)
+    return Plan(settings, tuple(options.only or MEASURES), complete)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    sizes = tuple(sorted({int(word) for word in text.split(",")}))
+    sizes = tuple(sorted({int(part) for part in text.split(",")}))
     if not sizes or sizes[0] < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers of nodes, such as 1000,5000")
     return sizes

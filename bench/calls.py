@@ -1,8 +1,8 @@
-"""What one filter or prioritize call costs, over real HTTP on one kept-alive connection to a real extender process.
+"""Measures the cost of one filter or prioritize call, over HTTP on one keep-alive connection to an extender process.
 
 Belongs here: making the same call many times. Never: a scheduler (throughput.py), calls that write (growth.py).
 
-The wall time includes this side of the connection; the CPU time is the extender's alone.
+The wall time includes the client; the CPU time is the extender's alone.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from bench.results import Call
 from bench.scene import PODS, Extender, Scene
 from bench.workload import Object
 
-FULL_OF_TEN = 8  # so many of ten nodes are full in the second half
+FULL_OF_TEN = 8  # of every ten nodes, this many are full in the second half
 
 
 async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, calls: int) -> list[Call]:
@@ -41,19 +41,19 @@ async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, calls: int) ->
 
 
 async def _bodies(scene: Scene, nodes: int) -> dict[str, bytes]:
-    """What is sent for each kind of call, about a pod as the API server shows it."""
-    created = (await scene.create(PODS, [workload.pod("asked")], 1))[0]
-    await scene.client.request("DELETE", f"{PODS}/asked", params={"gracePeriodSeconds": "0"})
+    """The request body of each kind of call, with a pod as the API server returns it."""
+    created = (await scene.create(PODS, [workload.pod("candidate")], 1))[0]
+    await scene.client.request("DELETE", f"{PODS}/candidate", params={"gracePeriodSeconds": "0"})
     preferring = msgspec.json.encode(workload.preferring(msgspec.json.decode(created, type=Object)))
     names = workload.names_json(nodes)
     items: list[Object] = []
     async for page in scene.client.pages("/api/v1/nodes"):
         items += [msgspec.json.decode(raw, type=Object) for raw in page.items]
     return {
-        "filter": workload.asked_by_names(created, names),
-        "filter, answer names all that fit": workload.asked_by_names(preferring, names),
-        "filter, nodes sent whole": workload.asked_with_objects(created, items[:nodes]),
-        "prioritize": workload.asked_by_names(created, names),
+        "filter": workload.call_with_names(created, names),
+        "filter, answer names all that fit": workload.call_with_names(preferring, names),
+        "filter, nodes sent whole": workload.call_with_nodes(created, items[:nodes]),
+        "prioritize": workload.call_with_names(created, names),
     }
 
 

@@ -1,7 +1,6 @@
-"""Memory and start-up of the extender when the cluster is large and crowded.
+"""Measures memory and start-up of the extender in a large cluster with many pods.
 
-Belongs here: filling the cluster, starting the extender again and again, and what a pod costs it then.
-Never: how the memory is used.
+Belongs here: creating the pods, starting the extender several times, and the cost of one more pod. Never: how memory is used.
 """
 
 import asyncio
@@ -24,13 +23,13 @@ SETTLE_S: Final = 1.0
 
 
 async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, pods: int, starts: int, step_pods: int) -> Crowd:
-    """Comes last: so many pods take the API server longer to delete than it waits for any request, so they stay."""
+    """Must run last: deleting this many pods exceeds the API server's request timeout, so they stay."""
     await scene.grow_to(nodes)
     nodes = scene.nodes
     scene.progress.doing(f"creating {pods:,} bound pods on {nodes:,} nodes")
-    answers = await scene.create(PODS, (workload.crowd_pod(number, nodes) for number in range(pods)), pods)
-    await asyncio.sleep(2)  # the API server's own work on what was just written
-    found: list[Start] = []
+    bodies = await scene.create(PODS, (workload.crowd_pod(number, nodes) for number in range(pods)), pods)
+    await asyncio.sleep(2)  # the API server still processes the new pods
+    measured: list[Start] = []
     bare: list[BareStart] = []
     steps: list[Step] = []
     for number in range(1, starts + 1):
@@ -39,12 +38,12 @@ async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, pods: int, sta
         bare.append(await asyncio.to_thread(_bare_start, scene, number))
         begun = time.perf_counter()
         async with scene.extender(shortlist=1, wait_ready=False) as extender:
-            found.append(await asyncio.to_thread(_watch_start, extender, begun))
-            scene.progress.say(f"  ready in {found[-1].wall_s:.2f} s, {found[-1].memory.rss_mb:.0f} MB")
+            measured.append(await asyncio.to_thread(_watch_start, extender, begun))
+            scene.progress.say(f"  ready in {measured[-1].wall_s:.2f} s, {measured[-1].memory.rss_mb:.0f} MB")
             if number == starts:
                 scene.progress.doing(f"growth with {nodes:,} nodes and {pods:,} pods there")
                 steps.append(await one_step(scene, extender, nodes=nodes, pods_before=pods, pods=step_pods))
-    return Crowd(nodes, pods, len(answers[-1]), tuple(found), tuple(bare), tuple(steps))
+    return Crowd(nodes, pods, len(bodies[-1]), tuple(measured), tuple(bare), tuple(steps))
 
 
 def _watch_start(extender: Extender, begun: float) -> Start:
@@ -58,7 +57,7 @@ def _watch_start(extender: Extender, begun: float) -> Start:
 
 
 def _bare_start(scene: Scene, number: int) -> BareStart:
-    """The same way of starting, for a program that imports what any such server needs and ends."""
+    """The start of a Python that only imports the libraries of such a server."""
     begun = time.perf_counter()
     process = Process("bare-start", [sys.executable, "-c", IMPORTS], scene.plane.directory / f"bare-start-{number}.log")
     while process.running:

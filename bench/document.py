@@ -1,6 +1,6 @@
 """The results as a page of Markdown.
 
-Belongs here: order and words of docs/benchmarks.md. Never: a number that is not in the results.
+Belongs here: order and text of docs/benchmarks.md. Never: a number that is not in the results.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Sums over what was measured: the middle, the spread, the rate.
+"""Statistics of measurements: median, spread, rate.
 
 Belongs here: arithmetic on plain numbers. Never: measuring, printing.
 """
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Several measurements of one thing: what to believe, and how much they differ."""
+    """Several measurements of one thing: median, least and most."""
 
     middle: float
     least: float
@@ -27,13 +27,13 @@ class Spread:
 
     @property
     def percent(self) -> float:
-        """From the least to the most, as a part of the middle."""
+        """From the least to the most, in percent of the median."""
         return 100 * (self.most - self.least) / self.middle if self.middle else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """So many pods were bound at this time, when so much CPU had been used, by whom we know and on the whole machine."""
+    """How many pods were bound at a time, and the CPU used until then by each process and by the whole machine."""
 
     bound: int
     at_s: float
@@ -51,7 +51,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What happened between two moments: CPU for each pod, and how many cores' worth went to processes that are not ours."""
+    """The rate between two moments, the CPU for each pod, and the cores that other processes used."""
 
     pods_per_s: float
     scheduler_ms: float
@@ -74,12 +74,12 @@ def pace(first: Moment, last: Moment) -> Pace:
 
 
 def middle_of(count: int) -> tuple[int, int]:
-    """After which pod to start counting and after which to stop, so that neither the first rush nor the last straggler counts."""
+    """The pods after which counting starts and stops, so that the beginning and the end of the queue do not count."""
     if count < 10:
         raise ValueError(f"{count} pods have no middle; 10 is the least")
     return count // 10, count - count // 10
 
 
 def ratios(these: Sequence[T], those: Sequence[T], value: Callable[[T], float]) -> list[float]:
-    """Each measurement divided by its partner, which was taken next to it: what slowed both cancels out."""
+    """Each measurement divided by its partner, which was taken next to it, so that what slowed both cancels out."""
     return [value(this) / value(that) for this, that in zip(these, those, strict=True)]

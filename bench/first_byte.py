@@ -1,4 +1,4 @@
-"""What a person waits for: the CPU of `accelshare inspect` until its first byte, over a Python that does nothing.
+"""Measures the CPU time of `accelshare inspect` until its first byte, and that of a Python that does nothing.
 
 Belongs here: starting both in turn, many times. Never: the extender.
 """
@@ -21,11 +21,11 @@ NODES: Final = 4
 async def measure(scene: Scene, noise: NoiseMeter, *, starts: int) -> tuple[FirstByte, ...]:
     await scene.grow_to(NODES)
     scene.progress.doing(f"inspect, {starts} times, {scene.nodes:,} nodes")
-    found: list[FirstByte] = []
+    measured: list[FirstByte] = []
     for _ in range(starts):
         noise.listen()
-        found.append(await asyncio.to_thread(_one, scene.plane.kubeconfig))
-    return tuple(found)
+        measured.append(await asyncio.to_thread(_one, scene.plane.kubeconfig))
+    return tuple(measured)
 
 
 def _one(kubeconfig: Path) -> FirstByte:
@@ -41,13 +41,13 @@ def _cpu(command: list[str], environ: dict[str, str]) -> tuple[float, float]:
     process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.read(1)
-    # It runs on meanwhile, and until it is waited for its clock can be read: what is seen is a little too much, never too little.
+    # The process continues meanwhile, so this is slightly too much, never too little.
     first_s = cpu_s(process.pid)
     process.stdout.read()
     assert process.stderr is not None
-    complaint = process.stderr.read().decode(errors="replace")
+    errors = process.stderr.read().decode(errors="replace")
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {complaint.strip()[:300]}")
+        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {errors.strip()[:300]}")
     return first_s, usage.ru_utime + usage.ru_stime

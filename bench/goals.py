@@ -1,6 +1,6 @@
-"""What we hold ourselves to, and whether this run kept it.
+"""The performance goals, and whether a run met them.
 
-Belongs here: goals, and how a result is judged by one. Never: measuring.
+Belongs here: goals, and comparing results with them. Never: measuring.
 """
 
 from collections.abc import Iterator
@@ -27,17 +27,17 @@ class Verdict:
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """One for each goal that this run can speak about."""
-    found = [*_throughput(results.throughput), *_growth(results.throughput)]
+    """One for each goal that this run measured."""
+    judged = [*_throughput(results.throughput), *_growth(results.throughput)]
     if results.crowd is not None:
-        found += _crowd(results.crowd)
+        judged += _crowd(results.crowd)
     if results.first_bytes:
         over_ms = median(start.inspect_ms - start.bare_ms for start in results.first_bytes)
         goal = f"CPU of `inspect` to its first byte ≤ {MOST_INSPECT_MS:g} ms over a bare Python's"
-        found.append(Verdict(goal, f"{over_ms:.0f} ms", over_ms <= MOST_INSPECT_MS))
+        judged.append(Verdict(goal, f"{over_ms:.0f} ms", over_ms <= MOST_INSPECT_MS))
     if results.scrape is not None:
-        found.append(_scrape(results.scrape))
-    return found
+        judged.append(_scrape(results.scrape))
+    return judged
 
 
 def _throughput(throughput: tuple[Throughput, ...]) -> Iterator[Verdict]:
@@ -58,7 +58,7 @@ def _growth(throughput: tuple[Throughput, ...]) -> Iterator[Verdict]:
 
 
 def _scrape(scrape: Scrape) -> Verdict:
-    """Sharing a core is what a caller may notice of a scrape; standing still behind one is not."""
+    """A scrape may share the core with filter calls, but must not block them."""
     stall_ms = median(after.p99_ms - before.p99_ms for before, after in zip(scrape.quiet, scrape.scraped, strict=True))
     goal = f"{scrape.series:,} series scraped without pause: the slowest 1 % of filter calls wait ≤ {MOST_STALL_MS:g} ms longer"
     return Verdict(goal, f"{stall_ms:.1f} ms", stall_ms <= MOST_STALL_MS)

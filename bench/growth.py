@@ -1,6 +1,6 @@
-"""What a pod costs the extender as nodes and pods grow: the event of its creation, filter, bind, and the bind's echo.
+"""Measures the extender's CPU for one pod as nodes and pods grow: its creation event, filter, bind and the bind's event.
 
-Belongs here: playing kube-scheduler, one pod after the other, so that nothing but the extender's own CPU is counted.
+Belongs here: kube-scheduler's calls for one pod after the other, so that only the extender's own CPU counts.
 Never: rates (throughput.py).
 """
 
@@ -47,9 +47,9 @@ async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, steps: int, st
 
 
 async def one_step(scene: Scene, extender: Extender, *, nodes: int, pods_before: int, pods: int) -> Step:
-    """Create so many pods, have each placed and bound, and divide."""
+    """Create pods, filter and bind each, and divide the CPU by their number."""
     names = workload.names_json(nodes)
-    await asyncio.sleep(0.5)  # until the last step's echoes are in
+    await asyncio.sleep(0.5)  # until the last step's binds are on the watch
     cpu_before = cpu_s(extender.pid)
     made = (workload.pod(f"step-{pods_before}-{number:05d}") for number in range(pods))
     created = await scene.create(PODS, made, pods)
@@ -61,10 +61,10 @@ async def one_step(scene: Scene, extender: Extender, *, nodes: int, pods_before:
 def _place_all(extender: Extender, pods: list[bytes], names: bytes) -> None:
     for raw in pods:
         pod = msgspec.json.decode(raw, type=_Pod).metadata
-        answer = msgspec.json.decode(extender.call("filter", workload.asked_by_names(raw, names)), type=_FilterAnswer)
-        if answer.error or not answer.node_names:
-            raise RuntimeError(f"filter found no node for {pod.name}: {answer.error or 'every node refused'}")
-        body = workload.bind_call(pod.name, pod.uid, answer.node_names[0])
+        filtered = msgspec.json.decode(extender.call("filter", workload.call_with_names(raw, names)), type=_FilterAnswer)
+        if filtered.error or not filtered.node_names:
+            raise RuntimeError(f"filter found no node for {pod.name}: {filtered.error or 'every node refused'}")
+        body = workload.bind_call(pod.name, pod.uid, filtered.node_names[0])
         bound = msgspec.json.decode(extender.call("bind", body), type=_BindAnswer)
         if bound.error:
             raise RuntimeError(f"bind of {pod.name} failed: {bound.error}")

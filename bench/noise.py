@@ -1,6 +1,6 @@
-"""How steady the machine was: one fixed piece of work, timed again and again between the measurements.
+"""Measures the machine's noise: one fixed loop, timed repeatedly between the measurements.
 
-Belongs here: the work and its times. Never: correcting a result by it.
+Belongs here: the loop and its times. Never: correcting a result by it.
 """
 
 import time
@@ -20,7 +20,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Wall time differs when somebody else is on the cores, CPU time when the cores themselves are slower."""
+    """Wall time varies when other processes use the cores, CPU time when the cores themselves are slower."""
 
     wall: Spread
     cpu: Spread
@@ -30,7 +30,7 @@ class Noise:
 
 
 class NoiseMeter:
-    """Collects samples; `summary` says what they were."""
+    """Collects samples; `summary` returns their spread."""
 
     def __init__(self, load: Callable[[], float]) -> None:
         self._load = load

@@ -1,4 +1,4 @@
-"""What every page of numbers begins with: the machine, how steady it was, and the goals.
+"""The beginning of every benchmark page: the machine, its noise, and the goals.
 
 Belongs here: these two tables. Never: what one page alone shows (document.py, node/document.py).
 """
@@ -30,6 +30,6 @@ def machine_table(machine: Machine, noise: Noise, versions: Mapping[str, str]) -
 
 
 def goals_section(verdicts: Sequence[Verdict]) -> str:
-    """Nothing, if the run can speak about no goal."""
+    """Empty if the run measured no goal."""
     rows = [(verdict.goal, verdict.measured, "met" if verdict.met else "**not met**") for verdict in verdicts]
     return f"## Goals\n\n{table(('goal', 'measured', ''), rows)}\n" if rows else ""

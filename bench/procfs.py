@@ -1,4 +1,4 @@
-"""What the kernel says about processes and the machine.
+"""CPU and memory of processes and of the machine, from the kernel.
 
 Belongs here: reading /proc and process clocks; the parsing is pure. Never: what the numbers are compared with.
 """
@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one process, in MB (10⁶ bytes): what it has in RAM, its share of it where pages are shared, and its peak."""
+    """Of one process, in MB (10⁶ bytes): resident, proportional and peak."""
 
     rss_mb: float
     pss_mb: float
@@ -30,16 +30,16 @@ class Machine:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of the whole process, all threads that are or were, to the nanosecond.
+    """CPU seconds of the whole process with all threads, also ended ones, to the nanosecond.
 
-    The clock's number is how clock_getcpuclockid(3) makes it: the complement of the pid, three bits up, and 2 for the
+    The clock's number is made as by clock_getcpuclockid(3): the complement of the pid, three bits up, and 2 for the
     scheduler's own count, the one that /proc/<pid>/schedstat shows for a single thread.
     """
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def machine_cpu_s() -> float:
-    """CPU seconds that all processes and the kernel have used since the machine started, to a hundredth or so."""
+    """CPU seconds that all processes and the kernel have used since the machine started, to about a hundredth."""
     return busy_ticks((PROC / "stat").read_text()) / os.sysconf("SC_CLK_TCK")
 
 
@@ -50,7 +50,7 @@ def memory(pid: int) -> Memory:
 
 
 def private_mb(pid: int) -> float:
-    """What would be free if this one process ended."""
+    """The memory that would become free if this process ended."""
     return private_of((PROC / str(pid) / "smaps_rollup").read_text()) / 1e6
 
 
@@ -69,10 +69,10 @@ def load() -> float:
 
 def kib(text: str, key: str) -> int:
     """The bytes of a line such as `VmRSS:    1234 kB`."""
-    found = re.search(rf"^{re.escape(key)}:\s+(\d+) kB$", text, re.MULTILINE)
-    if found is None:
+    match = re.search(rf"^{re.escape(key)}:\s+(\d+) kB$", text, re.MULTILINE)
+    if match is None:
         raise ValueError(f"no line '{key}: … kB' in {text[:80]!r}…")
-    return int(found[1]) * 1024
+    return int(match[1]) * 1024
 
 
 def private_of(rollup: str) -> int:
@@ -81,16 +81,16 @@ def private_of(rollup: str) -> int:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
-    return " ".join(found[1].split()) if found else "unknown"
+    match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return " ".join(match[1].split()) if match else "unknown"
 
 
 def busy_ticks(stat: str) -> int:
-    """All cores' time that was neither idle nor waiting for a disk. Guests are in user already."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(word) for word in stat.split("\n", 1)[0].split()[1:9])
+    """The time of all cores that was neither idle nor iowait. user includes guests."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(part) for part in stat.split("\n", 1)[0].split()[1:9])
     return user + nice + system + irq + softirq + steal
 
 
 def load_of(loadavg: str) -> float:
-    """How many processes wanted to run, on average over the last minute."""
+    """The load average of the last minute."""
     return float(loadavg.split()[0])

@@ -1,6 +1,6 @@
-"""A line every few seconds, so that a person who waits knows for what.
+"""Prints what is being measured, at least every few seconds.
 
-Belongs here: saying what is being done, and saying it again while it lasts. Never: results (document.py).
+Belongs here: printing the current step, again while it lasts. Never: results (document.py).
 """
 
 import asyncio
@@ -20,20 +20,20 @@ class Progress:
         self._detail = ""
 
     def doing(self, what: str) -> None:
-        """This begins now."""
+        """Start a step."""
         self._what, self._since, self._detail = what, time.monotonic(), ""
         self.say(what)
 
-    def detail(self, words: str) -> None:
-        """How far it is; shown with the next line."""
-        self._detail = words
+    def detail(self, text: str) -> None:
+        """The progress of the step; printed with the next line."""
+        self._detail = text
 
-    def say(self, words: str) -> None:
-        print(f"[{time.monotonic() - self._start:6.1f} s] {words}", flush=True)
+    def say(self, text: str) -> None:
+        print(f"[{time.monotonic() - self._start:6.1f} s] {text}", flush=True)
 
     @contextlib.asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:
-        """While this lasts, say every few seconds what is being done."""
+        """Print the current step every few seconds inside the block."""
         beat = asyncio.create_task(self._beat())
         try:
             yield

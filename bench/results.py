@@ -1,6 +1,6 @@
-"""What was measured, as values.
+"""The results of all measurements, as values.
 
-Belongs here: the shapes of results. Never: how they came to be, or what they are worth.
+Belongs here: the shapes of results. Never: measuring, judging.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ VARIANTS: Final[Mapping[str, int | None]] = {BARE: None, SHORTLIST_1: 1, SHORTLI
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """At one size of cluster, every variant's rounds, in the order in which they were run."""
+    """The rounds of every variant at one cluster size, in the order in which they ran."""
 
     nodes: int
     pods: int
@@ -34,7 +34,7 @@ class Call:
 
     verb: str
     nodes: int
-    full: bool  # four of five nodes have no room on any card
+    full: bool  # on four of five nodes no card has enough free units
     request_kb: float
     cpu_ms: float
     wall_p50_ms: float
@@ -42,7 +42,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one pod costs the extender from its creation to its echo, after so many pods are there."""
+    """The extender's CPU for one pod from its creation to its bind's watch event, with `pods_before` pods in the cluster."""
 
     nodes: int
     pods_before: int
@@ -67,7 +67,7 @@ class BareStart:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Starts of the extender when everything is already there."""
+    """Starts of the extender in a cluster that already has all nodes and pods."""
 
     nodes: int
     pods: int
@@ -88,7 +88,7 @@ class FirstByte:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long callers waited for filter in one round."""
+    """The latency of filter calls in one round."""
 
     p50_ms: float
     p99_ms: float
@@ -97,7 +97,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """The same calls in turn, without a scrape and while one is always under way."""
+    """The same calls in turn without a scrape and during continuous scrapes."""
 
     nodes: int
     series: int

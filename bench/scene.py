@@ -1,6 +1,6 @@
 """The cluster that is measured: a real control plane, fake nodes, pods, our extender as its own process.
 
-Belongs here: putting things there, taking them away, and starting and ending processes. Never: timing anything.
+Belongs here: creating and deleting objects, starting and stopping processes. Never: timing anything.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ PODS: Final = "/api/v1/namespaces/default/pods"
 
 
 class Extender:
-    """A running extender and one kept-alive connection to it."""
+    """A running extender and one keep-alive connection to it."""
 
     def __init__(self, process: Process, port: int) -> None:
         self.process = process
@@ -43,23 +43,23 @@ class Extender:
         return self.process.pid
 
     def ready(self) -> bool:
-        """Whether it says that its book is whole. Blocks, but never for long."""
+        """Whether /readyz responds with 200. Blocks for a moment."""
         try:
             self._connection.request("GET", "/readyz")
-            answer = self._connection.getresponse()
-            answer.read()
+            response = self._connection.getresponse()
+            response.read()
         except (OSError, http.client.HTTPException):
             self._connection.close()
             return False
-        return answer.status == http.client.OK
+        return response.status == http.client.OK
 
     def call(self, verb: str, body: bytes) -> bytes:
-        """One call, as kube-scheduler would make it. Blocks."""
+        """One call, as kube-scheduler makes it. Blocks."""
         self._connection.request("POST", f"/accelshare/{verb}", body, {"Content-Type": "application/json"})
-        answer = self._connection.getresponse()
-        content = answer.read()
-        if answer.status != http.client.OK:
-            raise RuntimeError(f"{verb} answered {answer.status}: {content[:200]!r}")
+        response = self._connection.getresponse()
+        content = response.read()
+        if response.status != http.client.OK:
+            raise RuntimeError(f"{verb} responded with {response.status}: {content[:200]!r}")
         return content
 
 
@@ -75,7 +75,7 @@ class Scene:
     # Objects.
 
     async def grow_to(self, nodes: int) -> None:
-        """Have exactly so many nodes, or more if there are more already."""
+        """Create nodes until there are this many."""
         if nodes <= self.nodes:
             return
         self.progress.doing(f"creating nodes {self.nodes + 1:,} to {nodes:,}")
@@ -83,27 +83,27 @@ class Scene:
         self.nodes = nodes
 
     async def create(self, path: str, objects: Iterable[Object], count: int) -> list[bytes]:
-        """Many at once; the answers in the order of the objects."""
-        answers: list[bytes] = [b""] * count
+        """Create the objects concurrently; returns the response bodies in the order of the objects."""
+        bodies: list[bytes] = [b""] * count
 
         async def one(place: int, body: bytes) -> None:
-            answers[place] = await self.client.request("POST", path, body=body, timeout_s=60)
+            bodies[place] = await self.client.request("POST", path, body=body, timeout_s=60)
 
         await self._all_of(one(place, msgspec.json.encode(content)) for place, content in enumerate(objects))
-        return answers
+        return bodies
 
     async def clear_pods(self) -> None:
-        """No pods, and nothing said about them."""
+        """Delete all pods and their Events."""
         await self.client.request("DELETE", PODS, params={"gracePeriodSeconds": "0"}, timeout_s=LIMIT_S)
         await self.until(self._no_pods, "all pods are gone")
         await self.client.request("DELETE", "/api/v1/namespaces/default/events", timeout_s=LIMIT_S)
 
     async def _no_pods(self) -> bool:
-        answer = await self.client.request("GET", PODS, params={"limit": "1"})
-        return not msgspec.json.decode(answer, type=Object)["items"]
+        body = await self.client.request("GET", PODS, params={"limit": "1"})
+        return not msgspec.json.decode(body, type=Object)["items"]
 
     async def _all_of(self, works: Iterable[Awaitable[None]]) -> None:
-        """Do all of it, a bounded number at a time; the first failure ends it."""
+        """Await all of them, a bounded number at a time; the first failure ends it."""
         waiting, done = iter(works), 0
 
         async def worker() -> None:
@@ -124,7 +124,7 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def extender(self, *, shortlist: int, wait_ready: bool = True) -> AsyncIterator[Extender]:
-        """Ours, ready; ended when the block ends."""
+        """An extender, ready; stopped when the block ends."""
         self._starts += 1
         port = free_port()
         command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{port}", f"--shortlist={shortlist}"]
@@ -139,7 +139,7 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def scheduler(self, extender_url: str = "") -> AsyncIterator[Process]:
-        """A kube-scheduler, handed out as soon as its process exists; ended when the block ends."""
+        """A kube-scheduler, yielded as soon as its process exists; stopped when the block ends."""
         before = len(self.plane.processes)
         starting = asyncio.create_task(
             asyncio.to_thread(self.plane.start_scheduler, workload.scheduler_configuration(extender_url))
@@ -148,7 +148,7 @@ class Scene:
             while len(self.plane.processes) == before and not starting.done():
                 await asyncio.sleep(0.005)
             if starting.done():
-                await starting  # raises what went wrong
+                await starting  # raises its error
             yield self.plane.processes[-1]
             await starting
         finally:
@@ -167,7 +167,7 @@ class Scene:
 
 @contextlib.asynccontextmanager
 async def open_scene(plane: ControlPlane, progress: Progress) -> AsyncIterator[Scene]:
-    """An empty cluster in which the extender may do what its role says."""
+    """An empty cluster in which the extender has its role."""
     await asyncio.to_thread(plane.kubectl, "apply", "-f", str(ROOT / "deploy/extender-rbac.yaml"))
     kubeconfig = await asyncio.to_thread(_as_service_account, plane)
     async with Client(config.load(plane.kubeconfig), user_agent="accelshare-bench") as client:
@@ -175,7 +175,7 @@ async def open_scene(plane: ControlPlane, progress: Progress) -> AsyncIterator[S
 
 
 def _as_service_account(plane: ControlPlane) -> Path:
-    """The extender proves who it is as it does in a cluster: by its service account's token."""
+    """A kubeconfig with the token of the extender's service account, as in a real cluster."""
     account = ("accelshare-extender", "--namespace=kube-system")
     plane.kubectl("create", "serviceaccount", *account)
     token = plane.kubectl("create", "token", *account, "--duration=8h").strip()

@@ -1,6 +1,6 @@
-"""Whether a scrape keeps kube-scheduler waiting: filter calls with and without Prometheus reading every card's series.
+"""Measures whether a scrape delays kube-scheduler: filter calls with and without a concurrent scrape of /metrics.
 
-Belongs here: calling and scraping at once. Never: how the series are written.
+Belongs here: concurrent calls and scrapes. Never: how the series are written.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from bench.noise import NoiseMeter
 from bench.results import Scrape, Waits
 from bench.scene import PODS, Extender, Scene
 
-# Reads the page again and again and says of each its seconds, bytes and series; ended by us. A process of its own, because a
-# thread would share the caller's interpreter and so slow it down.
+# Reads the page repeatedly and prints its seconds, bytes and series; terminated by us. A separate process, because a thread would
+# share the client's interpreter and slow it down.
 SCRAPER: Final = """
 import http.client, sys, time
 connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
@@ -29,12 +29,12 @@ while True:
 
 
 async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, calls: int, rounds: int) -> Scrape:
-    """The two take turns; in one of them a scrape is always under way."""
+    """Rounds without and with a continuous scrape, in turn."""
     await scene.grow_to(nodes)
     nodes = scene.nodes
-    created = (await scene.create(PODS, [workload.pod("asked")], 1))[0]
-    await scene.client.request("DELETE", f"{PODS}/asked", params={"gracePeriodSeconds": "0"})
-    body = workload.asked_by_names(created, workload.names_json(nodes))
+    created = (await scene.create(PODS, [workload.pod("candidate")], 1))[0]
+    await scene.client.request("DELETE", f"{PODS}/candidate", params={"gracePeriodSeconds": "0"})
+    body = workload.call_with_names(created, workload.names_json(nodes))
     quiet: list[Waits] = []
     scraped: list[Waits] = []
     pages: list[tuple[float, int, int]] = []
@@ -61,7 +61,7 @@ def _while_scraped(extender: Extender, body: bytes, calls: int) -> tuple[Waits, 
     scraper = subprocess.Popen([sys.executable, "-c", SCRAPER, str(extender.port)], stdout=subprocess.PIPE, text=True)
     assert scraper.stdout is not None
     try:
-        lines = [scraper.stdout.readline()]  # from here on it is always reading
+        lines = [scraper.stdout.readline()]  # from here on it reads continuously
         waits = _waits(extender, body, calls)
     finally:
         scraper.terminate()

@@ -1,6 +1,6 @@
-"""How much is measured: two sizes of the same run.
+"""The sizes of a run: full and quick.
 
-Belongs here: numbers that trade time for certainty. Never: what is measured with them.
+Belongs here: numbers of nodes, pods, calls and rounds. Never: measuring.
 """
 
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ QUICK: Final = Settings(
 
 
 def pods_and_rounds(settings: Settings, nodes: int) -> tuple[int, int]:
-    """For a size that the settings name, theirs; for another, those of the next smaller one."""
+    """Those of this size in the settings, or of the next smaller size."""
     known = [at for at, size in enumerate(settings.nodes) if size <= nodes]
     at = known[-1] if known else 0
     return settings.pods[at], settings.rounds[at]

@@ -1,6 +1,6 @@
 """Markdown tables and the numbers in them.
 
-Belongs here: how a figure looks. Never: which figures there are.
+Belongs here: the format of numbers. Never: which numbers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from bench.figures import Spread
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The first column is words, all others are numbers and stand right."""
+    """The first column is text; all others are numbers and right-aligned."""
     lines = [head, ["---", *("---:" for _ in head[1:])]]
     for row in rows:
         if len(row) != len(head):
@@ -19,7 +19,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count, with the thousands apart."""
+    """Three significant digits, with thousands separators."""
     if value == 0:
         return "0"
     size = abs(value)
@@ -29,5 +29,5 @@ def number(value: float) -> str:
 
 
 def spread(value: Spread) -> str:
-    """The middle, and what it lies between."""
+    """Median (least–most)."""
     return f"**{number(value.middle)}** ({number(value.least)}–{number(value.most)})"

@@ -1,9 +1,9 @@
-"""Pods bound per second when the queue is full, with the extender and without.
+"""Measures pods bound per second with a full queue, with the extender and without.
 
 Belongs here: one run of one variant, and the order of the runs. Never: comparing them (document.py, goals.py).
 
-The pods are there before the scheduler is, so it starts with a full queue. All variants run in turn, round after round, and
-a round's variants are compared with each other only: what slows the machine for a minute slows them all.
+The pods exist before the scheduler starts, so its queue is full. All variants run in turn in every round, and only variants of
+one round are compared, because a slow minute of the machine affects all of them.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ async def _run(scene: Scene, prefix: str, pods: int, shortlist: int | None) -> P
 
 
 async def _watch_binds(scene: Scene, version: str, pods: int, scheduler: Process, extender: Extender | None) -> Pace:
-    """The pace of the middle pods, as a watch on the pods sees them get their nodes."""
+    """The pace of the middle pods, from a watch that sees them get their nodes."""
     start, end = middle_of(pods)
     moments: dict[int, Moment] = {}
     bound: set[str] = set()
@@ -87,14 +87,14 @@ async def _watch_binds(scene: Scene, version: str, pods: int, scheduler: Process
                 if not pod.spec.node_name or pod.metadata.name in bound:
                     continue
                 if extender is not None and workload.ASSIGNMENT not in pod.metadata.annotations:
-                    raise RuntimeError(f"pod {pod.metadata.name} was bound past the extender, so this run measures nothing")
+                    raise RuntimeError(f"pod {pod.metadata.name} was bound without the extender, so this run is invalid")
                 bound.add(pod.metadata.name)
                 if len(bound) in (start, end):
                     moments[len(bound)] = _now(len(bound), scene, scheduler, extender)
                 if len(bound) == pods:
                     return pace(moments[start], moments[end])
-        # An API server that finds its watcher slow, on a busy machine, ends the watch; what was missed comes with the next.
-        scene.progress.say(f"  the watch ended when {len(bound)} of {pods} pods were bound, and goes on")
+        # On a busy machine the API server ends the watch of a slow client; the next watch has the missed events.
+        scene.progress.say(f"  the watch ended when {len(bound)} of {pods} pods were bound; watching again")
 
 
 def _now(bound: int, scene: Scene, scheduler: Process, extender: Extender | None) -> Moment:

@@ -1,6 +1,6 @@
-"""The nodes and pods that are measured with, as Kubernetes objects.
+"""The nodes and pods of the benchmarks, as Kubernetes objects.
 
-Belongs here: manifests, and the messages that kube-scheduler would make of them. Never: sending them.
+Belongs here: manifests, and kube-scheduler's requests with them. Never: sending them.
 """
 
 import json
@@ -15,13 +15,13 @@ MEMORY: Final = "aliyun.com/gpu-mem"
 COUNT: Final = "aliyun.com/gpu-count"
 CARDS: Final = 8
 CARD_UNITS: Final = 16
-SHARE: Final = 4  # units that each pod of the queue asks
-FULL_SHARE: Final = 13  # of each card of a node that is full: what is left fits nobody, though the sum would
+SHARE: Final = 4  # units that each pod of the queue requests
+FULL_SHARE: Final = 13  # of each card of a full node: no card has enough left, though all together have
 ASSIGNMENT: Final = "accelshare.io/assignment"
 
 
 def node_name(number: int) -> str:
-    """As long as a cloud's names are, because calls carry thousands of them."""
+    """As long as the names of cloud providers, because calls contain thousands of them."""
     return f"accelerated-pool-a-{number:05d}.internal.example"
 
 
@@ -44,7 +44,7 @@ def node(number: int) -> Object:
 
 
 def pod(name: str, *, units: int = SHARE) -> Object:
-    """An ordinary pod: a container with a few variables and mounts, as a Job's template would have them."""
+    """An ordinary pod: a container with a few variables and mounts."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -77,7 +77,7 @@ def pod(name: str, *, units: int = SHARE) -> Object:
 
 
 def bound_pod(name: str, *, node: int, cards: Sequence[int], share: int) -> Object:
-    """A pod that is on a node, with the record that a bind by accelshare leaves."""
+    """A bound pod with accelshare's record."""
     made = pod(name, units=share * len(cards))
     entries = [{"index": card, "id": f"GPU-{node:08x}-{card:04x}-4000", "units": share} for card in cards]
     made["metadata"]["annotations"] |= {
@@ -94,7 +94,7 @@ def bound_pod(name: str, *, node: int, cards: Sequence[int], share: int) -> Obje
 
 
 def filler(number: int) -> Object:
-    """The one pod that leaves a little of each card of its node: no node-wide sum refuses the next pod, but every card does."""
+    """A pod that leaves a little of each card of its node: the next pod fits the node's sum, but no card."""
     return bound_pod(f"filler-{number:05d}", node=number, cards=range(CARDS), share=FULL_SHARE)
 
 
@@ -104,7 +104,7 @@ def crowd_pod(number: int, nodes: int) -> Object:
 
 
 def preferring(pod: Object) -> Object:
-    """The same pod with a soft wish of its own, to which filter names every node that fits."""
+    """The same pod with a preferred node affinity, for which filter returns every node that fits."""
     term = {"weight": 1, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
     return pod | {"spec": pod["spec"] | {"affinity": affinity}}
@@ -114,13 +114,13 @@ def names_json(nodes: int) -> bytes:
     return orjson.dumps([node_name(number) for number in range(nodes)])
 
 
-def asked_by_names(pod: bytes, names: bytes) -> bytes:
+def call_with_names(pod: bytes, names: bytes) -> bytes:
     """A filter or prioritize call of a scheduler whose extender is nodeCacheCapable."""
     return b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":' + names + b"}"
 
 
-def asked_with_objects(pod: bytes, nodes: Sequence[Object]) -> bytes:
-    """The same call when the extender is not: every node whole, without the field bookkeeping that schedulers drop."""
+def call_with_nodes(pod: bytes, nodes: Sequence[Object]) -> bytes:
+    """The same call if the extender is not: complete nodes without managedFields, which schedulers drop."""
     items = [
         node | {"metadata": {key: value for key, value in node["metadata"].items() if key != "managedFields"}} for node in nodes
     ]
@@ -132,7 +132,7 @@ def bind_call(name: str, uid: str, node: str) -> bytes:
 
 
 def scheduler_configuration(extender_url: str = "") -> Object:
-    """Every node is scored and no client limit holds anything up, with an extender and without."""
+    """Scores every node and lifts the client limits, with an extender and without."""
     config: Object = {"percentageOfNodesToScore": 100, "clientConnection": {"qps": 100_000, "burst": 100_000}}
     if not extender_url:
         return config

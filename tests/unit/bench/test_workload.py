@@ -65,15 +65,15 @@ def test_a_crowd_fits_on_its_nodes() -> None:
 
 def test_a_preferring_pod_has_a_wish_of_its_own() -> None:
     pod = seen(workload.preferring(workload.pod("a")))
-    asked = scheduler.read_filter_call(workload.asked_by_names(pod, workload.names_json(2)))
+    asked = scheduler.read_filter_call(workload.call_with_names(pod, workload.names_json(2)))
     assert prefers_some_nodes(asked.pod.spec)
 
 
 def test_both_forms_of_a_call_name_the_same_nodes() -> None:
     pod = seen(workload.pod("a"))
     nodes = [msgspec.json.decode(seen(workload.node(number)), type=workload.Object) for number in range(3)]
-    by_name = scheduler.read_filter_call(workload.asked_by_names(pod, workload.names_json(3)))
-    whole = scheduler.read_filter_call(workload.asked_with_objects(pod, nodes))
+    by_name = scheduler.read_filter_call(workload.call_with_names(pod, workload.names_json(3)))
+    whole = scheduler.read_filter_call(workload.call_with_nodes(pod, nodes))
     assert by_name.names == whole.names == [workload.node_name(number) for number in range(3)]
 
 
