@@ -15,7 +15,7 @@ from accelshare.agent.device_plugin.leftovers import PluginLeftovers
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.metrics import AgentMetrics
 from accelshare.agent.pod_feed import PodFeed
-from accelshare.runtimes.validator_status import Verdict
+from accelshare.runtimes.validator_status import ValidatorStatus
 from accelshare.vendors.profile import Profile
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class DeliverySelector:
         """Whether the flags allow to connect to the runtime at all."""
         return self._requested != Deliverer.DEVICE_PLUGIN.value
 
-    def select(self, validator: Verdict, *, connected: bool) -> DeliveryMode:
+    def select(self, validator: ValidatorStatus, *, connected: bool) -> DeliveryMode:
         """Decide the mode of this process."""
         mode = self._decide(validator, connected=connected)
         self._set(mode)
@@ -88,9 +88,9 @@ class DeliverySelector:
             log.warning("delivery mode=nri problem='containers may start without their card while the agent is away'")
         return mode
 
-    def runtime_connected(self, validator: Verdict) -> None:
+    def runtime_connected(self, validator: ValidatorStatus) -> None:
         """A runtime has connected, perhaps after a restart with another configuration."""
-        self._metrics.validated.set(validator.insists)
+        self._metrics.validated.set(validator.enabled)
         current = self._current.get()
         if current.deliverer is Deliverer.UNDECIDED:
             return
@@ -104,9 +104,9 @@ class DeliverySelector:
         """Raise RuntimeChangedError as soon as another deliverer is right than the one that was selected."""
         raise RuntimeChangedError(f"restarting: {await self._restart}")
 
-    def _decide(self, validator: Verdict, *, connected: bool) -> DeliveryMode:
+    def _decide(self, validator: ValidatorStatus, *, connected: bool) -> DeliveryMode:
         resources = [resource for profile in self._profiles for resource, _ in self._devices.resources(profile)]
-        ask = self._requested == AUTO and validator.insists and not self._current.get().by_nri
+        ask = self._requested == AUTO and validator.enabled and not self._current.get().by_nri
         served = self._leftovers.served(resources) if ask else []
         if served:
             log.warning("delivery mode=device-plugin waiting_for_pods=%s", ",".join(served))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from accelshare.runtimes.validator_status import Verdict
+from accelshare.runtimes.validator_status import ValidatorStatus
 
 AUTO: Final = "auto"  # the value of --delivery that leaves the decision to `decide`
 
@@ -45,7 +45,12 @@ UNDECIDED: Final = DeliveryMode(Deliverer.UNDECIDED, "the agent is starting")
 
 
 def decide(
-    requested: str, *, validator: Verdict, connected: bool, served_pods: Collection[str], correctable_kinds: Collection[str]
+    requested: str,
+    *,
+    validator: ValidatorStatus,
+    connected: bool,
+    served_pods: Collection[str],
+    correctable_kinds: Collection[str],
 ) -> DeliveryMode:
     """The mode for this value of --delivery, this state of the runtime's validator, and these living pods that a device plugin
     has served: kubelet asks a device plugin for their resources and rejects every other pod while there is none.
@@ -53,13 +58,13 @@ def decide(
     `connected`: the runtime has connected to our NRI plugin. `correctable_kinds`: kinds that are given by variables only.
     """
     if requested == Deliverer.NRI.value:
-        return DeliveryMode(Deliverer.NRI, f"--delivery={requested}; {validator.why}", validated=validator.insists)
+        return DeliveryMode(Deliverer.NRI, f"--delivery={requested}; {validator.why}", validated=validator.enabled)
     if requested == Deliverer.DEVICE_PLUGIN.value:
         return DeliveryMode(Deliverer.DEVICE_PLUGIN, f"--delivery={requested}")
-    if validator.insists and not served_pods:
+    if validator.enabled and not served_pods:
         return DeliveryMode(Deliverer.NRI, validator.why, validated=True)
     reason = validator.why
-    if validator.insists:
+    if validator.enabled:
         reason = f"staying on device plugins until these pods end: {', '.join(sorted(served_pods))}"
     corrected = frozenset(correctable_kinds) if connected else frozenset()
     return DeliveryMode(Deliverer.DEVICE_PLUGIN, reason, nri_corrects=connected, corrected_kinds=corrected)

@@ -3,7 +3,7 @@
 NRI continues without a plugin that is not connected, unless the runtime's default validator is enabled: then a container whose
 pod requires the plugin is refused. This needs a version that has it, and a configuration that existed when the runtime started.
 
-Belongs here: the verdict from version, files and start time. Never: changing any of them.
+Belongs here: the state from version, files and start time. Never: changing any of them.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from accelshare.runtimes.config_files import NriSettings, Tree, UnreadableConfig
 from accelshare.runtimes.versions import VALIDATOR_SINCE, release
 
 
-class Standing(Enum):
+class ValidatorState(Enum):
     """The state of a runtime's validator."""
 
-    INSISTS = "insisting"
+    ENABLED = "enabled"
     NOT_RESTARTED = "written, but not restarted since"
     OFF = "off"
     TOO_OLD = "too old"
@@ -26,15 +26,15 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether the runtime requires the agent, and the reason."""
+class ValidatorStatus:
+    """The state of the validator, and the reason."""
 
-    standing: Standing
+    state: ValidatorState
     why: str
 
     @property
-    def insists(self) -> bool:
-        return self.standing is Standing.INSISTS
+    def enabled(self) -> bool:
+        return self.state is ValidatorState.ENABLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,44 +51,49 @@ class Files:
         return crio.nri_settings(crio.layers(self.crio_config, tree))
 
 
-def judge(name: str, version: str | None, *, files: Files, socket: Path | None = None, tree: Tree | None = None) -> Verdict:
-    """The verdict on this runtime. Without a socket: the one that its files name. Without a version: taken as new enough."""
+def validator_status(
+    name: str, version: str | None, *, files: Files, socket: Path | None = None, tree: Tree | None = None
+) -> ValidatorStatus:
+    """The status of the validator. Without a socket: the one in the files. Without a version: taken as new enough."""
     tree = tree or Tree()
-    if (too_old := judge_version(name, version)) is not None:
+    if (too_old := status_by_version(name, version)) is not None:
         return too_old
     try:
         settings = files.nri_settings(name, tree)
     except (OSError, UnreadableConfigError) as error:
-        return Verdict(Standing.UNKNOWN, f"the configuration of {name} cannot be read: {error}")
+        return ValidatorStatus(ValidatorState.UNKNOWN, f"the configuration of {name} cannot be read: {error}")
     if not settings.files:
         where = files.containerd_config if name.lower() == "containerd" else files.crio_config
-        return Verdict(Standing.OFF, f"no configuration of {name} exists ({where}), so its validator is off")
+        return ValidatorStatus(ValidatorState.OFF, f"no configuration of {name} exists ({where}), so its validator is off")
     if not settings.enforced:
-        return Verdict(Standing.OFF, _why_off(settings))
+        return ValidatorStatus(ValidatorState.OFF, _why_off(settings))
     socket = socket or settings.socket
     try:
         started = socket.stat().st_ctime
     except FileNotFoundError:
-        return Verdict(
-            Standing.NOT_RESTARTED,
+        return ValidatorStatus(
+            ValidatorState.NOT_RESTARTED,
             f"{_where(settings)}, but {socket} does not exist: {name} does not run, or was not restarted",
         )
     changed = [path for path in settings.files if tree.changed_s(path) > started]
     if changed:
-        return Verdict(
-            Standing.NOT_RESTARTED, f"{_where(settings)}, but {changed[-1]} changed after {name} was started: restart {name}"
+        return ValidatorStatus(
+            ValidatorState.NOT_RESTARTED,
+            f"{_where(settings)}, but {changed[-1]} changed after {name} was started: restart {name}",
         )
-    return Verdict(Standing.INSISTS, _where(settings))
+    return ValidatorStatus(ValidatorState.ENABLED, _where(settings))
 
 
-def judge_version(name: str, version: str | None) -> Verdict | None:
-    """A verdict if the version alone decides it."""
+def status_by_version(name: str, version: str | None) -> ValidatorStatus | None:
+    """The status if the version alone decides it."""
     since = VALIDATOR_SINCE.get(name.lower())
     if since is None:
-        return Verdict(Standing.UNKNOWN, f"runtime {name} has no known validator")
+        return ValidatorStatus(ValidatorState.UNKNOWN, f"runtime {name} has no known validator")
     if version is not None and release(version) < since:
         first = ".".join(map(str, since[:2]))
-        return Verdict(Standing.TOO_OLD, f"{name} {version} has no validator; {first} is the first version with one")
+        return ValidatorStatus(
+            ValidatorState.TOO_OLD, f"{name} {version} has no validator; {first} is the first version with one"
+        )
     return None
 
 

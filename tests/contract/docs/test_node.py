@@ -70,6 +70,6 @@ async def test_delivery(machine: Machine) -> None:
     page_runner = PageRunner(machine)
     await page_runner.run(commands(page))
     assert page_runner.out("accelshare runtime-config plan") == block(page, "diff")
-    assert page_runner.out("accelshare runtime-config status").startswith("insisting\n")
+    assert page_runner.out("accelshare runtime-config status").startswith("enabled\n")
     assert machine.read("/etc/containerd/config.toml") == CONFIG
     machine.must("systemctl stop containerd")

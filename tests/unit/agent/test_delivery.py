@@ -10,11 +10,11 @@ from accelshare.agent.delivery_mode import CurrentMode
 from accelshare.agent.device_plugin.leftovers import PluginLeftovers
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.metrics import AgentMetrics
-from accelshare.runtimes.validator_status import Standing, Verdict
+from accelshare.runtimes.validator_status import ValidatorState, ValidatorStatus
 from accelshare.vendors.catalog import load
 
-ON = Verdict(Standing.INSISTS, "the validator is on")
-OFF = Verdict(Standing.OFF, "the validator is off")
+ON = ValidatorStatus(ValidatorState.ENABLED, "the validator is on")
+OFF = ValidatorStatus(ValidatorState.OFF, "the validator is off")
 
 
 class Leftovers:

@@ -3,11 +3,11 @@
 import pytest
 
 from accelshare.agent.delivery_mode import UNDECIDED, CurrentMode, Deliverer, DeliveryMode, decide
-from accelshare.runtimes.validator_status import Standing, Verdict
+from accelshare.runtimes.validator_status import ValidatorState, ValidatorStatus
 
-ON = Verdict(Standing.INSISTS, "the validator is on")
-OFF = Verdict(Standing.OFF, "the validator is off")
-UNKNOWN = Verdict(Standing.UNKNOWN, "no container runtime has answered")
+ON = ValidatorStatus(ValidatorState.ENABLED, "the validator is on")
+OFF = ValidatorStatus(ValidatorState.OFF, "the validator is off")
+UNKNOWN = ValidatorStatus(ValidatorState.UNKNOWN, "no container runtime has answered")
 POD = "default/trains"
 
 
@@ -28,7 +28,7 @@ POD = "default/trains"
     ],
 )
 def test_the_mode_for_each_input(
-    requested: str, validator: Verdict, connected: bool, served: list[str], name: str, validated: bool
+    requested: str, validator: ValidatorStatus, connected: bool, served: list[str], name: str, validated: bool
 ) -> None:
     mode = decide(requested, validator=validator, connected=connected, served_pods=served, correctable_kinds=["zpu"])
     assert (mode.name, mode.validated) == (name, validated)
@@ -43,7 +43,7 @@ def test_the_reason_names_the_pods_that_keep_device_plugins() -> None:
 
 @pytest.mark.parametrize("requested", ["auto", "nri"])
 @pytest.mark.parametrize("validator", [ON, OFF, UNKNOWN])
-def test_the_reason_has_what_is_known_of_the_validator(requested: str, validator: Verdict) -> None:
+def test_the_reason_has_what_is_known_of_the_validator(requested: str, validator: ValidatorStatus) -> None:
     mode = decide(requested, validator=validator, connected=True, served_pods=[], correctable_kinds=[])
     assert validator.why in mode.reason
 

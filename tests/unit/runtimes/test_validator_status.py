@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.runtimes.validator_status import Files, Standing, Verdict, judge
+from accelshare.runtimes.validator_status import Files, ValidatorState, ValidatorStatus, validator_status
 
 ON = '[plugins."io.containerd.nri.v1.nri".default_validator]\nenable = true\n'
 CRIO_ON = "[crio.nri.default_validator]\nnri_enable_default_validator = true\n"
@@ -32,8 +32,8 @@ class Host:
         newest = max((path.stat().st_ctime for path in self.root.rglob("*")), default=0.0)
         later(self.socket, newest)
 
-    def judge(self, name: str = "containerd", version: str | None = "v2.4.2") -> Verdict:
-        return judge(name, version, files=self.files, socket=self.socket)
+    def status(self, name: str = "containerd", version: str | None = "v2.4.2") -> ValidatorStatus:
+        return validator_status(name, version, files=self.files, socket=self.socket)
 
 
 def later(path: Path, than: float) -> None:
@@ -52,20 +52,20 @@ def host(tmp_path: Path) -> Host:
 def test_a_validator_that_was_on_at_the_start(host: Host) -> None:
     where = host.write("config.toml", ON)
     host.start()
-    assert host.judge() == Verdict(Standing.INSISTS, f"the validator is on in {where}")
-    assert host.judge().insists
+    assert host.status() == ValidatorStatus(ValidatorState.ENABLED, f"the validator is on in {where}")
+    assert host.status().enabled
 
 
 def test_a_file_that_has_changed_since_the_start(host: Host) -> None:
     host.write("config.toml", f'imports = ["{host.root}/conf.d/*"]\n' + ON)
     other = host.write("conf.d/other.toml", "")
     host.start()
-    assert host.judge().insists
+    assert host.status().enabled
     later(other, host.socket.stat().st_ctime)
-    verdict = host.judge()
-    assert verdict.standing is Standing.NOT_RESTARTED
-    assert not verdict.insists
-    assert f"{other} changed after containerd was started: restart containerd" in verdict.why
+    validator = host.status()
+    assert validator.state is ValidatorState.NOT_RESTARTED
+    assert not validator.enabled
+    assert f"{other} changed after containerd was started: restart containerd" in validator.why
 
 
 def test_an_old_file_that_was_moved_here_since_the_start(host: Host) -> None:
@@ -80,20 +80,20 @@ def test_an_old_file_that_was_moved_here_since_the_start(host: Host) -> None:
             break
         shutil.move(host.files.containerd_config, waiting)
     assert host.files.containerd_config.stat().st_mtime == 1.0
-    assert host.judge().standing is Standing.NOT_RESTARTED
+    assert host.status().state is ValidatorState.NOT_RESTARTED
 
 
 def test_a_runtime_that_has_no_socket(host: Host) -> None:
     host.write("config.toml", ON)
-    verdict = host.judge()
-    assert verdict.standing is Standing.NOT_RESTARTED
-    assert str(host.socket) in verdict.why
+    validator = host.status()
+    assert validator.state is ValidatorState.NOT_RESTARTED
+    assert str(host.socket) in validator.why
 
 
 def test_the_socket_is_where_the_files_say(host: Host) -> None:
     host.write("config.toml", f'[plugins."io.containerd.nri.v1.nri"]\nsocket_path = "{host.socket}"\n' + ON)
     host.start()
-    assert judge("containerd", "2.4.2", files=host.files).insists
+    assert validator_status("containerd", "2.4.2", files=host.files).enabled
 
 
 @pytest.mark.parametrize(
@@ -108,21 +108,21 @@ def test_the_socket_is_where_the_files_say(host: Host) -> None:
 def test_a_validator_that_is_off(host: Host, text: str, words: str) -> None:
     host.write("config.toml", text)
     host.start()
-    verdict = host.judge()
-    assert verdict.standing is Standing.OFF
-    assert verdict.why.startswith(words)
+    validator = host.status()
+    assert validator.state is ValidatorState.OFF
+    assert validator.why.startswith(words)
 
 
 def test_no_file_is_off(host: Host) -> None:
-    assert host.judge().standing is Standing.OFF
-    assert str(host.files.containerd_config) in host.judge().why
-    assert str(host.files.crio_config) in host.judge("cri-o", "1.34.0").why
+    assert host.status().state is ValidatorState.OFF
+    assert str(host.files.containerd_config) in host.status().why
+    assert str(host.files.crio_config) in host.status("cri-o", "1.34.0").why
 
 
 def test_a_file_that_cannot_be_read(host: Host) -> None:
     host.write("config.toml", "garbage")
-    assert host.judge().standing is Standing.UNKNOWN
-    assert "config.toml cannot be read" in host.judge().why
+    assert host.status().state is ValidatorState.UNKNOWN
+    assert "config.toml cannot be read" in host.status().why
 
 
 @pytest.mark.parametrize(
@@ -132,32 +132,32 @@ def test_a_version_without_validator(host: Host, name: str, version: str, since:
     host.write("config.toml", ON)
     host.write("crio.conf", CRIO_ON)
     host.start()
-    verdict = host.judge(name, version)
-    assert verdict.standing is Standing.TOO_OLD
-    assert all(fact in verdict.why for fact in (name, version, since))
+    validator = host.status(name, version)
+    assert validator.state is ValidatorState.TOO_OLD
+    assert all(fact in validator.why for fact in (name, version, since))
 
 
 def test_an_unknown_version_is_believed_to_be_new(host: Host) -> None:
     host.write("config.toml", ON)
     host.start()
-    assert host.judge(version=None).insists
+    assert host.status(version=None).enabled
 
 
 def test_an_unknown_runtime(host: Host) -> None:
-    assert host.judge("other", "9.9.9").standing is Standing.UNKNOWN
+    assert host.status("other", "9.9.9").state is ValidatorState.UNKNOWN
 
 
 def test_cri_o_reads_its_directory_by_name(host: Host) -> None:
     host.write("crio.conf", "[crio.nri]\nenable_nri = false\n")
     host.write("crio.conf.d/10-on", f"[crio.nri]\nenable_nri = true\n{CRIO_ON}")
     host.start()
-    assert host.judge("cri-o", "1.34.0").insists
+    assert host.status("cri-o", "1.34.0").enabled
     last = host.write("crio.conf.d/20-off", CRIO_ON.replace("true", "false"))
     host.start()
-    assert host.judge("cri-o", "1.34.0") == Verdict(Standing.OFF, f"the validator is off in {last}")
+    assert host.status("cri-o", "1.34.0") == ValidatorStatus(ValidatorState.OFF, f"the validator is off in {last}")
 
 
 def test_cri_o_without_connections_does_not_insist(host: Host) -> None:
     host.write("crio.conf", f"[crio.nri]\nnri_disable_connections = true\n{CRIO_ON}")
     host.start()
-    assert host.judge("cri-o", "1.34.0").standing is Standing.OFF
+    assert host.status("cri-o", "1.34.0").state is ValidatorState.OFF

@@ -23,7 +23,7 @@ from accelshare.agent.nri.protocol.nri_pb2 import Event
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_store import PodStore
 from accelshare.agent.repairs import Repairs
-from accelshare.runtimes.validator_status import Files, Standing, Verdict, judge
+from accelshare.runtimes.validator_status import Files, ValidatorState, ValidatorStatus, validator_status
 from accelshare.runtimes.versions import asks_validators, takes_cdi
 from accelshare.wire.assignment import PLUGIN
 
@@ -68,11 +68,11 @@ class NriDelivery:
         self._blocked: set[str] = set()  # kinds for which kubelet still asks a device plugin, as logged
         self._connected = asyncio.Event()
         self._validator_lock = threading.Lock()  # written on the thread that answers the runtime
-        self._validator = Verdict(Standing.UNKNOWN, f"no container runtime has answered at {socket}")
+        self._validator = ValidatorStatus(ValidatorState.UNKNOWN, f"no container runtime has answered at {socket}")
         devices.on_change(self._report)
 
     @property
-    def validator(self) -> Verdict:
+    def validator(self) -> ValidatorStatus:
         """The state of the validator of the runtime that connected last."""
         with self._validator_lock:
             return self._validator
@@ -135,20 +135,20 @@ class NriDelivery:
     def _configure(self, runtime: str, version: str) -> list[Event]:
         """The NRI events that we subscribe to. Called on the thread that answers the runtime, before any container."""
         self._handler.runtime_configured(takes_cdi=takes_cdi(runtime, version))
-        validator = judge(runtime, version, files=self._files, socket=self._socket)
+        validator = validator_status(runtime, version, files=self._files, socket=self._socket)
         with self._validator_lock:
             self._validator = validator
         events = [Event.CREATE_CONTAINER]
         if asks_validators(runtime, version):
             # If we die or are late while a container is created, no plugin answers this call, and the container is refused.
             events.append(Event.VALIDATE_CONTAINER_ADJUSTMENT)
-        if not validator.insists:
+        if not validator.enabled:
             events.append(Event.START_CONTAINER)  # the container may have been created while we were away
         return events
 
     def _on_connected(self, runtime: str, version: str) -> None:
         validator = self.validator
-        log.info("nri runtime=%s version=%s validator=%s reason=%r", runtime, version, validator.insists, validator.why)
+        log.info("nri runtime=%s version=%s validator=%s reason=%r", runtime, version, validator.enabled, validator.why)
         for pod in self._pins.check(self._handler.delivered()):
             self._pods.put(pod)
         self._connected.set()

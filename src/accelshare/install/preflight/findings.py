@@ -63,8 +63,8 @@ def as_text(findings: Sequence[Finding]) -> str:
         lines += [visible(f"{'':<22} → {step}") for step in finding.do]
     counts = {grade: sum(finding.grade is grade for finding in findings) for grade in Grade}
     summary = ", ".join(f"{counts[grade]} {grade.value}" for grade in (Grade.PROBLEM, Grade.WARNING, Grade.NOTE) if counts[grade])
-    verdict = "ready for accelshare" if ready(findings) else "not ready: solve the problems first"
-    return "\n".join([*lines, "", f"{verdict}{f' ({summary})' if summary else ''}"]) + "\n"
+    validator = "ready for accelshare" if ready(findings) else "not ready: solve the problems first"
+    return "\n".join([*lines, "", f"{validator}{f' ({summary})' if summary else ''}"]) + "\n"
 
 
 def as_json(findings: Sequence[Finding]) -> str:

@@ -19,7 +19,7 @@ from accelshare.install.host_files.changes import Outcome, Say
 from accelshare.install.runtime.host import RuntimeHost, RuntimeRecord
 from accelshare.install.runtime.plan import RuntimePlan
 from accelshare.install.runtime.program import require_planned_change_only
-from accelshare.runtimes.validator_status import Verdict
+from accelshare.runtimes.validator_status import ValidatorStatus
 
 _RESTART_LIMIT_S: Final = 300.0
 _POLL_S: Final = 0.2
@@ -105,12 +105,12 @@ def restart(command: str) -> None:
         raise InstallError(f"the files are written, but `{command}` ended with {done.returncode}: {output}")
 
 
-def wait_until_enabled(host: RuntimeHost, limit_s: float) -> Verdict:
-    """The verdict when the validator is enabled, or when the time is up."""
+def wait_until_enabled(host: RuntimeHost, limit_s: float) -> ValidatorStatus:
+    """The validator's status when it is enabled, or when the time is up."""
     deadline = time.monotonic() + limit_s
-    while not (verdict := host.verdict()).insists and time.monotonic() < deadline:
+    while not (validator := host.validator()).enabled and time.monotonic() < deadline:
         time.sleep(_POLL_S)
-    return verdict
+    return validator
 
 
 def _dump(host: RuntimeHost) -> dict[str, Any] | None:

@@ -70,20 +70,20 @@ def apply(force: bool, restart: bool, restart_command: str | None, wait_s: float
     """
     from accelshare.install.errors import InstallError
     from accelshare.install.runtime import apply as applying
-    from accelshare.runtimes.validator_status import Standing
+    from accelshare.runtimes.validator_status import ValidatorState
 
     host = _host_from(options)
     echo_document(host.difference(host.propose()))
     _say(applying.apply(host, force=force, say=_say))
-    verdict = host.verdict()
+    validator = host.validator()
     command = restart_command or f"systemctl restart {_PROGRAMS[host.runtime]}"
-    if verdict.standing is Standing.NOT_RESTARTED and restart:
+    if validator.state is ValidatorState.NOT_RESTARTED and restart:
         applying.restart(command)
-        verdict = applying.wait_until_enabled(host, wait_s)
-        if not verdict.insists:
-            raise InstallError(f"the files are written and `{command}` was run, but {verdict.why}")
-    _say(f"{verdict.standing.value}: {verdict.why}")
-    if verdict.standing is Standing.NOT_RESTARTED:
+        validator = applying.wait_until_enabled(host, wait_s)
+        if not validator.enabled:
+            raise InstallError(f"the files are written and `{command}` was run, but {validator.why}")
+    _say(f"{validator.state.value}: {validator.why}")
+    if validator.state is ValidatorState.NOT_RESTARTED:
         _say(f"it takes effect after: {command}")
 
 
@@ -112,28 +112,28 @@ def restore(force: bool, restart: bool, restart_command: str | None, wait_s: flo
 def status(output: str, **options: Any) -> None:
     """Show whether the validator is enabled.
 
-    Exit codes: 0 insisting, 3 off, 4 written but not restarted since, 5 too old, 6 unfinished, 7 unknown.
+    Exit codes: 0 enabled, 3 off, 4 written but not restarted since, 5 too old, 6 unfinished, 7 unknown.
     """
     from accelshare.install.runtime.host import EXIT_CODES
 
     host = _host_from(options)
-    verdict, remarks = host.verdict(), host.remarks()
+    validator, remarks = host.validator(), host.remarks()
     if host.version is None:
         remarks.append(f"the version of {host.runtime} is not known; it is assumed to be new enough")
     if output == "json":
         content = {
             "runtime": host.runtime,
             "version": host.version,
-            "state": verdict.standing.value,
-            "why": verdict.why,
+            "state": validator.state.value,
+            "why": validator.why,
             "says": remarks,
         }
         echo(json.dumps(content, indent=2))
     else:
-        echo_line(verdict.standing.value)
-        for line in (verdict.why, *remarks):
+        echo_line(validator.state.value)
+        for line in (validator.why, *remarks):
             echo_line(f"  {line}")
-    raise click.exceptions.Exit(_UNFINISHED if host.unfinished else EXIT_CODES[verdict.standing])
+    raise click.exceptions.Exit(_UNFINISHED if host.unfinished else EXIT_CODES[validator.state])
 
 
 def _host_from(options: dict[str, Any]) -> "RuntimeHost":

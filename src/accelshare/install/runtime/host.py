@@ -15,15 +15,15 @@ from accelshare.install.runtime import plan as planning
 from accelshare.install.runtime.plan import RuntimePlan
 from accelshare.install.runtime.program import RuntimeProgram
 from accelshare.runtimes.config_files import UnreadableConfigError
-from accelshare.runtimes.validator_status import Files, Standing, Verdict, judge, judge_version
+from accelshare.runtimes.validator_status import Files, ValidatorState, ValidatorStatus, status_by_version, validator_status
 from accelshare.runtimes.versions import VALIDATOR_SINCE, merges_sections
 
 EXIT_CODES = {
-    Standing.INSISTS: 0,
-    Standing.OFF: 3,
-    Standing.NOT_RESTARTED: 4,
-    Standing.TOO_OLD: 5,
-    Standing.UNKNOWN: 7,
+    ValidatorState.ENABLED: 0,
+    ValidatorState.OFF: 3,
+    ValidatorState.NOT_RESTARTED: 4,
+    ValidatorState.TOO_OLD: 5,
+    ValidatorState.UNKNOWN: 7,
 }
 
 
@@ -64,13 +64,13 @@ class RuntimeHost:
             )
         return record
 
-    def verdict(self) -> Verdict:
+    def validator(self) -> ValidatorStatus:
         """Whether the runtime's validator is enabled now."""
-        return judge(self.runtime, self.version, files=self._files, socket=self.socket)
+        return validator_status(self.runtime, self.version, files=self._files, socket=self.socket)
 
     def propose(self) -> RuntimePlan:
         """What `apply` would do. Refuses what would have no effect, and what cannot be done without guessing."""
-        too_old = judge_version(self.runtime, self.version)
+        too_old = status_by_version(self.runtime, self.version)
         if too_old is not None:
             raise NotUnderstood(too_old.why)
         if self.config.is_symlink():
@@ -90,7 +90,7 @@ class RuntimeHost:
         return difference(plan.files, self.disk)
 
     def remarks(self) -> list[str]:
-        """What to know beside the verdict."""
+        """What to know beside the validator's status."""
         record = self.record()
         if record is None:
             return ["accelshare wrote nothing here"]

@@ -6,7 +6,7 @@ from typing import Literal
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.runtime import apply as applying
 from accelshare.install.runtime.host import RuntimeHost
-from accelshare.runtimes.validator_status import Standing
+from accelshare.runtimes.validator_status import ValidatorState
 
 NRI = 'plugins."io.containerd.nri.v1.nri"'
 MAIN = f"""\
@@ -50,8 +50,8 @@ class Host:
     def restore(self, disk: Disk | None = None, *, force: bool = False) -> str:
         return applying.restore(self.runtime_host(disk), force=force, say=self.said.append)
 
-    def standing(self) -> Standing:
-        return self.runtime_host().verdict().standing
+    def state(self) -> ValidatorState:
+        return self.runtime_host().validator().state
 
     def start(self) -> None:
         """The runtime's socket is made anew, later than every file."""

@@ -7,7 +7,7 @@ import pytest
 from accelshare.install.errors import ChangedByOthers, InstallError, NotUnderstood
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.runtime import apply as applying
-from accelshare.runtimes.validator_status import Standing
+from accelshare.runtimes.validator_status import ValidatorState
 from tests.unit.install.runtime.builders import MAIN, NRI, Host
 
 
@@ -19,12 +19,12 @@ def host(tmp_path: Path) -> Host:
 def test_apply_and_restore(host: Host) -> None:
     host.config.chmod(0o600)
     before = host.files()
-    assert host.standing() is Standing.OFF
+    assert host.state() is ValidatorState.OFF
     assert host.apply() == "applied"
-    assert host.standing() is Standing.NOT_RESTARTED
+    assert host.state() is ValidatorState.NOT_RESTARTED
     assert host.config.stat().st_mode & 0o777 == 0o600
     host.start()
-    assert host.standing() is Standing.INSISTS
+    assert host.state() is ValidatorState.ENABLED
     (host.root / "nri.sock").unlink()
     assert host.restore() == "restored"
     assert host.files() == before
@@ -41,7 +41,7 @@ def test_twice_is_once(tmp_path: Path, main: str | None) -> None:
     assert host.plan() == ""
     assert host.apply() == "unchanged"
     assert host.files() == before
-    assert host.standing() is Standing.INSISTS  # no file was touched since the start
+    assert host.state() is ValidatorState.ENABLED  # no file was touched since the start
 
 
 def test_restore_without_apply_does_nothing(host: Host) -> None:
@@ -97,7 +97,7 @@ def test_our_file_that_somebody_else_changed_after_an_apply(host: Host) -> None:
     with pytest.raises(ChangedByOthers):
         host.apply()
     assert host.apply(force=True) == "applied"
-    assert host.standing() is Standing.NOT_RESTARTED
+    assert host.state() is ValidatorState.NOT_RESTARTED
     host.restore()
     assert host.files() == {"etc/config.toml": MAIN.encode()}
 
@@ -117,13 +117,13 @@ def test_a_main_file_that_was_edited_keeps_working(host: Host) -> None:
     host.apply()
     host.config.write_text(host.config.read_text() + "# theirs\n")
     assert host.apply() == "unchanged"
-    assert host.standing() is Standing.NOT_RESTARTED
+    assert host.state() is ValidatorState.NOT_RESTARTED
 
 
 def test_a_removed_drop_in_is_written_again(host: Host) -> None:
     host.apply()
     host.drop_in.unlink()
-    assert host.standing() is Standing.OFF
+    assert host.state() is ValidatorState.OFF
     assert host.apply() == "applied"
     host.restore()
     assert host.files() == {"etc/config.toml": MAIN.encode()}

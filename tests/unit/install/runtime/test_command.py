@@ -59,9 +59,9 @@ def test_apply_status_and_restore(shell: Shell) -> None:
     assert "it takes effect after: systemctl restart containerd" in applied.stderr
     assert shell.run("status").exit_code == 4
     shell.host.start()
-    insisting = shell.run("status")
-    assert (insisting.exit_code, insisting.stdout.splitlines()[0]) == (0, "insisting")
-    assert "written by accelshare" in insisting.stdout
+    enabled = shell.run("status")
+    assert (enabled.exit_code, enabled.stdout.splitlines()[0]) == (0, "enabled")
+    assert "written by accelshare" in enabled.stdout
     again = shell.run("apply")
     assert (again.stdout, "unchanged" in again.stderr, "systemctl" in again.stderr) == ("", True, False)
     (shell.host.root / "nri.sock").unlink()
@@ -149,7 +149,7 @@ def test_restart_is_run_and_waited_for(shell: Shell) -> None:
     command.chmod(0o755)
     result = shell.run("apply", "--restart", f"--restart-command={command}")
     assert result.exit_code == 0, result.output
-    assert "insisting: the validator is on" in result.stderr
+    assert "enabled: the validator is on" in result.stderr
     command.write_text("#!/bin/sh\nexit 1\n")
     assert shell.run("apply", "--restart", f"--restart-command={command}").exit_code == 0
 

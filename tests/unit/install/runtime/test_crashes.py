@@ -9,7 +9,7 @@ import pytest
 from accelshare.install.host_files.disk import Disk
 from accelshare.runtimes.config_files import Tree
 from accelshare.runtimes.containerd import layers
-from accelshare.runtimes.validator_status import Standing
+from accelshare.runtimes.validator_status import ValidatorState
 from tests.unit.install.host_files.ending import ended_at_each_step
 from tests.unit.install.runtime.builders import MAIN, Host
 
@@ -64,7 +64,7 @@ begun = pytest.mark.parametrize(
 def test_apply_finishes_a_crashed_apply(tmp_path: Path, main: str | None, prepare: Prepare) -> None:
     for host in crashes(tmp_path, main, prepare, lambda host, disk: host.apply(disk)):
         host.apply()
-        assert host.standing() is Standing.NOT_RESTARTED
+        assert host.state() is ValidatorState.NOT_RESTARTED
         assert host.plan() == ""
         assert not host.runtime_host().unfinished
         assert host.restore() == "restored"
@@ -89,7 +89,7 @@ def test_restore_finishes_a_crashed_restore(tmp_path: Path, main: str | None) ->
 def test_apply_after_a_crashed_restore(tmp_path: Path, main: str | None) -> None:
     for host in crashes(tmp_path, main, applied, lambda host, disk: host.restore(disk)):
         host.apply()
-        assert host.standing() is Standing.NOT_RESTARTED
+        assert host.state() is ValidatorState.NOT_RESTARTED
         host.restore()
         assert is_clean(host, main), host.places()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from accelshare.install.errors import NotUnderstood
-from accelshare.runtimes.validator_status import Standing
+from accelshare.runtimes.validator_status import ValidatorState
 from tests.unit.install.runtime.builders import MAIN, NRI, Host
 
 ENABLE = {"default_validator": {"enable": True}}
@@ -136,9 +136,9 @@ def test_cri_o_needs_no_change_of_its_main_file(tmp_path: Path) -> None:
     assert tomllib.loads(plan.files[0].content.decode()) == {"crio": {"nri": section}}
     assert "CRI-O" in plan.notices[0]
     assert host.apply() == "applied"
-    assert host.standing() is Standing.NOT_RESTARTED
+    assert host.state() is ValidatorState.NOT_RESTARTED
     host.start()
-    assert host.standing() is Standing.INSISTS
+    assert host.state() is ValidatorState.ENABLED
     assert host.restore() == "restored"
     assert host.places() == {"etc", "etc/crio.conf", "nri.sock"}
 
