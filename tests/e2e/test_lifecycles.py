@@ -223,7 +223,7 @@ async def test_a_pod_with_preferences_goes_where_it_prefers(served: SchedulingCl
     await gpu_node(served, "wide", 16)
     prefer = {
         "weight": 100,
-        "preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "admin": "In", "values": ["wide"]}]},
+        "preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["wide"]}]},
     }
     await served.pod("plain", {MEMORY: 4})
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [prefer]}}
