@@ -17,7 +17,6 @@ from accelshare.report.cluster_state import NodeConstraints, PodDetails, Taint, 
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.objects import Condition, Metadata, NodeStatus, Pod, PodSpec, PodStatus, pod_decoder
-from accelshare.wire.objects import Pod as WirePod
 from accelshare.wire.pods import PodReader, needs_of
 from accelshare.wire.quantity import thousandths, whole_number
 
@@ -30,15 +29,8 @@ class _Affinity(msgspec.Struct, rename="camel"):
     node_affinity: _Required | None = None
 
 
-class _Toleration(msgspec.Struct):
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
 class _Spec(PodSpec):
-    tolerations: list[_Toleration] | None = None
+    tolerations: tuple[Toleration, ...] | None = None
     node_selector: dict[str, str] | None = None
     affinity: _Affinity | None = None
 
@@ -86,13 +78,13 @@ def read(raw: bytes, catalog: Catalog) -> tuple[PodSeen | None, PodDetails]:
         annotations=pod.metadata.annotations or {},
         resources=_resources(pod.spec),
         node_selector=pod.spec.node_selector or {},
-        tolerations=tuple(Toleration(t.key, t.operator, t.value, t.effect) for t in pod.spec.tolerations or ()),
+        tolerations=pod.spec.tolerations or (),
         has_affinity=bool(pod.spec.affinity and pod.spec.affinity.node_affinity and pod.spec.affinity.node_affinity.required),
         phase=status.phase or "",
         reason=failed,
         scheduler_message=messages[0] if messages else "",
     )
-    return PodReader(catalog).fact(WirePod(pod.metadata, pod.spec, status)), details
+    return PodReader(catalog).fact(Pod(pod.metadata, pod.spec, status)), details
 
 
 def _resources(spec: PodSpec) -> dict[str, str]:
@@ -120,15 +112,9 @@ def _not_there(client: SyncClient, namespace: str, name: str) -> NoReturn:
     unknown("pod", name, here, f" in namespace {namespace}" + ("" if here else ", which has no pods"))
 
 
-class _Taint(msgspec.Struct):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
 class _NodeSpec(msgspec.Struct):
     unschedulable: bool | None = None
-    taints: list[_Taint] | None = None
+    taints: tuple[Taint, ...] | None = None
 
 
 class _Node(msgspec.Struct):
@@ -153,7 +139,7 @@ class ConstraintReader:
         self._nodes[node.metadata.name] = node
 
     def pod(self, raw: msgspec.Raw | bytes) -> None:
-        pod: Pod = pod_decoder.decode(raw)
+        pod = pod_decoder.decode(raw)
         node = pod.spec.node_name
         if not node:
             return
@@ -171,7 +157,7 @@ class ConstraintReader:
         most_pods = whole_number(amounts.get("pods"))
         return NodeConstraints(
             cordoned=bool(node.spec.unschedulable),
-            taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints or ()),
+            taints=node.spec.taints or (),
             allocatable=allocatable | ({"pods": most_pods} if most_pods is not None else {}),
             taken=self._taken.get(name, {}),
             pods=self._pods.get(name, 0),

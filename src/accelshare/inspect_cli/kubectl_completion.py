@@ -28,8 +28,8 @@ def answer(plugin: str, words: list[str], prefix: str) -> str:
 
     from accelshare.inspect_cli.command import inspect
 
-    chosen_profiles = ShellComplete(inspect, {"obj": plugin}, f"kubectl inspect {plugin}", "")
-    proposals = chosen_profiles.get_completions(words, prefix)
+    completion = ShellComplete(inspect, {"obj": plugin}, f"kubectl inspect {plugin}", "")
+    proposals = completion.get_completions(words, prefix)
     lines = [f"{each.value}\t{each.help}" if each.help else str(each.value) for each in proposals if each.type == "plain"]
     wants_file = any(each.type in ("file", "dir") for each in proposals)
     return "\n".join([*lines, f":{ALSO_FILES if wants_file else NO_FILES}"])

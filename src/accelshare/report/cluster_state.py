@@ -23,7 +23,7 @@ UNIT: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    key: str
+    key: str = ""
     value: str = ""
     effect: str = ""
 
