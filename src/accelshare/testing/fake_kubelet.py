@@ -142,11 +142,11 @@ class FakeKubelet:
     async def _register(self, request: plugin_api.RegisterRequest, _context: Any) -> plugin_api.Empty:
         options = [("grpc.max_receive_message_length", LARGEST_LIST), ("grpc.default_authority", "localhost")]
         channel = grpc.aio.insecure_channel(f"unix://{self._plugins / request.endpoint}", options=options)
-        answer = request.options
+        response = request.options
         if self._calls_options:
-            answer = await _call(channel, "GetDevicePluginOptions", plugin_api.Empty(), plugin_api.DevicePluginOptions)
-        advises = self._preferred_allocation and answer.get_preferred_allocation_available
-        resource = RegisteredPlugin(channel, advises, answer.pre_start_required)
+            response = await _call(channel, "GetDevicePluginOptions", plugin_api.Empty(), plugin_api.DevicePluginOptions)
+        advises = self._preferred_allocation and response.get_preferred_allocation_available
+        resource = RegisteredPlugin(channel, advises, response.pre_start_required)
         self.resources[request.resource_name] = resource
         resource.list_and_watch = asyncio.create_task(self._follow_devices(request.resource_name, resource))
         return plugin_api.Empty()
@@ -158,8 +158,8 @@ class FakeKubelet:
             response_deserializer=plugin_api.ListAndWatchResponse.FromString,
         )
         try:
-            async for answer in call(plugin_api.Empty()):
-                resource.health = {device.id: device.health == "Healthy" for device in answer.devices}
+            async for response in call(plugin_api.Empty()):
+                resource.health = {device.id: device.health == "Healthy" for device in response.devices}
                 await self._publish_capacity(name, resource)
         except grpc.aio.AioRpcError as error:
             log.info("list_and_watch resource=%s outcome=ended error=%r", name, error.details())
@@ -219,8 +219,8 @@ class FakeKubelet:
         reusable: dict[str, list[str]] = {}
         inits = pod["spec"].get("initContainers") or []
         for container in [*inits, *pod["spec"]["containers"]]:
-            asked = container.get("resources", {}).get("limits") or {}
-            limits = [(name, whole_number(amount) or 0) for name, amount in asked.items() if "/" in name]
+            resources = container.get("resources", {}).get("limits") or {}
+            limits = [(name, whole_number(amount) or 0) for name, amount in resources.items() if "/" in name]
             self._random.shuffle(limits)
             for resource, amount in limits:
                 if resource not in self.resources and amount:
@@ -254,28 +254,28 @@ class FakeKubelet:
                 chosen = [*chosen, *free][:amount]
         try:
             request = plugin_api.AllocateRequest(container_requests=[plugin_api.ContainerAllocateRequest(device_ids=chosen)])
-            answer = await _call(resource.channel, "Allocate", request, plugin_api.AllocateResponse)
+            response = await _call(resource.channel, "Allocate", request, plugin_api.AllocateResponse)
         except grpc.aio.AioRpcError as error:
             raise AdmissionError(f"Allocate failed due to {error.details()}, which is unexpected") from error
         admitted.ids.setdefault(container, {})[name] = chosen
-        admitted.responses.setdefault(container, []).extend(answer.container_responses)
+        admitted.responses.setdefault(container, []).extend(response.container_responses)
         self._write_checkpoint(admitted)
 
     async def _prefer(self, resource: RegisteredPlugin, available: list[str], must: list[str], amount: int) -> list[str]:
-        asked = plugin_api.ContainerPreferredAllocationRequest(
+        preference = plugin_api.ContainerPreferredAllocationRequest(
             available_device_ids=available, must_include_device_ids=must, allocation_size=amount
         )
-        request = plugin_api.PreferredAllocationRequest(container_requests=[asked])
+        request = plugin_api.PreferredAllocationRequest(container_requests=[preference])
         try:
-            answer = await _call(resource.channel, "GetPreferredAllocation", request, plugin_api.PreferredAllocationResponse)
+            response = await _call(resource.channel, "GetPreferredAllocation", request, plugin_api.PreferredAllocationResponse)
         except grpc.aio.AioRpcError as error:
             raise AdmissionError(f"GetPreferredAllocation failed due to {error.details()}") from error
         free = set(available)
-        advised = [i for i in answer.container_responses[0].device_ids if i in free]
+        advised = [i for i in response.container_responses[0].device_ids if i in free]
         return advised if len(advised) == amount else [*must, *(i for i in available if i not in must)][:amount]
 
     async def restart(self, uid: str, container: str) -> None:
-        """Restart the container with its devices. Like kubelet, call the plugin only if it asked for PreStartContainer."""
+        """Restart the container with its devices. Like kubelet, call the plugin only if it requires PreStartContainer."""
         for name, ids in self.admitted[uid].ids[container].items():
             if self.resources[name].has_pre_start:
                 request = plugin_api.PreStartContainerRequest(device_ids=ids)
@@ -290,11 +290,11 @@ class FakeKubelet:
                 "ContainerName": container,
                 "ResourceName": name,
                 "DeviceIDs": {"-1": ids},
-                "AllocResp": base64.b64encode(answer.SerializeToString()).decode(),
+                "AllocResp": base64.b64encode(response.SerializeToString()).decode(),
             }
             for pod in {**self.admitted, newest.uid: newest}.values()
             for container, by_resource in pod.ids.items()
-            for (name, ids), answer in zip(by_resource.items(), pod.responses[container], strict=False)
+            for (name, ids), response in zip(by_resource.items(), pod.responses[container], strict=False)
         ]
         registered = {name: list(resource.health) for name, resource in self.resources.items()}
         data = {"PodDeviceEntries": entries, "RegisteredDevices": registered}
@@ -306,24 +306,24 @@ class FakeKubelet:
     async def _list(
         self, _request: resources_api.ListPodResourcesRequest, _context: Any
     ) -> resources_api.ListPodResourcesResponse:
-        answer = resources_api.ListPodResourcesResponse()
+        response = resources_api.ListPodResourcesResponse()
         self.list_calls += 1
         for pod in (*self.admitted.values(), *([self._in_admission] if self._in_admission else [])):
             namespace, _, name = pod.name.partition("/")
-            entry = answer.pod_resources.add(name=name, namespace=namespace)
+            entry = response.pod_resources.add(name=name, namespace=namespace)
             for container, by_resource in pod.ids.items():
                 if container not in pod.ordinary_inits:
                     shown = entry.containers.add(name=container)
                     for resource, ids in by_resource.items():
                         for device_id in ids:
                             shown.devices.add(resource_name=resource, device_ids=[device_id])
-        return answer
+        return response
 
 
-async def _call(channel: grpc.aio.Channel, method: str, request: Any, answer: Any) -> Any:
+async def _call(channel: grpc.aio.Channel, method: str, request: Any, response: Any) -> Any:
     call: Any = channel.unary_unary(
         f"/v1beta1.DevicePlugin/{method}",
         request_serializer=lambda message: message.SerializeToString(),
-        response_deserializer=answer.FromString,
+        response_deserializer=response.FromString,
     )
     return await call(request)

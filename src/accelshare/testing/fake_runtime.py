@@ -1,4 +1,4 @@
-"""A fake container runtime for the demo and the tests: it speaks NRI as containerd does, and runs no containers.
+"""A fake container runtime for the demo and the tests: it serves NRI as containerd does, and runs no containers.
 
 Belongs here: the runtime's side of NRI, and how runtimes behave there: they register plugins one after the other, make one call
 at a time, create a container without a plugin that is absent, dead or late, and let validators refuse such a container. Never:
@@ -162,7 +162,7 @@ class FakeRuntime:
     def _accept(self) -> Link:
         registered: asyncio.Future[RegisterPluginRequest] = asyncio.get_running_loop().create_future()
 
-        def answer(request: Request) -> bytes:
+        def register(request: Request) -> bytes:
             if (request.service, request.method) != (RUNTIME_SERVICE, "RegisterPlugin"):
                 raise StatusError(Code.UNIMPLEMENTED, f"{request.method} is not implemented")
             registration = decode(RegisterPluginRequest, request.payload)
@@ -172,7 +172,7 @@ class FakeRuntime:
                 registered.set_result(registration)
             return b""
 
-        link = Link(serves=mux.RUNTIME, calls=mux.PLUGIN, handler=answer)
+        link = Link(serves=mux.RUNTIME, calls=mux.PLUGIN, handler=register)
         task = asyncio.create_task(self._serve(link, registered))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
@@ -207,18 +207,18 @@ class FakeRuntime:
             registration_timeout_ms=int(REGISTRATION_S * 1000),
             request_timeout_ms=int(features.request_timeout_s * 1000),
         )
-        answer = decode(ConfigureResponse, await self._call(plugin, "Configure", request))
-        unknown = answer.events & ~event_mask(event for event in ALL_EVENTS if features.asks_validators or event != VALIDATE)
+        response = decode(ConfigureResponse, await self._call(plugin, "Configure", request))
+        unknown = response.events & ~event_mask(event for event in ALL_EVENTS if features.asks_validators or event != VALIDATE)
         if unknown:
             raise NriError(f"invalid plugin events: {unknown:#x}")
-        plugin.events = answer.events
+        plugin.events = response.events
         if features.reads_failure_policy:
-            plugin.policy = answer.failure_policy
+            plugin.policy = response.failure_policy
 
     async def _synchronize(self, plugin: _ConnectedPlugin) -> None:
         for part in self._parts():
-            answer = decode(SynchronizeResponse, await self._call(plugin, "Synchronize", part))
-            if answer.more != part.more:
+            response = decode(SynchronizeResponse, await self._call(plugin, "Synchronize", part))
+            if response.more != part.more:
                 raise NriError(f"{plugin.shown} does not support Synchronize in parts")
 
     def _parts(self) -> Iterator[SynchronizeRequest]:
@@ -254,9 +254,9 @@ class FakeRuntime:
         """Create a container with the plugins' adjustments; RuntimeRefusalError with kubelet's text if one refuses."""
         async with self._calling:
             pod = self.pods[pod_id]
-            asked = _copy(container)
-            asked.pod_sandbox_id, asked.state = pod_id, ContainerState.CONTAINER_CREATED
-            made, adjustments = FakeContainer(pod, asked), list[ContainerAdjustment]()
+            requested = _copy(container)
+            requested.pod_sandbox_id, requested.state = pod_id, ContainerState.CONTAINER_CREATED
+            made, adjustments = FakeContainer(pod, requested), list[ContainerAdjustment]()
             claims: Claims = {}
             # A plugin that dies in the call counts as present, for the runtime's own validator and for plugins that validate:
             # both use the list from the beginning of the call.
@@ -264,13 +264,13 @@ class FakeRuntime:
             for plugin in present:
                 if plugin.wants(Event.CREATE_CONTAINER):
                     request = CreateContainerRequest(pod=pod, container=made.container)
-                    answer = await self._ask(plugin, "CreateContainer", request, CREATE_FAILED)
-                    if answer is not None:
-                        adjustments.append(decode(CreateContainerResponse, answer).adjust)
+                    response = await self._ask(plugin, "CreateContainer", request, CREATE_FAILED)
+                    if response is not None:
+                        adjustments.append(decode(CreateContainerResponse, response).adjust)
                         made = _applied(made, adjustments[-1], plugin, claims)
             self._validate(made, present)
-            question = ValidateContainerAdjustmentRequest(pod=pod, container=asked, adjust=combined(adjustments))
-            await asyncio.gather(*(self._ask_validator(plugin, question) for plugin in present if plugin.wants(VALIDATE)))
+            validation = ValidateContainerAdjustmentRequest(pod=pod, container=requested, adjust=combined(adjustments))
+            await asyncio.gather(*(self._ask_validator(plugin, validation) for plugin in present if plugin.wants(VALIDATE)))
             self.containers[container.id] = made
             return made
 
@@ -322,11 +322,11 @@ class FakeRuntime:
             log.warning("%s plugin=%s outcome=skipped error=%r", method, plugin.shown, str(error))
             return None
 
-    async def _ask_validator(self, plugin: _ConnectedPlugin, question: ValidateContainerAdjustmentRequest) -> None:
-        """Ask a plugin to validate; a plugin that cannot answer refuses."""
+    async def _ask_validator(self, plugin: _ConnectedPlugin, request: ValidateContainerAdjustmentRequest) -> None:
+        """Ask a plugin to validate; a plugin that fails to respond refuses."""
         try:
-            answer = await self._call(plugin, "ValidateContainerAdjustment", question)
-            judged = decode(ValidateContainerAdjustmentResponse, answer)
+            response = await self._call(plugin, "ValidateContainerAdjustment", request)
+            judged = decode(ValidateContainerAdjustmentResponse, response)
         except NriError as error:
             if not isinstance(error, StatusError):
                 plugin.link.close()
@@ -339,7 +339,7 @@ class FakeRuntime:
     def _validate(self, made: FakeContainer, present: list[_ConnectedPlugin]) -> None:
         if not self._features.validator:
             return
-        there = {word for plugin in present for word in (plugin.name, plugin.shown)}
+        there = {name for plugin in present for name in (plugin.name, plugin.shown)}
         for name in _required(made):
             if name not in there:
                 raise RuntimeRefusalError(

@@ -50,8 +50,8 @@ class Resource:
     name_is_label: bool = False  # names are DNS labels; otherwise DNS subdomains
     put_creates: bool = False  # PUT of an object that is not there creates it
     put_needs_version: bool = False  # PUT without a resourceVersion is refused
-    answers_deleted: bool = False  # DELETE answers with the object; otherwise with a Status
-    # What a field selector may ask for, how to read it, and what to say of any other field.
+    answers_deleted: bool = False  # DELETE responds with the object; otherwise with a Status
+    # The fields of a field selector, how to read them, and the error for any other field.
     field_names: tuple[str, ...] = NAMES
     fields: Fields = _names
     unknown_field: str = NOT_KNOWN

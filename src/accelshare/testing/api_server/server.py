@@ -154,7 +154,7 @@ def _failed(fault: Fault) -> ApiResponse:
 
 
 def _review(request: ApiRequest) -> Response:
-    """Whoever has the token may do everything."""
+    """Every client with the token has every right."""
     body = request.body()
     if not isinstance(body, dict):
         raise bad_request("the object provided is unrecognized: it is no SelfSubjectAccessReview")

@@ -21,7 +21,7 @@ MAX_WATCH_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class WatchOptions:
-    """What the client asked of its watch."""
+    """The parameters of a watch request."""
 
     timeout_s: float = MAX_WATCH_S
     bookmarks: bool = False
