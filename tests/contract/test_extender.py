@@ -379,7 +379,7 @@ async def test_the_log_file_rotates(fake_cluster: FakeCluster, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--tls-cert=LICENSE"], "go together"),
+        (["--tls-cert=LICENSE"], "--tls-key"),
         (["--client-ca=LICENSE"], "needs --tls-cert"),
         (["--listen=nowhere"], "is not HOST:PORT"),
         (["--kubeconfig=/nonexistent"], "does not exist"),
