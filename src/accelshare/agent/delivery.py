@@ -24,27 +24,32 @@ log = logging.getLogger(__name__)
 class DeliveryState:
     """For which kinds the node can deliver cards now, as the inventory shows it.
 
-    A node whose agent sees no pods, or is shutting down, delivers nothing, whatever its delivery reports.
+    A node whose agent is starting, sees no pods, or is shutting down delivers nothing, whatever its delivery reports.
     """
 
     def __init__(self, devices: DeviceInventory, pod_feed: PodFeed) -> None:
         self._devices = devices
         self._pod_feed = pod_feed
         self._reported: dict[str, bool] = {}
-        self._stopped = False
+        self._running = False
         pod_feed.current_changed.subscribe(self._show)
 
     def report(self, kind: str, delivers: bool) -> None:
         self._reported[kind] = delivers
         self._show()
 
+    def start(self) -> None:
+        """All parts of the agent run."""
+        self._running = True
+        self._show()
+
     def stop(self) -> None:
         """The agent is shutting down."""
-        self._stopped = True
+        self._running = False
         self._show()
 
     def _show(self) -> None:
-        able = self._pod_feed.current and not self._stopped
+        able = self._pod_feed.current and self._running
         for kind, delivers in list(self._reported.items()):  # each change of the inventory makes the delivery report again
             self._devices.set_delivers(kind, delivers and able)
 

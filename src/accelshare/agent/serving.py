@@ -211,6 +211,7 @@ class Agent:
         tasks.start(self._repairs.run())
         tasks.start(self._nri.run() if by_nri else self._device_plugins.run())
         self._nri.review_containers()
+        self._state.start()
 
     async def _select_mode(self, tasks: BackgroundTasks) -> bool:
         """Whether NRI delivers, for the life of this process."""

@@ -31,8 +31,12 @@ def _wanted(pod: dict[str, object]) -> list[str]:
 
 async def test_the_runtime_is_chosen_and_the_node_shows_all_amounts(by_runtime: RealNode) -> None:
     real_node = by_runtime
-    entry = await real_node.inventory_entry("enflame")
-    assert (entry.delivery, entry.insists) == ("nri", True)
+
+    async def delivered_by_nri() -> bool:
+        entry = await real_node.inventory_entry("enflame")
+        return (entry.delivery, entry.insists, entry.delivers) == ("nri", True, True)
+
+    await real_node.until(delivered_by_nri, "the inventory says that NRI delivers and the runtime requires it")
 
     async def shown() -> bool:
         status = (await real_node.node())["status"]

@@ -1,15 +1,18 @@
 """Selecting the delivery mode, and asking for a restart when another one becomes right."""
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 import pytest
 
-from accelshare.agent.delivery import DeliverySelector, RuntimeChangedError
+from accelshare.agent.changes import Changes
+from accelshare.agent.delivery import DeliverySelector, DeliveryState, RuntimeChangedError
 from accelshare.agent.delivery_mode import CurrentMode
 from accelshare.agent.device_plugin.leftovers import PluginLeftovers
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.metrics import AgentMetrics
+from accelshare.agent.pod_feed import PodFeed
 from accelshare.runtimes.validator_status import ValidatorState, ValidatorStatus
 from accelshare.vendors.catalog import load
 
@@ -99,3 +102,33 @@ async def test_without_such_pods_a_runtime_that_comes_late_takes_over_at_the_nex
     node.selector.select(OFF, connected=False)
     node.selector.runtime_connected(ON)
     assert await node.wants_restart()
+
+
+class Feed:
+    """A watch of pods that can be interrupted."""
+
+    def __init__(self) -> None:
+        self.current = True
+        self.current_changed = Changes()
+
+
+def test_a_node_delivers_only_while_its_agent_runs_and_sees_pods() -> None:
+    devices, feed = DeviceInventory(), Feed()
+    state = DeliveryState(devices, cast("PodFeed", feed))
+
+    def set_current(current: bool) -> None:
+        feed.current = current
+        feed.current_changed.announce()
+
+    steps: dict[str, Callable[[], None]] = {
+        "starting": lambda: state.report("zpu", True),
+        "running": state.start,
+        "sees no pods": lambda: set_current(False),
+        "sees pods again": lambda: set_current(True),
+        "shutting down": state.stop,
+    }
+    delivers = {}
+    for name, step in steps.items():
+        step()
+        delivers[name] = devices.delivers["zpu"]
+    assert [name for name, is_delivering in delivers.items() if is_delivering] == ["running", "sees pods again"]
