@@ -402,7 +402,7 @@ def test_every_outcome_of_a_bind_is_explained() -> None:
     in_docs = {
         cells[1].strip("`") for cells in rows(sections(DOCS / "reference" / "metrics.md")["Outcomes"]) if cells[0] == "bind"
     }
-    assert in_docs == set(re.findall(r"Outcome\(\s*\"([a-z-]+)\"", source))
+    assert in_docs == set(re.findall(r"BindOutcome\(\s*\"([a-z-]+)\"", source))
 
 
 @pytest.mark.parametrize("page", in_two_languages("reference/events.md"), ids=named)

@@ -9,20 +9,20 @@ from typing import Final
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.discovery.device_monitor import DeviceMonitor
 from accelshare.agent.metrics import AgentMetrics
-from accelshare.http.messages import TEXT, Request, Response
+from accelshare.http.messages import TEXT, HttpRequest, Response
 from accelshare.http.server import Server, listen
 
-Page = Callable[[], tuple[int, bytes]]
+StatusPage = Callable[[], tuple[int, bytes]]
 MAX_CONNECTIONS: Final = 64
 MAX_HEAD_BYTES: Final = 16 * 1024
 MAX_BODY_BYTES: Final = 4096  # probes send no body
 LIMIT_S: Final = 10.0  # for an idle connection, for sending a request, and without a byte of the response read
 
 
-def serve(host: str | None, port: int, pages: Mapping[str, Page], *, limit_s: float = LIMIT_S) -> Server:
+def serve(host: str | None, port: int, pages: Mapping[str, StatusPage], *, limit_s: float = LIMIT_S) -> Server:
     """Serve GET on these paths; without a host at every address of the machine."""
 
-    def handle(request: Request) -> Response:
+    def handle(request: HttpRequest) -> Response:
         page = pages.get(request.path)
         status, body = page() if page is not None else (404, f"the paths are {', '.join(pages)}".encode())
         return Response(status, body, TEXT)
@@ -42,7 +42,7 @@ def serve(host: str | None, port: int, pages: Mapping[str, Page], *, limit_s: fl
 
 def pages(
     devices: DeviceInventory, metrics: AgentMetrics, monitors: Mapping[str, DeviceMonitor], *, is_current: Callable[[], bool]
-) -> dict[str, Page]:
+) -> dict[str, StatusPage]:
     """`is_current`: the watch of this node's pods is current."""
 
     def ready() -> tuple[int, bytes]:

@@ -32,7 +32,7 @@ _OUTCOMES: Final = {binding.Why.NO_SUCH_POD: "gone", binding.Why.NOT_SENT: "unre
 MAX_BOUND: Final = 1024  # remembered binds, before those that the watch has shown are dropped
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class BindOutcome(msgspec.Struct, frozen=True):
     """The outcome of a bind: its name in logs and metrics, the error for kube-scheduler (empty: bound), and the cards."""
 
     name: str
@@ -75,7 +75,7 @@ class Binder:
         self._bound: dict[str, str] = {}  # uid → node, at least until the watch shows it
         self._drop_at = MAX_BOUND
 
-    async def bind(self, call: BindArguments) -> Outcome:
+    async def bind(self, call: BindArguments) -> BindOutcome:
         """Bind the pod. Safe to repeat, also concurrently: the pod is bound once and the outcome is the same."""
         while (earlier := self._under_way.get(call.pod_uid)) is not None:
             await asyncio.wait([earlier])
@@ -99,38 +99,42 @@ class Binder:
             task.cancel()
         await asyncio.gather(*left.values(), return_exceptions=True)
 
-    async def _bind(self, call: BindArguments) -> Outcome:
+    async def _bind(self, call: BindArguments) -> BindOutcome:
         name = f"pod {call.pod_namespace}/{call.pod_name}"
         try:
             pod = self._ledger.pod(call.pod_uid) or await self._read(call)
         except NotFound:
-            return Outcome("gone", f"{name} is gone")
+            return BindOutcome("gone", f"{name} is gone")
         except KubeError as error:
-            return Outcome("unreachable", f"{name} could not be read: {error}")
+            return BindOutcome("unreachable", f"{name} could not be read: {error}")
         except ValueError as error:
-            return Outcome("refused", str(error))
-        if isinstance(pod, Outcome):
+            return BindOutcome("refused", str(error))
+        if isinstance(pod, BindOutcome):
             return pod
         if isinstance(pod, _Cardless):
             return await self._post(call, Assignment(call.node, ()), {}, version=pod.version)
         if (pod.seen.namespace, pod.seen.name) != (call.pod_namespace, call.pod_name):
-            return Outcome("gone", f"{name} does not have uid {call.pod_uid}: that is pod {pod.seen.namespace}/{pod.seen.name}")
+            return BindOutcome(
+                "gone", f"{name} does not have uid {call.pod_uid}: that is pod {pod.seen.namespace}/{pod.seen.name}"
+            )
         if pod.seen.refusal is not None:
-            return Outcome("refused", self._text(pod.seen.refusal))
+            return BindOutcome("refused", self._text(pod.seen.refusal))
         if pod.seen.node:
             if pod.seen.node == call.node:
-                return Outcome("already", cards=card_names(pod.seen.slices))
-            return Outcome("elsewhere", f"{name} is already bound to node {pod.seen.node}")
+                return BindOutcome("already", cards=card_names(pod.seen.slices))
+            return BindOutcome("elsewhere", f"{name} is already bound to node {pod.seen.node}")
         if pod.hold is not None and pod.hold.node != call.node:
-            return Outcome("in-doubt", f"{name} may already be bound to node {pod.hold.node}: the response to that bind was lost")
+            return BindOutcome(
+                "in-doubt", f"{name} may already be bound to node {pod.hold.node}: the response to that bind was lost"
+            )
         if pod.hold is not None and self._bound.get(call.pod_uid) == call.node:
-            return Outcome("already", cards=card_names(pod.hold.slices))
+            return BindOutcome("already", cards=card_names(pod.hold.slices))
         if pod.hold is not None and not self._still_available(pod.hold):
-            return Outcome("in-doubt", f"{name} may already be bound to node {call.node}, whose cards are not available now")
+            return BindOutcome("in-doubt", f"{name} may already be bound to node {call.node}, whose cards are not available now")
         earlier = pod.hold
         offered = earlier or self._ledger.offer(call.node, pod.seen.request)
         if isinstance(offered, Refusal):
-            return Outcome("refused", f"node {call.node}: {self._text(offered)}")
+            return BindOutcome("refused", f"node {call.node}: {self._text(offered)}")
         self._ledger.hold(call.pod_uid, offered)
         if (refused := await self._not_admitted(call, offered)) is not None:
             if earlier is None:
@@ -138,18 +142,18 @@ class Binder:
             return refused
         return await self._post(call, offered, self._annotations(pod, offered), version=str(pod.seen.version or ""))
 
-    async def _not_admitted(self, call: BindArguments, offered: Assignment) -> Outcome | None:
+    async def _not_admitted(self, call: BindArguments, offered: Assignment) -> BindOutcome | None:
         """Wait until the node may get one more pod. The refusal if it may not, else None."""
         if not await self._admissions.enter(call.node, call.pod_uid):
-            return Outcome("refused", f"node {call.node}: its kubelet has not acknowledged the pods that were bound before")
+            return BindOutcome("refused", f"node {call.node}: its kubelet has not acknowledged the pods that were bound before")
         pod = self._ledger.pod(call.pod_uid)
         if pod is None:
-            return Outcome("gone", f"pod {call.pod_namespace}/{call.pod_name} is gone")
+            return BindOutcome("gone", f"pod {call.pod_namespace}/{call.pod_name} is gone")
         if pod.hold != offered or not self._still_available(offered):
-            return Outcome("refused", f"node {call.node} changed while the pod waited for its kubelet")
+            return BindOutcome("refused", f"node {call.node} changed while the pod waited for its kubelet")
         return None
 
-    async def _post(self, call: BindArguments, offered: Assignment, annotations: dict[str, str], *, version: str) -> Outcome:
+    async def _post(self, call: BindArguments, offered: Assignment, annotations: dict[str, str], *, version: str) -> BindOutcome:
         doubted_at = self._posted_at.get(call.pod_uid)
         if doubted_at is not None:
             self._posted_at[call.pod_uid] = asyncio.get_running_loop().time()
@@ -168,44 +172,44 @@ class Binder:
         match result:
             case binding.Bound():
                 self._remember_bound(call)
-                return Outcome("bound", cards=card_names(offered.slices))
+                return BindOutcome("bound", cards=card_names(offered.slices))
             case binding.Refused():
                 if doubted_at is not None and call.pod_uid in self._posted_at:
                     self._posted_at[call.pod_uid] = doubted_at  # this POST adds no doubt
                 return self._refused(call, result)
             case binding.Unknown(message):
                 self._settle_later(call)
-                return Outcome("unknown", message)
+                return BindOutcome("unknown", message)
 
-    def _refused(self, call: BindArguments, refused: binding.Refused) -> Outcome:
+    def _refused(self, call: BindArguments, refused: binding.Refused) -> BindOutcome:
         """This POST did not bind the pod; an earlier one whose response was lost may have, or may yet."""
         try:
             fact = self._reader.fact(pod_decoder.decode(refused.pod)) if refused.pod is not None else None
         except ValueError as error:  # it has a node and cannot be decoded: the hold stays until that is settled
             self._settle_later(call)
-            return Outcome("failed", f"{refused.message}; the pod cannot be decoded: {error}")
+            return BindOutcome("failed", f"{refused.message}; the pod cannot be decoded: {error}")
         if fact is not None:
             # It has a node. The watch may show that late, and until then its cards would count as free.
             self._report_free_capacity(self._ledger.apply(fact))
             if fact.node == call.node:
-                return Outcome("already", cards=card_names(fact.slices))
+                return BindOutcome("already", cards=card_names(fact.slices))
         elif refused.why is binding.Why.NO_SUCH_POD or call.pod_uid not in self._in_doubt:
             self._report_free_capacity(self._ledger.release(call.pod_uid))
-        return Outcome(_OUTCOMES.get(refused.why, "failed"), refused.message)
+        return BindOutcome(_OUTCOMES.get(refused.why, "failed"), refused.message)
 
-    async def _read(self, call: BindArguments) -> LedgerPod | Outcome | _Cardless:
+    async def _read(self, call: BindArguments) -> LedgerPod | BindOutcome | _Cardless:
         """A pod that the watch has not shown yet, or one that requests no card."""
         path = paths.pod(call.pod_namespace, call.pod_name)
         pod = pod_decoder.decode(await self._client.request("GET", path))
         if pod.metadata.uid != call.pod_uid:
             message = f"pod {call.pod_namespace}/{call.pod_name} has uid {pod.metadata.uid}, not {call.pod_uid}"
-            return Outcome("gone", message)
+            return BindOutcome("gone", message)
         fact = self._reader.fact(pod)
         if fact is None:
             return _Cardless(pod.metadata.resource_version)
         self._ledger.apply(fact)
         known = self._ledger.pod(call.pod_uid)
-        return known if known is not None else Outcome("gone", f"pod {call.pod_namespace}/{call.pod_name} has ended")
+        return known if known is not None else BindOutcome("gone", f"pod {call.pod_namespace}/{call.pod_name} has ended")
 
     def _remember_bound(self, call: BindArguments) -> None:
         """Remember the bind until the watch shows it: a second POST would write another assignment time and be refused."""

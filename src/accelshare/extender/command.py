@@ -88,8 +88,8 @@ def extender(
     """Serve kube-scheduler: filter, prioritize, preempt and bind for every vendor's pods."""
     from accelshare import logs
     from accelshare.extender.feed import HistoryWentBackError
-    from accelshare.extender.serving import Settings, serve
-    from accelshare.extender.tls import TlsError, TlsFiles
+    from accelshare.extender.serving import ExtenderSettings, serve
+    from accelshare.extender.tls import ServerTlsFiles, TlsError
     from accelshare.http.server import ListenError
     from accelshare.kube.errors import ConfigError
     from accelshare.vendors.catalog import load
@@ -99,10 +99,10 @@ def extender(
         raise click.UsageError("--tls-cert and --tls-key must be set together")
     if client_ca is not None and tls_cert is None:
         raise click.UsageError("--client-ca needs --tls-cert and --tls-key: without TLS there are no client certificates")
-    tls = TlsFiles(tls_cert, tls_key, client_ca) if tls_cert is not None and tls_key is not None else None
+    tls = ServerTlsFiles(tls_cert, tls_key, client_ca) if tls_cert is not None and tls_key is not None else None
     logs.set_up(level=log_level, form=log_format, file=log_file, file_mib=log_file_mib, files=log_files)
     agents = AgentIdentity(agent_namespace, agent_service_account)
-    settings = Settings(*listen, kubeconfig, context, policy, shortlist, max_body_mib, tls, probe_port, agents)
+    settings = ExtenderSettings(*listen, kubeconfig, context, policy, shortlist, max_body_mib, tls, probe_port, agents)
     catalog = load(directories)
     try:
         with asyncio.Runner(loop_factory=_fast_loop) as runner:

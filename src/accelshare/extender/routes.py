@@ -19,11 +19,11 @@ import orjson
 
 from accelshare import __version__
 from accelshare.extender import card_metrics
-from accelshare.extender.binder import Binder, Outcome
+from accelshare.extender.binder import Binder, BindOutcome
 from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.requeue import Requeue
-from accelshare.http.messages import TEXT, Request, Response, error_response
+from accelshare.http.messages import TEXT, HttpRequest, Response, error_response
 from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
@@ -90,13 +90,13 @@ class Routes:
             "/readyz": self._readyz,
         }
 
-    def handle_probe(self, request: Request) -> Response | Awaitable[Response]:
+    def handle_probe(self, request: HttpRequest) -> Response | Awaitable[Response]:
         """The same pages on the probe port, for clients without a certificate: kubelet's probes and Prometheus."""
         if request.path in PROBE_PATHS:
             return self.handle(request)
         return error_response(404, f"nothing at {request.path[:200]!r}; this port has {', '.join(PROBE_PATHS)}")
 
-    def handle(self, request: Request) -> Response | Awaitable[Response]:
+    def handle(self, request: HttpRequest) -> Response | Awaitable[Response]:
         """Most responses are ready at once; a bind's must be awaited."""
         method, path = request.method, request.path
         page = self._pages.get(path)
@@ -205,7 +205,7 @@ class Routes:
         # A ledger that is not complete shows free capacity that does not exist.
         waiting = self._not_ready()
         self._metrics.bind_latency.sent(call.pod_uid)
-        outcome = Outcome("not-ready", waiting.error) if waiting else await self._binder.bind(call)
+        outcome = BindOutcome("not-ready", waiting.error) if waiting else await self._binder.bind(call)
         if outcome.name != "bound":
             self._metrics.bind_latency.forget(call.pod_uid)
         if outcome.name in ("bound", "failed"):

@@ -23,7 +23,7 @@ from accelshare.extender.fence import Fence
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.requeue import Requeue
 from accelshare.extender.routes import NotReady, Routes
-from accelshare.extender.tls import TlsFiles, TlsReloader
+from accelshare.extender.tls import ServerTlsFiles, TlsReloader
 from accelshare.http.server import Server, listen
 from accelshare.kube import config
 from accelshare.kube.client import Client
@@ -44,7 +44,7 @@ MAX_PROBE_CONNECTIONS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ExtenderSettings:
     host: str
     port: int
     kubeconfig: Path | None = None
@@ -52,12 +52,12 @@ class Settings:
     policy: str = "binpack"
     shortlist: int = 1
     max_body_mib: int = 64
-    tls: TlsFiles | None = None
+    tls: ServerTlsFiles | None = None
     probe_port: int = 0  # 0: probes use the port above
     agents: AgentIdentity | None = None
 
 
-async def serve(settings: Settings, catalog: Catalog) -> None:
+async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
     """Run until SIGTERM or SIGINT, then finish what is in flight."""
     metrics = Metrics()
     ledger = Ledger(POLICIES[settings.policy])

@@ -16,7 +16,7 @@ class TlsError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class TlsFiles:
+class ServerTlsFiles:
     certificate: Path
     key: Path
     client_ca: Path | None = None
@@ -52,7 +52,7 @@ class TlsReloader:
     own sessions, so none outlives the files that it was made from, not even one that OpenSSL keeps by its id (TLS 1.2).
     """
 
-    def __init__(self, files: TlsFiles) -> None:
+    def __init__(self, files: ServerTlsFiles) -> None:
         self._files = files
         self._stamps = files.stamps() if files.certificate.exists() and files.key.exists() else ()
         self._newest = files.context()

@@ -21,7 +21,7 @@ class AbortConnection(Exception):  # noqa: N818 – an instruction of a handler,
     """Raised by a handler to close the connection without a response."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     """A complete request."""
 
     method: str
@@ -87,7 +87,7 @@ def error_response(status: int, error: str) -> Response:
     return Response(status, msgspec.json.encode({"error": error}))
 
 
-Handler: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
+HttpHandler: TypeAlias = Callable[[HttpRequest], Response | Awaitable[Response]]
 
 
 def chunk(data: bytes) -> bytes:

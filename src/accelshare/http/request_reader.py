@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from accelshare.http.messages import Request, Response, error_response
+from accelshare.http.messages import HttpRequest, Response, error_response
 
 _HEADER_SEPARATORS: Final = len(": \r\n")
 
@@ -18,7 +18,7 @@ _HEADER_SEPARATORS: Final = len(": \r\n")
 class PendingRequest(msgspec.Struct, frozen=True):
     """A request that waits for its turn, or the response to one that was refused before it was complete."""
 
-    request: Request
+    request: HttpRequest
     last: bool  # the connection closes after this response
     refusal: Response | None = None
 
@@ -104,7 +104,7 @@ class RequestReader:
         if self.refused:
             return
         method = self._parser.get_method().decode("ascii")
-        request = Request(method, self._url.decode("latin-1"), b"".join(self._parts), self._headers)
+        request = HttpRequest(method, self._url.decode("latin-1"), b"".join(self._parts), self._headers)
         self._parts = []
         self._size = 0
         self._on_request(PendingRequest(request, last=not self._parser.should_keep_alive()))
@@ -133,4 +133,4 @@ class RequestReader:
             self.refused = True
             self._parts.clear()
             self._size = 0
-            self._on_request(PendingRequest(Request("", ""), last=True, refusal=error_response(status, error)))
+            self._on_request(PendingRequest(HttpRequest("", ""), last=True, refusal=error_response(status, error)))

@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from accelshare.http.messages import Handler
+from accelshare.http.messages import HttpHandler
 from accelshare.http.server_connection import MAX_HEAD_BYTES, OpenConnections, ServerConnection
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Server:
 
     def __init__(
         self,
-        handler: Handler,
+        handler: HttpHandler,
         listening: socket.socket,
         *,
         max_body_bytes: int,

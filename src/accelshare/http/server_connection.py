@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Coroutine
 from typing import Final, cast
 
-from accelshare.http.messages import AbortConnection, Handler, Request, Response, Stream, chunk, error_response
+from accelshare.http.messages import AbortConnection, HttpHandler, HttpRequest, Response, Stream, chunk, error_response
 from accelshare.http.request_reader import PendingRequest, RequestReader
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 class ServerConnection(asyncio.Protocol):
     def __init__(
-        self, handler: Handler, connections: "OpenConnections", *, address: str, max_body_bytes: int, max_head_bytes: int
+        self, handler: HttpHandler, connections: "OpenConnections", *, address: str, max_body_bytes: int, max_head_bytes: int
     ) -> None:
         """`connections` has this one until it is closed and its last request is handled."""
         self._handler = handler
@@ -300,7 +300,7 @@ class OpenConnections(set[ServerConnection]):
         connection.held_bytes = 0
 
 
-def _failure(request: Request) -> Response:
+def _failure(request: HttpRequest) -> Response:
     """A request that fails must not end the process that every other pod needs; the log has the traceback."""
     log.exception("request outcome=failed path=%s", request.path)
     return error_response(500, "accelshare failed on this request; its log has the cause")

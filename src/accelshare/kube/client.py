@@ -146,7 +146,7 @@ class Client:
     async def pages(
         self, path: str, *, params: Mapping[str, str] | None = None, limit: int = 500, timeout_s: float = 60.0
     ) -> AsyncGenerator[Page, None]:
-        """The whole list, a page at a time. Raises Gone if the continue token has expired: list again from the start."""
+        """The whole list, a page at a time. Raises Expired if the continue token has expired: list again from the start."""
         query = {**(params or {}), "limit": str(limit)}
         next_page = asyncio.ensure_future(self.request("GET", path, params=query, timeout_s=timeout_s))
         while True:
@@ -184,7 +184,7 @@ class Client:
     ) -> AsyncGenerator[WatchEvent, None]:
         """Changes after this version, until the server ends the watch, which it does every 5 to 10 minutes.
 
-        An ERROR event raises its error (Gone, for a version that is too old). A server that does not end the watch in time
+        An ERROR event raises its error (Expired, for a version that is too old). A server that does not end the watch in time
         raises Unreachable, and so does `silence_s` without a byte; there is no such limit by default because an idle API server
         may send nothing for minutes, not even a bookmark, and the socket's keep-alive detects a dead peer.
         `on_open` is called when the API server has accepted the watch, which may be long before the first event.

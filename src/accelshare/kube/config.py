@@ -128,7 +128,7 @@ class _Reading:
     def __init__(
         self,
         server_name: str,
-        server: files.Entry[files.Server],
+        server: files.Entry[files.KubeconfigCluster],
         user_name: str,
         user: files.Entry[files.User],
         environ: Mapping[str, str],

@@ -9,7 +9,7 @@
         ├── Forbidden         403
         ├── NotFound          404
         ├── Conflict          409, also AlreadyExists
-        ├── Gone              410, a resourceVersion or a continue token is too old
+        ├── Expired           410, a resourceVersion or a continue token is too old
         ├── Invalid           422
         └── TooManyRequests   429
 
@@ -81,7 +81,7 @@ class Conflict(ApiError):
     """409: the object is not in the state the request needs, or exists already."""
 
 
-class Gone(ApiError):
+class Expired(ApiError):
     """410: the resourceVersion or the continue token is too old; only a new list helps."""
 
 
@@ -98,7 +98,7 @@ BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     403: Forbidden,
     404: NotFound,
     409: Conflict,
-    410: Gone,
+    410: Expired,
     422: Invalid,
     429: TooManyRequests,
 }

@@ -50,7 +50,7 @@ class NamedExtension(msgspec.Struct, frozen=True):
     extension: Any = None
 
 
-class Server(msgspec.Struct, frozen=True, rename="kebab"):
+class KubeconfigCluster(msgspec.Struct, frozen=True, rename="kebab"):
     server: str = ""
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
@@ -66,9 +66,9 @@ class Context(msgspec.Struct, frozen=True):
     namespace: str | None = None
 
 
-class _NamedServer(msgspec.Struct):
+class _NamedCluster(msgspec.Struct):
     name: str
-    cluster: Server | None = None
+    cluster: KubeconfigCluster | None = None
 
 
 class _NamedUser(msgspec.Struct):
@@ -83,7 +83,7 @@ class _NamedContext(msgspec.Struct):
 
 class _File(msgspec.Struct, rename={"current_context": "current-context"}):
     current_context: str | None = None
-    clusters: list[_NamedServer] | None = None
+    clusters: list[_NamedCluster] | None = None
     users: list[_NamedUser] | None = None
     contexts: list[_NamedContext] | None = None
 
@@ -103,7 +103,7 @@ class Kubeconfig(msgspec.Struct):
 
     files: list[Path]
     current_context: str
-    clusters: dict[str, Entry[Server]]
+    clusters: dict[str, Entry[KubeconfigCluster]]
     users: dict[str, Entry[User]]
     contexts: dict[str, Entry[Context]]
 
@@ -115,7 +115,7 @@ def read(files: Iterable[Path]) -> Kubeconfig:
         content = _parse(file)
         merged.current_context = merged.current_context or content.current_context or ""
         for server in content.clusters or ():
-            merged.clusters.setdefault(server.name, Entry(server.cluster or Server(), file))
+            merged.clusters.setdefault(server.name, Entry(server.cluster or KubeconfigCluster(), file))
         for user in content.users or ():
             merged.users.setdefault(user.name, Entry(user.user or User(), file))
         for context in content.contexts or ():

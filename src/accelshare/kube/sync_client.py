@@ -65,7 +65,7 @@ class SyncClient:
     def items(self, path: str, params: Mapping[str, str] | None = None, *, limit: int = 500) -> Iterator[msgspec.Raw]:
         """Every item of a list, read a page at a time; undecoded, so that a malformed one cannot fail its neighbours.
 
-        Raises Gone if the list took so long that its continue token expired.
+        Raises Expired if the list took so long that its continue token expired.
         """
         query = {**(params or {}), "limit": str(limit)}
         while True:

@@ -7,21 +7,21 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-Release: TypeAlias = tuple[int, int, int]
+VersionNumbers: TypeAlias = tuple[int, int, int]
 
 # First versions with NRI, with NRI enabled by default, and with the validator (NRI 0.10).
-NRI_SINCE: Final[Mapping[str, Release]] = {"containerd": (1, 7, 0), "cri-o": (1, 26, 0)}
-NRI_BY_DEFAULT_SINCE: Final[Mapping[str, Release]] = {"containerd": (2, 0, 0), "cri-o": (1, 30, 0)}
-VALIDATOR_SINCE: Final[Mapping[str, Release]] = {"containerd": (2, 2, 0), "cri-o": (1, 34, 0)}
+NRI_SINCE: Final[Mapping[str, VersionNumbers]] = {"containerd": (1, 7, 0), "cri-o": (1, 26, 0)}
+NRI_BY_DEFAULT_SINCE: Final[Mapping[str, VersionNumbers]] = {"containerd": (2, 0, 0), "cri-o": (1, 30, 0)}
+VALIDATOR_SINCE: Final[Mapping[str, VersionNumbers]] = {"containerd": (2, 2, 0), "cri-o": (1, 34, 0)}
 # First versions that call plugins to validate. One release later in CRI-O, because 1.34.0 came with an older NRI.
-_ASKS_SINCE: Final[Mapping[str, Release]] = {"containerd": (2, 2, 0), "cri-o": (1, 35, 0)}
-_CDI_SINCE: Final[Mapping[str, Release]] = {"containerd": (2, 1, 0), "cri-o": (1, 34, 0)}
+_ASKS_SINCE: Final[Mapping[str, VersionNumbers]] = {"containerd": (2, 2, 0), "cri-o": (1, 35, 0)}
+_CDI_SINCE: Final[Mapping[str, VersionNumbers]] = {"containerd": (2, 1, 0), "cri-o": (1, 34, 0)}
 _CDI_BACKPORT: Final = ((1, 7, 30), (1, 8, 0))  # backported to containerd 1.7
 # Older versions replace a plugin's whole section by the imported file's section, instead of merging its keys.
 _MERGES_SINCE: Final = (2, 0, 0)
 
 
-def release(version: str) -> Release:
+def release(version: str) -> VersionNumbers:
     """The three numbers of a version such as `v2.4.2` or `2.4.2-rc.1`; zeros if there are none."""
     match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version)
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)

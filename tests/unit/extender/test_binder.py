@@ -11,7 +11,7 @@ from aiohttp import web
 
 from accelshare.extender import binder as binder_module
 from accelshare.extender import fence as fence_module
-from accelshare.extender.binder import Binder, Outcome
+from accelshare.extender.binder import Binder, BindOutcome
 from accelshare.extender.fence import Fence
 from accelshare.kube import binding
 from accelshare.ledger.facts import NodeSeen, PodSeen
@@ -94,7 +94,7 @@ class Scene:
         self.binder = binder
         self.freed_nodes = freed_nodes
 
-    async def bind(self, asked: BindArguments = ASKED) -> Outcome:
+    async def bind(self, asked: BindArguments = ASKED) -> BindOutcome:
         return await self.binder.bind(asked)
 
     async def bind_in_doubt(self) -> None:
@@ -257,7 +257,7 @@ async def test_failures_that_are_not_the_nodes_are_not_failed_binds(
         return binding.Refused(why, "in its words")
 
     monkeypatch.setattr(binding, "bind", refused)
-    assert await scene.bind() == Outcome(word, "in its words")
+    assert await scene.bind() == BindOutcome(word, "in its words")
     assert not scene.card_is_held
 
 

@@ -14,7 +14,7 @@ from accelshare.extender.feed import Feed, HistoryWentBackError
 from accelshare.extender.metrics import Metrics
 from accelshare.kube.client import Client, Page, WatchEvent
 from accelshare.kube.config import Cluster
-from accelshare.kube.errors import Gone
+from accelshare.kube.errors import Expired
 from accelshare.kube.events import Events
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
@@ -109,7 +109,7 @@ class Restored:
             await asyncio.Event().wait()
         metadata = {"name": "a", "namespace": "default", "uid": "a", "resourceVersion": "5000"}
         yield WatchEvent("ADDED", msgspec.Raw(json.dumps({"metadata": metadata, "spec": POD_SPEC}).encode()))
-        raise Gone(410, "Expired", "too old")
+        raise Expired(410, "Expired", "too old")
 
 
 async def test_a_list_older_than_a_watch_event_ends_the_feed() -> None:

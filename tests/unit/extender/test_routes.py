@@ -14,7 +14,7 @@ from accelshare.extender.card_metrics import NODES_AT_ONCE
 from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.routes import NEUTRAL, PROBE_PATHS, Routes
-from accelshare.http.messages import Request, Response
+from accelshare.http.messages import HttpRequest, Response
 from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
@@ -71,7 +71,7 @@ def full_nodes(count: int) -> Ledger:
 )
 async def test_the_error_of_an_unreadable_call_is_where_kube_scheduler_reads_it(verb: str, body: bytes) -> None:
     """Text that is not UTF-8, deep or no JSON: status 200, because kube-scheduler reads no other body."""
-    answer = routes_of(Ledger()).handle(Request("POST", f"/accelshare/{verb}", body))
+    answer = routes_of(Ledger()).handle(HttpRequest("POST", f"/accelshare/{verb}", body))
     assert isinstance(answer, Response)
     assert answer.status == 200
     assert "cannot be read" in json.loads(answer.body)["Error"]
@@ -83,7 +83,7 @@ async def test_between_two_nodes_of_a_preemption_others_have_their_turn() -> Non
     victims = {f"n{number:03}": {"Pods": [{"UID": f"p{number:03}"}], "NumPDBViolations": number} for number in range(NODES)}
     body = json.dumps({"Pod": pod, "NodeNameToMetaVictims": victims}).encode()
     async with Turns() as turns:
-        answer = routes_of(full_nodes(NODES)).handle(Request("POST", "/accelshare/preempt", body))
+        answer = routes_of(full_nodes(NODES)).handle(HttpRequest("POST", "/accelshare/preempt", body))
         assert isinstance(answer, Awaitable)
         answered: Response = await answer
     assert json.loads(answered.body)["NodeNameToMetaVictims"] == victims
@@ -95,7 +95,7 @@ async def test_between_some_nodes_of_a_large_inspect_others_have_their_turn(pref
     """The response is the same as for all of them at once."""
     ledger = full_nodes(10 * NODES_AT_ONCE + 1)
     async with Turns() as turns:
-        answer = routes_of(ledger).handle(Request("GET", f"{prefix}/inspect", b""))
+        answer = routes_of(ledger).handle(HttpRequest("GET", f"{prefix}/inspect", b""))
         assert isinstance(answer, Awaitable)
         answered: Response = await answer
     profile = next((profile for profile in CATALOG if profile.http.prefix == prefix), None)
@@ -115,7 +115,7 @@ def test_no_profile_can_take_a_path_of_our_own() -> None:
 
 
 def asked_for(ledger: Ledger, name: str) -> str:
-    answer = routes_of(ledger).handle(Request("GET", f"/accelshare/inspect/{name}", b""))
+    answer = routes_of(ledger).handle(HttpRequest("GET", f"/accelshare/inspect/{name}", b""))
     assert isinstance(answer, Response)
     assert answer.status == 404
     return str(json.loads(answer.body)["error"])

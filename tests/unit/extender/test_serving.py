@@ -10,7 +10,7 @@ import pytest
 
 from accelshare.extender.feed import Feed
 from accelshare.extender.requeue import Requeue
-from accelshare.extender.serving import OWN_FILES, ConnectionLimits, Settings, connection_limits, serve
+from accelshare.extender.serving import OWN_FILES, ConnectionLimits, ExtenderSettings, connection_limits, serve
 from accelshare.testing.api_server import FakeApiServer
 from accelshare.vendors.catalog import load
 from cluster.https import free_port
@@ -37,7 +37,7 @@ async def test_a_task_that_breaks_ends_the_process(task: type, tmp_path: Path, m
 
     monkeypatch.setattr(task, "run", broken)
     async with FakeApiServer() as api:
-        settings = Settings("127.0.0.1", free_port(), api.write_kubeconfig(tmp_path / "kubeconfig"))
+        settings = ExtenderSettings("127.0.0.1", free_port(), api.write_kubeconfig(tmp_path / "kubeconfig"))
         with pytest.raises(RuntimeError, match="broken"):
             async with asyncio.timeout(LIMIT_S):
                 await serve(settings, load(()))

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from accelshare.http import server as server_module
-from accelshare.http.messages import AbortConnection, Request, Response
+from accelshare.http.messages import AbortConnection, HttpRequest, Response
 from accelshare.http.server import ListenError, Server, listen
 from accelshare.http.server_connection import OpenConnections, ServerConnection
 from accelshare.install.certificates import x509
@@ -48,7 +48,7 @@ class Client:
 async def open_server(
     handle: Callable[..., object], *, client: ssl.SSLContext | None = None, **limits: Any
 ) -> AsyncIterator[Callable[..., contextlib.AbstractAsyncContextManager[Client]]]:
-    async def respond(request: Request) -> Response:
+    async def respond(request: HttpRequest) -> Response:
         response = handle(request.method, request.path, request.body)
         return await response if asyncio.iscoroutine(response) else response  # type: ignore[return-value]
 
@@ -351,7 +351,7 @@ async def test_many_connections_of_one_address_do_not_displace_another_address()
     """The dropped one is of the address with most connections, even if others were idle for longer."""
     connections = OpenConnections(max_bytes=1000)
 
-    def handle(request: Request) -> Response:
+    def handle(request: HttpRequest) -> Response:
         return mirror(request.method, request.path, request.body)
 
     def come(address: str, idle_since: float) -> ServerConnection:

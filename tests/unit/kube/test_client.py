@@ -14,7 +14,7 @@ from aiohttp import web
 from accelshare.kube.client import Page
 from accelshare.kube.config import Cluster, load
 from accelshare.kube.credentials import TokenFile, static_token
-from accelshare.kube.errors import ApiError, BadAnswer, Conflict, Forbidden, Gone, TooManyRequests, Unreachable
+from accelshare.kube.errors import ApiError, BadAnswer, Conflict, Expired, Forbidden, TooManyRequests, Unreachable
 from tests.unit.kube import kubeconfigs
 from tests.unit.kube.kubeconfigs import b64
 from tests.unit.kube.pki import Authority
@@ -316,7 +316,7 @@ async def test_a_continue_token_that_is_too_old_raises_gone() -> None:
 
     async with asking(expired) as client:
         seen, error = await until_error(client.pages("/x"))
-    assert isinstance(error, Gone)
+    assert isinstance(error, Expired)
     assert names(seen) == ["p0"]
 
 

@@ -13,7 +13,7 @@ from accelshare.kube import errors
         (403, errors.Forbidden),
         (404, errors.NotFound),
         (409, errors.Conflict),
-        (410, errors.Gone),
+        (410, errors.Expired),
         (422, errors.Invalid),
         (429, errors.TooManyRequests),
         (500, errors.ApiError),
@@ -38,7 +38,7 @@ def test_a_body_that_is_no_status_is_quoted() -> None:
 
 def test_an_error_event_carries_its_own_code() -> None:
     event = msgspec.Raw(b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}')
-    assert isinstance(errors.from_answer(0, event), errors.Gone)
+    assert isinstance(errors.from_answer(0, event), errors.Expired)
 
 
 @pytest.mark.parametrize(

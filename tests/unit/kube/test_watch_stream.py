@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from accelshare.kube.client import Client, WatchEvent
-from accelshare.kube.errors import BadAnswer, Forbidden, Gone, Unreachable
+from accelshare.kube.errors import BadAnswer, Expired, Forbidden, Unreachable
 from tests.unit.kube.support import asking, hang_up, refusal, until_error
 
 
@@ -102,7 +102,7 @@ async def test_an_error_event_raises_what_it_stands_for() -> None:
     status = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
     async with asking(sending(event("ADDED"), json.dumps(status).encode() + b"\n")) as client:
         seen, error = await until_error(client.watch("/x", resource_version="5"))
-    assert isinstance(error, Gone)
+    assert isinstance(error, Expired)
     assert "too old" in str(error)
     assert [each.type for each in seen] == ["ADDED"]
 

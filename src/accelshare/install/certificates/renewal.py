@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from accelshare.install.certificates import x509
-from accelshare.install.certificates.x509 import Pair, Role
+from accelshare.install.certificates.x509 import CertificateRole, Pair
 from accelshare.install.errors import CertificateError
 
 AUTHORITY: Final = "accelshare-ca"
@@ -64,7 +64,7 @@ class Trust:
 class Subject:
     """Whom a leaf identifies. A leaf with more names than needed is good enough."""
 
-    role: Role
+    role: CertificateRole
     name: str
     names: frozenset[str] = frozenset()
 

@@ -19,7 +19,7 @@ from accelshare.install.errors import CertificateError
 
 # Clocks of a cluster's machines differ a little, and a certificate must not start in the future of any of them.
 CLOCK_SKEW: Final = timedelta(minutes=5)
-Role = Literal["server", "client"]
+CertificateRole = Literal["server", "client"]
 _USES: Final = {"server": ExtendedKeyUsageOID.SERVER_AUTH, "client": ExtendedKeyUsageOID.CLIENT_AUTH}
 
 
@@ -57,7 +57,7 @@ def authority(name: str, *, now: datetime, life: timedelta) -> Pair:
     return _pair(builder.sign(key, hashes.SHA256()), key)
 
 
-def leaf(by: Pair, role: Role, name: str, *, names: Collection[str] = (), now: datetime, life: timedelta) -> Pair:
+def leaf(by: Pair, role: CertificateRole, name: str, *, names: Collection[str] = (), now: datetime, life: timedelta) -> Pair:
     """A leaf for one role, signed by this CA and valid no longer than it. `names`: DNS names and addresses of a server."""
     issuer = x509.load_pem_x509_certificate(by.certificate.encode())
     issuer_key = serialization.load_pem_private_key(by.key.encode(), password=None)

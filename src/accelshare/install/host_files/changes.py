@@ -19,7 +19,7 @@ from accelshare.install.errors import ChangedByOthers
 from accelshare.install.host_files.archive import Archive, Record, RecordT, SavedFile, TrackedFile
 from accelshare.install.host_files.disk import Disk, HostFile, sha256
 
-Outcome = Literal["applied", "unchanged", "restored", "nothing to restore"]
+ChangeOutcome = Literal["applied", "unchanged", "restored", "nothing to restore"]
 Say = Callable[[str], None]
 
 
@@ -51,7 +51,7 @@ def difference(files: Iterable[PlannedFile], disk: Disk) -> str:
     return "".join(unified_diff(file.path, disk.read(file.path), file.content) for file in files)
 
 
-class Changes(Generic[RecordT]):
+class FileChanges(Generic[RecordT]):
     """Changes of files that one archive records. `is_operators`: this planned file now has the operator's own content."""
 
     def __init__(

@@ -15,7 +15,7 @@ import msgspec
 
 from accelshare import __version__
 from accelshare.install.errors import ChangedByOthers, InstallError, Rejected
-from accelshare.install.host_files.changes import Outcome, Say
+from accelshare.install.host_files.changes import ChangeOutcome, Say
 from accelshare.install.runtime.host import RuntimeHost, RuntimeRecord
 from accelshare.install.runtime.plan import RuntimePlan
 from accelshare.install.runtime.program import require_planned_change_only
@@ -25,13 +25,13 @@ _RESTART_LIMIT_S: Final = 300.0
 _POLL_S: Final = 0.2
 
 
-def apply(host: RuntimeHost, *, force: bool = False, say: Say = lambda _line: None) -> Outcome:
+def apply(host: RuntimeHost, *, force: bool = False, say: Say = lambda _line: None) -> ChangeOutcome:
     """Enable the validator in the runtime's files, or leave everything unchanged and raise."""
     with host.archive.locked(create=True):
         return _apply(host, host.propose(), force, say)
 
 
-def _apply(host: RuntimeHost, plan: RuntimePlan, force: bool, say: Say) -> Outcome:
+def _apply(host: RuntimeHost, plan: RuntimePlan, force: bool, say: Say) -> ChangeOutcome:
     for notice in plan.notices:
         say(f"note: {notice}")
     record, changes = host.record(), host.changes
@@ -72,7 +72,7 @@ def _apply(host: RuntimeHost, plan: RuntimePlan, force: bool, say: Say) -> Outco
     return "applied"
 
 
-def restore(host: RuntimeHost, *, force: bool = False, say: Say = lambda _line: None) -> Outcome:
+def restore(host: RuntimeHost, *, force: bool = False, say: Say = lambda _line: None) -> ChangeOutcome:
     """Restore the original files to the byte, and remove every file of accelshare."""
     if not host.archive_directory.is_dir():
         return "nothing to restore"

@@ -9,7 +9,7 @@ from typing import Literal
 
 from accelshare.install.errors import NotUnderstood
 from accelshare.install.host_files.archive import Archive, Record, TrackedFile
-from accelshare.install.host_files.changes import Changes, PlannedFile, difference
+from accelshare.install.host_files.changes import FileChanges, PlannedFile, difference
 from accelshare.install.host_files.disk import Disk, HostFile
 from accelshare.install.runtime import plan as planning
 from accelshare.install.runtime.plan import RuntimePlan
@@ -51,8 +51,8 @@ class RuntimeHost:
         return Archive(self.archive_directory, self.disk, RuntimeRecord)
 
     @property
-    def changes(self) -> Changes[RuntimeRecord]:
-        return Changes(self.archive, self.disk, _is_operators)
+    def changes(self) -> FileChanges[RuntimeRecord]:
+        return FileChanges(self.archive, self.disk, _is_operators)
 
     def record(self) -> RuntimeRecord | None:
         """What accelshare changed here, if anything."""

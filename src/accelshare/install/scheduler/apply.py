@@ -14,7 +14,7 @@ import msgspec
 from accelshare import __version__
 from accelshare.install.errors import ChangedByOthers, InstallError, NoLease, NotUnderstood, RolledBack
 from accelshare.install.host_files.archive import TrackedFile
-from accelshare.install.host_files.changes import Outcome, PlannedFile, Say
+from accelshare.install.host_files.changes import ChangeOutcome, PlannedFile, Say
 from accelshare.install.host_files.disk import sha256
 from accelshare.install.scheduler import leadership, validation
 from accelshare.install.scheduler.health import Look, Patience, Scheduler, wait_for_new
@@ -22,7 +22,7 @@ from accelshare.install.scheduler.host import Earlier, Proposal, SchedulerHost, 
 from accelshare.install.scheduler.leadership import ReadLease
 from accelshare.install.scheduler.plan import Intent, SchedulerPlan
 
-Check = Callable[[SchedulerPlan], None]
+ConfigCheck = Callable[[SchedulerPlan], None]
 
 
 def apply(
@@ -32,10 +32,10 @@ def apply(
     *,
     patience: Patience,
     force: bool = False,
-    check: Check | None = None,
+    check: ConfigCheck | None = None,
     read_lease: ReadLease | None = None,
     say: Say = lambda _line: None,
-) -> Outcome:
+) -> ChangeOutcome:
     """Make kube-scheduler call the extender, or leave everything unchanged and raise."""
     with host.archive.locked(create=True):
         return _Apply(host, scheduler, patience, say).run(host.propose(intent), intent, force, check, read_lease)
@@ -52,7 +52,9 @@ class _Apply:
         self._say = say
         self._renew_time: Callable[[], str] | None = None
 
-    def run(self, proposal: Proposal, intent: Intent, force: bool, check: Check | None, read_lease: ReadLease | None) -> Outcome:
+    def run(
+        self, proposal: Proposal, intent: Intent, force: bool, check: ConfigCheck | None, read_lease: ReadLease | None
+    ) -> ChangeOutcome:
         try:
             self._changes.refuse_to_overwrite(proposal.plan.files, proposal.record)
         except ChangedByOthers as refusal:
@@ -195,7 +197,7 @@ class _Apply:
 
 def restore(
     host: SchedulerHost, scheduler: Scheduler, *, patience: Patience, force: bool = False, say: Say = lambda _line: None
-) -> Outcome:
+) -> ChangeOutcome:
     """Restore the original files to the byte, and remove every file of accelshare."""
     if not host.archive_directory.is_dir():
         _refuse_without_record(host)

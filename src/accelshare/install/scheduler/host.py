@@ -12,7 +12,7 @@ import msgspec
 
 from accelshare.install.errors import NotUnderstood
 from accelshare.install.host_files.archive import Archive, Record, SavedFile, TrackedFile
-from accelshare.install.host_files.changes import Changes, PlannedFile, difference
+from accelshare.install.host_files.changes import FileChanges, PlannedFile, difference
 from accelshare.install.host_files.disk import Disk, HostFile, sha256
 from accelshare.install.scheduler.plan import Intent, SchedulerPlan, Target, TargetPlan
 
@@ -112,8 +112,8 @@ class SchedulerHost:
         return Archive(self.archive_directory, self.disk, SchedulerRecord)
 
     @property
-    def changes(self) -> Changes[SchedulerRecord]:
-        return Changes(self.archive, self.disk, self._is_operators)
+    def changes(self) -> FileChanges[SchedulerRecord]:
+        return FileChanges(self.archive, self.disk, self._is_operators)
 
     def record(self) -> SchedulerRecord | None:
         """What accelshare changed here, if anything; it fits the present trigger if kubeadm restored an earlier one."""

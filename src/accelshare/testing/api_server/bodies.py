@@ -10,14 +10,14 @@ from copy import deepcopy
 from typing import Any, Final
 
 from accelshare.testing.api_server.errors import FieldError, Object, RequestError, bad_request, invalid_object
-from accelshare.testing.api_server.resources import Resource
+from accelshare.testing.api_server.resources import ApiResource
 
 _JSON_NAMES: Final = {bool: "bool", int: "number", float: "number", list: "array", dict: "object", str: "string"}
 # Left out by the real server when there is nothing in them.
 _OMITTED_EMPTY: Final = ("labels", "annotations")
 
 
-def decode(resource: Resource, body: Any) -> Object:
+def decode(resource: ApiResource, body: Any) -> Object:
     """A copy of the body as an object of this resource, with defaults; 400 if it is not one."""
     if not isinstance(body, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {resource.kind})")
@@ -44,7 +44,7 @@ def decode(resource: Resource, body: Any) -> Object:
     return item
 
 
-def decode_patched(resource: Resource, body: Any) -> Object:
+def decode_patched(resource: ApiResource, body: Any) -> Object:
     """Decode the result of a patch; errors name the patch."""
     try:
         return decode(resource, body)
@@ -52,14 +52,14 @@ def decode_patched(resource: Resource, body: Any) -> Object:
         raise invalid_object("", "", [FieldError("patch", f"Invalid value: {error}")]) from error
 
 
-def _check_type(resource: Resource, field: str, value: Any, wanted: type) -> Any:
+def _check_type(resource: ApiResource, field: str, value: Any, wanted: type) -> Any:
     if not isinstance(value, wanted):
         message = f"json: cannot unmarshal {_JSON_NAMES[type(value)]} into Go struct field {field} of type {_JSON_NAMES[wanted]}"
         raise _mistyped(resource, message)
     return value
 
 
-def _mistyped(resource: Resource, why: str, *, kind: str = "") -> RequestError:
+def _mistyped(resource: ApiResource, why: str, *, kind: str = "") -> RequestError:
     return bad_request(f'{kind or resource.kind} in version "v1" cannot be handled as a {resource.kind}: {why}')
 
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from accelshare.testing.api_server.errors import Object, bad_request, conflict
-from accelshare.testing.api_server.history import Version
-from accelshare.testing.api_server.resources import Resource
+from accelshare.testing.api_server.history import ObjectVersion
+from accelshare.testing.api_server.resources import ApiResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class DeletionStep:
 class Deleted:
     """The object's last version, and whether it is removed."""
 
-    version: Version
+    version: ObjectVersion
     gone: bool
 
 
@@ -50,7 +50,7 @@ def read_options(body: Mapping[str, Any]) -> DeleteOptions:
     )
 
 
-def check_preconditions(resource: Resource, item: Object, options: DeleteOptions) -> None:
+def check_preconditions(resource: ApiResource, item: Object, options: DeleteOptions) -> None:
     """409 if the stored object has another uid or version than the preconditions."""
     meta = item["metadata"]
     if options.uid and options.uid != meta["uid"]:
@@ -63,7 +63,7 @@ def check_preconditions(resource: Resource, item: Object, options: DeleteOptions
         raise conflict(resource.kind, meta["name"], why, group=resource.group)
 
 
-def plan(resource: Resource, item: Object, options: DeleteOptions, now: datetime) -> DeletionStep:
+def plan(resource: ApiResource, item: Object, options: DeleteOptions, now: datetime) -> DeletionStep:
     """What a deletion of this object does now."""
     meta = item["metadata"]
     has_finalizers = bool(meta.get("finalizers"))

@@ -16,13 +16,13 @@ from typing import Final
 import orjson
 
 from accelshare.testing.api_server.errors import Object, RequestError, bad_request, expired
-from accelshare.testing.api_server.resources import Resource
+from accelshare.testing.api_server.resources import ApiResource
 from accelshare.testing.api_server.selectors import Selector
 
 _HEAD: Final = frozenset({"kind", "apiVersion"})
 
 
-class Version:
+class ObjectVersion:
     """One version of one object. It never changes, so it is encoded once, when first needed."""
 
     __slots__ = ("_json", "object", "revision")
@@ -45,26 +45,26 @@ class Version:
         head = orjson.dumps({"kind": self.object["kind"], "apiVersion": self.object["apiVersion"]})
         return head[:-1] + b"," + self.item[1:]
 
-    def stamped(self, revision: int) -> "Version":
+    def stamped(self, revision: int) -> "ObjectVersion":
         """The same content under a later revision, as a DELETED event shows it."""
         metadata = self.object["metadata"] | {"resourceVersion": str(revision)}
-        return Version(self.object | {"metadata": metadata}, revision)
+        return ObjectVersion(self.object | {"metadata": metadata}, revision)
 
 
-class Change:
+class ObjectChange:
     """A change of one object; `old` is None if it was created, `new` if it was deleted."""
 
     __slots__ = ("_gone", "key", "new", "old", "revision")
 
-    def __init__(self, key: str, old: Version | None, new: Version | None, revision: int) -> None:
+    def __init__(self, key: str, old: ObjectVersion | None, new: ObjectVersion | None, revision: int) -> None:
         self.key = key
         self.old = old
         self.new = new
         self.revision = revision
-        self._gone: Version | None = None
+        self._gone: ObjectVersion | None = None
 
     @property
-    def gone(self) -> Version:
+    def gone(self) -> ObjectVersion:
         """The last version under the revision of the change, for DELETED events."""
         if self._gone is None:
             assert self.old is not None, "only what was there can go"
@@ -76,10 +76,10 @@ class Collection:
     """All objects of one kind, by `namespace/name` or `name`, with their recent changes."""
 
     def __init__(self, *, keep: int) -> None:
-        self.now: dict[str, Version] = {}
+        self.now: dict[str, ObjectVersion] = {}
         self.listeners: dict[object, Callable[[], None]] = {}
         self._keep = keep
-        self._changes: list[Change] = []
+        self._changes: list[ObjectChange] = []
         self._compacted = 0
         self._sorted: list[str] | None = []
 
@@ -88,7 +88,7 @@ class Collection:
         """The oldest revision that can still be read."""
         return self._compacted
 
-    def put(self, key: str, new: Version | None, revision: int) -> Change:
+    def put(self, key: str, new: ObjectVersion | None, revision: int) -> ObjectChange:
         """Write a version, or with None remove the object, and wake all watches."""
         old = self.now.get(key)
         if old is None or new is None:
@@ -97,7 +97,7 @@ class Collection:
             del self.now[key]
         else:
             self.now[key] = new
-        change = Change(key, old, new, revision)
+        change = ObjectChange(key, old, new, revision)
         self._changes.append(change)
         if len(self._changes) >= 2 * self._keep:  # in large batches, so that a change stays cheap
             self._forget(len(self._changes) - self._keep)
@@ -105,19 +105,19 @@ class Collection:
             wake()
         return change
 
-    def since(self, revision: int, *, limit: int | None = None) -> Sequence[Change]:
+    def since(self, revision: int, *, limit: int | None = None) -> Sequence[ObjectChange]:
         """The changes after a revision, oldest first; 410 if some of them are compacted."""
         if revision < self._compacted:
             raise expired(f"too old resource version: {revision} ({self._compacted})")
         first = bisect_right(self._changes, revision, key=attrgetter("revision"))
         return self._changes[first:] if limit is None else self._changes[first : first + limit]
 
-    def at(self, revision: int) -> tuple[Sequence[str], Mapping[str, Version]]:
+    def at(self, revision: int) -> tuple[Sequence[str], Mapping[str, ObjectVersion]]:
         """The sorted keys and the objects at a revision."""
         later = self.since(revision)
         if not later:
             return self._keys(), self.now
-        then: dict[str, Version] = dict(self.now)
+        then: dict[str, ObjectVersion] = dict(self.now)
         for change in reversed(later):
             if change.old is None:
                 del then[change.key]
@@ -155,8 +155,8 @@ _INCONSISTENT: Final = (
 class ListPage:
     """Some objects of a list, their revision, and the token of the next page."""
 
-    resource: Resource
-    versions: tuple[Version, ...]
+    resource: ApiResource
+    versions: tuple[ObjectVersion, ...]
     revision: int
     continue_token: str = ""
 
@@ -170,7 +170,7 @@ class ListPage:
 
 
 def page(
-    resource: Resource,
+    resource: ApiResource,
     collection: Collection,
     *,
     namespace: str,
@@ -191,7 +191,7 @@ def page(
     except RequestError as error:
         raise expired(_INCONSISTENT, continue_token=_write_token(start, _LATEST)) from error
 
-    matching: list[Version] = []
+    matching: list[ObjectVersion] = []
     for position in range(bisect_left(keys, prefix + start), len(keys)):
         if not keys[position].startswith(prefix):
             break
@@ -226,7 +226,7 @@ class StoreEvent:
     """ADDED, MODIFIED or DELETED, and the object's version."""
 
     type: str
-    version: Version
+    version: ObjectVersion
 
 
 class Watch:
@@ -234,13 +234,13 @@ class Watch:
 
     def __init__(
         self,
-        resource: Resource,
+        resource: ApiResource,
         collection: Collection,
         *,
         namespace: str,
         selector: Selector,
         revision: int,
-        initial: Iterable[Version] = (),
+        initial: Iterable[ObjectVersion] = (),
     ) -> None:
         self.resource = resource
         self.revision = revision
@@ -268,7 +268,7 @@ class Watch:
     def close(self) -> None:
         self._collection.listeners.pop(self, None)
 
-    def _events(self, changes: Iterable[Change]) -> Iterator[StoreEvent]:
+    def _events(self, changes: Iterable[ObjectChange]) -> Iterator[StoreEvent]:
         """The changes as events: an object that begins to match the selector is ADDED, one that stops matching is DELETED."""
         for change in changes:
             if not change.key.startswith(self._prefix):
@@ -280,5 +280,5 @@ class Watch:
             elif before:
                 yield StoreEvent("DELETED", change.gone)
 
-    def _matches(self, version: Version | None) -> bool:
+    def _matches(self, version: ObjectVersion | None) -> bool:
         return version is not None and self._selector.matches(version.object, self.resource.fields)

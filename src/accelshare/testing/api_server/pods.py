@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from accelshare.testing.api_server.errors import FieldError, Object, duplicate, forbidden_field, invalid, quoted, required
-from accelshare.testing.api_server.values import Quantity, label_problem, parse_quantity, qualified_name_problem
+from accelshare.testing.api_server.values import ExactQuantity, label_problem, parse_quantity, qualified_name_problem
 
 SPEC_DEFAULTS: Final[Mapping[str, Any]] = {
     "dnsPolicy": "ClusterFirst",
@@ -187,7 +187,7 @@ def _container_problems(container: Object, path: str, seen: set[str]) -> Iterato
         yield from _request_problems(resource, amount, limits.get(resource), f"{path}.resources")
 
 
-def amount_problems(resource: str, amount: Quantity, path: str) -> Iterator[FieldError]:
+def amount_problems(resource: str, amount: ExactQuantity, path: str) -> Iterator[FieldError]:
     """All problems of one resource's amount, in a pod or on a node."""
     if problem := qualified_name_problem(resource):
         yield invalid(path, resource, problem)
@@ -199,7 +199,7 @@ def amount_problems(resource: str, amount: Quantity, path: str) -> Iterator[Fiel
         yield invalid(path, amount.text, "must be an integer")
 
 
-def _request_problems(resource: str, request: Quantity, limit: Quantity | None, path: str) -> Iterator[FieldError]:
+def _request_problems(resource: str, request: ExactQuantity, limit: ExactQuantity | None, path: str) -> Iterator[FieldError]:
     countable = resource not in NATIVE
     if limit is None:
         if countable:

@@ -40,7 +40,7 @@ def _names(item: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ApiResource:
     """One resource, and how it differs from the defaults below."""
 
     plural: str
@@ -164,10 +164,10 @@ def _event_problems(event: Object) -> Iterable[FieldError]:
         yield invalid("involvedObject.namespace", involved, "does not match event.namespace")
 
 
-RESOURCES: Final[Mapping[str, Resource]] = {
+RESOURCES: Final[Mapping[str, ApiResource]] = {
     resource.plural: resource
     for resource in (
-        Resource(
+        ApiResource(
             plural="pods",
             kind="Pod",
             answers_deleted=True,
@@ -192,7 +192,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
             update_problems=pods.update_problems,
             grace_s=pods.grace_s,
         ),
-        Resource(
+        ApiResource(
             plural="nodes",
             kind="Node",
             namespaced=False,
@@ -204,7 +204,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
             on_status_update=_keep_spec,
             problems=_node_problems,
         ),
-        Resource(
+        ApiResource(
             plural="events",
             kind="Event",
             put_creates=True,
@@ -213,8 +213,8 @@ RESOURCES: Final[Mapping[str, Resource]] = {
             unknown_field=NOT_SUPPORTED,
             problems=_event_problems,
         ),
-        Resource(plural="configmaps", kind="ConfigMap", default=_default_config_map, problems=_config_map_problems),
-        Resource(
+        ApiResource(plural="configmaps", kind="ConfigMap", default=_default_config_map, problems=_config_map_problems),
+        ApiResource(
             plural="namespaces",
             kind="Namespace",
             namespaced=False,
@@ -227,10 +227,10 @@ RESOURCES: Final[Mapping[str, Resource]] = {
             on_create=_new_namespace,
             on_update=_keep_namespace,
         ),
-        Resource(plural="leases", kind="Lease", group="coordination.k8s.io", put_creates=True, put_needs_version=True),
+        ApiResource(plural="leases", kind="Lease", group="coordination.k8s.io", put_creates=True, put_needs_version=True),
         # Stored as written: there are no controllers that give a Service its address or a DaemonSet its pods.
-        Resource(plural="services", kind="Service"),
-        Resource(plural="deployments", kind="Deployment", group="apps"),
-        Resource(plural="daemonsets", kind="DaemonSet", group="apps"),
+        ApiResource(plural="services", kind="Service"),
+        ApiResource(plural="deployments", kind="Deployment", group="apps"),
+        ApiResource(plural="daemonsets", kind="DaemonSet", group="apps"),
     )
 }

@@ -79,7 +79,7 @@ class FakeApiServer:
         path.write_text(yaml.safe_dump(content, sort_keys=False))
         return path
 
-    async def _handle(self, received: messages.Request) -> Response:
+    async def _handle(self, received: messages.HttpRequest) -> Response:
         request = ApiRequest(
             method=received.method,
             path=received.raw_path,

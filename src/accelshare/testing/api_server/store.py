@@ -26,8 +26,8 @@ from accelshare.testing.api_server.errors import (
     not_found,
     precondition_failed,
 )
-from accelshare.testing.api_server.history import Collection, ListPage, Version, Watch, page
-from accelshare.testing.api_server.resources import RESOURCES, Resource
+from accelshare.testing.api_server.history import Collection, ListPage, ObjectVersion, Watch, page
+from accelshare.testing.api_server.resources import RESOURCES, ApiResource
 from accelshare.testing.api_server.selectors import Selector, selector
 
 STRATEGIC: Final = "application/strategic-merge-patch+json"
@@ -40,7 +40,7 @@ _WIPED: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrace
 class Written:
     """The version that a write stored, and whether it created the object."""
 
-    version: Version
+    version: ObjectVersion
     created: bool = False
 
 
@@ -66,7 +66,7 @@ class Store:
         """The resourceVersion of the last write."""
         return self._revision
 
-    def create(self, plural: str, body: Any, *, namespace: str = "") -> Version:
+    def create(self, plural: str, body: Any, *, namespace: str = "") -> ObjectVersion:
         """Store a new object. 409 if it exists, 422 if it is invalid, 404 if its namespace does not exist."""
         resource = RESOURCES[plural]
         item = decode(resource, body)
@@ -89,7 +89,7 @@ class Store:
         meta["creationTimestamp"] = self._timestamp()
         return self._commit(resource, key, item)
 
-    def get(self, plural: str, name: str, *, namespace: str = "default") -> Version:
+    def get(self, plural: str, name: str, *, namespace: str = "default") -> ObjectVersion:
         """The current version of an object; 404 if it does not exist."""
         resource = RESOURCES[plural]
         version = self._collections[plural].now.get(resource.key(namespace, name))
@@ -159,7 +159,7 @@ class Store:
         namespace: str = "default",
         content_type: str = STRATEGIC,
         subresource: str = "",
-    ) -> Version:
+    ) -> ObjectVersion:
         """Change a part of an object. 409 if the patch has another resourceVersion than the stored object."""
         resource = RESOURCES[plural]
         old = self.get(plural, name, namespace=namespace)
@@ -170,7 +170,7 @@ class Store:
             raise bad_request(message)
         return self._replace(resource, old, item, subresource)
 
-    def bind(self, name: str, binding: Any, *, namespace: str = "default") -> Version:
+    def bind(self, name: str, binding: Any, *, namespace: str = "default") -> ObjectVersion:
         """Bind a pod to a node and add the binding's annotations, in one write."""
         if not isinstance(binding, dict) or binding.get("kind", "Binding") != "Binding":
             raise bad_request("the object provided is unrecognized (must be of type Binding)")
@@ -216,7 +216,7 @@ class Store:
         for collection in self._collections.values():
             collection.compact(self._revision)
 
-    def _replace(self, resource: Resource, old: Version, item: Object, subresource: str) -> Version:
+    def _replace(self, resource: ApiResource, old: ObjectVersion, item: Object, subresource: str) -> ObjectVersion:
         meta, name = item["metadata"], old.object["metadata"]["name"]
         if meta.get("resourceVersion", "") not in ("", "0", str(old.revision)):
             raise conflict(resource.plural, name, MODIFIED, group=resource.group)
@@ -231,10 +231,10 @@ class Store:
         key = resource.key(meta.get("namespace", ""), name)
         if deletion.ends_with_update(item, old.object):
             self._remove(resource, key)
-            return Version(item, self._revision)
+            return ObjectVersion(item, self._revision)
         return self._commit(resource, key, item)
 
-    def _commit(self, resource: Resource, key: str, item: Object) -> Version:
+    def _commit(self, resource: ApiResource, key: str, item: Object) -> ObjectVersion:
         """Write an object under the next revision; a write without a change keeps the old version."""
         collection = self._collections[resource.plural]
         old = collection.now.get(key)
@@ -242,15 +242,15 @@ class Store:
             return old
         self._revision += 1
         item["metadata"] = item["metadata"] | {"resourceVersion": str(self._revision)}
-        version = Version(item, self._revision)
+        version = ObjectVersion(item, self._revision)
         collection.put(key, version, self._revision)
         return version
 
-    def _remove(self, resource: Resource, key: str) -> None:
+    def _remove(self, resource: ApiResource, key: str) -> None:
         self._revision += 1
         self._collections[resource.plural].put(key, None, self._revision)
 
-    def _delete_namespace(self, old: Version) -> deletion.Deleted:
+    def _delete_namespace(self, old: ObjectVersion) -> deletion.Deleted:
         """Delete the namespace's contents, then the namespace: the namespace controller's work, at once."""
         name = old.object["metadata"]["name"]
         if name in NAMESPACES_AT_START[:3]:
@@ -265,20 +265,20 @@ class Store:
         self._remove(RESOURCES["namespaces"], name)
         return deletion.Deleted(version, gone=False)
 
-    def _validate(self, resource: Resource, item: Object, more: Any) -> None:
+    def _validate(self, resource: ApiResource, item: Object, more: Any) -> None:
         meta = item["metadata"]
         problems = [*values.metadata_problems(meta, name_is_label=resource.name_is_label), *more]
         if problems:
             raise invalid_object(resource.kind, meta.get("name", ""), problems, group=resource.group)
 
-    def _require_namespace(self, resource: Resource, meta: Object) -> None:
+    def _require_namespace(self, resource: ApiResource, meta: Object) -> None:
         if resource.namespaced and meta["namespace"] not in self._collections["namespaces"].now:
             raise not_found("namespaces", meta["namespace"])
 
-    def _selector(self, resource: Resource, labels: str, fields: str) -> Selector:
+    def _selector(self, resource: ApiResource, labels: str, fields: str) -> Selector:
         return selector(labels, fields, resource.field_names, unknown_field=resource.unknown_field)
 
-    def _generated_name(self, resource: Resource, meta: Object) -> str:
+    def _generated_name(self, resource: ApiResource, meta: Object) -> str:
         taken = self._collections[resource.plural].now
         while True:
             name: str = meta["generateName"][:58] + "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
@@ -289,7 +289,7 @@ class Store:
         return deletion.timestamp(self._now())
 
 
-def _put_in_namespace(resource: Resource, meta: Object, namespace: str) -> None:
+def _put_in_namespace(resource: ApiResource, meta: Object, namespace: str) -> None:
     """Set the object's namespace: the URL's, else its own, else "default"."""
     if not resource.namespaced:
         meta.pop("namespace", None)
@@ -299,7 +299,7 @@ def _put_in_namespace(resource: Resource, meta: Object, namespace: str) -> None:
         meta["namespace"] = namespace or meta.get("namespace", "default")
 
 
-def _require_uid(resource: Resource, old: Version | None, meta: Object, key: str) -> None:
+def _require_uid(resource: ApiResource, old: ObjectVersion | None, meta: Object, key: str) -> None:
     """A uid in a request must be that of the stored object."""
     wanted, stored = meta.get("uid", ""), "" if old is None else old.object["metadata"]["uid"]
     if wanted and wanted != stored:

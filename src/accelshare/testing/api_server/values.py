@@ -130,7 +130,7 @@ MALFORMED: Final = "quantities must match the regular expression '^([+-]?[0-9.]+
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class ExactQuantity:
     """An exact amount and its canonical text."""
 
     amount: Fraction
@@ -141,7 +141,7 @@ class Quantity:
         return self.amount.denominator == 1
 
 
-def parse_quantity(value: object) -> Quantity:
+def parse_quantity(value: object) -> ExactQuantity:
     """The quantity of a manifest's string or number; ValueError if it is malformed."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(MALFORMED)  # noqa: TRY004 – to the caller it is the same error: not a quantity
@@ -149,7 +149,7 @@ def parse_quantity(value: object) -> Quantity:
 
 
 @lru_cache(maxsize=4096)
-def _parse_quantity(text: str) -> Quantity:
+def _parse_quantity(text: str) -> ExactQuantity:
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise ValueError(MALFORMED)
@@ -162,19 +162,19 @@ def _parse_quantity(text: str) -> Quantity:
     return _canonical(number * Fraction(10) ** int(suffix[1:]), style="exponent")
 
 
-def _canonical(amount: Fraction, *, style: str) -> Quantity:
+def _canonical(amount: Fraction, *, style: str) -> ExactQuantity:
     amount = Fraction(ceil(amount * 1000), 1000)  # Kubernetes rounds resource lists up to a thousandth
     if amount == 0:
-        return Quantity(amount, "0")
+        return ExactQuantity(amount, "0")
     if style == "binary" and abs(amount) >= 1024 and amount.denominator == 1:
         number, power = int(amount), 0
         while number % 1024 == 0 and power < max(_BINARY_SUFFIX):
             number, power = number // 1024, power + 1
-        return Quantity(amount, f"{number}{_BINARY_SUFFIX[power]}")
+        return ExactQuantity(amount, f"{number}{_BINARY_SUFFIX[power]}")
     exponent = -9
     while exponent < 18 and (amount / Fraction(10) ** (exponent + 3)).denominator == 1:
         exponent += 3
     number = int(amount / Fraction(10) ** exponent)
     if style == "exponent":
-        return Quantity(amount, f"{number}e{exponent}" if exponent else str(number))
-    return Quantity(amount, f"{number}{_DECIMAL_SUFFIX[exponent]}")
+        return ExactQuantity(amount, f"{number}e{exponent}" if exponent else str(number))
+    return ExactQuantity(amount, f"{number}{_DECIMAL_SUFFIX[exponent]}")

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlencode
 import orjson
 
 from accelshare.testing.api_server.errors import Object, RequestError, bad_request, quoted
-from accelshare.testing.api_server.resources import RESOURCES, Resource
+from accelshare.testing.api_server.resources import RESOURCES, ApiResource
 from accelshare.testing.api_server.store import Store
 
 
@@ -19,7 +19,7 @@ from accelshare.testing.api_server.store import Store
 class RequestTarget:
     """The resource that a path names: one object, or without a name a collection, and the subresource."""
 
-    resource: Resource
+    resource: ApiResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""
