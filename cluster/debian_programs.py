@@ -18,7 +18,7 @@ LIMIT_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class DebianProgram:
     """What it is called, and Debian's package that has it in usr/bin."""
 
     name: str
@@ -29,11 +29,11 @@ class Program:
         return f"install what Debian calls {self.package}, or put {self.name} on the PATH"
 
 
-PROMTOOL: Final = Program("promtool", "prometheus")  # Prometheus' own checker of rules
-SHELLCHECK: Final = Program("shellcheck", "shellcheck")
+PROMTOOL: Final = DebianProgram("promtool", "prometheus")  # Prometheus' own checker of rules
+SHELLCHECK: Final = DebianProgram("shellcheck", "shellcheck")
 
 
-def ensure(program: Program, say: Callable[[str], None]) -> Path:
+def ensure(program: DebianProgram, say: Callable[[str], None]) -> Path:
     """Where the program is: on the PATH, or in the cache. Raises ClusterError if it is not available."""
     if (installed := shutil.which(program.name)) is not None:
         return Path(installed)
@@ -45,7 +45,7 @@ def ensure(program: Program, say: Callable[[str], None]) -> Path:
     return place
 
 
-def _unpack(program: Program, place: Path, say: Callable[[str], None]) -> None:
+def _unpack(program: DebianProgram, place: Path, say: Callable[[str], None]) -> None:
     apt_get = shutil.which("apt-get")
     if apt_get is None or shutil.which("dpkg-deb") is None:
         raise ClusterError(f"{program.name} is missing, and this is not a Debian to take it from; {program.by_hand}")

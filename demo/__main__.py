@@ -22,11 +22,11 @@ def main() -> int:
     from accelshare.kube.errors import KubeError
     from accelshare.vendors.problems import VendorError
     from cluster.errors import ClusterError
-    from demo.output import Output
+    from demo.output import DemoOutput
     from demo.run import run
     from demo.scenario import DemoError
 
-    output = Output.on(sys.stdout, os.environ)
+    output = DemoOutput.on(sys.stdout, os.environ)
     try:
         asyncio.run(_cancelled_by_sigterm(run(output, keep=options.keep, started_s=STARTED_S)))
     except (DemoError, ClusterError, KubeError, VendorError) as error:

@@ -16,13 +16,13 @@ STYLES: Final[Mapping[str, str]] = {"title": "1", "good": "32", "bad": "33", "qu
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class DemoOutput:
     out: TextIO
     width: int
     colour: bool
 
     @classmethod
-    def on(cls, out: TextIO, environ: Mapping[str, str]) -> "Output":
+    def on(cls, out: TextIO, environ: Mapping[str, str]) -> "DemoOutput":
         terminal = out.isatty()
         width = max(60, shutil.get_terminal_size().columns) if terminal else PLAIN_WIDTH
         # no-color.org: any value that is not empty turns colour off.

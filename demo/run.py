@@ -19,15 +19,15 @@ from accelshare.vendors import catalog as catalogs
 from accelshare.vendors.catalog import Catalog
 from demo.checks import disagreements, oversold_resources, published_cards, visible_cards
 from demo.cluster import DemoCluster, start_cluster
-from demo.output import Output
-from demo.scenario import DemoError, Step, load_scenario, manifests, pods_of
-from demo.scheduler import Bound, Scheduler, Unschedulable
-from demo.snapshot import PodSnapshot, Snapshot, take_snapshot
+from demo.output import DemoOutput
+from demo.scenario import DemoError, DemoStep, load_scenario, manifests, pods_of
+from demo.scheduler import DemoScheduler, Scheduled, Unschedulable
+from demo.snapshot import ClusterSnapshot, PodSnapshot, take_snapshot
 
 ROOT: Final = Path(__file__).parents[1]
 
 
-async def run(output: Output, *, keep: bool, started_s: float) -> None:
+async def run(output: DemoOutput, *, keep: bool, started_s: float) -> None:
     """Run the whole scenario; `started_s` is when the program started."""
     scenario = load_scenario()
     catalog = catalogs.load([scenario.profiles_directory])
@@ -51,11 +51,11 @@ async def run(output: Output, *, keep: bool, started_s: float) -> None:
 class Demo:
     """One run of the scenario, and the pods that wait."""
 
-    def __init__(self, cluster: DemoCluster, catalog: Catalog, output: Output) -> None:
+    def __init__(self, cluster: DemoCluster, catalog: Catalog, output: DemoOutput) -> None:
         self._cluster = cluster
         self._catalog = catalog
         self._output = output
-        self._scheduler = Scheduler(cluster.session, f"{cluster.extender_url}/accelshare")
+        self._scheduler = DemoScheduler(cluster.session, f"{cluster.extender_url}/accelshare")
         self._waiting: list[str] = []  # the unschedulable pods, oldest first
 
     async def wait_for_nodes(self) -> None:
@@ -78,7 +78,7 @@ class Demo:
             text = f"{node.name:20}{cards}, handed out by the real agent, process {node.agent.pid}"
             self._output.field("" if number else "nodes", text)
 
-    async def run_step(self, step: Step) -> None:
+    async def run_step(self, step: DemoStep) -> None:
         self._output.title(step.title)
         for file in step.apply:
             for manifest in manifests(file):
@@ -122,7 +122,7 @@ class Demo:
         if pod is None:
             raise DemoError(f"pod {name} asks for no card of any vendor; there is nothing to show")
         match await self._scheduler.cycle(pod, snapshot):
-            case Bound(node):
+            case Scheduled(node):
                 if again:
                     self._waiting.remove(name)
                 admitted = await self._admitted(pod, node)
@@ -157,7 +157,7 @@ class Demo:
         await self._cluster.until(counted, f"{node} shows no more than is free")
         return kubelet.admitted[fact.uid]
 
-    def _compare(self, pod: PodSnapshot, snapshot: Snapshot) -> None:
+    def _compare(self, pod: PodSnapshot, snapshot: ClusterSnapshot) -> None:
         node = pod.fact.node
         admitted = self._cluster.nodes[node].kubelet.admitted.get(pod.fact.uid)
         if admitted is None:
@@ -196,11 +196,11 @@ class Demo:
         for name in list(self._waiting):
             await self._schedule(name, again=True)
 
-    async def _snapshot(self) -> Snapshot:
+    async def _snapshot(self) -> ClusterSnapshot:
         return await take_snapshot(self._cluster.client, self._catalog)
 
 
-async def _keep_running(cluster: DemoCluster, catalog: Catalog, output: Output) -> None:
+async def _keep_running(cluster: DemoCluster, catalog: Catalog, output: DemoOutput) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -213,7 +213,7 @@ async def _keep_running(cluster: DemoCluster, catalog: Catalog, output: Output) 
     await stop.wait()
 
 
-def _held_by(pod: PodSnapshot, snapshot: Snapshot) -> int:
+def _held_by(pod: PodSnapshot, snapshot: ClusterSnapshot) -> int:
     """The number of cards that the pod holds by the cluster's objects."""
     return sum(1 for node in rows(snapshot.ledger()) for card in node.cards for held in card.pods if held.uid == pod.fact.uid)
 

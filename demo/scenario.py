@@ -21,7 +21,7 @@ SCENARIO: Final = EXAMPLES / "demo" / "scenario.yaml"
 Object = dict[str, Any]
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A title, and manifests to apply or one pod (`namespace/name`) to delete."""
 
     title: str
@@ -38,7 +38,7 @@ class ScenarioNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[ScenarioNode, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[DemoStep, ...]
     profiles: str = ""  # directory of profiles that declare the nodes' cards
 
     @property

@@ -16,7 +16,7 @@ from accelshare.ledger.facts import PodSeen
 from accelshare.wire.objects import Node
 from accelshare.wire.quantity import thousandths
 from demo.scenario import DemoError
-from demo.snapshot import PodSnapshot, Snapshot
+from demo.snapshot import ClusterSnapshot, PodSnapshot
 
 
 def shortages(node: Node, pod: PodSeen, others: Iterable[PodSeen]) -> list[str]:
@@ -30,7 +30,7 @@ def shortages(node: Node, pod: PodSeen, others: Iterable[PodSeen]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class Scheduled:
     node: str
 
 
@@ -41,12 +41,12 @@ class Unschedulable:
     message: str
 
 
-class Scheduler:
+class DemoScheduler:
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self._url = url
 
-    async def cycle(self, pod: PodSnapshot, snapshot: Snapshot) -> Bound | Unschedulable:
+    async def cycle(self, pod: PodSnapshot, snapshot: ClusterSnapshot) -> Scheduled | Unschedulable:
         others = [other.fact for other in snapshot.pods.values()]
         reasons = {name: shortages(node, pod.fact, others) for name, node in snapshot.nodes.items()}
         left = [name for name, short in reasons.items() if not short]
@@ -57,7 +57,7 @@ class Scheduler:
             return Unschedulable(failure_message(reasons))
         node = left[0] if len(left) == 1 else await self._best(pod, left)
         await self._bind(pod, node)
-        return Bound(node)
+        return Scheduled(node)
 
     async def _filter(self, pod: PodSnapshot, names: list[str], reasons: dict[str, list[str]]) -> list[str]:
         answer = await self._post("filter", _extender_args(pod, names))

@@ -26,7 +26,7 @@ class PodSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     catalog: Catalog
     nodes: dict[str, Node]
     pods: dict[str, PodSnapshot]  # by namespace/name
@@ -41,7 +41,7 @@ class Snapshot:
         return ledger
 
 
-async def take_snapshot(client: Client, catalog: Catalog) -> Snapshot:
+async def take_snapshot(client: Client, catalog: Catalog) -> ClusterSnapshot:
     reader = PodReader(catalog)
     nodes: dict[str, Node] = {}
     pods: dict[str, PodSnapshot] = {}
@@ -52,4 +52,4 @@ async def take_snapshot(client: Client, catalog: Catalog) -> Snapshot:
             fact = reader.decode(raw)
             if isinstance(fact, PodSeen):
                 pods[f"{fact.namespace}/{fact.name}"] = PodSnapshot(orjson.loads(bytes(raw)), fact)
-    return Snapshot(catalog, nodes, pods)
+    return ClusterSnapshot(catalog, nodes, pods)

@@ -51,7 +51,7 @@ class HelmError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class RenderedObject:
     """One object as helm prints it, and the hook it is, if it is one."""
 
     text: str
@@ -77,11 +77,11 @@ def template(*arguments: str | Path, version: str = KUBERNETES_VERSION, namespac
     return helm("template", "accelshare", CHART, "--namespace", namespace, "--kube-version", version, *arguments)
 
 
-def documents(text: str) -> Iterator[Document]:
+def documents(text: str) -> Iterator[RenderedObject]:
     for part in re.split(r"^---\n", text, flags=re.MULTILINE):
         content = yaml.safe_load(part)
         if content:
-            yield Document(part, (content["metadata"].get("annotations") or {}).get("helm.sh/hook", ""))
+            yield RenderedObject(part, (content["metadata"].get("annotations") or {}).get("helm.sh/hook", ""))
 
 
 def plain(text: str) -> str:
@@ -102,7 +102,7 @@ def files(vendor: str) -> dict[str, str]:
 
 
 def write(target: Path = MANIFESTS, vendors: Sequence[str] = tuple(PRESETS)) -> None:
-    """Each vendor's directory anew; what is no longer made goes."""
+    """Write each vendor's directory again; files that are no longer rendered are removed."""
     for vendor in vendors:
         made = files(vendor)
         shutil.rmtree(target / vendor, ignore_errors=True)

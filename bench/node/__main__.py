@@ -19,8 +19,8 @@ from bench.node import footprint, plugin_calls, rush, starting, zpu
 from bench.node.document import document
 from bench.node.goals import verdicts
 from bench.node.real_node import ROOT, open_real_bench_node
-from bench.node.results import DEVICE_PLUGIN, NRI, Footprints, PluginCalls, Results, Rush, Starting
-from bench.node.settings import FULL, QUICK, Settings
+from bench.node.results import DEVICE_PLUGIN, NRI, Footprints, NodeResults, PluginCalls, Rush, Starting
+from bench.node.settings import FULL, QUICK, NodeSettings
 from bench.noise import NoiseMeter
 from bench.procfs import load, machine
 from bench.progress import Progress
@@ -37,8 +37,8 @@ RESTS: Final = ((NRI, zpu.COARSE), (NRI, zpu.FINE), (DEVICE_PLUGIN, zpu.COARSE),
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    settings: Settings
+class NodePlan:
+    settings: NodeSettings
     measures: tuple[str, ...]
     writes: bool
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _measure(plan: Plan, progress: Progress) -> Results:
+async def _measure(plan: NodePlan, progress: Progress) -> NodeResults:
     """First what needs the agent alone, then the local cluster."""
     settings, noise = plan.settings, NoiseMeter(load)
     for _ in range(3):
@@ -101,7 +101,7 @@ async def _measure(plan: Plan, progress: Progress) -> Results:
                     rushes = await rush.measure(node, noise, progress, rushes=settings.rushes, pods=settings.rush_pods)
     for _ in range(3):
         noise.listen()
-    return Results(
+    return NodeResults(
         machine=machine(),
         noise=noise.summary(),
         versions=_versions(),
@@ -121,13 +121,13 @@ def _versions() -> dict[str, str]:
     }
 
 
-def _plan(arguments: Sequence[str] | None) -> Plan:
+def _plan(arguments: Sequence[str] | None) -> NodePlan:
     parser = argparse.ArgumentParser(prog="python -m bench.node", description="Measure accelshare's side of a node.")
     parser.add_argument("--quick", action="store_true", help="small sizes, to try the code; prints the page, writes nothing")
     parser.add_argument("--only", choices=MEASURES, action="append", help="only this, several times for several; writes nothing")
     options = parser.parse_args(arguments)
     settings = QUICK if options.quick else FULL
-    return Plan(settings, tuple(options.only or MEASURES), not (options.quick or options.only))
+    return NodePlan(settings, tuple(options.only or MEASURES), not (options.quick or options.only))
 
 
 if __name__ == "__main__":

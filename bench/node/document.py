@@ -8,7 +8,7 @@ from statistics import median, quantiles
 
 from bench.figures import Spread, ratios
 from bench.node.goals import added_ms, verdicts
-from bench.node.results import WAYS, Footprint, Footprints, Pair, PluginCalls, Results, Rush, Starting, Verb
+from bench.node.results import WAYS, Footprint, Footprints, NodeResults, PluginCalls, PodPair, Rush, Starting, Verb
 from bench.node.zpu import CARDS
 from bench.page import goals_section, machine_table
 from bench.tables import number, spread, table
@@ -39,7 +39,7 @@ python -m bench.node --only calls --only footprint    # needs neither root nor t
 """
 
 
-def document(results: Results) -> str:
+def document(results: NodeResults) -> str:
     parts = [HEAD, machine_table(results.machine, results.noise, results.versions), goals_section(verdicts(results))]
     if results.calls:
         parts.append(_calls(results.calls))
@@ -112,7 +112,7 @@ def _starting(starting: Starting) -> str:
     return f"## From bound to running\n\n{words}\n\n{table(head, rows)}\n"
 
 
-def _pairs(pairs: tuple[Pair, ...]) -> tuple[str, ...]:
+def _pairs(pairs: tuple[PodPair, ...]) -> tuple[str, ...]:
     nothing, card = [pair.nothing_ms for pair in pairs], [pair.card_ms for pair in pairs]
     more = [this - that for this, that in zip(card, nothing, strict=True)]
     return tuple(spread(Spread.of(values)) for values in (nothing, card, ratios(card, nothing, float), more))

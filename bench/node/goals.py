@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from bench.goals import Verdict
-from bench.node.results import DEVICE_PLUGIN, NRI, Footprints, Results, Rush, Starting
+from bench.node.results import DEVICE_PLUGIN, NRI, Footprints, NodeResults, Rush, Starting
 
 MOST_RSS_MB: Final = 60.0
 MOST_IDLE_PERCENT: Final = 0.5
@@ -16,7 +16,7 @@ MOST_ADDED_MS: Final = 3.0
 MOST_FAILED: Final = 5  # of a rush by device plugins whose agent is killed
 
 
-def verdicts(results: Results) -> list[Verdict]:
+def verdicts(results: NodeResults) -> list[Verdict]:
     """One for each goal that this run can speak about."""
     found = [verdict for footprints in results.footprints for verdict in _footprint(footprints)]
     if results.starting is not None and results.starting.containers:

@@ -55,7 +55,7 @@ class Footprints:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PodPair:
     """Two pods, one after the other: from bound to the first line that the container prints."""
 
     nothing_ms: float
@@ -79,7 +79,7 @@ class Latency:
 class Starting:
     """All rounds of each way, in the order in which they were run, and what the runtime's calls took meanwhile."""
 
-    pairs: Mapping[str, tuple[Pair, ...]]
+    pairs: Mapping[str, tuple[PodPair, ...]]
     latencies: tuple[Latency, ...]
     containers: int  # made while these calls were counted
 
@@ -100,7 +100,7 @@ class Rush:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class NodeResults:
     machine: Machine
     noise: Noise
     versions: Mapping[str, str]

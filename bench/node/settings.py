@@ -8,7 +8,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class NodeSettings:
     groups: int  # of eight pods each, for each size of request to a device plugin
     starts: int  # of the agent, for each way of delivery
     settle_s: float  # after it delivers, before its idleness is measured
@@ -19,5 +19,5 @@ class Settings:
     rush_pods: int
 
 
-FULL: Final = Settings(groups=10, starts=1, settle_s=5, idle_s=30, rounds=2, pairs=10, rushes=1, rush_pods=60)
-QUICK: Final = Settings(groups=2, starts=1, settle_s=1, idle_s=5, rounds=1, pairs=2, rushes=1, rush_pods=16)
+FULL: Final = NodeSettings(groups=10, starts=1, settle_s=5, idle_s=30, rounds=2, pairs=10, rushes=1, rush_pods=60)
+QUICK: Final = NodeSettings(groups=2, starts=1, settle_s=1, idle_s=5, rounds=1, pairs=2, rushes=1, rush_pods=16)

@@ -14,7 +14,7 @@ import msgspec
 from accelshare.kube.watch import Reflector, Seen
 from bench.node.latency import between, latencies
 from bench.node.real_node import LABEL, PODS, Object, RealBenchNode
-from bench.node.results import NRI, WAYS, Latency, Pair, Starting
+from bench.node.results import NRI, WAYS, Latency, PodPair, Starting
 from bench.noise import NoiseMeter
 from bench.progress import Progress
 
@@ -24,7 +24,7 @@ UNITS = 2
 
 async def measure(node: RealBenchNode, noise: NoiseMeter, progress: Progress, *, rounds: int, pairs: int) -> Starting:
     """Both ways in each round; in each, pods with and without a card take turns."""
-    found: dict[str, list[Pair]] = {way: [] for way in WAYS}
+    found: dict[str, list[PodPair]] = {way: [] for way in WAYS}
     counted: dict[str, Latency] = {}
     for number in range(rounds):
         for way in WAYS:
@@ -36,7 +36,7 @@ async def measure(node: RealBenchNode, noise: NoiseMeter, progress: Progress, *,
                 before = latencies(node.runtime_metrics(), PLUGIN)
                 for place in range(pairs):
                     nothing = await _started(node, bound, f"n{place}", 0)
-                    found[way].append(Pair(nothing, await _started(node, bound, f"c{place}", UNITS)))
+                    found[way].append(PodPair(nothing, await _started(node, bound, f"c{place}", UNITS)))
                     progress.detail(f"{place + 1} pairs")
             if way == NRI:
                 for latency in between(before, latencies(node.runtime_metrics(), PLUGIN)):

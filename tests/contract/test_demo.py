@@ -27,9 +27,9 @@ from demo import __main__ as command
 from demo.checks import disagreements, oversold_resources, visible_cards
 from demo.cluster import LONGEST_TEMPORARY, DemoCluster, start_cluster, temporary
 from demo.nodes import without_agent_data
-from demo.output import Output, folded
+from demo.output import DemoOutput, folded
 from demo.scenario import DemoError, load_scenario, manifests, pods_of
-from demo.scheduler import Bound, Scheduler, failure_message
+from demo.scheduler import DemoScheduler, Scheduled, failure_message
 from demo.snapshot import take_snapshot
 
 ROOT = Path(__file__).parents[2]
@@ -283,7 +283,7 @@ async def test_among_several_nodes_the_extender_s_score_decides() -> None:
         for name in ("a", "b"):
             await cluster.create({**node, "metadata": {**node["metadata"], "name": name}})
         await cluster.until(lambda: _shown(cluster, '"a"', '"b"'), "both nodes are known")
-        scheduler = Scheduler(cluster.session, f"{cluster.extender_url}/accelshare")
+        scheduler = DemoScheduler(cluster.session, f"{cluster.extender_url}/accelshare")
         container = {"name": "main", "image": "none", "resources": {"limits": {"aliyun.com/gpu-mem": 3}}}
         for name, candidates, affinity in (("first", "b", {}), ("second", "ab", {"nodeAffinity": _rather_on("a")})):
             spec = {"containers": [container], "affinity": affinity}
@@ -291,7 +291,7 @@ async def test_among_several_nodes_the_extender_s_score_decides() -> None:
             snapshot = await take_snapshot(cluster.client, catalog)
             for other in set(snapshot.nodes).difference(candidates):
                 del snapshot.nodes[other]
-            assert await scheduler.cycle(snapshot.pods[f"default/{name}"], snapshot) == Bound("b")
+            assert await scheduler.cycle(snapshot.pods[f"default/{name}"], snapshot) == Scheduled("b")
         async with cluster.session.get(f"{cluster.extender_url}/metrics") as answer:
             assert re.search(r'\{[^}]*"prioritize"[^}]*\} 1\.0$', await answer.text(), re.MULTILINE), "asked for scores once"
 
@@ -338,7 +338,7 @@ def test_colour_is_for_terminals_that_want_it(terminal: bool, environment: dict[
         def isatty(self) -> bool:
             return terminal
 
-    assert Output.on(Out(), environment).colour is coloured  # type: ignore[arg-type]
+    assert DemoOutput.on(Out(), environment).colour is coloured  # type: ignore[arg-type]
 
 
 def _environment(directory: Path) -> dict[str, str]:

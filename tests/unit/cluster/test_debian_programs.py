@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.debian_programs import Program, ensure
+from cluster.debian_programs import DebianProgram, ensure
 from cluster.errors import ClusterError
 
-THIS = Program("frobnicate", "frob-tools")
+THIS = DebianProgram("frobnicate", "frob-tools")
 # A download leaves a file, and unpacking it makes the tree that a package has.
 DOWNLOAD = '[ "$1" = download ] && : > frob-tools_1_all.deb'
 UNPACK = (

@@ -7,9 +7,9 @@ from bench.node.results import (
     Footprint,
     Footprints,
     Latency,
-    Pair,
+    NodeResults,
     PluginCalls,
-    Results,
+    PodPair,
     Rush,
     Starting,
     Verb,
@@ -19,7 +19,7 @@ from bench.procfs import Machine
 
 NOISY = Noise(wall=Spread(0.1, 0.09, 0.13), cpu=Spread(0.1, 0.1, 0.11), samples=12, load_before=0.25, load_after=1.5)
 MACHINE = Machine("a CPU", 2, 8.0, "6.18")
-NOTHING = Results(MACHINE, NOISY, {})
+NOTHING = NodeResults(MACHINE, NOISY, {})
 
 
 def at_rest(*, rss_mb: float = 50.0, idle_percent: float = 0.1) -> Footprints:
@@ -28,7 +28,7 @@ def at_rest(*, rss_mb: float = 50.0, idle_percent: float = 0.1) -> Footprints:
 
 def started(*, total_s: float = 0.01) -> Starting:
     """Four containers; the runtime waited so long for all of them together."""
-    pairs = {NRI: (Pair(500.0, 510.0), Pair(400.0, 440.0)), DEVICE_PLUGIN: (Pair(500.0, 600.0), Pair(500.0, 550.0))}
+    pairs = {NRI: (PodPair(500.0, 510.0), PodPair(400.0, 440.0)), DEVICE_PLUGIN: (PodPair(500.0, 600.0), PodPair(500.0, 550.0))}
     latencies = (Latency("CreateContainer", 4, total_s * 3 / 4), Latency("StartContainer", 4, total_s / 4))
     return Starting(pairs, latencies, containers=4)
 
@@ -37,9 +37,9 @@ def rushed(way: str = NRI, victim: str = "agent", *, failed: int = 0) -> Rush:
     return Rush(way, victim, pods=60, assigned=60 - failed, misassigned=0, without_card=0, failed=failed, pending=0, corrected=2)
 
 
-def whole() -> Results:
+def whole() -> NodeResults:
     verb = Verb(tuple(float(ms) for ms in range(1, 201)), (1.5,) * 200)
-    return Results(
+    return NodeResults(
         MACHINE,
         NOISY,
         {"Python": "3.11.7"},

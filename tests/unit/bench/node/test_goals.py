@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from bench.node.goals import verdicts
-from bench.node.results import DEVICE_PLUGIN, Results
+from bench.node.results import DEVICE_PLUGIN, NodeResults
 from tests.unit.bench.node.builders import NOTHING, at_rest, rushed, started
 
 
-def met(found: Results) -> list[bool]:
+def met(found: NodeResults) -> list[bool]:
     return [verdict.met for verdict in verdicts(found)]
 
 
