@@ -66,12 +66,12 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     default=Path("/etc/containerd/config.toml"),
     help="Read, with its imports, to find out whether containerd's validator requires the agent's plugin.",
 )
-@_file("--crio-config", default=Path("/etc/crio/crio.conf"), help="The same for CRI-O, with its .d directory.")
+@_file("--crio-config", default=Path("/etc/crio/crio.conf"), help="Read, with its .d directory, to find out the same for CRI-O.")
 @_directory("--cdi-directory", default=Path("/var/run/cdi"), help="Directory for CDI files of profiles that use CDI.")
-@_directory("--kubelet-root", default=Path("/var/lib/kubelet"), help="kubelet's directory.")
-@_directory("--dev-root", default=Path("/dev"))
-@_directory("--proc-root", default=Path("/proc"))
-@_directory("--sys-root", default=Path("/sys"))
+@_directory("--kubelet-root", default=Path("/var/lib/kubelet"), help="kubelet's root directory.")
+@_directory("--dev-root", default=Path("/dev"), help="Where the host's /dev is seen from here.")
+@_directory("--proc-root", default=Path("/proc"), help="Where the host's /proc is seen from here.")
+@_directory("--sys-root", default=Path("/sys"), help="Where the host's /sys is seen from here.")
 @_directory(
     "--host-root",
     default=Path("/"),

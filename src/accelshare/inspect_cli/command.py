@@ -38,9 +38,14 @@ def _vendors(_context: click.Context, _parameter: click.Parameter, prefix: str) 
     "--vendor", "vendors", multiple=True, metavar="NAME", shell_complete=_vendors, help="Show only this profile; repeatable."
 )
 @click.option("--all-vendors", is_flag=True, help="Show every vendor whose cards this cluster has.")
-@click.option("-w", "--watch", is_flag=True, help="Show it repeatedly, in place on a terminal.")
+@click.option("-w", "--watch", is_flag=True, help="Show the table repeatedly; on a terminal, in place.")
 @click.option(
-    "--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS", help="Interval of --watch."
+    "--every",
+    type=click.FloatRange(0.2, 3600),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds between two updates of --watch.",
 )
 @cluster_options("Count only the pods of this namespace.")
 @click.pass_context

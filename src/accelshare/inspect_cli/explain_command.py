@@ -22,7 +22,7 @@ AS_BEFORE = "\x1b[0m"
 @click.option(
     "--policy", type=click.Choice(sorted(POLICIES)), default="binpack", show_default=True, help="The extender's policy."
 )
-@click.option("--all-nodes", is_flag=True, help="Show every node; otherwise the twenty that are nearest to serving it.")
+@click.option("--all-nodes", is_flag=True, help="Show all nodes. Default: the twenty that are closest to serving the pod.")
 @cluster_options("The pod's namespace. Default: the context's.")
 def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **where: Any) -> None:
     """Explain why POD waits, node by node: its cards, what is free, what is missing, what would help.

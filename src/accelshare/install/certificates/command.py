@@ -23,20 +23,38 @@ T = TypeVar("T")
 # The Secrets: every command here, and `scheduler-config manage`.
 secret_options = together(
     click.option("--ca-secret", default="accelshare-ca", show_default=True, help="Secret with the CA and its key."),
-    click.option("--extender-secret", default="accelshare-extender-tls", show_default=True, help="Secret of the extender."),
+    click.option(
+        "--extender-secret",
+        default="accelshare-extender-tls",
+        show_default=True,
+        help="Secret with the extender's certificate and key.",
+    ),
     click.option(
         "--scheduler-secret",
         default="accelshare-scheduler-tls",
         show_default=True,
-        help="Secret of kube-scheduler.",
+        help="Secret with kube-scheduler's certificate and key.",
     ),
 )
 # What is created: `certificates ensure` and `scheduler-config manage`.
 issuing_options = together(
-    click.option("--service", default="accelshare-extender", show_default=True, help="The extender's Service."),
-    click.option("--also", multiple=True, metavar="NAME_OR_IP", help="Additional name of the extender; repeatable."),
-    click.option("--ca-days", type=click.FloatRange(0, min_open=True), default=3650.0, show_default=True, help="CA lifetime."),
-    click.option("--leaf-days", type=click.FloatRange(0, min_open=True), default=90.0, show_default=True, help="Leaf lifetime."),
+    click.option(
+        "--service",
+        default="accelshare-extender",
+        show_default=True,
+        help="The extender's Service; the certificate contains its names and address.",
+    ),
+    click.option("--also", multiple=True, metavar="NAME_OR_IP", help="Another name or address of the extender; repeatable."),
+    click.option(
+        "--ca-days", type=click.FloatRange(0, min_open=True), default=3650.0, show_default=True, help="Lifetime of the CA."
+    ),
+    click.option(
+        "--leaf-days",
+        type=click.FloatRange(0, min_open=True),
+        default=90.0,
+        show_default=True,
+        help="Lifetime of the other certificates.",
+    ),
 )
 _cluster_options = together(
     click.option("--namespace", default="kube-system", show_default=True, help="Namespace of the Secrets."),
@@ -67,7 +85,12 @@ def certificates() -> None:
 @certificates.command(short_help="Create what is missing, renew what is due.")
 @secret_options
 @issuing_options
-@click.option("--server-name", default="accelshare-extender", show_default=True, help="A name that is always in it.")
+@click.option(
+    "--server-name",
+    default="accelshare-extender",
+    show_default=True,
+    help="A name that the extender's certificate always contains.",
+)
 @_cluster_options
 @errors_as_messages
 def ensure(**options: Any) -> None:

@@ -25,14 +25,14 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
 @click.option("-n", "--namespace", default="kube-system", show_default=True, help="Namespace of the installation.")
 @output_option
 @kubeconfig_options
-@click.option("--only", type=click.Choice(NAMES), multiple=True, help="Only this check; repeatable. Default: all.")
+@click.option("--only", type=click.Choice(NAMES), multiple=True, help="Run only this check; repeatable. Default: all.")
 @click.option(
     "--memory-unit",
     "units",
     multiple=True,
     callback=_units,
     metavar="VENDOR=UNIT",
-    help="Wanted memory unit; a problem while pods use another one. Repeatable. Empty: the profile's default.",
+    help="The memory unit that you want to use; a problem while pods use another one. Empty: the profile's unit; repeatable.",
 )
 @profiles_option
 def preflight(

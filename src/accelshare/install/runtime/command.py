@@ -23,22 +23,38 @@ _PROGRAMS: Final = {"containerd": "containerd", "cri-o": "crio"}
 
 _host_options = together(
     click.option(
-        "--runtime", type=click.Choice(["containerd", "cri-o"]), default="containerd", show_default=True, help="The runtime."
+        "--runtime",
+        type=click.Choice(["containerd", "cri-o"]),
+        default="containerd",
+        show_default=True,
+        help="The container runtime.",
     ),
-    click.option("--config", type=PATH, help="The runtime's main file. Default: the usual one."),
-    click.option("--drop-in-directory", type=PATH, help="Directory of the drop-in. Default: one that the runtime reads."),
-    click.option("--backup-directory", "archive", type=PATH, default=ARCHIVE, show_default=True, help="Record and backups."),
-    click.option("--containerd-binary", help="Gives the version and checks the result. Default: from PATH."),
+    click.option("--config", type=PATH, help="The runtime's main configuration file. Default: its usual path."),
+    click.option(
+        "--drop-in-directory", type=PATH, help="Directory for accelshare's drop-in file. Default: one that the runtime reads."
+    ),
+    click.option(
+        "--backup-directory",
+        "archive",
+        type=PATH,
+        default=ARCHIVE,
+        show_default=True,
+        help="Directory for the record of changes and the backups.",
+    ),
+    click.option(
+        "--containerd-binary",
+        help="containerd program, run to get its version and to check the written files. Default: from PATH.",
+    ),
     click.option("--runtime-version", help="The runtime's version. Default: from its program."),
-    click.option("--nri-socket", type=PATH, help="The runtime's NRI socket. Default: the one in its files."),
+    click.option("--nri-socket", type=PATH, help="The runtime's NRI socket. Default: from its configuration."),
 )
 
 
 _change_options = together(
-    click.option("--force", is_flag=True, help="Overwrite changes of others, and print what is lost."),
+    click.option("--force", is_flag=True, help="Overwrite changes that others made, and print what is lost."),
     click.option("--restart", is_flag=True, help="Restart the runtime and wait for it. Default: print the command."),
-    click.option("--restart-command", help="Default: systemctl restart containerd, or crio."),
-    click.option("--wait-s", type=click.FloatRange(0), default=60.0, show_default=True, help="Limit after a restart."),
+    click.option("--restart-command", help="Command that restarts the runtime. Default: systemctl restart containerd, or crio."),
+    click.option("--wait-s", type=click.FloatRange(0), default=60.0, show_default=True, help="How long to wait after a restart."),
 )
 
 

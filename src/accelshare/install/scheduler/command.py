@@ -52,11 +52,13 @@ scheduler_config.add_command(manage)
     show_default=True,
     help="A configuration file, a policy for an old OpenShift, or manifests of a second scheduler.",
 )
-@click.option("--existing", type=FILE, help="Your configuration or policy, to which the extender is added.")
-@click.option("--scheduler-kubeconfig", default=KUBECONFIG, show_default=True, help="kube-scheduler's own; empty: in-cluster.")
-@click.option("--name", default="accelshare-scheduler", show_default=True, help="Of the second scheduler.")
-@click.option("--namespace", default="kube-system", show_default=True, help="Of the second scheduler.")
-@click.option("--image", help="Of the second scheduler. Default: Kubernetes' image of this version.")
+@click.option("--existing", type=FILE, help="Your own configuration or policy; the output keeps it and adds the extender.")
+@click.option(
+    "--scheduler-kubeconfig", default=KUBECONFIG, show_default=True, help="kube-scheduler's own kubeconfig; empty: in-cluster."
+)
+@click.option("--name", default="accelshare-scheduler", show_default=True, help="Name of the second scheduler.")
+@click.option("--namespace", default="kube-system", show_default=True, help="Namespace of the second scheduler.")
+@click.option("--image", help="Image of the second scheduler. Default: Kubernetes' image of this version.")
 @click.option("--tls-secret", help="Secret with ca.crt, tls.crt and tls.key for the second scheduler; required with https.")
 @address_options
 @desired_options
@@ -121,7 +123,12 @@ def plan(**options: Any) -> None:
 
 
 @scheduler_config.command(short_help="Apply, wait for health, and roll back if kube-scheduler fails.")
-@click.option("--kube-scheduler", "program", type=FILE, help="kube-scheduler program that checks the configuration first.")
+@click.option(
+    "--kube-scheduler",
+    "program",
+    type=FILE,
+    help="kube-scheduler program that checks the configuration before anything is written.",
+)
 @force_option
 @wait_options
 @address_options

@@ -29,9 +29,11 @@ ARCHIVE: Final = Path("/etc/kubernetes/accelshare-backup")
 # The extender's address: render, plan, apply.
 address_options = together(
     click.option("--url", required=True, help="The extender's URL with its prefix: https://ADDRESS:PORT/accelshare."),
-    click.option("--ca-file", help="CA of the extender's certificate, at kube-scheduler's path; required with https."),
-    click.option("--cert-file", help="kube-scheduler's client certificate, at kube-scheduler's path."),
-    click.option("--key-file", help="The key of that certificate."),
+    click.option(
+        "--ca-file", help="Path of the CA of the extender's certificate, as kube-scheduler sees it; required with https."
+    ),
+    click.option("--cert-file", help="Path of kube-scheduler's client certificate, as kube-scheduler sees it."),
+    click.option("--key-file", help="Path of the key of that certificate, as kube-scheduler sees it."),
     click.option("--server-name", help="Name in the extender's certificate, if it is not the URL's host."),
 )
 
@@ -40,14 +42,33 @@ desired_options = together(
     click.option("--vendor", "vendors", multiple=True, help="Manage this profile's resources; repeatable. Default: all."),
     profiles_option,
     click.option("--weight", type=click.IntRange(1), default=1, show_default=True, help="Weight of the extender's scores."),
-    click.option("--timeout-ms", type=click.IntRange(1), default=5000, show_default=True, help="Timeout of one call."),
-    click.option("--percentage-of-nodes-to-score", "percentage", type=click.IntRange(0, 100), help="100 is proposed."),
+    click.option(
+        "--timeout-ms",
+        type=click.IntRange(1),
+        default=5000,
+        show_default=True,
+        help="How long kube-scheduler waits for one call.",
+    ),
+    click.option(
+        "--percentage-of-nodes-to-score",
+        "percentage",
+        type=click.IntRange(0, 100),
+        help="Set percentageOfNodesToScore; 100 is proposed.",
+    ),
     click.option("--client-qps", "qps", type=click.IntRange(1), help="Set kube-scheduler's QPS limit; 200 is proposed."),
-    click.option("--client-burst", "burst", type=click.IntRange(1), help="Set its burst; 400 is proposed."),
-    click.option("--accept-proposals", is_flag=True, help="Use every proposed value that the configuration can express."),
-    click.option("--kind", type=click.Choice(["policy", "configuration"]), help="Default: policy below 1.22."),
+    click.option("--client-burst", "burst", type=click.IntRange(1), help="Set kube-scheduler's burst limit; 400 is proposed."),
+    click.option("--accept-proposals", is_flag=True, help="Set all proposed values that the configuration supports."),
+    click.option(
+        "--kind",
+        type=click.Choice(["policy", "configuration"]),
+        help="Form of the configuration. Default: policy before Kubernetes 1.22.",
+    ),
     click.option("--replace", multiple=True, metavar="URL", help="Replace this extender by accelshare's; repeatable."),
-    click.option("--kubernetes-version", "version", help="Default: from the manifest's image, then from the API server."),
+    click.option(
+        "--kubernetes-version",
+        "version",
+        help="Version of kube-scheduler. Default: from the manifest's image, then from the API server.",
+    ),
     kubeconfig_options,
 )
 
@@ -58,31 +79,52 @@ target_options = together(
         type=click.Choice(["static-pod", "systemd"]),
         default="static-pod",
         show_default=True,
-        help="How it is started.",
+        help="How kube-scheduler is started.",
     ),
-    click.option("--unit", type=PATH, default=UNIT, show_default=True, help="The systemd unit."),
-    click.option("--systemctl", default="systemctl", show_default=True, help="Program that restarts the unit."),
+    click.option("--unit", type=PATH, default=UNIT, show_default=True, help="The systemd unit of kube-scheduler."),
+    click.option("--systemctl", default="systemctl", show_default=True, help="Program that restarts the systemd unit."),
 )
 
 # Paths on the host: plan, apply, restore, status, manage.
 path_options = together(
-    click.option("--manifest", type=PATH, default=MANIFEST, show_default=True, help="The static pod's manifest."),
-    click.option("--directory", type=PATH, default=DIRECTORY, show_default=True, help="Directory of accelshare's file."),
-    click.option("--backup-directory", "archive", type=PATH, default=ARCHIVE, show_default=True, help="Record and backups."),
+    click.option(
+        "--manifest", type=PATH, default=MANIFEST, show_default=True, help="The manifest of kube-scheduler's static pod."
+    ),
+    click.option(
+        "--directory",
+        type=PATH,
+        default=DIRECTORY,
+        show_default=True,
+        help="Directory for accelshare's configuration file; kube-scheduler must see it.",
+    ),
+    click.option(
+        "--backup-directory",
+        "archive",
+        type=PATH,
+        default=ARCHIVE,
+        show_default=True,
+        help="Directory for the record of changes and the backups.",
+    ),
 )
 
-force_option = click.option("--force", is_flag=True, help="Overwrite changes of others, and print what is lost.")
+force_option = click.option("--force", is_flag=True, help="Overwrite changes that others made, and print what is lost.")
 
 # Waiting for kube-scheduler: apply, restore, manage.
 wait_options = together(
-    click.option("--wait-s", type=click.FloatRange(0), default=120.0, show_default=True, help="Limit; 0: do not wait."),
-    click.option("--health-url", help="Its health endpoint. Default: from the manifest or the unit."),
+    click.option(
+        "--wait-s",
+        type=click.FloatRange(0),
+        default=120.0,
+        show_default=True,
+        help="How long to wait until kube-scheduler is healthy; 0: do not wait.",
+    ),
+    click.option("--health-url", help="URL of kube-scheduler's health endpoint. Default: from the manifest or the unit."),
     click.option(
         "--log-directory",
         type=PATH,
         default=Path("/var/log/pods"),
         show_default=True,
-        help="Logs of pods.",
+        help="Directory with the logs of pods, to report why kube-scheduler did not start.",
     ),
 )
 

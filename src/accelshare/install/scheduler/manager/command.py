@@ -30,21 +30,32 @@ SERVER_NAME = "accelshare-extender"
 
 
 @click.command(short_help="Keep the configuration applied on this control-plane node.")
-@click.option("--restore-all", is_flag=True, help="Make the manager of every node restore it, wait, and end.")
-@click.option("--deadline-s", type=click.FloatRange(1), default=600.0, show_default=True, help="Limit of --restore-all.")
-@click.option("--node-name", envvar="NODE_NAME", help="This control-plane node. Default: $NODE_NAME.")
-@click.option("--namespace", default="kube-system", show_default=True, help="Namespace of the following objects.")
+@click.option(
+    "--restore-all",
+    is_flag=True,
+    help="Ask the managers of all nodes to restore the original configuration, wait for them, and exit.",
+)
+@click.option("--deadline-s", type=click.FloatRange(1), default=600.0, show_default=True, help="How long --restore-all waits.")
+@click.option("--node-name", envvar="NODE_NAME", help="Name of this control-plane node. Default: $NODE_NAME.")
+@click.option(
+    "--namespace",
+    default="kube-system",
+    show_default=True,
+    help="Namespace of the ConfigMap, the Lease, the Service and the Secrets.",
+)
 @click.option(
     "--state-configmap",
     default="accelshare-scheduler-config",
     show_default=True,
-    help="Wanted and present state.",
+    help="ConfigMap with the wanted state and the state of each node.",
 )
-@click.option("--lease", default="accelshare-scheduler-config", show_default=True, help="Held by the node that is changed.")
+@click.option(
+    "--lease", default="accelshare-scheduler-config", show_default=True, help="Lease that lets one node at a time be changed."
+)
 @click.option("--port", type=click.IntRange(1, 65535), default=12345, show_default=True, help="Port of the extender's Service.")
-@click.option("--plain-http", is_flag=True, help="No TLS: anybody who reaches the extender can bind pods.")
+@click.option("--plain-http", is_flag=True, help="No TLS: every client that can reach the extender can bind pods.")
 @click.option("--server-name", help=f"Name in the extender's certificate. Default: {SERVER_NAME}.")
-@click.option("--every-s", type=click.FloatRange(0.05), default=5.0, show_default=True, help="Pause between two rounds.")
+@click.option("--every-s", type=click.FloatRange(0.05), default=5.0, show_default=True, help="Seconds between checks.")
 @secret_options
 @issuing_options
 @desired_options
