@@ -22,7 +22,7 @@ from demo.cluster import DemoCluster, start_cluster
 from demo.output import DemoOutput
 from demo.scenario import DemoError, DemoStep, load_scenario, manifests, pods_of
 from demo.scheduler import DemoScheduler, Scheduled, Unschedulable
-from demo.snapshot import ClusterSnapshot, PodSnapshot, take_snapshot
+from demo.snapshot import DemoSnapshot, PodSnapshot, take_snapshot
 
 ROOT: Final = Path(__file__).parents[1]
 
@@ -157,7 +157,7 @@ class Demo:
         await self._cluster.until(counted, f"{node} shows no more than is free")
         return kubelet.admitted[fact.uid]
 
-    def _compare(self, pod: PodSnapshot, snapshot: ClusterSnapshot) -> None:
+    def _compare(self, pod: PodSnapshot, snapshot: DemoSnapshot) -> None:
         node = pod.fact.node
         admitted = self._cluster.nodes[node].kubelet.admitted.get(pod.fact.uid)
         if admitted is None:
@@ -196,7 +196,7 @@ class Demo:
         for name in list(self._waiting):
             await self._schedule(name, again=True)
 
-    async def _snapshot(self) -> ClusterSnapshot:
+    async def _snapshot(self) -> DemoSnapshot:
         return await take_snapshot(self._cluster.client, self._catalog)
 
 
@@ -213,7 +213,7 @@ async def _keep_running(cluster: DemoCluster, catalog: Catalog, output: DemoOutp
     await stop.wait()
 
 
-def _held_by(pod: PodSnapshot, snapshot: ClusterSnapshot) -> int:
+def _held_by(pod: PodSnapshot, snapshot: DemoSnapshot) -> int:
     """The number of cards that the pod holds by the cluster's objects."""
     return sum(1 for node in rows(snapshot.ledger()) for card in node.cards for held in card.pods if held.uid == pod.fact.uid)
 

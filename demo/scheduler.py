@@ -16,7 +16,7 @@ from accelshare.ledger.facts import PodSeen
 from accelshare.wire.objects import Node
 from accelshare.wire.quantity import thousandths
 from demo.scenario import DemoError
-from demo.snapshot import ClusterSnapshot, PodSnapshot
+from demo.snapshot import DemoSnapshot, PodSnapshot
 
 
 def shortages(node: Node, pod: PodSeen, others: Iterable[PodSeen]) -> list[str]:
@@ -46,7 +46,7 @@ class DemoScheduler:
         self._session = session
         self._url = url
 
-    async def cycle(self, pod: PodSnapshot, snapshot: ClusterSnapshot) -> Scheduled | Unschedulable:
+    async def cycle(self, pod: PodSnapshot, snapshot: DemoSnapshot) -> Scheduled | Unschedulable:
         others = [other.fact for other in snapshot.pods.values()]
         reasons = {name: shortages(node, pod.fact, others) for name, node in snapshot.nodes.items()}
         left = [name for name, short in reasons.items() if not short]

@@ -26,7 +26,7 @@ class PodSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
+class DemoSnapshot:
     catalog: Catalog
     nodes: dict[str, Node]
     pods: dict[str, PodSnapshot]  # by namespace/name
@@ -41,7 +41,7 @@ class ClusterSnapshot:
         return ledger
 
 
-async def take_snapshot(client: Client, catalog: Catalog) -> ClusterSnapshot:
+async def take_snapshot(client: Client, catalog: Catalog) -> DemoSnapshot:
     reader = PodReader(catalog)
     nodes: dict[str, Node] = {}
     pods: dict[str, PodSnapshot] = {}
@@ -52,4 +52,4 @@ async def take_snapshot(client: Client, catalog: Catalog) -> ClusterSnapshot:
             fact = reader.decode(raw)
             if isinstance(fact, PodSeen):
                 pods[f"{fact.namespace}/{fact.name}"] = PodSnapshot(orjson.loads(bytes(raw)), fact)
-    return ClusterSnapshot(catalog, nodes, pods)
+    return DemoSnapshot(catalog, nodes, pods)

@@ -40,7 +40,7 @@ def pending(name: str, request: Request, *, priority: int = 0, uid: str = "") ->
 
 
 def running(name: str, *, on: str, request: Request, priority: int = 0, uid: str = "") -> PodSeen:
-    """A pod on "node/index", "node/0,1", or on "node" alone when nobody has said which card."""
+    """A pod on "node/index", "node/0,1", or on "node" alone if its card is unknown."""
     where, _, indexes = on.partition("/")
     cards = [int(index) for index in indexes.split(",")] if indexes else []
     slices = tuple(Slice(ask.kind, index, ask.share, ask.whole) for ask in request for index in cards)

@@ -53,7 +53,7 @@ class FakeBenchNode:
         return self.agent.pid
 
     async def start_agent(self, way: str) -> None:
-        """Ours, and the cluster has been told that it delivers."""
+        """Start our agent, and wait until it has published that it delivers."""
         at = self._directory
         kubeconfig = self.api.write_kubeconfig(at / "kubeconfig")
         command = [sys.executable, "-m", "accelshare", "agent", f"--kubeconfig={kubeconfig}", f"--vendor={zpu.KIND}"]

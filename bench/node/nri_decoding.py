@@ -36,7 +36,7 @@ def _variables(payload: bytes) -> dict[str, str]:
 
 def _requests() -> Iterator[bytes]:
     file = recording.RECORDED / "containerd-v2.4.2.txt"
-    raw = b"".join(said for who, said in recording.read(file) if who == recording.RUNTIME)
+    raw = b"".join(data for sender, data in recording.read(file) if sender == recording.RUNTIME)
     packets = Packets()
     for stream, content in mux.Frames().feed(raw):
         for packet in packets.feed(content) if stream == mux.PLUGIN else ():

@@ -35,7 +35,7 @@ SYSTEM_PODS: Final = "/api/v1/namespaces/kube-system/pods"
 STAND_IN: Final = "pod/bench-agent"
 LABEL: Final = "accelshare-bench"  # on our pods; others are left alone
 CHECKPOINT: Final = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-# A container's first line is what it sees of the cards; it ends at once when told.
+# A container's first line lists the cards that it sees; it ends at once on SIGTERM.
 LOOK: Final = f"echo sees $(ls /dev | grep -E '^{zpu.NODE_NAME}[0-9]+$'); trap 'exit 0' TERM; sleep 100000 & wait"
 
 

@@ -27,8 +27,8 @@ def write(archive: Path, name: str, layer: Path) -> None:
     }
     manifest = [{"Config": "configuration.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     with tarfile.open(archive, "w") as tar:
-        for path, told in (("configuration.json", configuration), ("manifest.json", manifest)):
-            encoded = json.dumps(told).encode()
+        for path, document in (("configuration.json", configuration), ("manifest.json", manifest)):
+            encoded = json.dumps(document).encode()
             entry = tarfile.TarInfo(path)
             entry.size = len(encoded)
             tar.addfile(entry, io.BytesIO(encoded))

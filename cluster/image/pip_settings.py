@@ -16,13 +16,13 @@ _REACHING: Final = ("index-url", "extra-index-url", "trusted-host", "proxy", "ti
 
 def secrets(directory: Path, settings: Mapping[str, str] | None = None) -> list[str]:
     """Flags of a build, the same for every engine, that hand over pip's settings; their files are written into `directory`."""
-    told = _told_by_pip() if settings is None else settings
+    values = _pip_settings() if settings is None else settings
     file = directory / "pip.conf"
     file.touch(mode=0o600)  # an index's address may carry a password
-    file.write_text(configuration(told))
+    file.write_text(configuration(values))
     flags = ["--secret", f"id=pip.conf,src={file}"]
-    if "cert" in told and Path(told["cert"]).is_file():
-        flags += ["--secret", f"id=ca.crt,src={told['cert']}"]
+    if "cert" in values and Path(values["cert"]).is_file():
+        flags += ["--secret", f"id=ca.crt,src={values['cert']}"]
     return flags
 
 
@@ -44,7 +44,7 @@ def read(lines: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _told_by_pip() -> dict[str, str]:
+def _pip_settings() -> dict[str, str]:
     done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
     return read(done.stdout.splitlines())
 

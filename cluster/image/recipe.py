@@ -76,10 +76,10 @@ def _inputs(root: Path) -> Iterator[Path]:
 
 
 def _time_s(root: Path, environment: Mapping[str, str]) -> int:
-    if told := environment.get("SOURCE_DATE_EPOCH"):
-        if not told.isdecimal():
-            raise ClusterError(f"SOURCE_DATE_EPOCH is {told!r}; it must be a number of seconds since 1970")
-        return int(told)
+    if epoch := environment.get("SOURCE_DATE_EPOCH"):
+        if not epoch.isdecimal():
+            raise ClusterError(f"SOURCE_DATE_EPOCH is {epoch!r}; it must be a number of seconds since 1970")
+        return int(epoch)
     ask = ["git", "log", "-1", "--format=%ct", "--", *_FILES, _FOLDER]
     try:
         done = subprocess.run(ask, cwd=root, capture_output=True, text=True, check=False)

@@ -87,8 +87,8 @@ def test_slices_and_whole_cards_on_one_node(demo_run: subprocess.CompletedProces
         r"gpu-slice .*→ dev-server-153 +card 3$",
     ):
         assert re.search(row, demo_run.stdout, re.MULTILINE), row
-    told = _unwrapped(demo_run.stdout)
-    assert "gpu-six-whole nvidia.com/gpu: 6 waits: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu." in told
+    output = _unwrapped(demo_run.stdout)
+    assert "gpu-six-whole nvidia.com/gpu: 6 waits: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu." in output
 
 
 @pytest.mark.parametrize(
@@ -133,20 +133,20 @@ def test_a_mismatch_ends_the_demo_with_words(
     monkeypatch.setattr(sys, "argv", ["demo"])
     monkeypatch.setattr(tempfile, "tempdir", str(directory))
     assert command.main() == 1
-    told = capsys.readouterr()
-    assert "the record of kube-system/gcushare-pod-1 has enflame card 0 4, kubelet allocated enflame card 7 4" in told.err
-    assert all(map(_gone, _processes(told.out)))
+    output = capsys.readouterr()
+    assert "the record of kube-system/gcushare-pod-1 has enflame card 0 4, kubelet allocated enflame card 7 4" in output.err
+    assert all(map(_gone, _processes(output.out)))
     assert not list(directory.iterdir())
 
 
 def test_a_waiting_pod_goes_on_when_another_has_really_ended(demo_run: subprocess.CompletedProcess[str]) -> None:
-    told = _unwrapped(demo_run.stdout)
-    waits = told.index("xpu-large baidu.com/xpu-mem: 8000 waits:")
-    terminating = told.index("xpu-two-cards is terminating cards 2,3 stay taken")
-    ended = told.index("xpu-two-cards has ended cards 2,3 are free again")
-    goes_on = told.index("xpu-large baidu.com/xpu-mem: 8000 → minikube card 2")
+    output = _unwrapped(demo_run.stdout)
+    waits = output.index("xpu-large baidu.com/xpu-mem: 8000 waits:")
+    terminating = output.index("xpu-two-cards is terminating cards 2,3 stay taken")
+    ended = output.index("xpu-two-cards has ended cards 2,3 are free again")
+    goes_on = output.index("xpu-large baidu.com/xpu-mem: 8000 → minikube card 2")
     assert waits < terminating < ended < goes_on
-    assert "13 pods bound, 4 waiting with a reason, no card oversold" in told
+    assert "13 pods bound, 4 waiting with a reason, no card oversold" in output
 
 
 def test_nothing_is_left_running(demo_run: subprocess.CompletedProcess[str]) -> None:
@@ -170,13 +170,13 @@ def test_nothing_is_left_running_after_an_interruption(directory: Path, moment: 
 
 def test_kept_until_told_to_end(directory: Path) -> None:
     with _begun(directory, "--keep") as demo:
-        told = _read_until(demo, r"tail -f ")
-        assert re.search(r"curl http://127\.0\.0\.1:\d+/accelshare/inspect", told)
-        assert len(_processes(told)) == ALL
-        assert not any(map(_gone, _processes(told)))
+        output = _read_until(demo, r"tail -f ")
+        assert re.search(r"curl http://127\.0\.0\.1:\d+/accelshare/inspect", output)
+        assert len(_processes(output)) == ALL
+        assert not any(map(_gone, _processes(output)))
         demo.send_signal(signal.SIGINT)
         assert demo.wait(LIMIT_S) == 0
-    assert all(map(_gone, _processes(told)))
+    assert all(map(_gone, _processes(output)))
 
 
 def test_a_temporary_directory_too_long_for_sockets_is_passed_over() -> None:
@@ -190,14 +190,14 @@ async def test_the_declared_cards_are_those_of_the_example_nodes() -> None:
     catalog = catalogs.load([scenario.profiles_directory])
     for entry in scenario.nodes:
         (manifest,) = manifests(entry.file)
-        said = inventory.entries_of(manifest["metadata"]["annotations"][inventory.KEY])[entry.vendor]
+        entries = inventory.entries_of(manifest["metadata"]["annotations"][inventory.KEY])[entry.vendor]
         cards = await registry.make(catalog[entry.vendor]).discover()
         assert [(card.index, card.id, card.minor, card.model) for card in cards] == [
-            (card.index, card.id, card.minor, card.model) for card in said.cards
+            (card.index, card.id, card.minor, card.model) for card in entries.cards
         ]
         if catalog[entry.vendor].resources.memory is not None:
-            unit_mib = catalog[entry.vendor].unit.mib[said.unit]
-            assert [card.memory_mib // unit_mib for card in cards] == [card.size for card in said.cards]
+            unit_mib = catalog[entry.vendor].unit.mib[entries.unit]
+            assert [card.memory_mib // unit_mib for card in cards] == [card.size for card in entries.cards]
 
 
 def test_a_node_begins_bare() -> None:
@@ -368,17 +368,17 @@ def _begun(directory: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
 def _read_until(demo: subprocess.Popen[str], pattern: str) -> str:
     """All that was printed until a line has this."""
     assert demo.stdout is not None
-    told = ""
+    output = ""
     for line in demo.stdout:
-        told += line
+        output += line
         if re.search(pattern, line):
-            return told
-    raise AssertionError(f"the demo ended without saying {pattern!r}:\n{told}")
+            return output
+    raise AssertionError(f"the demo ended without saying {pattern!r}:\n{output}")
 
 
-def _processes(told: str) -> list[int]:
+def _processes(output: str) -> list[int]:
     """Every process that the demo says it has started."""
-    return [int(pid) for pid in re.findall(r"process (\d+)", told)]
+    return [int(pid) for pid in re.findall(r"process (\d+)", output)]
 
 
 def _descendants(pid: int) -> list[int]:

@@ -154,7 +154,7 @@ def named_tests(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_test_that_a_page_names_exists(page: Path) -> None:
-    """What is said to be held by a test is held by one."""
+    """A test that a page refers to exists."""
     places = [name.split("::") for name in named_tests(page)]
     missing = [
         f"{file}::{test}"

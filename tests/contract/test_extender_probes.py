@@ -32,8 +32,8 @@ async def test_kubelet_and_prometheus_need_no_certificate_there(fake_cluster: Fa
     assert await get(port, "/readyz") == (200, "ok")
     assert "accelshare_ready 1.0" in (await get(port, "/metrics"))[1]
     for path in ("/accelshare/inspect", "/accelshare/bind", "/version", "/"):
-        status, said = await get(port, path, "POST")
-        assert (status, "this port has /healthz" in said) == (404, True)
+        status, body = await get(port, path, "POST")
+        assert (status, "this port has /healthz" in body) == (404, True)
     stranger = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(authority.file)))
     async with aiohttp.ClientSession(connector=stranger) as session:
         with pytest.raises(aiohttp.ClientError):

@@ -403,9 +403,9 @@ def hostile_cluster(inspected: InspectedCluster) -> None:
         {"index": 0, "size": 8064, "id": "card-0", "model": f"K200{HOSTILE}", "enforced_by": HOSTILE},
         {"index": 2, "size": 8064, "id": "卡-1", "model": "昆仑芯", "healthy": False, "problem": f"reset{HOSTILE}"},
     ]
-    told = {"kunlun": {"unit": "MiB", "cards": cards}, f"kind{HOSTILE}": {"cards": [{"index": -1, "size": 1}]}}
+    inventory = {"kunlun": {"unit": "MiB", "cards": cards}, f"kind{HOSTILE}": {"cards": [{"index": -1, "size": 1}]}}
     content = {
-        "metadata": {"name": "n1", "annotations": {"accelshare.io/inventory": json.dumps(told)}},
+        "metadata": {"name": "n1", "annotations": {"accelshare.io/inventory": json.dumps(inventory)}},
         "spec": {"taints": [{"key": "a", "value": HOSTILE, "effect": "NoSchedule"}]},
         "status": {
             "addresses": [{"type": "InternalIP", "address": f"10.0.0.1{HOSTILE}"}],
@@ -422,8 +422,8 @@ def hostile_cluster(inspected: InspectedCluster) -> None:
     inspected.api.store.create("pods", {**odd, "spec": {"nodeName": "n1", "containers": containers}})
     waits = {"metadata": {"name": "waits"}, "spec": {"nodeSelector": {"disk": HOSTILE}, "containers": containers}}
     inspected.api.store.create("pods", waits)
-    said = [{"type": "PodScheduled", "status": "False", "message": HOSTILE}]
-    inspected.api.store.patch("pods", "waits", {"status": {"conditions": said}}, subresource="status")
+    conditions = [{"type": "PodScheduled", "status": "False", "message": HOSTILE}]
+    inspected.api.store.patch("pods", "waits", {"status": {"conditions": conditions}}, subresource="status")
     inspected.pod("free", {"baidu.com/xpu-mem": 9000})
     inspected.api.store.patch("pods", "lost", {"status": {"reason": "x"}}, subresource="status")
 

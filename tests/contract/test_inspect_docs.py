@@ -69,5 +69,5 @@ def test_the_page_is_one_page_in_two_languages() -> None:
 
 
 def test_the_plugins_of_the_page_are_those_of_the_profiles() -> None:
-    told = set(re.findall(r"`kubectl inspect (\w+)`", docs.text_of(PAGE)))
-    assert told == {profile.inspect.command for profile in docs.SHIPPED if profile.inspect.command}
+    commands = set(re.findall(r"`kubectl inspect (\w+)`", docs.text_of(PAGE)))
+    assert commands == {profile.inspect.command for profile in docs.SHIPPED if profile.inspect.command}

@@ -40,8 +40,8 @@ INFO = ("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "kubePr
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What one run said."""
+class PreflightRun:
+    """The exit code and the output of one run."""
 
     code: int
     out: str
@@ -56,22 +56,22 @@ class Told:
         return "\n".join(f"{each['grade']} {each['says']} {each['do']}" for each in self.findings if each["check"] == check)
 
 
-def run(kubeconfig: Path, *words: str) -> Told:
+def run(kubeconfig: Path, *words: str) -> PreflightRun:
     command = [sys.executable, "-m", "accelshare", "preflight", "--kubeconfig", str(kubeconfig), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    return Told(done.returncode, done.stdout, done.stderr)
+    return PreflightRun(done.returncode, done.stdout, done.stderr)
 
 
-def expect_a_seed_cluster(told: Told) -> None:
+def expect_a_seed_cluster(result: PreflightRun) -> None:
     """A cluster with gpushare: it could be installed on, and all that matters is named."""
-    assert (told.code, told.err) == (0, "")
-    assert told.says("unread") == ""
-    assert "Kubernetes v1.36.4" in told.says("versions")
-    assert "containerd 2.4.2 on preflight-node can deliver cards by pod identity" in told.says("runtimes")
-    assert "fine you have all rights that an install needs" in told.says("permissions")
-    assert "preflight-node with gpushare=true" in told.says("labels")
-    assert "Service kube-system/gpushare-schd-extender has node port 32766" in told.says("ports")
-    originals = told.says("originals")
+    assert (result.code, result.err) == (0, "")
+    assert result.says("unread") == ""
+    assert "Kubernetes v1.36.4" in result.says("versions")
+    assert "containerd 2.4.2 on preflight-node can deliver cards by pod identity" in result.says("runtimes")
+    assert "fine you have all rights that an install needs" in result.says("permissions")
+    assert "preflight-node with gpushare=true" in result.says("labels")
+    assert "Service kube-system/gpushare-schd-extender has node port 32766" in result.says("ports")
+    originals = result.says("originals")
     assert (
         "gpushare is installed (Deployment/gpushare-schd-extender in kube-system, DaemonSet/gpushare-device-plugin-ds in"
         in originals
@@ -93,13 +93,13 @@ async def test_a_cluster_with_an_original_in_memory(tmp_path: Path) -> None:
 
 
 async def test_a_wanted_memory_unit_is_refused_while_pods_of_another_one_live(tmp_path: Path) -> None:
-    """Exit code 1 and the pods' names; with --only nothing else is asked or said."""
-    told = {"accelshare.io/inventory": json.dumps({"nvidia": {"unit": "GiB", "cards": []}})}
+    """Exit code 1 and the pods' names; with --only nothing else is read or reported."""
+    annotations = {"accelshare.io/inventory": json.dumps({"nvidia": {"unit": "GiB", "cards": []}})}
     limits = {"limits": {"aliyun.com/gpu-mem": "3"}}
     spec = {"nodeName": "preflight-node", "containers": [{"name": "main", "image": "none", "resources": limits}]}
     async with FakeApiServer() as api:
         kubeconfig = api.write_kubeconfig(tmp_path / "kubeconfig")
-        api.store.create("nodes", {**SEED_NODE, "metadata": {"name": "preflight-node", "annotations": told}})
+        api.store.create("nodes", {**SEED_NODE, "metadata": {"name": "preflight-node", "annotations": annotations}})
         api.store.create("pods", {"metadata": {"name": "trains"}, "spec": spec}, namespace="default")
         refused = await asyncio.to_thread(run, kubeconfig, "-o", "json", "--only", "memory-units", "--memory-unit", "nvidia=MiB")
         kept = await asyncio.to_thread(run, kubeconfig, "-o", "json", "--only", "memory-units", "--memory-unit", "nvidia=")
@@ -112,7 +112,7 @@ async def test_a_wanted_memory_unit_is_refused_while_pods_of_another_one_live(tm
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "error"),
     [
         (("--memory-unit", "MiB"), "'MiB' is not VENDOR=UNIT"),
         (("--only", "memory-units"), "needs --memory-unit VENDOR=UNIT"),
@@ -120,11 +120,11 @@ async def test_a_wanted_memory_unit_is_refused_while_pods_of_another_one_live(tm
     ],
     ids=str,
 )
-def test_a_flag_that_makes_no_sense_is_refused_in_words(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+def test_an_invalid_flag_is_refused_with_a_message(tmp_path: Path, words: tuple[str, ...], error: str) -> None:
     (tmp_path / "kubeconfig").touch()
     refused = run(tmp_path / "kubeconfig", *words)
     assert refused.code == 2
-    assert told in refused.err
+    assert error in refused.err
 
 
 async def test_nothing_is_written(tmp_path: Path) -> None:
@@ -158,13 +158,13 @@ def test_a_cluster_with_an_original_on_the_real_api_server(seed_cluster: Control
 @pytest.mark.real
 def test_somebody_without_rights_is_told_which_are_missing(seed_cluster: ControlPlane) -> None:
     """Exit code 1, and what could not be read is not passed off as absent."""
-    told = run(seed_cluster.kubeconfig_for("somebody"), "-o", "json", "-n", "ml")
-    assert told.code == 1
+    result = run(seed_cluster.kubeconfig_for("somebody"), "-o", "json", "-n", "ml")
+    assert result.code == 1
     for what in ("nodes", "pods", "services", "deployments", "daemonsets"):
-        assert f"warning {what} could not be read" in told.says("unread")
-    assert "problem you may not: create configmaps in namespace ml; " in told.says("permissions")
-    assert "create clusterroles.rbac.authorization.k8s.io in the whole cluster" in told.says("permissions")
-    assert told.says("originals") == told.says("labels") == told.says("ports") == ""
+        assert f"warning {what} could not be read" in result.says("unread")
+    assert "problem you may not: create configmaps in namespace ml; " in result.says("permissions")
+    assert "create clusterroles.rbac.authorization.k8s.io in the whole cluster" in result.says("permissions")
+    assert result.says("originals") == result.says("labels") == result.says("ports") == ""
 
 
 def test_a_cluster_that_does_not_answer_is_an_error_in_words(tmp_path: Path) -> None:
@@ -172,10 +172,10 @@ def test_a_cluster_that_does_not_answer_is_an_error_in_words(tmp_path: Path) -> 
     entry = {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}], "users": [{"name": "u", "user": {}}]}
     contexts = {"contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}], "current-context": "x"}
     kubeconfig.write_text(yaml.safe_dump(entry | contexts))
-    told = run(kubeconfig)
-    assert (told.code, told.out) == (1, "")
-    assert told.err.startswith("Error: the cluster cannot be checked: ")
-    assert "Traceback" not in told.err
+    result = run(kubeconfig)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("Error: the cluster cannot be checked: ")
+    assert "Traceback" not in result.err
 
 
 def test_every_kind_that_the_chart_makes_is_asked_for() -> None:

@@ -89,11 +89,11 @@ class AnyOrder(RuleBasedStateMachine):
         """Any facts, not the oldest first; sometimes they will come again."""
         for _ in range(data.draw(st.integers(1, len(self.post)))):
             place = data.draw(st.integers(0, len(self.post) - 1))
-            self._told(self.post[place])
+            self._apply(self.post[place])
             if not keep:
                 del self.post[place]
 
-    def _told(self, fact: Fact) -> None:
+    def _apply(self, fact: Fact) -> None:
         """If a pod fits on a node only since this fact, the ledger has named that node."""
         before = self._fitting()
         freed = self.ledger.apply(fact)

@@ -121,6 +121,6 @@ def test_what_a_readers_encoding_lacks_ends_no_command(monkeypatch: pytest.Monke
     monkeypatch.setattr("sys.stdout", out)
     terminal.echo('"昆仑芯 \U0001f600 é"')
     out.seek(0)
-    said = out.read()
-    assert said.startswith('"昆仑芯 \\ud83d\\ude00 ')
-    assert json.loads(said) == "昆仑芯 \U0001f600 é"
+    text = out.read()
+    assert text.startswith('"昆仑芯 \\ud83d\\ude00 ')
+    assert json.loads(text) == "昆仑芯 \U0001f600 é"

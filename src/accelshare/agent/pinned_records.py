@@ -53,7 +53,7 @@ class PinnedRecords:
 
     @property
     def corrections(self) -> str | None:
-        """The Node's annotation for pods whose own record is not, or was not, what they have; None: no annotation."""
+        """The Node's annotation: the right cards of pods whose own record is wrong or was wrong; None: no annotation."""
         return assignment.write_corrections(self._corrected)
 
     def load(self, text: str) -> None:

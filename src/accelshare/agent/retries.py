@@ -57,7 +57,7 @@ class Retries:
             self.forget(uid)
 
     def next_due_s(self, at_most: float, uids: Iterable[str] | None = None) -> float:
-        """Seconds until the next try is due, of these pods or of all that failed, at most so many."""
+        """Seconds until the next try of one of these pods, or of any pod whose write failed; at most `at_most`."""
         now = self._clock()
         due_at = self._due_at.values() if uids is None else [self._due_at.get(uid, now) for uid in uids]
         return min(at_most, max(0.0, min(due_at, default=now + at_most) - now))

@@ -182,7 +182,7 @@ class Binder:
                 return BindOutcome("unknown", message)
 
     def _refused(self, call: BindArguments, refused: binding.Refused) -> BindOutcome:
-        """This POST did not bind the pod; an earlier one whose response was lost may have, or may yet."""
+        """This POST did not bind the pod. An earlier one whose response was lost may have bound it, or may still do so."""
         try:
             fact = self._reader.fact(pod_decoder.decode(refused.pod)) if refused.pod is not None else None
         except ValueError as error:  # it has a node and cannot be decoded: the hold stays until that is settled

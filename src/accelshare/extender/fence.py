@@ -82,9 +82,9 @@ class Fence:
             log.info("fenced pending_pods=%d took_s=%.1f", count, asyncio.get_running_loop().time() - started)
 
     async def refuses(self, namespace: str, name: str, uid: str, *, sent_at: float) -> bool:
-        """Whether the pod refuses every Binding that was sent until `sent_at`; if it can be made to, it is.
+        """Make the API server refuse every Binding of the pod that was sent until `sent_at`, and return whether it does.
 
-        True also for a pod that has a node or is gone; the ledger has that then. False: try again later.
+        True also for a pod that has a node or is gone, which the ledger then knows. False: try again later.
         """
         async with self._turn:
             try:

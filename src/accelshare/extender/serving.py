@@ -103,7 +103,7 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
             not_ready=lambda: _not_ready(feed, fence),
             requeue=requeue,
         )
-        # Nothing of the lists is garbage, and collecting while they come in would take a tenth of the time.
+        # The lists contain no garbage, and garbage collection while they are read would take a tenth of the time.
         gc.disable()
         following = asyncio.create_task(feed.run())
         ready = asyncio.create_task(_when_ready(feed, fence, metrics))

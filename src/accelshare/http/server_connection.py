@@ -156,7 +156,7 @@ class ServerConnection(asyncio.Protocol):
             self._open.pause_reading()
 
     def _next(self) -> None:
-        """Handle what is pending: at once if the handler does, else in a task, which a disconnecting client does not end."""
+        """Handle pending requests: at once if the handler returns a response, else in a task that outlives the connection."""
         while self._pending and self.responding is None and self.unread_since is None and self._open is not None:
             pending = self._pending.popleft()
             try:

@@ -150,7 +150,7 @@ class FakeRuntime:
         return tuple({event for event in ALL_EVENTS if plugin.wants(event)} for plugin in self._plugins)
 
     async def until_plugins(self, count: int = 1) -> None:
-        """Wait until so many plugins are connected."""
+        """Wait until this many plugins are connected."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._plugins) == count)
 
@@ -306,7 +306,7 @@ class FakeRuntime:
     async def _ask(
         self, plugin: _ConnectedPlugin, method: str, message: Message, failed: str, *, pass_on: Code | None = None
     ) -> bytes | None:
-        """The plugin's response; None if it failed and the runtime goes on without it, as runtimes do."""
+        """The plugin's response; None if it failed; like real runtimes, the fake one then continues without it."""
         try:
             return await self._call(plugin, method, message)
         except StatusError as error:

@@ -53,7 +53,7 @@ class Decoder(Generic[T]):
 
 
 def shallow(text: bytes) -> bytes:
-    """The same JSON with null for whatever lies deeper than `MOST_LEVELS`. Text that is no JSON stays none."""
+    """The same JSON with null for whatever lies deeper than `MOST_LEVELS`. Text that is not valid JSON stays invalid."""
     kept: list[bytes] = []
     level = 0
     start = 0

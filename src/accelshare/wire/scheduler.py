@@ -14,7 +14,7 @@ import orjson
 from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.objects import Metadata, Pod, PodToSchedule
 
-MOST_SEARCHES: Final = 16  # a search scans all bytes; decoding them costs about as much as so many searches
+MOST_SEARCHES: Final = 16  # a search scans all bytes; decoding all names costs about as much as this many searches
 _decoder: Final = Decoder(list[str])
 
 

@@ -29,7 +29,7 @@ class Strict(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key) for key, _ in node.value]
-        assert len(keys) == len(set(keys)), f"a key is said twice in {sorted(map(str, keys))}{node.start_mark}"
+        assert len(keys) == len(set(keys)), f"a key occurs twice in {sorted(map(str, keys))}{node.start_mark}"
         return super().construct_mapping(node, deep)
 
 

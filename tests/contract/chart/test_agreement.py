@@ -111,7 +111,7 @@ def test_the_second_scheduler_is_told_what_scheduler_config_would_tell_it() -> N
     folder = "/etc/accelshare/tls"
     tls = TlsFiles(f"{folder}/ca.crt", f"{folder}/tls.crt", f"{folder}/tls.key", "accelshare-extender")
     url = "https://xpushare-scheduler-extender.kube-system.svc:32766/accelshare"
-    wish = DesiredConfig(url, tuple(resources), tls, settings=SchedulerSettings(100, None, None))
+    desired = DesiredConfig(url, tuple(resources), tls, settings=SchedulerSettings(100, None, None))
     election = {
         "leaderElect": True,
         "resourceLock": "leases",
@@ -119,7 +119,7 @@ def test_the_second_scheduler_is_told_what_scheduler_config_would_tell_it() -> N
         "resourceNamespace": "kube-system",
     }
     moved = {"leaderElection": election, "profiles": [{"schedulerName": "accelshare-scheduler"}]}
-    ours = yaml.safe_load(content.fresh(dialect(parse("v1.36.4"), "configuration"), wish, moved))
+    ours = yaml.safe_load(content.fresh(dialect(parse("v1.36.4"), "configuration"), desired, moved))
     theirs = yaml.safe_load(chart)
     assert theirs["extenders"][0].pop("httpTimeout") == "5000ms"
     assert ours["extenders"][0].pop("httpTimeout") == "5s"

@@ -31,7 +31,7 @@ def test_the_uninstall_puts_schedulers_back_first() -> None:
 
 
 def test_memory_units_are_looked_at_before_an_upgrade_does_anything() -> None:
-    """Also before a rollback, which may bring an old unit back; with the units that the agents will be told."""
+    """Also before a rollback, which may bring an old unit back; with the units that the agents will get."""
     things = objects(*EVERYTHING, *setting(vendors__enflame__memoryUnit="0.1", vendors__nvidia__memoryUnit=""))
     job = one(things, "Job", "accelshare-memory-units")
     assert hook(job) == "pre-upgrade,pre-rollback"

@@ -39,7 +39,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_a_wrong_value_is_refused_in_words(why: str) -> None:
+def test_a_wrong_value_is_refused_with_a_message(why: str) -> None:
     arguments, words = REFUSED[why]
     with pytest.raises(HelmError) as refused:
         objects(*(preset("gpushare") if arguments else []), *arguments)

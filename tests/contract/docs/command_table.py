@@ -99,7 +99,7 @@ NOT_HERE: Mapping[str, str] = {
     r"make image( IMAGE_FLAGS=\"--engine .*)?|deploy/scripts/build-image\.sh": "there is no registry to take a base image from",
 }
 
-# Commands that serve until they are told to end, and a pattern of the words by which each says that it does.
+# Commands that serve until they are terminated, and a pattern of the text by which each reports that it serves.
 SERVERS: Mapping[str, str] = {
     r"accelshare extender ": r" ready\n",
     r"accelshare agent ": r" agent node=worker-0 ",

@@ -180,7 +180,7 @@ class Job:
         deadline = time.monotonic() + limit_s
         while re.search(pattern, text := "".join(self.printed())) is None:
             runs = self._machine.type(f"kill -0 {self._pid}").code == 0
-            assert runs, f"{about}\n{self.line}: ended and never said {pattern!r}\n{text}"
+            assert runs, f"{about}\n{self.line}: ended without printing {pattern!r}\n{text}"
             assert time.monotonic() < deadline, f"{about}\n{self.line}: did not say {pattern!r} in {limit_s:g} s\n{text}"
             time.sleep(0.1)
 

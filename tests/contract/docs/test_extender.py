@@ -53,7 +53,7 @@ async def test_tls(scheduling_cluster: SchedulingCluster, throwaway_machine: Mac
     end = by_section.pop("At the end")
     await page_runner.run(by_section.pop("What there is"))
     assert "accelshare-scheduler-tls" in page_runner.out("accelshare certificates status")
-    await page_runner.run(by_section.pop("When a key is lost to somebody"))
+    await page_runner.run(by_section.pop("When a key is stolen"))
     machine.must("accelshare certificates ensure --namespace kube-system")
     # What kubelet mounts for the extender's pod.
     machine.must("mkdir /tls")

@@ -34,12 +34,12 @@ async def the_scene(scheduling_cluster: SchedulingCluster) -> None:
 
 async def test_inspect(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
     await the_scene(scheduling_cluster)
-    told = sections("docs/how-to/inspect.md")
-    script = told.pop("inspect.sh")
+    by_section = sections("docs/how-to/inspect.md")
+    script = by_section.pop("inspect.sh")
     # What the shells' own packages make; zsh counts the entries of an array from 1.
     throwaway_machine.must("mkdir -p /etc/bash_completion.d ~/.config/fish/completions /zsh; fpath=('' /zsh)")
     page_runner = PageRunner(throwaway_machine, {"127.0.0.1:32766": f"127.0.0.1:{scheduling_cluster.port}"})
-    for part in told.values():
+    for part in by_section.values():
         await page_runner.run(part)
     for place in ("/etc/bash_completion.d/accelshare", "/zsh/_accelshare", "~/.config/fish/completions/accelshare.fish"):
         throwaway_machine.must(f"grep -q accelshare {place}")

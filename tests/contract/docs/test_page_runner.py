@@ -32,7 +32,7 @@ async def test_what_a_page_shows_is_what_must_come(machine: Machine) -> None:
 
 
 async def test_a_server_that_ends_early_is_noticed(machine: Machine) -> None:
-    with pytest.raises(AssertionError, match="ended and never said"):
+    with pytest.raises(AssertionError, match="ended without printing"):
         await PageRunner(machine).run(typed("accelshare extender --kubeconfig /nowhere"))
 
 

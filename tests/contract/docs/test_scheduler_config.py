@@ -36,32 +36,32 @@ ExecStart={program} --kubeconfig={kubeconfig} --authentication-kubeconfig={kubec
 async def test_scheduler_config(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine, tmp_path: Path) -> None:
     machine = throwaway_machine
     page_runner = PageRunner(machine, {r"manage --node-name": "manage --every-s 0.2 --node-name"})
-    told = sections("docs/how-to/scheduler-config.md")
+    by_section = sections("docs/how-to/scheduler-config.md")
     node = await control_plane_node(scheduling_cluster, machine, tmp_path)
 
-    await page_runner.run(told.pop("On a kubeadm cluster")[:3])
+    await page_runner.run(by_section.pop("On a kubeadm cluster")[:3])
     assert "+    - --config=" in page_runner.out("accelshare scheduler-config plan")
     certificates(machine, tmp_path)
     await page_runner.run(sections("docs/how-to/scheduler-config.md")["On a kubeadm cluster"][3:])
-    await page_runner.run(told.pop("Put it back"))
+    await page_runner.run(by_section.pop("Put it back"))
     assert machine.read(MANIFEST) == node.original.decode()
 
     await chart(scheduling_cluster)
     for title in ("On every control-plane node by itself", "When a node failed"):
-        await page_runner.run(told.pop(title))
+        await page_runner.run(by_section.pop(title))
     assert "wanted: applied" in page_runner.out("kubectl -n kube-system get configmap")
     await scheduling_cluster.until(lambda: stands(scheduling_cluster), "the manager has looked again")
-    await page_runner.run(told.pop("Put it back everywhere"))
+    await page_runner.run(by_section.pop("Put it back everywhere"))
     assert "cp-1: restored" in page_runner.out("accelshare scheduler-config manage --restore-all")
     assert machine.read(MANIFEST) == node.original.decode()
     await page_runner.end()
 
     unit = UNIT.format(program=node.programs["kube-scheduler"], kubeconfig=node.kubeconfig, port=free_port())
     machine.write("/etc/systemd/system/kube-scheduler.service", unit)
-    await page_runner.run(told.pop("Binary installations (systemd)"))
+    await page_runner.run(by_section.pop("Binary installations (systemd)"))
     assert "--config=" in machine.read("/etc/systemd/system/kube-scheduler.service.d/50-accelshare.conf")
 
-    for part in told.values():
+    for part in by_section.values():
         await page_runner.run(part)
     rendered = page_runner.out("accelshare scheduler-config render --kubernetes-version 1.36")
     assert yaml.safe_load(rendered)["extenders"][0]["urlPrefix"] == "http://127.0.0.1:12345/accelshare"

@@ -34,13 +34,13 @@ def put(directory: Path, name: str, does: str) -> None:
 def test_it_is_unpacked_once(tools: Path) -> None:
     put(tools, "apt-get", DOWNLOAD)
     put(tools, "dpkg-deb", UNPACK.format(does="exit 0"))
-    said: list[str] = []
-    found = ensure(THIS, said.append)
+    messages: list[str] = []
+    found = ensure(THIS, messages.append)
     assert found.stat().st_mode & 0o111
-    assert said == ["frobnicate is missing: unpacking it from Debian's package frob-tools"]
+    assert messages == ["frobnicate is missing: unpacking it from Debian's package frob-tools"]
     put(tools, "apt-get", "exit 1")
-    assert ensure(THIS, said.append) == found
-    assert len(said) == 1
+    assert ensure(THIS, messages.append) == found
+    assert len(messages) == 1
 
 
 def test_one_that_is_installed_is_taken(tools: Path) -> None:

@@ -31,14 +31,14 @@ def test_no_two_processes_share_a_port() -> None:
         subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one,
         subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other,
     ):
-        told = []
+        reserved = []
         for process in (one, other):
             assert process.stdout is not None
-            told.append(set(process.stdout.readline().split()))
+            reserved.append(set(process.stdout.readline().split()))
         for process in (one, other):
             process.communicate("\n")
-    assert [len(ports) for ports in told] == [200, 200]
-    assert told[0] & told[1] == set()
+    assert [len(ports) for ports in reserved] == [200, 200]
+    assert reserved[0] & reserved[1] == set()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says which ports its kernel gives away")

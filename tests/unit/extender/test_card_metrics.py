@@ -88,11 +88,11 @@ async def test_a_node_has_its_delivery_state_and_its_ready_agents() -> None:
     ledger.apply(NodeSeen("n3", 1, (card(0, 16),), paused=frozenset({"gpu"})))
     ledger.apply(node("bare"))
     page = await read(ledger)
-    told = [
+    values = [
         (page[at("node_delivers", node=name, vendor="gpu")], page[at("node_ready_agents", node=name)])
         for name in ("n1", "n2", "n3")
     ]
-    assert told == [(1, 1), (0, 0), (0, 0)]
+    assert values == [(1, 1), (0, 0), (0, 0)]
     assert at("node_ready_agents", node="bare") not in page, "a node without cards needs no agent"
 
 

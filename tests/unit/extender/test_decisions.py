@@ -30,18 +30,18 @@ def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked
     names = [f"n{number:03}" for number in range(300)]
     for full in (0, FEW - 1, FEW + 1):
         ledger = ledger_of(names, full)
-        told = [Decisions(ledger, load(), shortlist=length).filter(read_filter_call(asked(4, names))) for length in (1, 0)]
-        assert told[0].answer.names == told[1].answer.names[:1] == [names[full]]
-        assert told[0].answer.curable == told[1].answer.curable
-        assert set(told[0].answer.curable) == set(names[:full])
-        assert told[0].refused == told[1].refused
+        results = [Decisions(ledger, load(), shortlist=length).filter(read_filter_call(asked(4, names))) for length in (1, 0)]
+        assert results[0].answer.names == results[1].answer.names[:1] == [names[full]]
+        assert results[0].answer.curable == results[1].answer.curable
+        assert set(results[0].answer.curable) == set(names[:full])
+        assert results[0].refused == results[1].refused
 
 
 def test_the_best_node_is_not_named_unless_kube_scheduler_named_it() -> None:
     names = [f"n{number:03}" for number in range(300)]
     ledger = ledger_of(names, 2)
-    told = Decisions(ledger, load(), shortlist=1).filter(read_filter_call(asked(4, names[40:])))
-    assert told.answer.names == [names[40]]
+    result = Decisions(ledger, load(), shortlist=1).filter(read_filter_call(asked(4, names[40:])))
+    assert result.answer.names == [names[40]]
 
 
 def test_a_node_to_which_binds_fail_is_offered_last_until_one_succeeds_or_its_cards_change() -> None:

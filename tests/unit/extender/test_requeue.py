@@ -57,8 +57,8 @@ def test_a_pod_whose_card_becomes_known_frees_the_others() -> None:
     ledger.apply(node("n1", 16, 16))
     assert ledger.apply(running("stranger", on="n1", request=share(10))) == ""
     assert ledger.apply(running("stranger", on="n1/0", request=share(10))) == "", "anybody could have written that"
-    told = replace(node("n1", 16, 16), corrected={"stranger": (Slice(KIND, 0, 10),)})
-    assert ledger.apply(told) == "n1"
+    corrected_node = replace(node("n1", 16, 16), corrected={"stranger": (Slice(KIND, 0, 10),)})
+    assert ledger.apply(corrected_node) == "n1"
     assert ledger.apply(running("stranger", on="n1/0", request=share(10))) == ""
 
 

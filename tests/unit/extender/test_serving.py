@@ -61,9 +61,9 @@ def test_every_connection_leaves_a_file_for_its_bind(
     import resource
 
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (soft, hard))
-    monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: told.append(limits))
-    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: new_limits.append(limits))
+    new_limits: list[tuple[int, int]] = []
     assert connection_limits() == most
-    assert told == ([(raised, hard)] if raised else [])
+    assert new_limits == ([(raised, hard)] if raised else [])
     if raised:
         assert OWN_FILES + 2 * most.scheduler + most.probes <= raised

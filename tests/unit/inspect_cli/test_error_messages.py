@@ -8,13 +8,13 @@ import pytest
 from accelshare.inspect_cli.error_messages import errors_for_people, unknown, words
 from accelshare.kube.errors import ConfigError, Forbidden, KubeError, Unauthorized, Unreachable, from_answer
 
-SAID = 'nodes is forbidden: User "bob" cannot list resource "nodes" in API group "" at the cluster scope'
+MESSAGE = 'nodes is forbidden: User "bob" cannot list resource "nodes" in API group "" at the cluster scope'
 
 
 @pytest.mark.parametrize(
-    ("request_", "said", "starts"),
+    ("request_", "message", "starts"),
     [
-        ("GET https://x:6443/api/v1/nodes", SAID, "no permission: user bob may not list nodes in the whole cluster.\n"),
+        ("GET https://x:6443/api/v1/nodes", MESSAGE, "no permission: user bob may not list nodes in the whole cluster.\n"),
         ("GET https://x:6443/api/v1/nodes/n1", "no", "no permission: you may not get nodes in the whole cluster.\n"),
         (
             "GET https://x:6443/prefix/api/v1/pods",
@@ -25,8 +25,8 @@ SAID = 'nodes is forbidden: User "bob" cannot list resource "nodes" in API group
         ("GET https://x/api/v1/namespaces/ml/pods/p", "no", "no permission: you may not get pods in namespace ml.\n"),
     ],
 )
-def test_a_missing_permission_is_named_with_verb_and_resource(request_: str, said: str, starts: str) -> None:
-    inventories = words(Forbidden(403, "Forbidden", said, request=request_))
+def test_a_missing_permission_is_named_with_verb_and_resource(request_: str, message: str, starts: str) -> None:
+    inventories = words(Forbidden(403, "Forbidden", message, request=request_))
     assert inventories.startswith(starts)
     assert "kubectl create clusterrole accelshare-inspect --verb=get,list --resource=nodes,pods" in inventories
 
@@ -65,8 +65,8 @@ def test_an_unknown_name_gets_a_suggestion(name: str, known: list[str], message:
 @pytest.mark.parametrize("as_status", [True, False])
 def test_an_api_servers_message_is_shown_and_not_interpreted(status: int, as_status: bool) -> None:
     """They may quote an admission webhook, a proxy, or what a user wrote."""
-    said = 'no\x1b[2J\u202e\x9b\nError: fake User "a\nb"'
-    body = json.dumps({"kind": "Status", "code": status, "reason": "R", "message": said}) if as_status else said
+    message = 'no\x1b[2J\u202e\x9b\nError: fake User "a\nb"'
+    body = json.dumps({"kind": "Status", "code": status, "reason": "R", "message": message}) if as_status else message
     error = from_answer(status, body.encode(), request="GET https://c/api/v1/pods")
     shown = words(error)
     assert str(error).isprintable()

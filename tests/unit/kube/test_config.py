@@ -245,9 +245,9 @@ def test_the_error_for_an_unknown_name_lists_the_known_names(tmp_path: Path, mor
     ],
 )
 def test_problems_of_a_cluster_entry(tmp_path: Path, cluster: dict[str, Any], problem: str) -> None:
-    said = problems_of(kubeconfigs.write(tmp_path / "config", cluster=cluster))
-    assert problem in said
-    assert "cluster 'main'" in said
+    problems = problems_of(kubeconfigs.write(tmp_path / "config", cluster=cluster))
+    assert problem in problems
+    assert "cluster 'main'" in problems
 
 
 EXEC_V1 = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "interactiveMode": "Never"}
@@ -269,9 +269,9 @@ EXEC_V1 = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x", "int
     ],
 )
 def test_problems_of_a_user_entry(tmp_path: Path, user: dict[str, Any], problem: str) -> None:
-    said = problems_of(kubeconfigs.write(tmp_path / "config", user=user))
-    assert problem in said
-    assert "user 'main'" in said
+    problems = problems_of(kubeconfigs.write(tmp_path / "config", user=user))
+    assert problem in problems
+    assert "user 'main'" in problems
 
 
 def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:

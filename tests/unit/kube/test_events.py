@@ -130,8 +130,8 @@ async def test_thousands_of_events_are_written_a_few_at_a_time() -> None:
 
     async with asking(slow) as client:
         events = Events(client, component="test", clock=Clock())
-        said = await asyncio.gather(*(complain(events, pod=PodRef("ml", f"train-{n}", f"u{n}")) for n in range(200)))
-    assert said == [True] * 200
+        results = await asyncio.gather(*(complain(events, pod=PodRef("ml", f"train-{n}", f"u{n}")) for n in range(200)))
+    assert results == [True] * 200
     assert max(under_way) <= MOST_AT_ONCE
 
 
@@ -167,12 +167,12 @@ async def test_counting_continues_after_a_restart() -> None:
 async def test_a_process_that_restarts_often_writes_once_a_minute() -> None:
     """It reads from the cluster when the Event was last written, by itself or by another replica."""
     api, clock = Api(), Clock()
-    said = []
+    results = []
     for _ in range(13):
         async with telling(api, clock) as events:
-            said += [await complain(events), await complain(events)]
+            results += [await complain(events), await complain(events)]
         clock.now += 10
-    assert said.count(True) == api.only["count"] == 3
+    assert results.count(True) == api.only["count"] == 3
     assert api.calls.count("PATCH") == 2
 
 

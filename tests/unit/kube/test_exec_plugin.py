@@ -86,8 +86,8 @@ def test_a_missing_program_is_an_error_with_the_install_hint() -> None:
         ExecPlugin(program("/no/such/login")).present()
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_what_is_passed_to_the_plugin(tmp_path: Path, told: bool) -> None:
+@pytest.mark.parametrize("provided", [True, False])
+def test_what_is_passed_to_the_plugin(tmp_path: Path, provided: bool) -> None:
     """provideClusterInfo passes the cluster, with the plugin's settings from the kubeconfig."""
     ca = Authority().pem
     script(tmp_path / "kube", f"echo \"$KUBERNETES_EXEC_INFO\" > {tmp_path}/info\necho '{answer(token='abc')}'")
@@ -96,11 +96,11 @@ def test_what_is_passed_to_the_plugin(tmp_path: Path, told: bool) -> None:
         "tls-server-name": "kubernetes",
         "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}],
     }
-    credentials_from(tmp_path, {"command": "./plugin", "provideClusterInfo": told}, cluster).present()
+    credentials_from(tmp_path, {"command": "./plugin", "provideClusterInfo": provided}, cluster).present()
     info = json.loads((tmp_path / "info").read_text())
     assert (info["kind"], info["apiVersion"]) == ("ExecCredential", V1)
     assert info["spec"]["interactive"] is False
-    if not told:
+    if not provided:
         assert "cluster" not in info["spec"]
         return
     assert info["spec"]["cluster"] == {

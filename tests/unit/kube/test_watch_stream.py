@@ -73,15 +73,15 @@ async def test_events_are_in_order_until_the_server_ends_the_watch() -> None:
 async def test_an_event_may_be_cut_anywhere() -> None:
     whole = event("ADDED", "ä") + event("ADDED", "b")
     async with asking(sending(*(whole[place : place + 1] for place in range(len(whole))))) as client:
-        told = await events(client)
-    assert [json.loads(bytes(each.object))["metadata"]["name"] for each in told] == ["ä", "b"]
+        watch_events = await events(client)
+    assert [json.loads(bytes(each.object))["metadata"]["name"] for each in watch_events] == ["ä", "b"]
 
 
 async def test_an_event_of_two_megabytes_arrives() -> None:
     async with asking(sending(event("ADDED", padding="x" * 2_000_000) + event("DELETED"))) as client:
-        told = await events(client)
-    assert [each.type for each in told] == ["ADDED", "DELETED"]
-    assert len(bytes(told[0].object)) > 2_000_000
+        watch_events = await events(client)
+    assert [each.type for each in watch_events] == ["ADDED", "DELETED"]
+    assert len(bytes(watch_events[0].object)) > 2_000_000
 
 
 async def test_an_event_arrives_when_it_happens() -> None:

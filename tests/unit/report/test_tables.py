@@ -311,7 +311,7 @@ def test_columns(lines: list[list[str]], text: str) -> None:
 
 
 GPU, NPU = CATALOG["nvidia"], CATALOG["stream"]
-TOLD = {
+INVENTORIES = {
     "n1": {
         "nvidia": KindEntry(
             [CardEntry(0, 16, "g0", model="T4", enforced_by="toolkit"), CardEntry(1, 8, "g1", healthy=False, problem="Xid 79")],
@@ -334,7 +334,7 @@ def a_cluster() -> list[NodeRow]:
 
 
 def test_the_wide_table_has_every_card_of_every_vendor_on_a_line() -> None:
-    lines = wide(a_cluster(), [GPU, NPU], TOLD).splitlines()
+    lines = wide(a_cluster(), [GPU, NPU], INVENTORIES).splitlines()
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines]
     assert cells == [
         ["NODE", "ADDRESS", "CARD", "MODEL", "ID", "USED", "FREE", "TOTAL", "UNIT", "HEALTH", "ENFORCED BY", "PODS"],
@@ -346,11 +346,11 @@ def test_the_wide_table_has_every_card_of_every_vendor_on_a_line() -> None:
 
 
 def test_the_wide_table_has_only_the_selected_vendors() -> None:
-    assert "GPU" not in wide(a_cluster(), [NPU], TOLD)
+    assert "GPU" not in wide(a_cluster(), [NPU], INVENTORIES)
 
 
 def test_the_document_has_what_only_the_inventory_has() -> None:
-    (node,) = document(a_cluster(), [GPU], TOLD)["nodes"]
+    (node,) = document(a_cluster(), [GPU], INVENTORIES)["nodes"]
     first, second = node["cards"]
     assert (first["used"], first["free"], first["unit"], first["model"], first["enforced_by"]) == (8, 8, "GiB", "T4", "toolkit")
     assert (second["healthy"], second["problem"]) == (False, "Xid 79")
@@ -359,7 +359,7 @@ def test_the_document_has_what_only_the_inventory_has() -> None:
 
 
 def test_the_document_counts_whole_cards_in_cards_and_is_json() -> None:
-    (node,) = json.loads(json.dumps(document(a_cluster(), [NPU], TOLD)))["nodes"]
+    (node,) = json.loads(json.dumps(document(a_cluster(), [NPU], INVENTORIES)))["nodes"]
     (card,) = node["cards"]
     assert {key: card[key] for key in ("size", "used", "free", "unit")} == {"size": 1, "used": 1, "free": 0, "unit": "card"}
     assert card["pods"][0]["units"] == 1

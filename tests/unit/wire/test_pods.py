@@ -40,14 +40,14 @@ def test_a_slice_is_requested_of_one_card(reader: PodReader) -> None:
     assert decode(reader, pod({MEMORY: "3"})).request == (Ask("nvidia", 1, 3),)
 
 
-@pytest.mark.parametrize(("said", "units"), [(3, 3), ("3", 3), ("3k", 3000), ("1Ki", 1024), ("3e2", 300), ("3000m", 3)])
-def test_amounts_are_kubernetes_quantities(reader: PodReader, said: object, units: int) -> None:
-    assert decode(reader, pod({MEMORY: said})).request == (Ask("nvidia", 1, units),)
+@pytest.mark.parametrize(("amount", "units"), [(3, 3), ("3", 3), ("3k", 3000), ("1Ki", 1024), ("3e2", 300), ("3000m", 3)])
+def test_amounts_are_kubernetes_quantities(reader: PodReader, amount: object, units: int) -> None:
+    assert decode(reader, pod({MEMORY: amount})).request == (Ask("nvidia", 1, units),)
 
 
-@pytest.mark.parametrize("said", ["1500m", "-1", "many", "", "1" * 80, "9e99", "3000000000", "NaN", "1e9999999", True])
-def test_an_impossible_amount_is_refused(reader: PodReader, said: object) -> None:
-    fact = decode(reader, pod({MEMORY: said})) if not isinstance(said, bool) else None
+@pytest.mark.parametrize("amount", ["1500m", "-1", "many", "", "1" * 80, "9e99", "3000000000", "NaN", "1e9999999", True])
+def test_an_impossible_amount_is_refused(reader: PodReader, amount: object) -> None:
+    fact = decode(reader, pod({MEMORY: amount})) if not isinstance(amount, bool) else None
     assert fact is None or fact.refusal == Refusal(Reason.AMOUNT_UNREADABLE, "nvidia")
 
 
@@ -336,10 +336,10 @@ def test_required_plugins_of_many_containers_are_one_text(reader: PodReader) -> 
     content["metadata"]["annotations"] = {"required-plugins.noderesource.dev": "a, " * 50_000}
     content["spec"]["containers"] += [{"name": f"c{n}"} for n in range(100)]
     notes = dict(decode(reader, content).runtime_notes)
-    said = [value for key, value in notes.items() if "/container.c" in key]
-    assert len(said) == 100
-    assert len({id(value) for value in said}) == 1
-    assert json.loads(said[0]) == ["a", "accelshare"]
+    values = [value for key, value in notes.items() if "/container.c" in key]
+    assert len(values) == 100
+    assert len({id(value) for value in values}) == 1
+    assert json.loads(values[0]) == ["a", "accelshare"]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class _Apply:
         return "applied"
 
     def _follow_lease(self, plan: SchedulerPlan, intent: Intent, read: ReadLease) -> None:
-        """Wait for the leader's Lease too, if it can be read now; else say that only health is checked."""
+        """Wait for the leader's Lease too, if it can be read now; else report that only health is checked."""
         try:
             place = leadership.place(plan, intent.release)
             lease = read(place)

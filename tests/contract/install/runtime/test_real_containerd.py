@@ -101,8 +101,8 @@ def test_every_layout_is_switched_on_and_back(tmp_path: Path, program: RuntimePr
     assert before["default_validator"]["enable"] is False
     assert applying.apply(runtime_host) == "applied"
     after = section(program.dump(runtime_host.config))
-    wished = {**before, "disable": False, "default_validator": {**before["default_validator"], "enable": True}}
-    assert after == wished
+    desired = {**before, "disable": False, "default_validator": {**before["default_validator"], "enable": True}}
+    assert after == desired
     ours = nri_settings(layers(runtime_host.config, Tree()))
     assert (ours.enforced, str(ours.socket)) == (True, after["socket_path"])
     assert applying.apply(runtime_host) == "unchanged"

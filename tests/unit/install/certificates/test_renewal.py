@@ -137,7 +137,7 @@ def test_openssl_reads_what_is_made() -> None:
     assert (facts.name, facts.names) == ("extender", SERVER.names)
 
 
-def test_what_is_no_certificate_is_refused_in_words() -> None:
+def test_what_is_no_certificate_is_refused_with_a_message() -> None:
     with pytest.raises(CertificateError, match="the certificate cannot be read"):
         x509.facts("half a certificate")
     with pytest.raises(CertificateError, match="the key cannot be read"):

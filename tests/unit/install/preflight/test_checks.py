@@ -27,7 +27,7 @@ SHIPPED = catalog.load()
 OURS = {"app.kubernetes.io/part-of": "accelshare"}
 
 
-def said(check: Callable[[Snapshot, Catalog], Iterator[Finding]], snapshot: Snapshot) -> list[tuple[Grade, str]]:
+def results(check: Callable[[Snapshot, Catalog], Iterator[Finding]], snapshot: Snapshot) -> list[tuple[Grade, str]]:
     return [(finding.grade, finding.message) for finding in check(snapshot, SHIPPED)]
 
 
@@ -45,14 +45,14 @@ def said(check: Callable[[Snapshot, Catalog], Iterator[Finding]], snapshot: Snap
     ],
 )
 def test_the_version_of_the_cluster_is_known_or_not(version: str, grade: Grade, words: str) -> None:
-    ((found, says),) = said(check_versions, Snapshot(version))
+    ((found, says),) = results(check_versions, Snapshot(version))
     assert found is grade
     assert words in says
 
 
 def test_an_old_kubelet_takes_no_advice_and_equal_ones_are_one_line() -> None:
     many = [node(f"n{number}") for number in range(1, 6)]
-    found = said(check_versions, Snapshot("v1.36.4", nodes=(*many, node("old", kubelet="v1.18.20"))))[1:]
+    found = results(check_versions, Snapshot("v1.36.4", nodes=(*many, node("old", kubelet="v1.18.20"))))[1:]
     assert found[1] == (Grade.FINE, "kubelet v1.36.4 on n1, n2, n3 and 2 more")
     assert found[0][0] is Grade.WARNING
     assert "kubelet v1.18.20 on old" in found[0][1]
@@ -127,9 +127,9 @@ GPU_MEM = "aliyun.com/gpu-mem"
 
 
 def units(wanted: dict[str, str], *pods: PodWithCommands, **nodes: str) -> list[tuple[Grade, str]]:
-    """What is said of these wishes, with nodes that count in these units now."""
-    told = tuple(node(name, inventory_entries={"nvidia": KindEntry([], unit=unit)}) for name, unit in nodes.items())
-    return said(partial(check_memory_units, units=wanted), Snapshot(nodes=told, pods=pods))
+    """The results for these wanted units, with nodes that count in these units now."""
+    with_units = tuple(node(name, inventory_entries={"nvidia": KindEntry([], unit=unit)}) for name, unit in nodes.items())
+    return results(partial(check_memory_units, units=wanted), Snapshot(nodes=with_units, pods=pods))
 
 
 def test_a_unit_cannot_change_under_living_pods_who_are_named() -> None:
@@ -169,11 +169,11 @@ def test_a_unit_that_the_vendor_has_not_is_told_with_those_it_has() -> None:
 
 
 def test_what_was_not_seen_is_not_allowed() -> None:
-    """Where nodes or pods could not be read, a wish is refused; where nothing is wished, nothing is said."""
+    """Where nodes or pods could not be read, a wanted unit is refused; without a wanted unit there is no finding."""
     hidden = Snapshot(unread={"pods": "forbidden"})
-    ((grade, says),) = said(partial(check_memory_units, units={"nvidia": "MiB"}), hidden)
+    ((grade, says),) = results(partial(check_memory_units, units={"nvidia": "MiB"}), hidden)
     assert (grade, "pods could not be read" in says) == (Grade.PROBLEM, True)
-    assert said(partial(check_memory_units, units={}), hidden) == []
+    assert results(partial(check_memory_units, units={}), hidden) == []
 
 
 def test_a_single_check_reads_no_more_than_it_needs() -> None:
@@ -192,11 +192,11 @@ def test_an_install_elsewhere_also_needs_the_namespace_where_agents_read_config_
 
 def test_a_missing_right_is_a_problem_and_named() -> None:
     rights = dict.fromkeys(needed_rights("ml"), True)
-    assert said(check_permissions, Snapshot("v1.36.4", rights=rights)) == [
+    assert results(check_permissions, Snapshot("v1.36.4", rights=rights)) == [
         (Grade.FINE, f"you have all rights that an install needs ({len(rights)})")
     ]
     first, *_, last = rights
-    ((grade, says),) = said(check_permissions, Snapshot("v1.36.4", rights={**rights, first: False, last: False}))
+    ((grade, says),) = results(check_permissions, Snapshot("v1.36.4", rights={**rights, first: False, last: False}))
     assert (grade, says) == (
         Grade.PROBLEM,
         "you may not: create configmaps in namespace ml; patch nodes in the whole cluster",
@@ -205,7 +205,7 @@ def test_a_missing_right_is_a_problem_and_named() -> None:
 
 def test_a_static_pod_is_told_by_its_manifest_and_what_it_reads_already_is_kept() -> None:
     pods = (scheduler_pod("cp1"), scheduler_pod("cp2", "--policy-config-file=/etc/kubernetes/policy.json"))
-    found = said(check_scheduler, Snapshot("v1.20.0", pods=pods))
+    found = results(check_scheduler, Snapshot("v1.20.0", pods=pods))
     assert found[0] == (Grade.FINE, "kube-scheduler is a static pod on cp1, cp2")
     assert found[1][0] is Grade.NOTE
     assert "kube-system/kube-scheduler-cp2 has --policy-config-file=/etc/kubernetes/policy.json" in found[1][1]
@@ -252,7 +252,7 @@ def test_nodes_that_share_are_named_and_those_that_could_are_told_of() -> None:
         node("c", gives={"streamcomputing.com/npu": "4"}),
         node("d", labels={"xpushare": "false"}),
     )
-    assert said(check_labels, Snapshot("v1.36.4", nodes=nodes)) == [
+    assert results(check_labels, Snapshot("v1.36.4", nodes=nodes)) == [
         (Grade.FINE, "NVIDIA GPU (gpushare): a with gpushare=true"),
         (
             Grade.WARNING,
@@ -267,11 +267,11 @@ def test_nodes_that_share_are_named_and_those_that_could_are_told_of() -> None:
 
 def test_a_node_port_of_somebody_else_is_a_warning_and_ours_is_not() -> None:
     taken = Snapshot("v1.36.4", services=(service("gpushare-schd-extender", 32766), service("other", 30000)))
-    ((grade, says),) = said(check_ports, taken)
+    ((grade, says),) = results(check_ports, taken)
     assert grade is Grade.WARNING
     assert "Service kube-system/gpushare-schd-extender has node port 32766" in says
     ours = Snapshot("v1.36.4", services=(service("gpushare-schd-extender", 32766, labels=OURS),))
-    assert said(check_ports, ours) == [(Grade.FINE, "the node ports 31868, 32766 are free")]
+    assert results(check_ports, ours) == [(Grade.FINE, "the node ports 31868, 32766 are free")]
 
 
 @pytest.mark.parametrize("system", known_originals.load().systems, ids=lambda system: str(system.name))
@@ -298,7 +298,7 @@ def test_an_original_that_rests_is_only_noted_and_a_half_stopped_one_is_not() ->
     """As the guides stop it: scaled to none, and sent to nodes that do not exist."""
     extender, plugin = workload("gpushare-schd-extender", replicas=0), workload("gpushare-device-plugin-ds")
     parked = workload("gpushare-device-plugin-ds", selector={"gpushare": "true", "moved-to": "accelshare"})
-    ((grade, says),) = said(check_originals, Snapshot("v1.36.4", deployments=(extender,), daemon_sets=(parked,)))
+    ((grade, says),) = results(check_originals, Snapshot("v1.36.4", deployments=(extender,), daemon_sets=(parked,)))
     assert (grade, "gpushare is installed but stopped" in says) == (Grade.NOTE, True)
     (finding,) = check_originals(Snapshot("v1.36.4", deployments=(extender,), daemon_sets=(plugin,)), SHIPPED)
     assert finding.grade is Grade.WARNING
@@ -320,13 +320,13 @@ def test_a_scheduler_that_still_asks_an_original_is_told_of() -> None:
 def test_the_same_names_of_ours_are_ours() -> None:
     """A preset gives our workloads the original's names, so that its users find them again."""
     snapshot = Snapshot("v1.36.4", deployments=(workload("gpushare-schd-extender", labels=OURS),))
-    assert said(check_originals, snapshot) == [
+    assert results(check_originals, snapshot) == [
         (Grade.NOTE, "accelshare is already installed: Deployment/gpushare-schd-extender in kube-system")
     ]
 
 
 def test_a_vendors_own_plugin_is_a_neighbour_to_keep_apart() -> None:
-    ((grade, says),) = said(
+    ((grade, says),) = results(
         check_originals, Snapshot("v1.36.4", daemon_sets=(workload("nvidia-device-plugin-daemonset", "gpu-operator"),))
     )
     assert grade is Grade.WARNING
@@ -334,20 +334,20 @@ def test_a_vendors_own_plugin_is_a_neighbour_to_keep_apart() -> None:
 
 
 def test_an_empty_cluster_has_no_original() -> None:
-    assert said(check_originals, Snapshot("v1.36.4")) == [(Grade.FINE, "no other system that shares these cards is installed")]
+    assert results(check_originals, Snapshot("v1.36.4")) == [(Grade.FINE, "no other system that shares these cards is installed")]
 
 
 def test_running_pods_are_counted_and_those_without_a_record_are_named() -> None:
     record = {"ALIYUN_COM_GPU_MEM_IDX": "0"}
     pods = (
-        pod("told", {"aliyun.com/gpu-mem": 3}, annotations=record),
+        pod("recorded", {"aliyun.com/gpu-mem": 3}, annotations=record),
         pod("ours", {"aliyun.com/gpu-mem": "3"}, annotations={"accelshare.io/assignment": "{}"}),
         pod("silent", {"aliyun.com/gpu-mem": 3}),
         pod("waiting", {"aliyun.com/gpu-mem": 3}, on=""),
         pod("whole", {"nvidia.com/gpu": 1}),
         pod("none", {"cpu": 1}),
     )
-    found = said(check_cards_in_use, Snapshot("v1.36.4", pods=pods))
+    found = results(check_cards_in_use, Snapshot("v1.36.4", pods=pods))
     assert [grade for grade, _ in found] == [Grade.NOTE, Grade.WARNING, Grade.NOTE]
     assert "3 pods hold slices" in found[0][1]
     assert "default/silent hold slices, but no annotation says of which card" in found[1][1]

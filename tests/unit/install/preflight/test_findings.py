@@ -31,9 +31,9 @@ def test_text_has_a_line_each_what_to_do_and_a_sum() -> None:
 
 
 def test_json_says_the_same() -> None:
-    told = json.loads(as_json([WARNING, PROBLEM]))
-    assert told["ready"] is False
-    assert told["findings"][0] == {"check": "ports", "grade": "warning", "says": "taken", "do": ["free it", "or leave it"]}
+    document = json.loads(as_json([WARNING, PROBLEM]))
+    assert document["ready"] is False
+    assert document["findings"][0] == {"check": "ports", "grade": "warning", "says": "taken", "do": ["free it", "or leave it"]}
 
 
 def test_only_a_problem_stops_an_install() -> None:

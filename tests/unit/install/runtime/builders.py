@@ -26,7 +26,7 @@ class Host:
         self.config = root / "etc" / ("config.toml" if runtime == "containerd" else "crio.conf")
         self.backup = root / "backup"
         self.version: str | None = "2.4.2" if runtime == "containerd" else "1.34.0"
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self.config.parent.mkdir(parents=True)
         if main is not None:
             self.config.write_text(main)
@@ -45,10 +45,10 @@ class Host:
         return runtime_host.difference(runtime_host.propose())
 
     def apply(self, disk: Disk | None = None, *, force: bool = False) -> str:
-        return applying.apply(self.runtime_host(disk), force=force, say=self.said.append)
+        return applying.apply(self.runtime_host(disk), force=force, say=self.messages.append)
 
     def restore(self, disk: Disk | None = None, *, force: bool = False) -> str:
-        return applying.restore(self.runtime_host(disk), force=force, say=self.said.append)
+        return applying.restore(self.runtime_host(disk), force=force, say=self.messages.append)
 
     def state(self) -> ValidatorState:
         return self.runtime_host().validator().state

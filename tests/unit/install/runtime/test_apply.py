@@ -78,7 +78,7 @@ def test_restore_does_not_lose_what_somebody_else_wrote_since(host: Host, name: 
     assert any("was changed by somebody else" in line for line in host.runtime_host().remarks())
     assert host.restore(force=True) == "restored"
     assert host.files() == {"etc/config.toml": MAIN.encode()}
-    assert any("-# theirs" in line for line in host.said)
+    assert any("-# theirs" in line for line in host.messages)
 
 
 def test_apply_does_not_lose_what_somebody_else_wrote_in_our_file(host: Host) -> None:
@@ -145,7 +145,7 @@ def test_planned_files_without_a_record_are_left_and_reported(host: Host) -> Non
     for path in host.backup.iterdir():
         path.unlink()
     assert host.apply() == "unchanged"
-    assert any(str(host.backup) in line for line in host.said)
+    assert any(str(host.backup) in line for line in host.messages)
 
 
 def test_a_record_of_another_file_is_not_used(host: Host) -> None:

@@ -19,7 +19,7 @@ class Shell:
         self.answers("echo containerd some.place/containerd v2.4.2 abc")
 
     def answers(self, script: str) -> None:
-        """What the program does; it knows no configuration if it is not told."""
+        """Replace the program by this script, which must print a configuration if one is to be read."""
         self.program.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
         self.program.chmod(0o755)
 
@@ -71,10 +71,10 @@ def test_apply_status_and_restore(shell: Shell) -> None:
 
 
 def test_status_for_programs(shell: Shell) -> None:
-    told = json.loads(shell.run("status", "--output=json").stdout)
-    assert told["state"] == "off"
-    assert told["version"] == "2.4.2"
-    assert told["says"] == ["accelshare wrote nothing here"]
+    status = json.loads(shell.run("status", "--output=json").stdout)
+    assert status["state"] == "off"
+    assert status["version"] == "2.4.2"
+    assert status["says"] == ["accelshare wrote nothing here"]
 
 
 @pytest.mark.parametrize(("version", "code"), [("1.7.35", 5), ("2.2.0", 3)])

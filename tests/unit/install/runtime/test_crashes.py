@@ -94,8 +94,8 @@ def test_apply_after_a_crashed_restore(tmp_path: Path, main: str | None) -> None
         assert is_clean(host, main), host.places()
 
 
-def test_what_ended_in_the_middle_is_told(tmp_path: Path) -> None:
-    said = {host.runtime_host().remarks()[0] for host in crashes(tmp_path, MAIN, nothing, lambda host, disk: host.apply(disk))}
-    assert any("an apply was interrupted" in line for line in said)
-    said = {host.runtime_host().remarks()[0] for host in crashes(tmp_path, MAIN, applied, lambda host, disk: host.restore(disk))}
-    assert any("a restore was interrupted" in line for line in said)
+def test_an_interrupted_change_is_reported(tmp_path: Path) -> None:
+    lines = {host.runtime_host().remarks()[0] for host in crashes(tmp_path, MAIN, nothing, lambda host, disk: host.apply(disk))}
+    assert any("an apply was interrupted" in line for line in lines)
+    lines = {host.runtime_host().remarks()[0] for host in crashes(tmp_path, MAIN, applied, lambda host, disk: host.restore(disk))}
+    assert any("a restore was interrupted" in line for line in lines)

@@ -1,4 +1,4 @@
-"""A control-plane host in a directory: kubeadm's manifest, a kubelet that does as told, and words for wishes."""
+"""A control-plane host in a directory: kubeadm's manifest, a fake kubelet, and desired configurations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,14 +33,14 @@ def desired(
 
 
 def intent(
-    wished: DesiredConfig | None = None,
+    config: DesiredConfig | None = None,
     version: str = "v1.36.4",
     *,
     directory: str = "/etc/kubernetes/accelshare",
     kind: Kind | None = None,
     replace: tuple[str, ...] = (),
 ) -> Intent:
-    return Intent(wished or desired(), parse(version), directory, kind, replace)
+    return Intent(config or desired(), parse(version), directory, kind, replace)
 
 
 def words_of(manifest: bytes) -> list[str]:
@@ -75,7 +75,7 @@ class Kubelet:
     now: float = 0.0
     running: bytes | None = None
     words: str = ""
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def look(self) -> Look:
         if not self.asleep:
@@ -111,27 +111,27 @@ class Host:
     def scheduler_host(self, disk: Disk | None = None) -> SchedulerHost:
         return SchedulerHost(StaticPod(str(self.manifest)), self.directory, self.archive, disk or Disk())
 
-    def intent(self, wished: DesiredConfig | None = None, version: str = "v1.36.4", **more: Any) -> Intent:
-        return intent(wished, version, directory=str(self.directory), **more)
+    def intent(self, config: DesiredConfig | None = None, version: str = "v1.36.4", **more: Any) -> Intent:
+        return intent(config, version, directory=str(self.directory), **more)
 
-    def apply(self, wished: DesiredConfig | None = None, *, disk: Disk | None = None, force: bool = False, **more: Any) -> str:
+    def apply(self, config: DesiredConfig | None = None, *, disk: Disk | None = None, force: bool = False, **more: Any) -> str:
         return applying.apply(
             self.scheduler_host(disk),
-            self.intent(wished, **more),
+            self.intent(config, **more),
             self.kubelet,
             patience=self.kubelet.patience,
             force=force,
-            say=self.kubelet.said.append,
+            say=self.kubelet.messages.append,
         )
 
     def restore(self, *, disk: Disk | None = None, force: bool = False) -> str:
         return applying.restore(
-            self.scheduler_host(disk), self.kubelet, patience=self.kubelet.patience, force=force, say=self.kubelet.said.append
+            self.scheduler_host(disk), self.kubelet, patience=self.kubelet.patience, force=force, say=self.kubelet.messages.append
         )
 
-    def plan(self, wished: DesiredConfig | None = None, **more: Any) -> str:
+    def plan(self, config: DesiredConfig | None = None, **more: Any) -> str:
         scheduler_host = self.scheduler_host()
-        return scheduler_host.difference(scheduler_host.propose(self.intent(wished, **more)))
+        return scheduler_host.difference(scheduler_host.propose(self.intent(config, **more)))
 
     def state(self) -> HostState:
         return self.scheduler_host().status().state

@@ -352,7 +352,7 @@ def test_restoring_after_an_upgrade_does_not_bring_the_old_version_back(host: Ho
     host.manifest.write_bytes(upgraded)
     host.restore()
     assert host.files() == {"manifests/kube-scheduler.yaml": upgraded}
-    assert any("it stays unchanged" in line for line in host.kubelet.said)
+    assert any("it stays unchanged" in line for line in host.kubelet.messages)
 
 
 def test_a_changed_manifest_is_neither_overwritten_nor_restored_over(host: Host) -> None:
@@ -372,7 +372,7 @@ def test_force_overrules_and_says_what_is_lost(host: Host) -> None:
     host.manifest.write_bytes(host.manifest.read_bytes().replace(b"--leader-elect=true", b"--leader-elect=false"))
     assert host.restore(force=True) == "restored"
     assert host.files() == {"manifests/kube-scheduler.yaml": KUBEADM}
-    assert any("-    - --leader-elect=false" in line for line in host.kubelet.said)
+    assert any("-    - --leader-elect=false" in line for line in host.kubelet.messages)
 
 
 def test_a_changed_configuration_is_not_overwritten(host: Host) -> None:
@@ -473,7 +473,7 @@ def test_a_damaged_backup_is_noticed_before_it_is_put_back(host: Host) -> None:
     assert CHECKSUM.encode() in host.manifest.read_bytes()
 
 
-def test_a_damaged_record_is_refused_in_words(host: Host) -> None:
+def test_a_damaged_record_is_refused_with_a_message(host: Host) -> None:
     host.apply()
     (host.archive / "record.json").write_text("{}")
     with pytest.raises(NotUnderstood, match="cannot be read"):
@@ -571,7 +571,7 @@ def applied_with(host: Host, read: ReadLease) -> str:
         host.kubelet,
         patience=host.kubelet.patience,
         read_lease=read,
-        say=host.kubelet.said.append,
+        say=host.kubelet.messages.append,
     )
 
 
@@ -621,4 +621,4 @@ def test_a_lease_that_cannot_be_read_is_said_and_health_alone_counts(host: Host)
         raise NoLease("scheduler.conf is not there")
 
     assert applied_with(host, read) == "applied"
-    assert any("scheduler.conf is not there" in line for line in host.kubelet.said)
+    assert any("scheduler.conf is not there" in line for line in host.kubelet.messages)

@@ -64,8 +64,8 @@ def test_the_whole_way(shell: Shell) -> None:
 def test_status_for_scripts(shell: Shell) -> None:
     assert json.loads(shell.run("status", "-o", "json").stdout)["state"] == "not installed"
     shell.run("apply")
-    told = json.loads(shell.run("status", "--output", "json").stdout)
-    assert (told["state"], len(told["files"])) == ("installed", 2)
+    status = json.loads(shell.run("status", "--output", "json").stdout)
+    assert (status["state"], len(status["files"])) == ("installed", 2)
     shell.manifest.write_bytes(KUBEADM)
     overwritten = shell.run("status", "-o", "json")
     assert (overwritten.exit_code, json.loads(overwritten.stdout)["state"]) == (5, "overwritten")
@@ -114,7 +114,7 @@ def test_render_by_version_and_vendor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "exit_code", "said"),
+    ("words", "exit_code", "message"),
     [
         (["--kubernetes-version", "soon"], 1, "is not a version of Kubernetes"),
         (["--kubernetes-version", "1.36", "--vendor", "nvidai"], 2, "did you mean nvidia?"),
@@ -128,10 +128,10 @@ def test_render_by_version_and_vendor() -> None:
         (["--weight", "0"], 2, "--weight"),
     ],
 )
-def test_mistakes_are_told_without_a_traceback(shell: Shell, words: list[str], exit_code: int, said: str) -> None:
+def test_mistakes_are_reported_without_a_traceback(shell: Shell, words: list[str], exit_code: int, message: str) -> None:
     result = shell.run("render", *words)
     assert (result.exit_code, result.stdout) == (exit_code, "")
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_an_unknown_version_is_asked_from_the_api_server(shell: Shell, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def unit(tmp_path: Path) -> Path:
 
 def systemctl(tmp_path: Path, script: str) -> Path:
     program = tmp_path / "systemctl"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/said\n{script}\n')
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n{script}\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return program
 
@@ -230,8 +230,8 @@ def test_a_unit_gets_a_drop_in_and_loses_it_again(shell: Shell, unit: Path, tmp_
     shell.run("apply", *words, "--kubernetes-version=1.36")
     assert "/opt/bin/kube-scheduler" in drop_in.read_text()
     assert shell.run("restore", *words).exit_code == 0
-    assert {str(path) for path in tmp_path.rglob("*")} - places == {f"{tmp_path}/said"}
-    assert (tmp_path / "said").read_text() == "daemon-reload\nrestart kube-scheduler.service\n" * 3
+    assert {str(path) for path in tmp_path.rglob("*")} - places == {f"{tmp_path}/calls"}
+    assert (tmp_path / "calls").read_text() == "daemon-reload\nrestart kube-scheduler.service\n" * 3
 
 
 def test_a_unit_that_does_not_restart_is_rolled_back(shell: Shell, unit: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What may be wished for."""
+"""Which desired configurations are valid."""
 
 import pytest
 

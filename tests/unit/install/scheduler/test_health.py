@@ -59,54 +59,54 @@ def test_a_new_and_healthy_one(looks: Sequence[Look]) -> None:
     ],
 )
 def test_what_is_no_success(looks: Sequence[Look], words: str) -> None:
-    said = waited(*looks)
-    assert said is not None
-    assert words in said
+    reason = waited(*looks)
+    assert reason is not None
+    assert words in reason
 
 
-def test_whoever_was_down_before_is_new_when_it_answers() -> None:
+def test_one_that_was_down_before_is_new_when_it_answers() -> None:
     assert waited(OLD, before=GONE) is None
 
 
 @pytest.mark.parametrize("before", [Look(False, "500", "old"), SLOW])
-def test_whoever_was_only_sick_or_busy_before_may_just_be_well_again(before: Look) -> None:
+def test_one_that_was_only_unhealthy_or_busy_before_may_be_the_former_one(before: Look) -> None:
     """Then nothing is proved: kubelet has yet to replace it, and what comes after may be worse."""
     assert "has not replaced the former one" in (waited(OLD, before=before) or "")
     assert waited(OLD, GONE, NEW, before=before) is None
     assert waited(OLD, NEW, before=before) is None
 
 
-def test_a_restart_that_somebody_saw_to_needs_no_proof() -> None:
+def test_after_our_own_restart_no_other_certificate_is_needed() -> None:
     assert waited(OLD, restarted=True) is None
 
 
 # The leader's Lease.
 
 
-def stamps(*said: str) -> Callable[[], str]:
+def stamps(*times: str) -> Callable[[], str]:
     """One renewal after the other, the last one for ever."""
-    left = list(said)
+    left = list(times)
     return lambda: left.pop(0) if len(left) > 1 else left[0]
 
 
-def test_a_healthy_one_that_nobody_renews_the_lease_of_schedules_nothing() -> None:
+def test_a_healthy_one_whose_lease_is_not_renewed_does_not_schedule() -> None:
     """Its caches never fill, say because it lacks a right: /healthz is ok all the same, and no pod is ever scheduled."""
-    said = waited(GONE, NEW, renew_time=stamps("10:00"))
-    assert said is not None
-    assert "does not schedule" in said
-    assert "Lease was not renewed within 20 s" in said
+    reason = waited(GONE, NEW, renew_time=stamps("10:00"))
+    assert reason is not None
+    assert "does not schedule" in reason
+    assert "Lease was not renewed within 20 s" in reason
 
 
 @pytest.mark.parametrize(
-    "said",
+    "times",
     [
         ("10:00", "10:00", "10:15"),  # the former one's last word, until it has run out
         ("", "10:00", "", "10:02"),  # the API server was away
         ("10:00", "10:02", "10:02"),
     ],
 )
-def test_a_renewal_while_the_new_one_is_healthy_is_enough(said: Sequence[str]) -> None:
-    assert waited(GONE, NEW, renew_time=stamps(*said)) is None
+def test_a_renewal_while_the_new_one_is_healthy_is_enough(times: Sequence[str]) -> None:
+    assert waited(GONE, NEW, renew_time=stamps(*times)) is None
 
 
 def test_a_lease_that_is_never_seen_is_no_sign() -> None:

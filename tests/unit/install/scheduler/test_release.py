@@ -36,7 +36,7 @@ def test_versions_are_read_as_people_and_clusters_write_them(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "36", "2.1", "latest", "1.x"])
-def test_what_is_no_version_is_refused_in_words(text: str) -> None:
+def test_what_is_no_version_is_refused_with_a_message(text: str) -> None:
     with pytest.raises(NotUnderstood):
         parse(text)
 

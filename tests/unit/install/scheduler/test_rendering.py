@@ -146,8 +146,8 @@ def test_a_new_openshift_is_told_to_use_a_second_scheduler() -> None:
 def second(version: str = "v1.36.4", **more: Any) -> list[dict[str, Any]]:
     release = parse(version)
     made = rendering.SecondScheduler("cards", "shared", rendering.image_of(release), **more)
-    wished = desired("https://accelshare.shared.svc:12345/accelshare", tls=rendering.SECRET_TLS) if more else desired()
-    return list(yaml.safe_load_all(rendering.second_scheduler(wished, release, made)))
+    config = desired("https://accelshare.shared.svc:12345/accelshare", tls=rendering.SECRET_TLS) if more else desired()
+    return list(yaml.safe_load_all(rendering.second_scheduler(config, release, made)))
 
 
 def one(manifests: list[dict[str, Any]], kind: str) -> dict[str, Any]:

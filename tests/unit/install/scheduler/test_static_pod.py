@@ -369,9 +369,10 @@ def test_a_proxy_in_between_is_said_aloud() -> None:
     env = b"    env:\n    - name: HTTP_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      value: 10.0.0.1\n"
     manifest = KUBEADM.replace(b"    imagePullPolicy", env + b"    imagePullPolicy")
     assert any(
-        "NO_PROXY covers 10.96.0.10" in said for said in made(manifest, asked=intent(desired("http://10.96.0.10:1/a"))).notices
+        "NO_PROXY covers 10.96.0.10" in notice
+        for notice in made(manifest, asked=intent(desired("http://10.96.0.10:1/a"))).notices
     )
-    assert not any("NO_PROXY" in said for said in made(manifest).notices)
+    assert not any("NO_PROXY" in notice for notice in made(manifest).notices)
 
 
 # What is not understood is refused.
@@ -429,7 +430,7 @@ def test_a_broken_manifest_is_refused(old: bytes, new: bytes, fact: str) -> None
         (with_words("--config=/a", "--config=/b"), "is set 2 times"),
     ],
 )
-def test_what_is_not_understood_is_refused_in_words(content: bytes, words: str) -> None:
+def test_what_is_not_understood_is_refused_with_a_message(content: bytes, words: str) -> None:
     with pytest.raises(NotUnderstood, match=re.escape(words)):
         made(content, OWN_CONTENT if b"/b" in content else None)
 

@@ -76,7 +76,7 @@ def test_environment_files_are_named() -> None:
 
 
 def test_a_policy_below_122() -> None:
-    text, content = planned(version="v1.20.4", wished=desired(qps=200))
+    text, content = planned(version="v1.20.4", config=desired(qps=200))
     assert "--policy-config-file=/etc/kubernetes/accelshare/scheduler-policy.json" in text
     assert "--kube-api-qps=200" in text
     assert content["kind"] == "Policy"
@@ -102,7 +102,7 @@ def test_an_existing_file_is_kept() -> None:
         (b"\xff", "not UTF-8"),
     ],
 )
-def test_what_is_not_understood_is_refused_in_words(unit: bytes, words: str) -> None:
+def test_what_is_not_understood_is_refused_with_a_message(unit: bytes, words: str) -> None:
     with pytest.raises(NotUnderstood) as refused:
         planned(unit)
     assert words in str(refused.value)

@@ -56,12 +56,12 @@ async def test_a_fault_responds_as_the_real_server_would(api: FakeApiServer, cli
     api.faults.answer(429, retry_after_s=7)
     api.faults.answer(503)
     api.faults.answer(500)
-    told = []
+    answers = []
     for _ in range(4):
         async with client.get("/api/v1/nodes") as answer:
             body = await answer.json()
-            told.append((answer.status, body.get("reason"), answer.headers.get("retry-after")))
-    assert told == [
+            answers.append((answer.status, body.get("reason"), answer.headers.get("retry-after")))
+    assert answers == [
         (429, "TooManyRequests", "7"),
         (503, "ServiceUnavailable", None),
         (500, "InternalError", None),
@@ -136,8 +136,8 @@ async def test_a_client_that_does_not_read_delays_no_other() -> None:
             await asyncio.sleep(0)
         assert json.loads(await quick.content.readline())["object"]["metadata"]["name"] == "c999"
         *_, last = (await slow.read()).splitlines()
-        told: Object = json.loads(last)
-        assert (told["type"], told["object"]["code"]) == ("ERROR", 410)
+        event: Object = json.loads(last)
+        assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
         quick.close()
 
 

@@ -85,7 +85,7 @@ def test_a_stored_version_is_immutable() -> None:
     store = Store()
     body = pod("a")
     first = store.create("pods", body)
-    told = first.json
+    original = first.json
     assert body == pod("a")
     body["spec"]["containers"][0]["image"] = "changed"
     store.bind("a", {"metadata": {"name": "a", "annotations": {"example.com/x": "1"}}, "target": {"name": "n1"}})
@@ -94,7 +94,7 @@ def test_a_stored_version_is_immutable() -> None:
         store.patch("pods", "a", change, content_type=f"application/{kind}+json")
     store.patch("pods", "a", {"status": {"phase": "Running"}}, subresource="status")
     store.delete("pods", "a")
-    assert first.json == told
+    assert first.json == original
     assert "nodeName" not in first.object["spec"]
     assert first.object["status"] == {"phase": "Pending"}
 
@@ -112,10 +112,10 @@ def test_deleting_a_namespace_deletes_its_objects() -> None:
 
 
 def test_time_and_randomness_are_arguments() -> None:
-    def told(seed: int) -> bytes:
+    def created(seed: int) -> bytes:
         store = Store(now=lambda: datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), seed=seed)
         return store.create("configmaps", {"metadata": {"generateName": "a-"}}).json
 
-    assert b"2026-01-02T03:04:05Z" in told(1)
-    assert told(1) == told(1)
-    assert told(1) != told(2)
+    assert b"2026-01-02T03:04:05Z" in created(1)
+    assert created(1) == created(1)
+    assert created(1) != created(2)

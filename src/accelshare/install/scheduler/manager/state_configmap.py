@@ -73,7 +73,7 @@ async def write_state(
 
 
 async def request_restore(client: Client, place: Place, state_map: StateConfigMap) -> StateConfigMap:
-    """Want every node restored. Earlier failures do not matter for that, so they are cleared."""
+    """Request that every node is restored. Earlier failures do not matter for a restore, so they are cleared."""
     changes: dict[str, str | None] = {WANTED: RESTORED}
     changes |= {f"{_NODE}{node}": WAITING for node, state in state_map.states.items() if state != RESTORED}
     return _state_map(await named_data.change(client, place, changes, version=state_map.version))
