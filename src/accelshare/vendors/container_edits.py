@@ -183,6 +183,14 @@ def cdi_name(profile: Profile, card: CardNames) -> str:
     return filled(profile.container.cdi.name, naming(card))
 
 
+def card_mounts(profile: Profile, cards: Iterable[CardNames]) -> list[str]:
+    """The mounts that stand for these cards, if the profile gives cards by mounts."""
+    path = profile.container.volume_mounts.container_path
+    if path is None or "volume-mounts" not in profile.container.strategy:
+        return []
+    return [filled(path, naming(card)) for card in cards]
+
+
 def naming(card: CardNames) -> dict[str, object]:
     """The placeholders of a card; without its minor number, if that is not known."""
     known: dict[str, object] = {"index": card.index, "id": card.id}

@@ -688,7 +688,9 @@ async def test_a_card_that_another_plugin_adds_without_a_request_is_refused(fake
     try:
         await runtime.real.until_plugins(2)
         await fake_node.until(lambda: _refuses(runtime, "quiet", "brings CDI device acme.example/zpu=0"), "it is refused")
-        bind(fake_node, "asks", {MEMORY: 4}, 1, units=4)
+        bind(fake_node, "asks-other", {MEMORY: 4}, 1, units=4)
+        await fake_node.until(lambda: _refuses(runtime, "asks-other", "which would give it others"), "another card is refused")
+        bind(fake_node, "asks", {MEMORY: 4}, 0, units=4)
         assert (await runtime.created("asks")).cdi_devices == ("acme.example/zpu=0",)
         box = PodSandbox(id="box", name="exporter", uid="uid-of-nobody", namespace="dcgm")
         runtime.real.run_pod(box)

@@ -39,13 +39,14 @@ def container_handler(
     outcomes: OutcomeQueue | None = None,
     node_labels: Callable[[], Mapping[str, str]] = dict,
     node_resources: Callable[[], Collection[str]] = tuple,
+    on_host: Callable[[str], Path] = Path,
 ) -> ContainerHandler:
     return ContainerHandler(
         devices,
         pods,
         mode(deliverer),
         outcomes or OutcomeQueue(),
-        Rules(Path, guard, wrong_handler),
+        Rules(on_host, guard, wrong_handler),
         node_labels=node_labels,
         node_resources=node_resources,
     )

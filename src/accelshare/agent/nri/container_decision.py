@@ -22,13 +22,13 @@ from accelshare.agent.container_cards import container_edits, correctable, numbe
 from accelshare.agent.delivery_mode import UNDECIDED, Deliverer, DeliveryMode
 from accelshare.agent.discovery.device_inventory import InventorySnapshot, VendorCards
 from accelshare.agent.nri.adjustments import adjusted
-from accelshare.agent.nri.guard import Guard
+from accelshare.agent.nri.guard import CDI_ANNOTATION, Guard
 from accelshare.agent.nri.outcomes import Corrected, Delivered, Outcome, Unentitled
 from accelshare.agent.nri.protocol.messages import environment
-from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, KeyValue, PodSandbox
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, KeyValue, Mount, PodSandbox
 from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.ledger.nouns import Slice
-from accelshare.vendors.container_edits import ContainerEdits, device_nodes, shown_cards, shows_cards
+from accelshare.vendors.container_edits import ContainerEdits, card_mounts, device_nodes, shown_cards, shows_cards
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
 from accelshare.wire import assignment
@@ -123,6 +123,7 @@ class ContainerDecision:
     def validate(self, adjust: ContainerAdjustment) -> None:
         """Refuse a container that would have a card that it is not entitled to, whatever plugin adds it."""
         self._refuse_unentitled(adjust)
+        self._refuse_additions(adjust)
 
     def start(self) -> None:
         """Refuse a container that was created without its card while we were away."""
@@ -143,7 +144,9 @@ class ContainerDecision:
         guard, found = self._rules.guard, []
         for kind in self._denied() if guard is not None and self.is_alive else ():
             assert guard is not None
-            what = guard.brings(kind, self._sandbox, self._container) or guard.requests_by_variable(kind, self._container)
+            what = guard.brings(kind, self._sandbox, self._container, has_claim=self._has_claim)
+            if not what and not self._has_claim:
+                what = guard.requests_by_variable(kind, self._container)
             if what:
                 found.append(Unentitled("found", self._sandbox, self._container.name, kind.profile.noun, what))
         return found
@@ -189,10 +192,10 @@ class ContainerDecision:
             return ContainerAdjustment()
         if deliverer is Deliverer.UNDECIDED:
             raise Refuse(f"the agent of this node is starting; pod {pod.name} gets its cards when kubelet tries again")
+        self._refuse_other_sources(pod, needs)
         if deliverer is Deliverer.DEVICE_PLUGIN:
             return self._corrected(pod, needs)
         self._require_plugin()
-        self._refuse_other_sources(needs)
         self._require_handler(pod, needs)
         edits, slices = self._edits_for_all(pod, needs, needs.wants)
         if not slices:
@@ -337,37 +340,82 @@ class ContainerDecision:
                 f"which has {free} of {vendor.cards[card].units} left"
             )
 
-    def _refuse_other_sources(self, needs: ContainerNeeds) -> None:
-        """Refuse annotations and mounts by which the vendor's own software would add a card to those that we deliver."""
-        guard = self._rules.guard
-        if guard is None or not guard.applies_to(self._sandbox, self._container, static=is_static(self._sandbox)):
-            return
-        ours = [want[0] for want in needs.wants if self._node.is_ours(want)]
-        for kind in [vendor for name in ours if (vendor := self._kinds.get(name)) is not None]:
+    def _refuse_other_sources(self, pod: NodePod, needs: ContainerNeeds) -> None:
+        """Refuse annotations and mounts by which the vendor's own software would add a card to those that the container gets."""
+        guard = self._guard()
+        for kind, whole in self._ours(needs) if guard is not None else ():
+            assert guard is not None
             own = kind.profile.container.annotations
-            both = {**self._sandbox.annotations, **self._container.annotations}
+            of_container = dict(self._container.annotations)
+            mounts = list(self._container.mounts)
+            if self._node.mode.deliverer is Deliverer.DEVICE_PLUGIN:  # kubelet adds what our device plugin answered
+                of_container = {key: value for key, value in of_container.items() if not key.startswith(CDI_ANNOTATION)}
+                mounts = self._without_answer(pod, needs, kind, whole=whole)
+            both = {**self._sandbox.annotations, **of_container}
             foreign = {key: value for key, value in both.items() if key not in own}
-            for what in guard.names(kind.profile, foreign, self._container.mounts):
-                self._report_unentitled("refused", kind, what)
-                raise Refuse(
-                    f"container {self._container.name} of pod {self._pod_name()} requests cards of {kind.profile.name} "
-                    f"and brings {what}, which would give it others"
-                )
+            for what in guard.names(kind.profile, foreign, mounts):
+                raise self._gets_others(kind, what)
+
+    def _without_answer(self, pod: NodePod, needs: ContainerNeeds, kind: VendorCards, *, whole: bool) -> list[Mount]:
+        """The container's mounts without those that our device plugin answers: one for each card that it requests."""
+        name = kind.profile.name
+        if whole:
+            cards = sum(want[2] for want in needs.wants if want[0] == name and want[1])
+        else:
+            cards = sum(ask.cards for ask in pod.seen.request if ask.kind == name and not ask.whole)
+        answers = set(card_mounts(kind.profile, [card.found for card in kind.cards.values()]))
+        found = [mount for mount in self._container.mounts if mount.destination in answers]
+        expected = found if len(found) <= cards else []
+        return [mount for mount in self._container.mounts if mount not in expected]
+
+    def _refuse_additions(self, adjust: ContainerAdjustment) -> None:
+        """Refuse cards that another plugin adds to those that we deliver."""
+        guard, pod, needs = self._guard(), self.pod, self.needs
+        if guard is None or pod is None or needs is None or not self._node.mode.by_nri:
+            return
+        delivered = self._node.delivered.get(pod.uid, {}).get(needs.container, ())
+        for kind in {vendor.profile.name: vendor for vendor, _ in self._ours(needs)}.values():
+            number = numbering(kind)
+            own = {number(slice_) for slice_ in delivered if slice_.kind == kind.profile.name}
+            if what := guard.adds(kind, own, self._container, adjust):
+                raise self._gets_others(kind, what)
+
+    def _guard(self) -> Guard | None:
+        """The guard, if it applies to this container."""
+        guard = self._rules.guard
+        applies = guard is not None and guard.applies_to(self._sandbox, self._container, static=is_static(self._sandbox))
+        return guard if applies else None
+
+    def _ours(self, needs: ContainerNeeds) -> list[tuple[VendorCards, bool]]:
+        """The kinds that we deliver to this container, each with whether it requests whole cards."""
+        ours = [(want[0], want[1]) for want in needs.wants if self._node.is_ours(want)]
+        return [(vendor, whole) for name, whole in ours if (vendor := self._kinds.get(name)) is not None]
+
+    def _gets_others(self, kind: VendorCards, what: str) -> Refuse:
+        self._report_unentitled("refused", kind, what)
+        return Refuse(
+            f"container {self._container.name} of pod {self._pod_name()} requests cards of {kind.profile.name} "
+            f"and brings {what}, which would give it others"
+        )
 
     # Containers without cards.
 
-    def _denied(self, *, variables: bool = False) -> list[VendorCards]:
-        guard = self._rules.guard
-        if guard is None or not guard.applies_to(self._sandbox, self._container, static=is_static(self._sandbox)):
+    @property
+    def _has_claim(self) -> bool:
+        return self.pod is not None and self._container.name in self.pod.claims
+
+    def _denied(self) -> list[VendorCards]:
+        guard = self._guard()
+        if guard is None:
             return []
         inventory, resources = self._node.inventory, self._node.resources
-        return guard.denied(inventory, self.pod, self._container.name, node_resources=resources, variables=variables)
+        return guard.denied(inventory, self.pod, self._container.name, node_resources=resources)
 
     def _refuse_unentitled(self, adjust: ContainerAdjustment | None) -> None:
         guard = self._rules.guard
         for kind in self._denied() if guard is not None else ():
             assert guard is not None
-            what = guard.brings(kind, self._sandbox, self._container, adjust)
+            what = guard.brings(kind, self._sandbox, self._container, adjust, has_claim=self._has_claim)
             if what and self.pod is None:
                 raise self._unseen()
             if what:
@@ -381,7 +429,7 @@ class ContainerDecision:
         """The variables that keep cards from a container that requests none."""
         guard = self._rules.guard
         variables: dict[str, str] = {}
-        for kind in self._denied(variables=True) if guard is not None else ():
+        for kind in self._denied() if guard is not None else ():
             assert guard is not None
             requested = guard.requests_by_variable(kind, self._container)
             if requested and self.pod is None:
@@ -393,7 +441,7 @@ class ContainerDecision:
 
     def _refuse_repeated_variables(self, adjustment: ContainerAdjustment) -> None:
         """A variable that an image sets twice keeps the image's value: the runtime replaces only the first."""
-        withheld = {name for kind in self._denied(variables=True) for name in kind.profile.container.none}
+        withheld = {name for kind in self._denied() for name in kind.profile.container.none}
         counts = Counter(line.partition("=")[0] for line in self._container.env)
         for name in sorted({*withheld, *(pair.key.removeprefix("-") for pair in adjustment.env)}):
             if counts[name] > 1:

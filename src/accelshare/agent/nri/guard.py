@@ -6,6 +6,7 @@ which card an entitled container gets (container_decision.py).
 Exempt are namespaces that the operator names, static pods, and privileged containers, which may use every device of the host.
 """
 
+import contextlib
 import os
 import posixpath
 import re
@@ -18,11 +19,12 @@ from accelshare.agent.discovery.device_inventory import InventorySnapshot, Vendo
 from accelshare.agent.nri.protocol.messages import environment, is_privileged
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxDevice, Mount, PodSandbox
 from accelshare.vendors.container_edits import EditsError, filled, naming
+from accelshare.vendors.drivers.driver import HostCard
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
 
 EMPTIED: Final = "-"  # in a profile's `none`: the variable gets an empty value; NRI loses removals (seen on containerd 2.4.2)
-_CDI_ANNOTATION: Final = "cdi.k8s.io/"  # read by every runtime that supports CDI
+CDI_ANNOTATION: Final = "cdi.k8s.io/"  # read by every runtime that supports CDI
 _MEMORY_MAJOR: Final = 1  # /dev/null and the like, which every container has
 
 
@@ -42,15 +44,8 @@ class Guard:
         container: str,
         *,
         node_resources: Collection[str],
-        variables: bool,
     ) -> list[VendorCards]:
-        """The kinds of which this container may have no card; with `variables`, may get none by the vendor's variables.
-
-        A container with a resource claim may have devices: the guard does not check which driver gave them. But DRA drivers do
-        not use the vendor's variables, and anybody can create a claim that requests nothing.
-        """
-        if not variables and pod is not None and container in pod.claims:
-            return []
+        """The kinds of which this container may have no card."""
         kinds = [*inventory.kinds.values(), *(VendorCards(profile, "", 0, {}) for profile in self._unknown(inventory))]
         return [kind for kind in kinds if not self._entitled(pod, container, kind.profile, node_resources)]
 
@@ -82,21 +77,49 @@ class Guard:
         none = kind.profile.container.none
         return next((f"{name}={env[name][:64]}" for name, value in none.items() if env.get(name, value) not in (value, "")), "")
 
-    def brings(self, kind: VendorCards, pod: PodSandbox, container: Container, adjust: ContainerAdjustment | None = None) -> str:
-        """What of this kind the container would have: the first device file, CDI name, annotation or mount; empty if nothing."""
+    def brings(
+        self,
+        kind: VendorCards,
+        pod: PodSandbox,
+        container: Container,
+        adjust: ContainerAdjustment | None = None,
+        *,
+        has_claim: bool = False,
+    ) -> str:
+        """What of this kind the container would have: the first device file, CDI name, annotation or mount; empty if nothing.
+
+        A container with a resource claim may have device files and CDI names: the guard does not check which driver gave them.
+        But anybody can create a claim that requests nothing, so what the pod itself writes is checked all the same.
+        """
         adjust = adjust or ContainerAdjustment()
-        removed = {device.path[1:] for device in adjust.linux.devices if device.path.startswith("-")}
-        both = (*container.linux.devices, *adjust.linux.devices)
-        devices = [d for d in both if not d.path.startswith("-") and d.path not in removed]
         mounts = [m for m in (*container.mounts, *adjust.mounts) if not m.destination.startswith("-")]
-        names = [device.name for device in adjust.cdi_devices]
-        annotations = {**pod.annotations, **container.annotations, **adjust.annotations}
+        of_container = {**container.annotations, **adjust.annotations}
+        if has_claim:  # kubelet writes CDI names of claims into the container's annotations
+            of_container = {key: value for key, value in of_container.items() if not key.startswith(CDI_ANNOTATION)}
+        annotations = {**pod.annotations, **of_container}
+        names = [] if has_claim else [device.name for device in adjust.cdi_devices]
         brought = (
-            *self._foreign_devices(kind, devices),
+            *(() if has_claim else self._card_devices(kind, _devices(container, adjust))),
             *self._mounts(kind.profile, mounts),
             *self.by_name(kind.profile, names, annotations),
         )
         return next(iter(brought), "")
+
+    def adds(self, kind: VendorCards, own: Collection[int], container: Container, adjust: ContainerAdjustment) -> str:
+        """A device file or CDI name of a card that is not one of the container's own cards; empty if there is none."""
+        mine = [card.found for card in kind.cards.values() if card.index in own]
+        paths = {path for card in mine for path in _paths(kind.profile, card)}
+        numbers = self._numbers(kind.profile, mine)
+        devices = [
+            device
+            for device in _devices(container, adjust)
+            if device.path not in paths and (device.type, device.major, device.minor) not in numbers
+        ]
+        # The vendor's own plugins name the same cards, by id or index, under other CDI kinds.
+        own_names = {name for card in mine for name in (card.id, str(card.index))}
+        own_names |= {kind.cards[card.index].cdi_name.partition("=")[2] for card in mine}
+        names = [device.name for device in adjust.cdi_devices if device.name.partition("=")[2] not in own_names]
+        return next(iter((*self._card_devices(kind, devices), *self.by_name(kind.profile, names, {}))), "")
 
     def names(self, profile: Profile, annotations: dict[str, str], mounts: Collection[Mount]) -> Iterator[str]:
         """The pod's own annotations and mounts that would add cards to those that a container gets."""
@@ -112,14 +135,14 @@ class Guard:
         for key, value in annotations.items():
             if key.startswith(profile.container.vendor_annotations):
                 yield f"annotation {key[:100]}"
-            elif key.startswith(_CDI_ANNOTATION) and any(n.strip().partition("=")[0] in kinds for n in value.split(",")):
+            elif key.startswith(CDI_ANNOTATION) and any(n.strip().partition("=")[0] in kinds for n in value.split(",")):
                 yield f"annotation {key[:100]}: {value[:100]}"
 
-    def _foreign_devices(self, kind: VendorCards, devices: list[LinuxDevice]) -> Iterator[str]:
+    def _card_devices(self, kind: VendorCards, devices: list[LinuxDevice]) -> Iterator[str]:
         if not devices:
             return
         patterns = [_pattern(template) for template in kind.profile.hardware.device_nodes]
-        numbers = self._numbers(kind)
+        numbers = self._numbers(kind.profile, [card.found for card in kind.cards.values()])
         for device in devices:
             if any(pattern.fullmatch(device.path) for pattern in patterns) or (
                 (device.type, device.major, device.minor) in numbers
@@ -130,24 +153,39 @@ class Guard:
         template = profile.container.volume_mounts.container_path
         if template is None:
             return
-        folder = template.partition("{")[0]
+        # The vendor's runtime looks for this prefix, with or without a slash behind it.
+        folder = template.partition("{")[0].rstrip("/")
         for mount in mounts:
-            if posixpath.normpath(mount.destination).startswith(folder):  # the vendor's runtime normalizes it, too
+            # Runtimes normalize the path. normpath keeps two slashes at the beginning, they do not.
+            if posixpath.normpath("/" + mount.destination.lstrip("/")).startswith(folder):
                 yield f"mount {mount.destination[:100]}"
 
-    def _numbers(self, kind: VendorCards) -> set[tuple[str, int, int]]:
-        """The device numbers of the cards' device files, so that a device file of another name is recognized, too."""
+    def _numbers(self, profile: Profile, cards: Collection[HostCard]) -> set[tuple[str, int, int]]:
+        """The device numbers of these cards' device files, so that a device file of another name is recognized, too."""
         numbers = set()
-        for card in kind.cards.values():
-            for template in kind.profile.hardware.device_nodes:
-                try:
-                    status = self._on_host(filled(template, naming(card.found))).stat()
-                except (OSError, EditsError):
-                    continue
-                if os.major(status.st_rdev) != _MEMORY_MAJOR:
-                    device_type = "c" if stat.S_ISCHR(status.st_mode) else "b"
-                    numbers.add((device_type, os.major(status.st_rdev), os.minor(status.st_rdev)))
+        for path in {path for card in cards for path in _paths(profile, card)}:
+            try:
+                status = self._on_host(path).stat()
+            except OSError:
+                continue
+            if os.major(status.st_rdev) != _MEMORY_MAJOR:
+                device_type = "c" if stat.S_ISCHR(status.st_mode) else "b"
+                numbers.add((device_type, os.major(status.st_rdev), os.minor(status.st_rdev)))
         return numbers
+
+
+def _devices(container: Container, adjust: ContainerAdjustment) -> list[LinuxDevice]:
+    """The device files that the container will have. An adjustment can remove a device of the container and add another one."""
+    removed = {device.path[1:] for device in adjust.linux.devices if device.path.startswith("-")}
+    kept = [device for device in container.linux.devices if device.path not in removed]
+    return [*kept, *(device for device in adjust.linux.devices if not device.path.startswith("-"))]
+
+
+def _paths(profile: Profile, card: HostCard) -> Iterator[str]:
+    """The paths of the card's own device files."""
+    for template in profile.hardware.device_nodes:
+        with contextlib.suppress(EditsError):
+            yield filled(template, naming(card))
 
 
 def _pattern(template: str) -> re.Pattern[str]:

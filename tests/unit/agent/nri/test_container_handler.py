@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,11 +15,20 @@ from accelshare.agent.discovery.device_inventory import DeviceInventory, Invento
 from accelshare.agent.nri.container_handler import ContainerHandler
 from accelshare.agent.nri.outcomes import Delivered, OutcomeQueue
 from accelshare.agent.nri.protocol.messages import environment
-from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerState, Mount, PodSandbox
+from accelshare.agent.nri.protocol.nri_pb2 import (
+    CDIDevice,
+    Container,
+    ContainerAdjustment,
+    ContainerState,
+    LinuxContainerAdjustment,
+    LinuxDevice,
+    Mount,
+    PodSandbox,
+)
 from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.agent.pod_store import PodStore
 from accelshare.ledger.facts import PodSeen
-from accelshare.ledger.nouns import Slice
+from accelshare.ledger.nouns import Ask, Slice
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import HostCard
 from accelshare.vendors.enforcement import Enforcement
@@ -267,32 +277,59 @@ def test_the_count_resource_entitles_no_container(profile: Profile) -> None:
     devices = DeviceInventory()
     devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100, minor=0), 100)}))
     one = replace(pod("counts", cards=False), asked={"main": frozenset({count})})
-    assert [
-        kind.profile.name for kind in guard().denied(devices.snapshot(), one, "main", node_resources=[count], variables=True)
-    ] == [profile.name]
+    assert [kind.profile.name for kind in guard().denied(devices.snapshot(), one, "main", node_resources=[count])] == [
+        profile.name
+    ]
 
 
-ALL_BY_MOUNT = Mount(destination="/var/run/nvidia-container-devices/all", type="bind", source="/dev/null")
+def mounted(path: str) -> Mount:
+    return Mount(destination=path, type="bind", source="/dev/null")
+
+
+BY_MOUNT = "/var/run/nvidia-container-devices"
+ALL_BY_MOUNT = mounted(f"{BY_MOUNT}/all")
 ALL_BY_NAME = {"cdi.k8s.io/x": "nvidia.com/gpu=all"}
+ALL_BY_VENDOR = {"nvidia.cdi.k8s.io/container.main": "management.nvidia.com/gpu=all"}
+TWO_CARDS = {i: InventoryCard(HostCard(i, f"id{i}", 1024 * 100, minor=i), 100) for i in (0, 1)}
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["slice", "whole"])
-@pytest.mark.parametrize("brought", [{"mounts": (ALL_BY_MOUNT,)}, {"annotations": ALL_BY_NAME}], ids=["mount", "annotation"])
-def test_a_container_with_one_card_brings_no_others(whole: bool, brought: dict[str, Any]) -> None:
-    """Only our edits name cards that we deliver; another device plugin that delivers whole cards may use these annotations."""
-    profile = next(
-        one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
-    )
+def by_mount(**container: Any) -> Profile:
+    """NVIDIA's profile, with these keys of `container`."""
+    found = next(one for one in load([]) if one.container.volume_mounts.container_path == f"{BY_MOUNT}/{{id}}")
+    return msgspec.structs.replace(found, container=msgspec.structs.replace(found.container, **container))
+
+
+def with_cards(profile: Profile) -> DeviceInventory:
     devices = DeviceInventory()
-    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100), 100)}))
-    one = pod("greedy")
-    one = replace(
+    devices.put(VendorCards(profile, "GiB", 1024, TWO_CARDS))
+    return devices
+
+
+def entitled(name: str, profile: Profile, *, whole: bool = False) -> NodePod:
+    """A pod whose container `main` has a slice of the first card, or the whole of it."""
+    one = pod(name)
+    ask = Ask(profile.name, whole=True) if whole else Ask(profile.name, share=2)
+    return replace(
         one,
-        seen=replace(one.seen, slices=(Slice(profile.name, 0, 0 if whole else 2, whole, "id0"),)),
+        seen=replace(one.seen, request=(ask,), slices=(Slice(profile.name, 0, 0 if whole else 2, whole, "id0"),)),
         parts=(ContainerNeeds("main", ((profile.name, whole, 1 if whole else 2),)),),
         asked={"main": frozenset(profile.resources.requestable)},
     )
-    handler = container_handler(devices, pod_store(one), guard=guard())
+
+
+@pytest.mark.parametrize("deliverer", [Deliverer.NRI, Deliverer.DEVICE_PLUGIN])
+@pytest.mark.parametrize("whole", [False, True], ids=["slice", "whole"])
+@pytest.mark.parametrize(
+    "brought",
+    [{"mounts": (ALL_BY_MOUNT,)}, {"mounts": (mounted(f"{BY_MOUNT}/id1"),)}, {"annotations": ALL_BY_VENDOR}],
+    ids=["mount of all", "mount of another card", "vendor annotation"],
+)
+def test_a_container_with_one_card_brings_no_others(whole: bool, brought: dict[str, Any], deliverer: Deliverer) -> None:
+    """Only our edits name cards that we deliver; another device plugin that delivers whole cards may use these annotations."""
+    profile = by_mount()
+    devices = with_cards(profile)
+    one = entitled("greedy", profile, whole=whole)
+    handler = container_handler(devices, pod_store(one), deliverer, guard=guard())
     made = Container(id="c", pod_sandbox_id="s", name="main")
     assert handler.create_container(sandbox(one), made).env
     with pytest.raises(Refuse, match="which would give it others"):
@@ -302,17 +339,96 @@ def test_a_container_with_one_card_brings_no_others(whole: bool, brought: dict[s
         handler.create_container(sandbox(one), changed(made, **brought))
 
 
-@pytest.mark.parametrize("path", ["/var/run/nvidia-container-devices/all", "/var/run//nvidia-container-devices/./all"])
+@pytest.mark.parametrize("deliverer", [Deliverer.NRI, Deliverer.DEVICE_PLUGIN])
+def test_a_cdi_name_in_the_pods_annotations_is_refused(deliverer: Deliverer) -> None:
+    """By device plugins kubelet itself writes CDI names into the annotations of the container, but never into the pod's."""
+    profile = by_mount()
+    one = entitled("names", profile)
+    handler = container_handler(with_cards(profile), pod_store(one), deliverer, guard=guard())
+    made = Container(id="c", pod_sandbox_id="s", name="main")
+    sandbox_of_user = PodSandbox(id="s", name=one.seen.name, uid=one.uid, namespace="default", annotations=ALL_BY_NAME)
+    with pytest.raises(Refuse, match="which would give it others"):
+        handler.create_container(sandbox_of_user, made)
+
+
+def test_mounts_that_our_device_plugin_answers_are_accepted_and_no_more() -> None:
+    """kubelet shows the runtime what our device plugin answered: one mount for each card that the container requests."""
+    profile = by_mount(strategy=("volume-mounts",))
+    one = entitled("mounts", profile)
+    handler = container_handler(with_cards(profile), pod_store(one), Deliverer.DEVICE_PLUGIN, guard=guard())
+    answered = Container(id="c", pod_sandbox_id="s", name="main", mounts=(mounted(f"{BY_MOUNT}/id0"),))
+    handler.create_container(sandbox(one), answered)
+    for more in (f"{BY_MOUNT}/id1", f"{BY_MOUNT}/all"):
+        with pytest.raises(Refuse, match="which would give it others"):
+            handler.create_container(sandbox(one), changed(answered, mounts=(mounted(f"{BY_MOUNT}/id0"), mounted(more))))
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        ContainerAdjustment(cdi_devices=[CDIDevice(name="nvidia.com/gpu=all")]),
+        ContainerAdjustment(linux=LinuxContainerAdjustment(devices=[LinuxDevice(path="/dev/nvidia1", type="c")])),
+    ],
+    ids=["CDI name", "device file"],
+)
+def test_no_other_plugin_adds_a_card_to_those_that_we_deliver(added: ContainerAdjustment) -> None:
+    profile = by_mount(strategy=("envvar", "device-nodes"))
+    one = entitled("helped", profile)
+    handler = container_handler(with_cards(profile), pod_store(one), guard=guard(), on_host=lambda _path: Path("/dev/null"))
+    made = Container(id="c", pod_sandbox_id="s", name="main")
+    ours = ContainerAdjustment()
+    ours.CopyFrom(handler.create_container(sandbox(one), made))
+    handler.validate_container(sandbox(one), made, ours)
+    ours.MergeFrom(added)
+    with pytest.raises(Refuse, match="which would give it others"):
+        handler.validate_container(sandbox(one), made, ours)
+
+
+def test_a_device_file_that_an_adjustment_removes_and_adds_again_is_there() -> None:
+    one = pod("again", cards=False)
+    handler = container_handler(with_cards(by_mount()), pod_store(one), guard=guard())
+    nodes = [LinuxDevice(path="-/dev/nvidia0"), LinuxDevice(path="/dev/nvidia0", type="c")]
+    both = ContainerAdjustment(linux=LinuxContainerAdjustment(devices=nodes))
+    with pytest.raises(Refuse, match="brings device"):
+        handler.validate_container(sandbox(one), Container(id="c", pod_sandbox_id="s", name="main"), both)
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [{"mounts": (ALL_BY_MOUNT,)}, {"annotations": ALL_BY_VENDOR}],
+    ids=["mount", "vendor annotation"],
+)
+def test_a_resource_claim_entitles_to_nothing_that_the_pod_itself_names(brought: dict[str, Any]) -> None:
+    """Any user can create a claim that requests nothing. Device files and CDI names of claims come from DRA drivers."""
+    one = replace(pod("claims", cards=False), claims=frozenset({"main"}))
+    handler = container_handler(with_cards(by_mount()), pod_store(one), guard=guard())
+    made = Container(id="c", pod_sandbox_id="s", name="main")
+    by_driver = ContainerAdjustment(cdi_devices=[CDIDevice(name="nvidia.com/gpu=0")])
+    handler.validate_container(sandbox(one), changed(made, annotations=ALL_BY_NAME), by_driver)
+    with pytest.raises(Refuse, match="brings"):
+        handler.create_container(sandbox(one), changed(made, **brought))
+    of_user = PodSandbox(id="s", name="claims", uid=one.uid, namespace="default", annotations=ALL_BY_NAME)
+    with pytest.raises(Refuse, match="brings annotation"):
+        handler.create_container(of_user, made)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"{BY_MOUNT}/all",
+        "/var/run//nvidia-container-devices/./all",
+        f"/{BY_MOUNT}/all",
+        f"//{BY_MOUNT}/all",
+        f"{BY_MOUNT}all",
+        "/run/../var/run/nvidia-container-devices/all",
+        "var/run/nvidia-container-devices/all",
+    ],
+)
 def test_a_mount_that_names_cards_is_recognized_in_every_spelling(path: str) -> None:
-    """Kubernetes accepts any absolute path, and the vendor's runtime normalizes it."""
-    profile = next(
-        one for one in load([]) if one.container.volume_mounts.container_path == "/var/run/nvidia-container-devices/{id}"
-    )
-    devices = DeviceInventory()
-    devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100), 100)}))
+    """Kubernetes accepts any absolute path, and the vendor's runtime normalizes it and looks for a prefix without a slash."""
     one = pod("mounts", cards=False)
-    handler = container_handler(devices, pod_store(one), guard=guard())
-    made = Container(id="c", pod_sandbox_id="s", name="main", mounts=(Mount(destination=path, type="bind", source="/dev/null"),))
+    handler = container_handler(with_cards(by_mount()), pod_store(one), guard=guard())
+    made = Container(id="c", pod_sandbox_id="s", name="main", mounts=(mounted(path),))
     with pytest.raises(Refuse, match="brings mount"):
         handler.create_container(sandbox(one), made)
 
