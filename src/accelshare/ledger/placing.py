@@ -39,7 +39,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
 DEFAULT: Final = POLICIES["binpack"]
 
 
-MOST_BITS: Final = 1 << 24  # for the exact sums of one node, some milliseconds; above this the worst case is estimated
+MOST_BITS: Final = 1 << 24  # to compute and read the exact sums of one node, some milliseconds; above this, an upper bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def fit(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal:
 
 def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Policy) -> list[tuple[int, CardLedger]] | Reason:
     unplaced = node.unplaced_asks(ask.kind) if node.unplaced else ()
-    unplaced_pods = UnplacedPods(unplaced, max((card.free_units for card in cards), default=0)) if unplaced else None
+    unplaced_pods = UnplacedPods(unplaced, [card.free_units for card in cards]) if unplaced else None
     fitting = []
     for card in cards:
         free_units = card.free_units
@@ -117,7 +117,9 @@ class UnplacedPods:
     the node reports which one it is. The sums that these pods can add up to are computed as bits, once for all cards.
     """
 
-    def __init__(self, asks: Sequence[Ask], most_free: int) -> None:
+    def __init__(self, asks: Sequence[Ask], free_units: Sequence[int]) -> None:
+        """`free_units`: of each card."""
+        most_free = max(free_units, default=0)
         self._whole = any(ask.whole for ask in asks)
         amounts = self._amounts = Counter[int]()
         for ask in asks:
@@ -127,7 +129,7 @@ class UnplacedPods:
         self._sums: int | None = None
         # Many equal amounts are a few large ones: 13 = 1 + 2 + 4 + 6.
         steps = [share * part for share, count in amounts.items() for part in _parts(min(count, most_free // share))]
-        if len(steps) * most_free <= MOST_BITS:
+        if (len(steps) + len(free_units)) * most_free <= MOST_BITS:
             sums, mask = 1, (1 << (most_free + 1)) - 1
             for step in steps:
                 sums |= (sums << step) & mask

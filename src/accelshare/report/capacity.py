@@ -52,7 +52,7 @@ def shortfall(state: ClusterState, node: NodeLedger, pod: PodSeen, refusal: Refu
 def free_of(node: NodeLedger, card: CardLedger) -> int:
     """The largest slice that this card could still serve, if the pods of unknown card are on it as far as they fit."""
     asks = node.unplaced_asks(card.card.kind)
-    return card.free_units - (UnplacedPods(asks, card.free_units).most_on(card) if asks and card.free_units else 0)
+    return card.free_units - (UnplacedPods(asks, [card.free_units]).most_on(card) if asks and card.free_units else 0)
 
 
 def _missing(node: NodeLedger, ask: Ask, profile: Profile, unit: str) -> str:

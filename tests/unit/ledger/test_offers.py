@@ -168,7 +168,7 @@ def the_worst(free_units: int, shares: list[int]) -> int:
 def test_pods_of_unknown_card_are_evaluated_once_for_all_cards(sizes: list[int], unplaced_pods: list[tuple[int, int]]) -> None:
     asks = [Ask(KIND, cards, each) for each, cards in unplaced_pods]
     shares = [each for each, cards in unplaced_pods for _ in range(cards)]
-    worst = UnplacedPods(asks, max(sizes))
+    worst = UnplacedPods(asks, sizes)
     for size in sizes:
         assert worst.most_on(CardLedger(card(0, size))) == the_worst(size, shares)
 
@@ -177,6 +177,15 @@ def test_a_node_with_too_many_unplaced_pods_is_estimated_conservatively() -> Non
     size = 1 << 24
     asks = [Ask(KIND, 255, 1000 + number) for number in range(60)]
     held = sum(ask.units for ask in asks)
-    assert UnplacedPods(asks, size).most_on(CardLedger(card(0, size))) == min(size, held)
-    assert UnplacedPods(asks, size).most_on(CardLedger(card(0, 1030))) == 1030
-    assert UnplacedPods(asks, size).most_on(CardLedger(card(0, 500))) == 0, "none of them fits"
+    assert UnplacedPods(asks, [size]).most_on(CardLedger(card(0, size))) == min(size, held)
+    assert UnplacedPods(asks, [size]).most_on(CardLedger(card(0, 1030))) == 1030
+    assert UnplacedPods(asks, [size]).most_on(CardLedger(card(0, 500))) == 0, "none of them fits"
+
+
+def test_reading_the_sums_of_many_large_cards_is_bounded_too() -> None:
+    """One pod of unknown card has few sums, but each of 256 cards would read all of them."""
+    size = 1 << 20
+    ask = Ask(KIND, 16, (1 << 19) + 1)
+    exact = UnplacedPods([ask], [size]).most_on(CardLedger(card(0, size)))
+    assert exact == ask.share, "two of them do not fit"
+    assert UnplacedPods([ask], [size] * 256).most_on(CardLedger(card(0, size))) == size
