@@ -31,7 +31,7 @@ MAX_PAUSE_S: Final = 300.0  # of a node whose agent runs and has not restarted: 
 class _Occupant:
     """A pod that kubelet has not acknowledged."""
 
-    ours: bool  # we bound it
+    bound: bool  # by a scheduler: the pod did not name its node itself
     timer: asyncio.TimerHandle
     overdue: bool = False  # it takes no place any more
 
@@ -80,7 +80,7 @@ class Admissions:
         if window.paused is not None:
             return False
         if not window.full and not window.waiting:
-            self._occupy(node, window, uid, ours=True)
+            self._occupy(node, window, uid, bound=True)
             return True
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         window.waiting.append((uid, turn))
@@ -110,7 +110,7 @@ class Admissions:
         match fact:
             case PodSeen():
                 occupant = self._windows.get(fact.node, _NONE).occupants.get(fact.uid)
-                if fact.rejected and occupant is not None and occupant.ours:
+                if fact.rejected and occupant is not None and occupant.bound:
                     self._pause(fact.node, fact)
                 self._pod_seen(fact.uid)
             case PodGone():
@@ -132,8 +132,9 @@ class Admissions:
                 window.cautious = False
             self.leave(uid)
         elif pod.seen.node and uid not in self._node_of and self._by_device_plugin(pod.seen.node, uid):
-            # Bound before this process started, or by another scheduler.
-            self._occupy(pod.seen.node, self._windows.setdefault(pod.seen.node, _Window()), uid, ours=False)
+            # Bound before this process started, or by another scheduler, or it names its node itself.
+            window = self._windows.setdefault(pod.seen.node, _Window())
+            self._occupy(pod.seen.node, window, uid, bound=pod.seen.scheduled)
 
     def _by_device_plugin(self, node: str, uid: str) -> bool:
         node_ledger, pod = self._ledger.node(node), self._ledger.pod(uid)
@@ -141,9 +142,9 @@ class Admissions:
             return False
         return any(ask.kind in node_ledger.fact.by_device_plugin for ask in pod.seen.request)
 
-    def _occupy(self, node: str, window: _Window, uid: str, *, ours: bool) -> None:
+    def _occupy(self, node: str, window: _Window, uid: str, *, bound: bool) -> None:
         timer = asyncio.get_running_loop().call_later(self._acknowledged_within_s, self._overdue, node, uid)
-        window.occupants[uid] = _Occupant(ours, timer)
+        window.occupants[uid] = _Occupant(bound, timer)
         self._node_of[uid] = node
 
     def _overdue(self, node: str, uid: str) -> None:
@@ -157,7 +158,7 @@ class Admissions:
         while window.waiting and not window.full and window.paused is None:
             uid, turn = window.waiting.popleft()
             if not turn.done():
-                self._occupy(node, window, uid, ours=True)
+                self._occupy(node, window, uid, bound=True)
                 turn.set_result(True)
 
     def _pause(self, node: str, rejected: PodSeen) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from accelshare.ledger.facts import PodSeen
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.decoding import Decoder, UnreadableError
-from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus, Quantity, Resources
+from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus, Quantity, Resources, has_binding
 from accelshare.wire.objects import Pod as WholePod
 from accelshare.wire.pods import ENDED, PodReader
 from accelshare.wire.quantity import whole_number
@@ -177,4 +177,4 @@ def _by_hand(pod: _Pod) -> bool:
     status = pod.status
     if status is None or status.start_time is not None:
         return False
-    return not any(condition.type == "PodScheduled" and condition.status == "True" for condition in status.conditions or ())
+    return not has_binding(status)

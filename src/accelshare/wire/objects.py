@@ -60,6 +60,12 @@ class PodStatus(_Part):
     conditions: list[Condition] | None = None
 
 
+def has_binding(status: PodStatus | None) -> bool:
+    """Whether a Binding gave the pod its node: the API server writes this condition with it; for others, kubelet does later."""
+    conditions = (status.conditions if status else None) or ()
+    return any(condition.type == "PodScheduled" and condition.status == "True" for condition in conditions)
+
+
 class Pod(_Part):
     metadata: Metadata
     spec: PodSpec = msgspec.field(default_factory=PodSpec)

@@ -18,6 +18,7 @@ from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 from accelshare.wire import assignment
+from accelshare.wire.inventory import MOST_CARDS
 from accelshare.wire.objects import (
     Container,
     Pod,
@@ -25,6 +26,7 @@ from accelshare.wire.objects import (
     PodToSchedule,
     Quantity,
     SpecWithPreferences,
+    has_binding,
     pod_decoder,
     version_of,
 )
@@ -116,6 +118,7 @@ class PodReader:
             slices=slices,
             ended=pod.status is not None and pod.status.phase in ENDED,
             started=pod.status is not None and pod.status.start_time is not None,
+            scheduled=has_binding(pod.status),
             rejected=pod.status is not None and (pod.status.phase, pod.status.reason) == REJECTED and self._over_cards(pod),
             priority=pod.spec.priority or 0,
             created=metadata.creation_timestamp or "",
@@ -141,7 +144,7 @@ class PodReader:
                 most = profile.request.max_whole_cards
                 if most is not None and amount > most:
                     refusal = refusal or Refusal(Reason.TOO_MANY_WHOLE_CARDS, kind)
-                asks.append(Ask(kind, cards=min(amount, assignment.LARGEST_INDEX), whole=True))
+                asks.append(Ask(kind, cards=min(amount, MOST_CARDS + 1), whole=True))  # no node has more
             elif amount:
                 count = self._card_count(pod, profile)
                 if count is None:

@@ -166,6 +166,13 @@ async def test_a_pod_that_named_its_node_itself_pauses_nothing(scene: Scene) -> 
     assert isinstance(scene.ledger.offer("n1", share(2)), Assignment)
 
 
+async def test_a_pod_bound_before_this_extender_started_pauses_its_node_when_it_is_rejected(scene: Scene) -> None:
+    bound = replace(pending("before", share(2)), node="n1", scheduled=True)
+    scene.tell(bound)
+    scene.tell(replace(ended(bound), rejected=True))
+    assert scene.ledger.offer("n1", share(2)) == Refusal(Reason.DELIVERY_PAUSED, KIND)
+
+
 async def test_without_a_restart_one_pod_is_tried_after_a_while(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """One rejection with another cause does not exclude a node with a working agent for ever."""
     monkeypatch.setattr("accelshare.extender.admissions.MAX_PAUSE_S", 0.0)

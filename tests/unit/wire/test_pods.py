@@ -100,6 +100,20 @@ def test_more_whole_cards_than_the_vendor_allows_are_refused(reader: PodReader) 
     assert decode(reader, pod({WHOLE: "8"})).refusal is None
 
 
+@pytest.mark.parametrize("amount", [256, 1000])
+def test_more_whole_cards_than_any_node_has_are_not_read_as_fewer(reader: PodReader, amount: int) -> None:
+    fact = decode(reader, pod({WHOLE: amount}))
+    assert (fact.request, fact.refusal) == ((Ask("nvidia", min(amount, 257), whole=True),), None)
+
+
+def test_a_binding_is_told_from_a_pod_that_names_its_node(reader: PodReader) -> None:
+    content = pod({MEMORY: 3}) | {"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}
+    assert decode(reader, content).scheduled
+    content["status"]["conditions"][0]["status"] = "False"
+    assert not decode(reader, content).scheduled
+    assert not decode(reader, pod({MEMORY: 3})).scheduled
+
+
 def test_whole_cards_and_a_slice_of_one_kind_in_one_container_are_refused(reader: PodReader) -> None:
     """In two containers of a pod they are two requests, and each container has its own."""
     both = pod({MEMORY: "3", WHOLE: "1"})
