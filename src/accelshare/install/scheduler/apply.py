@@ -155,7 +155,8 @@ class _Apply:
     def _wait(self, before: Look, changed: list[PlannedFile]) -> str | None:
         if self._patience.limit_s <= 0:
             return None
-        self._say(f"waiting until the new kube-scheduler is healthy{' and leads' if self._renew_time is not None else ''}")
+        lease = " and the leader's Lease is renewed" if self._renew_time is not None else ""
+        self._say(f"waiting until the new kube-scheduler is healthy{lease}")
         # If the trigger already has its content (an interrupted apply, a repaired file), nothing starts another kube-scheduler.
         trigger = self._host.target.trigger
         kubelet_acts = self._host.target.restarts_itself and any(file.path == trigger for file in changed)
