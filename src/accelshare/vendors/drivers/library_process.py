@@ -104,7 +104,7 @@ class LibraryProcess:
         except TimeoutError:
             await self._end(process)
             raise QueryFailed(f"gave no answer within {timeout_s:g} s and was killed") from None
-        except (ValueError, msgspec.MsgspecError) as error:  # ValueError: a line without end
+        except (ValueError, RecursionError, msgspec.MsgspecError) as error:  # ValueError: a line without end
             await self._end(process)
             raise QueryFailed(f"gave an unreadable answer to {what}: {excerpt(str(error))}") from error
         except BaseException:
