@@ -29,12 +29,12 @@ test: $(READY)  ## every test that needs no root and no built programs: minutes
 test-real: $(READY)  ## the tests on a real control plane, kubelet and containerd; builds them first (root for the node's)
 	@$(PY) -m tests --real
 
-check: $(READY)  ## ruff, mypy --strict, the rooms' import contracts, docs tests; warnings are errors
+check: $(READY)  ## ruff, mypy --strict, the import contracts of packages, docs tests; warnings are errors
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
-	@$(PY) -m pytest -q tests/contract/test_rooms.py tests/contract/test_docs.py tests/contract/docs/test_command_table.py
+	@$(PY) -m pytest -q tests/contract/test_packages.py tests/contract/test_docs.py tests/contract/docs/test_command_table.py
 
 format: $(READY)  ## let ruff put the code in order
 	@$(VENV)/bin/ruff check --fix .

@@ -18,7 +18,7 @@ from cluster.cache import cache_directory, empty_trash, only_builder, throw_away
 from cluster.errors import BuildError
 from cluster.process import Process
 from cluster.toolchain import Go, find_go
-from cluster.versions import CONTROL_PLANE_PROGRAMS, PROGRAMS, SOURCES, Source
+from cluster.versions import CONTROL_PLANE_PROGRAMS, PROGRAMS, SOURCES, ProgramSource
 
 _FLAGS: Final = ("-trimpath", "-mod=readonly", "-modcacherw", "-buildvcs=false", "-v")
 _WORD_EVERY_S: Final = 5.0
@@ -80,7 +80,7 @@ def _empty_trash(cache: Path, say: Callable[[str], None], wait: bool) -> None:
         say(f"removing Go's caches … {time.monotonic() - begun:.0f} s")
 
 
-def _build_all(missing: Mapping[str, tuple[Source, Path]], cache: Path, say: Callable[[str], None]) -> None:
+def _build_all(missing: Mapping[str, tuple[ProgramSource, Path]], cache: Path, say: Callable[[str], None]) -> None:
     begun = time.monotonic()
     go = find_go(cache, say)
     hint = "; on 2 cores this takes some 10 minutes, once" if len(missing) >= len(CONTROL_PLANE_PROGRAMS) else ""
@@ -90,7 +90,7 @@ def _build_all(missing: Mapping[str, tuple[Source, Path]], cache: Path, say: Cal
     say(f"built {len(missing)} program{'s' if len(missing) > 1 else ''} in {time.monotonic() - begun:.0f} s")
 
 
-def _build(program: str, source: Source, path: Path, go: Go, log: Path, say: Callable[[str], None]) -> None:
+def _build(program: str, source: ProgramSource, path: Path, go: Go, log: Path, say: Callable[[str], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{program}.new")
     command: list[str | Path] = [
@@ -126,16 +126,16 @@ def _how_far(log: Path, package: str) -> str:
     return f", {downloaded} modules downloaded" if downloaded else ""
 
 
-def _flags(source: Source) -> tuple[str, ...]:
+def _flags(source: ProgramSource) -> tuple[str, ...]:
     return (*_FLAGS, f"-tags={','.join(source.tags)}") if source.tags else _FLAGS
 
 
-def _linker_flags(source: Source) -> str:
+def _linker_flags(source: ProgramSource) -> str:
     static = ["-linkmode external", "-extldflags -static"] if source.c_libraries else []
     return " ".join(["-s", "-w", *static, *(f"-X {variable}={value}" for variable, value in source.stamps.items())])
 
 
-def _home(cache: Path, source: Source) -> Path:
+def _home(cache: Path, source: ProgramSource) -> Path:
     """The directory of the source's programs, named by all that decides their content."""
     recipe = hashlib.sha256()
     for part in (

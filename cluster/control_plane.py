@@ -29,7 +29,7 @@ from cluster.components import DEFAULT_CONTROLLERS, HOST, Pki
 from cluster.directory_lock import claim
 from cluster.errors import ClusterError, KubectlError, ProcessError
 from cluster.https import Https, free_port
-from cluster.kubeconfig import ClientCertificate, Token, write_kubeconfig
+from cluster.kubeconfig import Token, UserCertificate, write_kubeconfig
 from cluster.process import Process
 
 _NEEDED: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -134,7 +134,7 @@ class ControlPlane:
         """A kubeconfig of this user, with a client certificate inside."""
         certificate, key = self.client_certificate(user, groups)
         return write_kubeconfig(
-            certificate.with_suffix(".kubeconfig"), url=self.url, ca_file=self.ca_file, user=ClientCertificate(certificate, key)
+            certificate.with_suffix(".kubeconfig"), url=self.url, ca_file=self.ca_file, user=UserCertificate(certificate, key)
         )
 
     def start_scheduler(self, config: Mapping[str, object] | None = None, *, args: Sequence[str] = ()) -> Process:

@@ -19,19 +19,19 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientCertificate:
+class UserCertificate:
     """A user with a client certificate."""
 
     certificate: Path
     key: Path
 
 
-def write_kubeconfig(path: Path, *, url: str, ca_file: Path, user: Token | ClientCertificate) -> Path:
+def write_kubeconfig(path: Path, *, url: str, ca_file: Path, user: Token | UserCertificate) -> Path:
     """Write a kubeconfig that holds the CA and, for a certificate, the certificate and key themselves."""
     match user:
         case Token(value):
             credentials = {"token": value}
-        case ClientCertificate(certificate, key):
+        case UserCertificate(certificate, key):
             credentials = {"client-certificate-data": _encoded(certificate), "client-key-data": _encoded(key)}
     content = {
         "apiVersion": "v1",

@@ -29,7 +29,7 @@ _KUBERNETES_STAMPS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ProgramSource:
     """One Go module that builds programs of one version."""
 
     name: str
@@ -45,14 +45,14 @@ class Source:
         return Path(__file__).parent / self.name
 
 
-ETCD: Final = Source(
+ETCD: Final = ProgramSource(
     name="etcd",
     version=ETCD_VERSION,
     packages={"etcd": "go.etcd.io/etcd/server/v3"},
     stamps={},
 )
 
-KUBERNETES: Final = Source(
+KUBERNETES: Final = ProgramSource(
     name="kubernetes",
     version=KUBERNETES_VERSION,
     packages={
@@ -68,7 +68,7 @@ KUBERNETES: Final = Source(
 )
 
 # The network plugins are at the version that containerd itself names.
-CONTAINERD: Final = Source(
+CONTAINERD: Final = ProgramSource(
     name="containerd",
     version=CONTAINERD_VERSION,
     packages={
@@ -84,7 +84,7 @@ CONTAINERD: Final = Source(
 
 # With seccomp, because kubeadm's static pods ask for the runtime's default profile and fail without it. Not Debian's runc,
 # which is years older than the containerd it would serve.
-RUNC: Final = Source(
+RUNC: Final = ProgramSource(
     name="runc",
     version=RUNC_VERSION,
     packages={"runc": "github.com/opencontainers/runc"},
@@ -94,7 +94,7 @@ RUNC: Final = Source(
 )
 
 # What installs our chart in tests. It is no part of the cluster and runs without root.
-HELM: Final = Source(
+HELM: Final = ProgramSource(
     name="helm",
     version=HELM_VERSION,
     packages={"helm": "helm.sh/helm/v3/cmd/helm"},

@@ -20,14 +20,14 @@ _PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class SymbolicLink:
     """A symbolic link to this path."""
 
     to: str
 
 
 # What a path of the image holds: a file's or a whole directory's content from the machine, these bytes, or a link.
-Content = Path | bytes | Link
+Content = Path | bytes | SymbolicLink
 
 
 def make_image(
@@ -72,7 +72,7 @@ def make_image(
 def busybox_files(busybox: Path) -> dict[str, Content]:
     """A small userland: busybox under each of its names."""
     applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
-    links: dict[str, Content] = {f"bin/{applet}": Link("/bin/busybox") for applet in applets if applet != "busybox"}
+    links: dict[str, Content] = {f"bin/{applet}": SymbolicLink("/bin/busybox") for applet in applets if applet != "busybox"}
     return {
         "bin/busybox": busybox,
         **links,
@@ -95,7 +95,7 @@ def _write_layer(layer: Path, files: Mapping[str, Content]) -> None:
             match content:
                 case bytes():
                     _add_bytes(archive, path, content)
-                case Link(to):
+                case SymbolicLink(to):
                     entry = tarfile.TarInfo(path)
                     entry.type, entry.linkname = tarfile.SYMTYPE, to
                     archive.addfile(entry)

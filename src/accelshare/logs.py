@@ -28,7 +28,7 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         words = str(record.msg).split(" ")
         keys = [word.partition("=")[0] for word in words if "=%" in word]
-        line: dict[str, object] = {"time": _when(record), "level": record.levelname.lower(), "room": record.name}
+        line: dict[str, object] = {"time": _when(record), "level": record.levelname.lower(), "logger": record.name}
         if isinstance(record.args, tuple) and len(keys) == len(record.args) and "=" not in words[0]:
             line |= {"event": words[0], **dict(zip(keys, record.args, strict=True))}
         else:

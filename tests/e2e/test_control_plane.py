@@ -90,7 +90,7 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("source", versions.SOURCES, ids=lambda source: source.name)
-def test_the_pins_are_those_of_go_mod(source: versions.Source) -> None:
+def test_the_pins_are_those_of_go_mod(source: versions.ProgramSource) -> None:
     """versions.py and the go.mod files name the same versions, and go.mod needs no newer Go than we search for."""
     go_mod = (source.directory / "go.mod").read_text()
     assert any(f"require {package.split('/cmd/')[0]} {source.version}\n" in go_mod for package in source.packages.values())

@@ -168,12 +168,12 @@ class Binder:
                 annotations=annotations,
             )
         except ValueError as error:
-            result = binding.Refused(binding.Why.DENIED, str(error))  # refused before the API server has to
+            result = binding.BindRefused(binding.Why.DENIED, str(error))  # refused before the API server has to
         match result:
             case binding.Bound():
                 self._remember_bound(call)
                 return BindOutcome("bound", cards=card_names(offered.slices))
-            case binding.Refused():
+            case binding.BindRefused():
                 if doubted_at is not None and call.pod_uid in self._posted_at:
                     self._posted_at[call.pod_uid] = doubted_at  # this POST adds no doubt
                 return self._refused(call, result)
@@ -181,7 +181,7 @@ class Binder:
                 self._settle_later(call)
                 return BindOutcome("unknown", message)
 
-    def _refused(self, call: BindArguments, refused: binding.Refused) -> BindOutcome:
+    def _refused(self, call: BindArguments, refused: binding.BindRefused) -> BindOutcome:
         """This POST did not bind the pod. An earlier one whose response was lost may have bound it, or may still do so."""
         try:
             fact = self._reader.fact(pod_decoder.decode(refused.pod)) if refused.pod is not None else None

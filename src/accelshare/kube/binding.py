@@ -5,11 +5,11 @@ Belongs here: sending the Binding, and reading the pod when the response leaves 
     response to the POST         meaning                                  next step
     201                          carried out                              Bound
     409                          refused; an earlier POST may have bound  read the pod: bound as wanted → Bound; other version →
-                                                                          POST again with that version; else Refused
-    404, 400, 401, 403, 422, …   not carried out                          Refused
+                                                                          POST again with that version; else BindRefused
+    404, 400, 401, 403, 422, …   not carried out                          BindRefused
     429                          not carried out                          POST again after Retry-After
     502, 503, 504, 408, none     unknown                                  read the pod: bound → as above, not bound → POST again
-    other 5xx                    the API server failed                    read the pod: bound → as above, not bound → Refused
+    other 5xx                    the API server failed                    read the pod: bound → as above, not bound → BindRefused
 
 A repeated POST is safe: the uid must match, and a pod that has a node refuses another, so at most one of several Bindings counts.
 Each Binding names its pod's version. API servers check it since Kubernetes 1.23, so any change of the pod invalidates every
@@ -68,7 +68,7 @@ class Why(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class BindRefused:
     """Certainly not carried out. `pod` is the pod as it was read afterwards, if it was read."""
 
     why: Why
@@ -138,7 +138,7 @@ async def bind(
     annotations: Mapping[str, str],
     deadline_s: float = DEADLINE_S,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-) -> Bound | Refused | Unknown:
+) -> Bound | BindRefused | Unknown:
     """Set the pod's node and annotations.
 
     `version` is the pod's resourceVersion as last seen, or empty. If the pod has changed since, it is read.
@@ -173,16 +173,16 @@ class _Wanted(msgspec.Struct, frozen=True):
         target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
         return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})
 
-    def judge(self, state: BoundTo | Missing) -> Bound | Refused:
+    def judge(self, state: BoundTo | Missing) -> Bound | BindRefused:
         """The result for a pod that has a node or does not exist. No Binding in flight can change it."""
         if isinstance(state, Missing):
-            return Refused(Why.NO_SUCH_POD, f"pod {self.namespace}/{self.name} with uid {self.uid} no longer exists")
+            return BindRefused(Why.NO_SUCH_POD, f"pod {self.namespace}/{self.name} with uid {self.uid} no longer exists")
         if state.node != self.node:
-            return Refused(Why.ASSIGNED, f"pod {self.namespace}/{self.name} is on node {state.node}", state.pod)
+            return BindRefused(Why.ASSIGNED, f"pod {self.namespace}/{self.name} is on node {state.node}", state.pod)
         other = sorted(key for key, value in self.annotations.items() if state.annotations.get(key) != value)
         if other:
             message = f"pod {self.namespace}/{self.name} is on node {self.node} with other values of {', '.join(other)}"
-            return Refused(Why.ASSIGNED, message, state.pod)
+            return BindRefused(Why.ASSIGNED, message, state.pod)
         return Bound(already=True)
 
 
@@ -227,7 +227,7 @@ class _Attempt:
         self._lost = False  # a POST of ours may have been carried out, or may still be
         self._problem = "no time for a request"
 
-    async def until_known(self) -> Bound | Refused | Unknown:
+    async def until_known(self) -> Bound | BindRefused | Unknown:
         """POST, read the pod, POST again, until the result is certain or the time is over."""
         wait_s = 0.0
         while (left_s := self._ends - self._now()) > _SHORTEST_POST_S:
@@ -240,7 +240,7 @@ class _Attempt:
                 error, meaning = caught, _meaning(caught)
             self._problem = str(error)
             if meaning is _Meaning.NO_POD:
-                return Refused(Why.NO_SUCH_POD, self._problem)
+                return BindRefused(Why.NO_SUCH_POD, self._problem)
             outdated = False
             if meaning in (_Meaning.LOST, _Meaning.CHECK):
                 state = await self._read_pod()
@@ -252,17 +252,17 @@ class _Attempt:
                 self._lost = lost_before
             if meaning in (_Meaning.CHECK, _Meaning.DENIED) and not outdated:
                 # An earlier POST whose response was lost may still be carried out.
-                return Unknown(self._problem) if self._lost else Refused(Why.DENIED, self._problem)
+                return Unknown(self._problem) if self._lost else BindRefused(Why.DENIED, self._problem)
             retry_after_s = error.retry_after_s if isinstance(error, ApiError) else None
             # A version that is outdated once needs no wait: kube-scheduler has written the pod's status.
             await self._sleep(max(wait_s if outdated else max(wait_s, _FIRST_WAIT_S), retry_after_s or 0.0))
             wait_s = min(max(wait_s, _FIRST_WAIT_S) * 2, _LONGEST_WAIT_S)
         return self.out_of_time()
 
-    def out_of_time(self) -> Refused | Unknown:
-        return Unknown(self._problem) if self._lost else Refused(Why.NOT_SENT, self._problem)
+    def out_of_time(self) -> BindRefused | Unknown:
+        return Unknown(self._problem) if self._lost else BindRefused(Why.NOT_SENT, self._problem)
 
-    async def _read_pod(self) -> Bound | Refused | Unknown | Unbound:
+    async def _read_pod(self) -> Bound | BindRefused | Unknown | Unbound:
         """The result by the pod's own state. Retries until the deadline."""
         wait_s = _FIRST_WAIT_S
         wanted = self._wanted

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from accelshare.kube import config
-from accelshare.kube.binding import Bound, Refused, Unknown, bind
+from accelshare.kube.binding import BindRefused, Bound, Unknown, bind
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
 from accelshare.kube.patches import annotate_pod, touch_pod
@@ -158,7 +158,7 @@ async def test_the_extender_writes_records_in_bindings_only(scheduling_cluster: 
     forged = await scheduling_cluster.pod("forged", GPU_MEMORY)
     for key in (RECORD, f"{PLUGINS}/pod"):
         answer = await bound(scheduling_cluster.client, forged, {key: "[]"})
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, BindRefused)
         assert f"annotation {key}" in answer.message
     legacy = {
         "apiVersion": "v1",
@@ -171,7 +171,7 @@ async def test_the_extender_writes_records_in_bindings_only(scheduling_cluster: 
     assert "nodeName" not in (await scheduling_cluster.one("forged"))["spec"]
 
 
-async def bound(client: Client, pod: Object, noted: dict[str, str]) -> Bound | Refused | Unknown:
+async def bound(client: Client, pod: Object, noted: dict[str, str]) -> Bound | BindRefused | Unknown:
     """This pod, bound to n1 with these annotations."""
     meta = pod["metadata"]
     what = {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"], "version": meta["resourceVersion"]}

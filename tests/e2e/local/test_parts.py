@@ -8,13 +8,17 @@ import pytest
 
 from cluster.errors import ClusterError
 from cluster.local.devices import fake_cards, make_node
-from cluster.local.images import Content, Link, make_image
+from cluster.local.images import Content, SymbolicLink, make_image
 from cluster.local.journal import Change, Journal, Kind
 
 
 def test_the_same_files_are_the_same_image(tmp_path: Path) -> None:
     (tmp_path / "program").write_bytes(b"#!/bin/sh\n")
-    files: dict[str, Content] = {"bin/program": tmp_path / "program", "/etc/motd": b"hello\n", "bin/other": Link("/bin/program")}
+    files: dict[str, Content] = {
+        "bin/program": tmp_path / "program",
+        "/etc/motd": b"hello\n",
+        "bin/other": SymbolicLink("/bin/program"),
+    }
     first = make_image(tmp_path / "a.tar", "example.com/x:1", files, ["/bin/program"]).read_bytes()
     os.utime(tmp_path / "program", (1, 1))
     assert make_image(tmp_path / "b.tar", "example.com/x:1", files, ["/bin/program"]).read_bytes() == first

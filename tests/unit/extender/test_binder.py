@@ -253,8 +253,8 @@ async def test_failures_that_are_not_the_nodes_are_not_failed_binds(
 ) -> None:
     """A node with failed binds is offered last; deleted pods and an unreachable API server do not count."""
 
-    async def refused(*_: object, **__: object) -> binding.Refused:
-        return binding.Refused(why, "in its words")
+    async def refused(*_: object, **__: object) -> binding.BindRefused:
+        return binding.BindRefused(why, "in its words")
 
     monkeypatch.setattr(binding, "bind", refused)
     assert await scene.bind() == BindOutcome(word, "in its words")

@@ -11,10 +11,10 @@ from aiohttp import web
 
 from accelshare.kube.binding import (
     LARGEST_ANNOTATIONS_BYTES,
+    BindRefused,
     Bound,
     BoundTo,
     Missing,
-    Refused,
     Unbound,
     Unknown,
     Why,
@@ -82,7 +82,7 @@ class Api:
         async with asking(self) as client:
             yield client
 
-    async def bind(self, **changed: Any) -> Bound | Refused | Unknown:
+    async def bind(self, **changed: Any) -> Bound | BindRefused | Unknown:
         async with self.client() as client:
             return await bind(client, **{**WANTED, "sleep": Naps(), **changed})
 
@@ -159,7 +159,7 @@ async def test_a_pod_that_keeps_changing_is_refused_by_the_deadline() -> None:
     """Each try waits longer, and all of them end with the deadline."""
     api = Api(posts=[change] * 1000)
     outcome = await api.bind(deadline_s=0.5, sleep=asyncio.sleep)
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert "ResourceVersion in precondition" in outcome.message
     assert len(api.bodies) < 10
 
@@ -174,7 +174,7 @@ async def test_a_conflict_at_the_right_version_is_final() -> None:
     """A pod that is being deleted, or has a scheduling gate."""
     api = Api(posts=[answered(409)] * 2)
     outcome = await api.bind()
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.DENIED
     assert api.calls == ["POST", "GET"]
 
@@ -183,7 +183,7 @@ async def test_a_conflict_at_the_right_version_is_final() -> None:
 async def test_a_certain_refusal_has_the_servers_message(status: int) -> None:
     api = Api(posts=[answered(status)] * 2)
     outcome = await api.bind()
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.DENIED
     assert f"fault {status}" in outcome.message
     assert "GET" not in api.calls
@@ -193,7 +193,7 @@ async def test_a_pod_that_is_not_there_is_refused() -> None:
     api = Api()
     api.pod = None
     outcome = await api.bind()
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.NO_SUCH_POD
 
 
@@ -211,7 +211,7 @@ async def test_a_pod_on_another_node_is_refused_with_the_pod() -> None:
     api = Api()
     await api.bind(node="n2")
     outcome = await api.bind()
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.ASSIGNED
     assert "is on node n2" in outcome.message
     assert outcome.pod is not None
@@ -223,7 +223,7 @@ async def test_a_pod_on_this_node_with_other_annotations_is_refused() -> None:
     api = Api()
     await api.bind(annotations={"x.io/card": "3"})
     outcome = await api.bind()
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.ASSIGNED
     assert "x.io/card" in outcome.message
 
@@ -233,14 +233,14 @@ async def test_another_pod_of_the_same_name_is_not_ours() -> None:
     assert api.pod is not None
     api.pod["metadata"]["uid"] = "u2"
     outcome = await api.bind()
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.NO_SUCH_POD
 
 
 async def test_a_conflict_with_an_unbound_pod_is_refused() -> None:
     """Being deleted, or gated."""
     outcome = await Api(posts=[answered(409)]).bind()
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.DENIED
     assert "fault 409" in outcome.message
 
@@ -276,7 +276,7 @@ async def test_a_failure_of_the_api_server_itself_is_refused() -> None:
     """An admission webhook that is down will be down in 50 ms, too; kube-scheduler retries later."""
     api = Api(posts=[answered(500)])
     outcome = await api.bind()
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.DENIED
     assert api.calls == ["POST", "GET"]
 
@@ -296,7 +296,7 @@ async def test_a_lost_response_and_a_pod_bound_elsewhere_is_refused() -> None:
         return hang_up(request)
 
     outcome = await Api(posts=[taken]).bind()
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.ASSIGNED
 
 
@@ -320,7 +320,7 @@ async def test_never_sent_is_refused_and_not_unknown() -> None:
     """Nothing reached the API server, so no hold is needed."""
     async with client_of(Cluster(unused_url())) as client:
         outcome = await bind(client, **WANTED, deadline_s=0.2)
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, BindRefused)
     assert outcome.why is Why.NOT_SENT
 
 

@@ -15,7 +15,7 @@ from accelshare.install.scheduler.release import parse
 from accelshare.install.scheduler.validation import checker
 from cluster.build import binaries
 from cluster.certificates import Authority
-from cluster.kubeconfig import ClientCertificate, write_kubeconfig
+from cluster.kubeconfig import UserCertificate, write_kubeconfig
 from cluster.versions import KUBERNETES_VERSION
 from tests.unit.install.scheduler.builders import HERE, KUBEADM, RESOURCES, desired, intent
 from tests.unit.install.scheduler.test_static_pod import OWN, OWN_CONTENT, own_manifest
@@ -35,7 +35,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     directory = tmp_path_factory.mktemp("pki")
     authority = Authority(directory)
     certificate, key = authority.client_certificate("kube-scheduler")
-    user = ClientCertificate(certificate, key)
+    user = UserCertificate(certificate, key)
     kubeconfig = write_kubeconfig(directory / "scheduler.conf", url="https://127.0.0.1:1", ca_file=authority.file, user=user)
     return {
         "/etc/kubernetes/scheduler.conf": kubeconfig,
