@@ -25,6 +25,16 @@ REAL_FIXTURES = {"control_plane", "machine", "throwaway_machine"}
 REAL_FOLDERS = ("tests/e2e/", "tests/contract/chart/")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long-runs", action="store_true", help="ten rounds in the tests that kill processes, instead of three")
+
+
+@pytest.fixture
+def rounds(request: pytest.FixtureRequest) -> int:
+    """How often a test kills each process."""
+    return 10 if request.config.getoption("--long-runs") else 3
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(REAL_FOLDERS) or REAL_FIXTURES & set(getattr(item, "fixturenames", ())):

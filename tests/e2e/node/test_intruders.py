@@ -120,23 +120,25 @@ async def _log(real_node: RealNode, pod: str, container: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("scope", ["pod", "container.c0"])
-async def test_the_annotation_that_makes_the_runtime_insist_cannot_be_shadowed(by_runtime: RealNode, scope: str) -> None:
-    """The agent is away, and the pod says that no plugin is required: its container is not made until the agent is back."""
-    real_node, name = by_runtime, f"shadows-{scope}".replace(".", "-")
+async def test_the_annotation_that_makes_the_runtime_insist_cannot_be_shadowed(by_runtime: RealNode) -> None:
+    """The agent is away, and pods say that no plugin is required: their containers are not made until the agent is back."""
+    real_node = by_runtime
+    scopes = {"shadows-pod": "pod", "shadows-container": "container.c0"}
     assert real_node.agent is not None
     real_node.agent.kill()
     try:
-        await real_node.pod(name, {GCU: 4}, annotations={f"required-plugins.noderesource.dev/{scope}": "[]"})
-        await real_node.until(
-            partial(event, real_node, name, "rejected container adjustment"), "the runtime insists on the agent"
-        )
-        (status,) = (await real_node.pods())[name]["status"]["containerStatuses"]
-        assert "waiting" in status["state"], status
+        for name, scope in scopes.items():
+            await real_node.pod(name, {GCU: 4}, annotations={f"required-plugins.noderesource.dev/{scope}": "[]"})
+        for name in scopes:
+            rejected = partial(event, real_node, name, "rejected container adjustment")
+            await real_node.until(rejected, "the runtime requires the agent")
+            (status,) = (await real_node.pods())[name]["status"]["containerStatuses"]
+            assert "waiting" in status["state"], status
     finally:
         await real_node.start_agent()
-    found = await real_node.running(name)
-    assert await real_node.sees(name) == [f"gcu{index}" for index in recorded(found[name], "enflame")]
+    found = await real_node.running(*scopes)
+    for name in scopes:
+        assert await real_node.sees(name) == [f"gcu{index}" for index in recorded(found[name], "enflame")]
 
 
 async def test_each_container_has_its_own_whole_card(by_runtime: RealNode) -> None:

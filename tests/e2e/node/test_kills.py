@@ -70,32 +70,32 @@ def _assigned(pod: dict[str, object]) -> bool:
     return "false" not in [value for key, value in annotations(pod).items() if key.endswith("assigned")]
 
 
-async def test_ten_kills_of_the_agent_ten_of_the_extender_and_one_of_containerd(real_node: RealNode) -> None:
-    """Nobody dies who ran."""
+async def test_kills_of_the_agent_the_extender_and_containerd(real_node: RealNode, rounds: int) -> None:
+    """No pod fails that ran."""
     await real_node.show_agent()
     rush = Rush(real_node, "a", seed=5)
-    for turn in range(10):
-        for victim in ("agent", "extender", "containerd") if turn == 4 else ("agent", "extender"):
+    for turn in range(rounds):
+        for victim in ("agent", "extender", "containerd") if turn == rounds // 2 else ("agent", "extender"):
             await rush.wave()
             await kill(real_node, victim)
         await rush.settled()
     text = f"{len(rush.dead)} of {rush.made} pods failed admission"
-    print(f"21 kills: {text}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
+    print(f"{2 * rounds + 1} kills: {text}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
     assert rush.dead.isdisjoint(rush.ran)
     assert len(rush.dead) <= rush.on_their_way
 
 
-async def test_ten_kills_of_kubelet(real_node: RealNode) -> None:
-    """Nobody dies who ran, and equal pods that wait while kubelet starts get each its own card."""
+async def test_kills_of_kubelet(real_node: RealNode, rounds: int) -> None:
+    """No pod fails that ran, and each of the equal pods that wait while kubelet starts gets its own card."""
     await real_node.show_agent()
     rush = Rush(real_node, "k", seed=7)
-    for turn in range(10):
-        await rush.wave()
-        await kill(real_node, "kubelet")
-        if turn % 2:
-            await rush.settled()
+    for _ in range(rounds):
+        for _ in range(2):
+            await rush.wave()
+            await kill(real_node, "kubelet")
+        await rush.settled()
     text = f"{len(rush.dead)} of {rush.made} pods failed admission"
-    print(f"10 kills: {text}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
+    print(f"{2 * rounds} kills: {text}, of {rush.on_their_way} pods on their way: {sorted(rush.dead)}")
     assert rush.dead.isdisjoint(rush.ran)
     assert len(rush.dead) <= rush.on_their_way
 
