@@ -128,7 +128,8 @@ class AnyOrder(RuleBasedStateMachine):
     def _cards_may_serve(self, offer: Assignment, request: Request) -> None:
         """No pod that requires a limit is ever placed on a card without one, and none below the card's minimum."""
         node = self.ledger.node(offer.node)
-        assert node is not None and node.fact is not None
+        assert node is not None
+        assert node.fact is not None
         cards = {(card.kind, card.index): card for card in node.fact.cards}
         required = {ask.kind for ask in request if ask.limits is Limits.REQUIRED}
         for slice_ in offer.slices:
@@ -190,7 +191,9 @@ class AnyOrder(RuleBasedStateMachine):
         """Cards turn unhealthy, vanish and return, get limits and lose them; their sizes stay what they are."""
         kept = [card for card in self.sizes[node] if data.draw(st.integers(0, 4)) > 0]
         cards = tuple(
-            replace(card, healthy=data.draw(st.integers(0, 4)) > 0, limited=(way := data.draw(st.integers(0, 2))) > 0, min_units=way)
+            replace(
+                card, healthy=data.draw(st.integers(0, 4)) > 0, limited=(way := data.draw(st.integers(0, 2))) > 0, min_units=way
+            )
             for card in kept
         )
         corrected = self.world.nodes[node].corrected if node in self.world.nodes else {}

@@ -69,7 +69,8 @@ def test_no_pod_is_evicted_in_vain(
     """After the evictions the node serves the request, with limits where they are required and above every minimum."""
     ledger = cluster(given_cards, given_pods)
     node = ledger.node("n1")
-    assert node is not None and node.fact is not None
+    assert node is not None
+    assert node.fact is not None
     lower = [uid for uid in node.pods if (pod := ledger.pod(uid)) is not None and pod.seen.priority < priority]
     proposed = data.draw(st.lists(st.sampled_from(lower), unique=True)) if lower else []
     before = ledger.offer("n1", request)
@@ -94,7 +95,8 @@ def test_an_empty_node_serves_whatever_any_choice_of_cards_would(given_cards: li
     """Whole cards and slices of one pod compete for cards: if any way to share them out exists, it is found."""
     ledger = cluster(given_cards, [])
     node = ledger.node("n1")
-    assert node is not None and node.fact is not None
+    assert node is not None
+    assert node.fact is not None
     healthy = [card for card in node.fact.cards if card.healthy]
     needed = next((ask for ask in request if not ask.whole), None)
     fitting = [

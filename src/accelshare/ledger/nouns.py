@@ -23,7 +23,7 @@ class Card:
     id: str = ""
     limited: bool = False  # a pod cannot use more of the card than its share
     min_units: int = 0  # the smallest share with which a container can run
-    way: str = ""  # how the share is enforced, for people; empty: the node does not report it
+    way: str = ""  # the name of what enforces the share, for people; empty: nothing does
 
 
 @unique
