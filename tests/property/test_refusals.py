@@ -36,7 +36,7 @@ def cluster(given_cards: list[Card], given_pods: list[tuple[int | None, int, int
     for number, (index, units, priority) in enumerate(given_pods):
         there = ledger.node("n1")
         assert there is not None
-        slices = ()
+        slices: tuple[Slice, ...] = ()
         if index is not None:
             free = [card for card in there.cards["gpu"] if card.card.index == index and (card.empty if not units else True)]
             if not free or units > free[0].free_units:
