@@ -8,6 +8,7 @@ Never: other nodes, the clock, Kubernetes.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
@@ -42,6 +43,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
 DEFAULT: Final = POLICIES["binpack"]
 
 
+_key_and_index: Final = itemgetter(0, 1)
 MOST_BITS: Final = 1 << 24  # for the exact sums of one node, some milliseconds; above this the worst case is estimated
 
 
@@ -110,7 +112,7 @@ def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Pol
         if free_units >= share >= card.card.min_units and (any_limits or card.card.limited):
             fitting.append((policy.card(free_units, share), card.card.index, free_units, card))
     if len(fitting) >= ask.cards:
-        fitting.sort(key=lambda entry: entry[:2])
+        fitting.sort(key=_key_and_index)
         if ask.limits is Limits.PREFERRED:
             fitting.sort(key=lambda entry: not entry[3].card.limited)
         return [(free_units, card) for _, _, free_units, card in fitting[: ask.cards]]
