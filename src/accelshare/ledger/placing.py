@@ -70,6 +70,11 @@ def fit(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal:
     return Refusal(Reason.TOO_FEW_CARDS_HAVE_ROOM, answer.kind)
 
 
+def serves(node: NodeLedger, request: Request, policy: Policy) -> bool:
+    """Whether this node would allocate cards to the request; cheaper than the reason why not."""
+    return isinstance(_choose(node, request, policy), Fit)
+
+
 def _choose(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal:
     slices: list[Slice] = []
     left = 0
