@@ -8,14 +8,14 @@ from dataclasses import replace
 
 from accelshare.ledger.facts import NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Ask, Assignment, Card, Request, Slice
+from accelshare.ledger.nouns import Ask, Assignment, Card, Limits, Request, Slice
 
 KIND = "gpu"
 _versions = itertools.count(1)
 
 
-def share(units: int, *, cards: int = 1, kind: str = KIND) -> Request:
-    return (Ask(kind, cards, units),)
+def share(units: int, *, cards: int = 1, kind: str = KIND, limits: Limits = Limits.ANY) -> Request:
+    return (Ask(kind, cards, units, limits=limits),)
 
 
 def whole(cards: int = 1, *, kind: str = KIND) -> Request:
@@ -24,6 +24,11 @@ def whole(cards: int = 1, *, kind: str = KIND) -> Request:
 
 def card(index: int, size: int, *, kind: str = KIND, healthy: bool = True, id: str = "") -> Card:
     return Card(kind, index, size, healthy, id)
+
+
+def limited(index: int, size: int, *, min_units: int = 0, kind: str = KIND, healthy: bool = True, id: str = "") -> Card:
+    """A card of which no pod can use more than its share."""
+    return Card(kind, index, size, healthy, id, limited=True, min_units=min_units, way="driver")
 
 
 def node(name: str, *sizes: int, cards: tuple[Card, ...] = (), version: int | None = None) -> NodeSeen:

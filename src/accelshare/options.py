@@ -54,6 +54,14 @@ profiles_option: Final = click.option(
     f"[env: {PROFILES_VARIABLE}, separated by '{os.pathsep}']",
 )
 
+# What pods without the annotation accelshare.io/enforcement need: the command gets `default_enforcement`.
+default_enforcement_option: Final = click.option(
+    "--default-enforcement",
+    type=click.Choice(["required", "preferred"]),
+    help="Whether pods without the annotation accelshare.io/enforcement need cards with enforced memory limits. "
+    "Default: they do not.",
+)
+
 output_option: Final = click.option(
     "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
 )

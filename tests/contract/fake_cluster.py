@@ -7,7 +7,7 @@ import contextlib
 import json
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +84,13 @@ class FakeCluster:
 
     # The cluster.
 
-    def node(self, name: str, *sizes: int) -> None:
-        entries = [{"index": index, "id": f"{name}-{index}", "size": size} for index, size in enumerate(sizes)]
-        annotations = {"accelshare.io/inventory": json.dumps({"nvidia": {"unit": "GiB", "cards": entries}})}
-        self.api.store.create("nodes", {"metadata": {"name": name, "annotations": annotations}})
+    def node(self, name: str, *sizes: int, **of_cards: object) -> None:
+        """A node with cards of these sizes; `of_cards` are more fields of each card in the inventory."""
+        self.api.store.create("nodes", {"metadata": {"name": name, "annotations": _inventory(name, sizes, of_cards)}})
+
+    def change_node(self, name: str, *sizes: int, **of_cards: object) -> None:
+        """The agent of this node publishes another inventory."""
+        self.api.store.patch("nodes", name, {"metadata": {"annotations": _inventory(name, sizes, of_cards)}})
 
     def pod(self, name: str, units: object, **metadata: object) -> Object:
         container = {"name": "main", "image": "none", "resources": {"limits": {MEMORY: units}}}
@@ -101,6 +104,11 @@ class FakeCluster:
     def cards(self, name: str) -> list[int]:
         record = (self.read(name)["metadata"].get("annotations") or {}).get("accelshare.io/assignment", "{}")
         return [entry["index"] for entry in json.loads(record).get("nvidia", [])]
+
+
+def _inventory(node: str, sizes: Sequence[int], of_cards: Mapping[str, object]) -> dict[str, str]:
+    cards = [{"index": index, "id": f"{node}-{index}", "size": size, **of_cards} for index, size in enumerate(sizes)]
+    return {"accelshare.io/inventory": json.dumps({"nvidia": {"unit": "GiB", "cards": cards}})}
 
 
 @contextlib.asynccontextmanager

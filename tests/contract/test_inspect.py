@@ -344,6 +344,29 @@ async def test_explain_of_a_pending_pod(inspected: InspectedCluster) -> None:
     assert "  would help: 23256 MiB are free here in parts (8064+8064+3564+3564): take it from 2 cards with the label" in out
 
 
+async def test_a_pod_that_requires_limits_and_the_cards_that_have_them(inspected: InspectedCluster) -> None:
+    """The default is the extender's, so explain is told it. The original's table does not change."""
+    inspected.example_node("kunlun")
+    inspected.pod("waits", {"baidu.com/xpu-mem": 4000})
+    plain = await inspected.run(inspected.plugin("xpushare"))
+    code, out, _ = await inspected.accelshare("explain", "waits")
+    assert (code, "Node minikube can serve it now." in out) == (0, True)
+    code, out, _ = await inspected.accelshare("explain", "waits", "--default-enforcement=required")
+    assert (code, "(limits-not-enforced)" in out, "Wrong: the default is required" in out) == (0, True, True)
+
+    node = json.loads(inspected.api.store.get("nodes", "minikube").item)
+    cards = json.loads(node["metadata"]["annotations"]["accelshare.io/inventory"])
+    cards["kunlun"]["cards"][1] |= {"enforced_by": "cxpu", "min_units": 512}
+    inspected.api.store.patch("nodes", "minikube", {"metadata": {"annotations": {"accelshare.io/inventory": json.dumps(cards)}}})
+    _, out, _ = await inspected.accelshare("explain", "waits", "--default-enforcement=required")
+    assert "nodes that enforce them: minikube (cxpu on 1 XPU)." in out
+    assert "minikube can serve it: XPU1 " in out
+    assert await inspected.run(inspected.plugin("xpushare")) == plain
+    _, out, _ = await inspected.accelshare("inspect", "-o", "json")
+    (shown,) = json.loads(out)["nodes"]
+    assert [(card["enforced_by"], card["min_units"]) for card in shown["cards"][:2]] == [("nobody", 0), ("cxpu", 512)]
+
+
 async def test_explain_of_a_running_pod_in_another_namespace(inspected: InspectedCluster) -> None:
     inspected.xpu_pods()
     inspected.pod("mine", {"baidu.com/xpu-mem": 2000}, on="minikube kunlun/1", namespace="ml")

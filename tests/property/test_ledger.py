@@ -10,7 +10,7 @@ from msgspec import structs
 
 from accelshare.ledger.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Ask, Assignment, Card, Request, Slice
+from accelshare.ledger.nouns import Ask, Assignment, Card, Limits, Request, Slice
 from accelshare.report.view import NodeRow, rows
 
 NODES = ("n1", "n2")
@@ -43,12 +43,15 @@ class World:
 
 
 asks = st.one_of(
-    st.builds(Ask, kind=st.just("gpu"), cards=st.integers(1, 3), share=st.integers(1, 12)),
+    st.builds(Ask, kind=st.just("gpu"), cards=st.integers(1, 3), share=st.integers(1, 12), limits=st.sampled_from(Limits)),
     st.builds(Ask, kind=st.sampled_from(KINDS), cards=st.integers(1, 2), whole=st.just(True)),
 )
 requests = st.one_of(asks.map(lambda ask: (ask,)), st.tuples(st.just(Ask("gpu", share=4)), st.just(Ask("npu", whole=True))))
 
-PROBES: tuple[Request, ...] = (*((Ask("gpu", share=units),) for units in (1, 4, 8, 16)), (Ask("npu", whole=True),))
+PROBES: tuple[Request, ...] = (
+    *((Ask("gpu", share=units, limits=limits),) for units in (1, 4, 8, 16) for limits in (Limits.ANY, Limits.REQUIRED)),
+    (Ask("npu", whole=True),),
+)
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -114,11 +117,34 @@ class AnyOrder(RuleBasedStateMachine):
         offer = known.hold or self.ledger.offer(node, known.seen.request)
         if not isinstance(offer, Assignment):
             return
+        if known.hold is None:
+            self._cards_may_serve(offer, known.seen.request)
         self.ledger.hold(uid, offer)
         if answer == "failed":
             self.ledger.release(uid)
         else:
             self.send(self.world.write(replace(self.world.pods[uid], node=offer.node, slices=offer.slices)))
+
+    def _cards_may_serve(self, offer: Assignment, request: Request) -> None:
+        """No pod that requires a limit is ever placed on a card without one, and none below the card's minimum."""
+        node = self.ledger.node(offer.node)
+        assert node is not None
+        assert node.fact is not None
+        cards = {(card.kind, card.index): card for card in node.fact.cards}
+        required = {ask.kind for ask in request if ask.limits is Limits.REQUIRED}
+        for slice_ in offer.slices:
+            card = cards[slice_.kind, slice_.index]
+            assert card.limited or slice_.kind not in required
+            assert slice_.whole or slice_.units >= card.min_units
+
+    @rule(data=st.data(), limits=st.sampled_from(Limits))
+    def an_owner_edits_what_the_pod_requires(self, data: st.DataObject, limits: Limits) -> None:
+        """On a bound pod this moves nothing and changes no sum."""
+        bound = sorted(uid for uid, pod in self.world.pods.items() if pod.node)
+        if bound:
+            pod = self.world.pods[data.draw(st.sampled_from(bound))]
+            request = tuple(ask if ask.whole else replace(ask, limits=limits) for ask in pod.request)
+            self.send(self.world.write(replace(pod, request=request)))
 
     @rule(data=st.data(), node=st.sampled_from(NODES), units=st.integers(1, 12))
     def a_pod_lands_past_us(self, data: st.DataObject, node: str, units: int) -> None:
@@ -135,7 +161,10 @@ class AnyOrder(RuleBasedStateMachine):
         known = self.ledger.node(node)
         for node_ledger in known.all_cards() if known is not None else ():
             held[node_ledger.card.id] = max(held.get(node_ledger.card.id, 0), node_ledger.used)
-        free = [card for card in self.sizes[node] if card.kind == "gpu" and card.size - held.get(card.id, 0) >= units]
+        # Also if the ledger does not know its card yet: the node may report that before the pod's end arrives.
+        hidden = known.unplaced.items() if known is not None else ()
+        left = sum(ask.units for uid, asks in hidden if uid not in self.world.pods for ask in asks)
+        free = [card for card in self.sizes[node] if card.kind == "gpu" and card.size - held.get(card.id, 0) - left >= units]
         if not free:
             return
         self.made += 1
@@ -159,9 +188,14 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(data=st.data(), node=st.sampled_from(NODES))
     def cards_change(self, data: st.DataObject, node: str) -> None:
-        """Cards turn unhealthy, vanish and return; their sizes stay what they are."""
+        """Cards turn unhealthy, vanish and return, get limits and lose them; their sizes stay what they are."""
         kept = [card for card in self.sizes[node] if data.draw(st.integers(0, 4)) > 0]
-        cards = tuple(replace(card, healthy=data.draw(st.integers(0, 4)) > 0) for card in kept)
+        cards = tuple(
+            replace(
+                card, healthy=data.draw(st.integers(0, 4)) > 0, limited=(way := data.draw(st.integers(0, 2))) > 0, min_units=way
+            )
+            for card in kept
+        )
         corrected = self.world.nodes[node].corrected if node in self.world.nodes else {}
         self.send(self.world.write(NodeSeen(node, cards=cards, corrected=corrected)))
 

@@ -52,6 +52,7 @@ class Binder:
         client: Client,
         ledger: Ledger,
         catalog: Catalog,
+        reader: PodReader,
         *,
         fence: Fence,
         text: Callable[[Refusal], str],
@@ -63,7 +64,7 @@ class Binder:
         self._client = client
         self._ledger = ledger
         self._profiles = {profile.name: profile for profile in catalog.profiles}
-        self._reader = PodReader(catalog)
+        self._reader = reader
         self._fence = fence
         self._text = text
         self._now_ns = now_ns

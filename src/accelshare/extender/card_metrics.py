@@ -9,11 +9,12 @@ whole is not a snapshot.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final
 
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
+from accelshare.report.view import who_enforces
 from accelshare.terminal import visible
 
 NODES_AT_ONCE: Final = 16  # about a third of a millisecond with eight cards each
@@ -26,12 +27,16 @@ FAMILIES: Final = {
     "accelshare_card_units": "Size of the card in its node's units; 1 for a card that is only assigned whole",
     "accelshare_card_held_units": "Units of the card that pods hold",
     "accelshare_card_healthy": "1 while the card is healthy, 0 while it is not or its node no longer reports it",
+    "accelshare_card_enforcement": "1 while shares of the card are enforced in this way, 0 with the way nobody",
     "accelshare_pod_held_units": "Units of the card that this pod holds",
 }
 
 
-async def page(ledger: Ledger) -> list[bytes]:
-    """All families, each with its series, in pieces of some kilobytes: joining megabytes would block the loop, too."""
+async def page(ledger: Ledger, *, only_whole: Container[str] = ()) -> list[bytes]:
+    """All families, each with its series, in pieces of some kilobytes: joining megabytes would block the loop, too.
+
+    `only_whole`: the vendors whose cards have no shares, so that there is nothing to enforce.
+    """
     parts: tuple[list[bytes], ...] = tuple(
         [f"# HELP {name} {text}\n# TYPE {name} gauge\n".encode()] for name, text in FAMILIES.items()
     )
@@ -41,7 +46,7 @@ async def page(ledger: Ledger) -> list[bytes]:
         for name in names[start : start + NODES_AT_ONCE]:
             node = ledger.node(name)
             if node is not None:
-                _write(ledger, node, *lines)
+                _write(ledger, node, only_whole, *lines)
         for part, written in zip(parts, lines, strict=True):
             part.append("".join(written).encode())
         await asyncio.sleep(0)
@@ -51,14 +56,16 @@ async def page(ledger: Ledger) -> list[bytes]:
 def _write(
     ledger: Ledger,
     node: NodeLedger,
+    only_whole: Container[str],
     agents: list[str],
     delivers: list[str],
     sizes: list[str],
     held: list[str],
     healthy: list[str],
+    enforcement: list[str],
     pods: list[str],
 ) -> None:
-    """One node's lines. Names of nodes, pods and vendors are DNS names, so no label has anything to escape."""
+    """One node's lines. Names of nodes, pods, vendors and ways are like DNS names, so no label has anything to escape."""
     at = f'{{node="{node.name}"'
     if node.cards:
         agents.append(f"accelshare_node_ready_agents{at}}} {ledger.ready_agents(node.name)}\n")
@@ -69,6 +76,8 @@ def _write(
         sizes.append(f"accelshare_card_units{place}}} {_size(card)}\n")
         held.append(f"accelshare_card_held_units{place}}} {_held(card)}\n")
         healthy.append(f"accelshare_card_healthy{place}}} {int(card.card.healthy)}\n")
+        if card.card.kind not in only_whole and (way := who_enforces(card)):
+            enforcement.append(f'accelshare_card_enforcement{place},way="{way}"}} {int(card.card.limited)}\n')
         for uid, units in card.holders.items():
             pods.append(f"accelshare_pod_held_units{place},{_pod(ledger, uid)} {units or 1}\n")
     for kind, uid, units in _unplaced(node):

@@ -10,7 +10,14 @@ from pathlib import Path
 import click
 
 from accelshare.ledger.placing import POLICIES
-from accelshare.options import FILE, kubeconfig_options, log_file_options, log_options, profiles_option
+from accelshare.options import (
+    FILE,
+    default_enforcement_option,
+    kubeconfig_options,
+    log_file_options,
+    log_options,
+    profiles_option,
+)
 
 
 def _listen(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, int]:
@@ -39,6 +46,7 @@ def _listen(_context: click.Context, _parameter: click.Parameter, value: str) ->
     show_default=True,
     help="Number of nodes that filter returns for a pod without preferences of its own; 0 returns all that fit.",
 )
+@default_enforcement_option
 @profiles_option
 @click.option("--tls-cert", type=FILE, help="Serve HTTPS with this certificate chain (PEM).")
 @click.option("--tls-key", type=FILE, help="Private key of the certificate (PEM).")
@@ -71,6 +79,7 @@ def extender(
     listen: tuple[str, int],
     policy: str,
     shortlist: int,
+    default_enforcement: str | None,
     directories: tuple[Path, ...],
     tls_cert: Path | None,
     tls_key: Path | None,
@@ -93,7 +102,7 @@ def extender(
     from accelshare.http.server import ListenError
     from accelshare.kube.errors import ConfigError
     from accelshare.vendors.catalog import load
-    from accelshare.wire.pods import AgentIdentity
+    from accelshare.wire.pods import AgentIdentity, default_limits
 
     if (tls_cert is None) != (tls_key is None):
         raise click.UsageError("--tls-cert and --tls-key must be set together")
@@ -102,7 +111,8 @@ def extender(
     tls = ServerTlsFiles(tls_cert, tls_key, client_ca) if tls_cert is not None and tls_key is not None else None
     logs.set_up(level=log_level, form=log_format, file=log_file, file_mib=log_file_mib, files=log_files)
     agents = AgentIdentity(agent_namespace, agent_service_account)
-    settings = ExtenderSettings(*listen, kubeconfig, context, policy, shortlist, max_body_mib, tls, probe_port, agents)
+    limits = default_limits(default_enforcement)
+    settings = ExtenderSettings(*listen, kubeconfig, context, policy, shortlist, max_body_mib, tls, probe_port, agents, limits)
     catalog = load(directories)
     try:
         with asyncio.Runner(loop_factory=_fast_loop) as runner:

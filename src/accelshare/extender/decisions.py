@@ -32,11 +32,11 @@ class Filtered(msgspec.Struct, frozen=True):
 
 
 class Decisions:
-    def __init__(self, ledger: Ledger, catalog: Catalog, *, shortlist: int) -> None:
+    def __init__(self, ledger: Ledger, catalog: Catalog, reader: PodReader, *, shortlist: int) -> None:
         """`shortlist` is how many nodes filter names to a pod without preferences of its own; 0 names all that fit."""
         self._ledger = ledger
         self._catalog = catalog
-        self._pods = PodReader(catalog)
+        self._pods = reader
         self._shortlist = shortlist
         self._failing: dict[str, tuple[set[str], tuple[Card, ...]]] = {}  # node → pods not bound there in a row, its cards then
 

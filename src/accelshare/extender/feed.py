@@ -21,7 +21,7 @@ from accelshare.ledger.nouns import Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.nodes import NodeReader
-from accelshare.wire.pods import AgentIdentity, PodReader
+from accelshare.wire.pods import PodReader
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -42,13 +42,13 @@ class Feed:
         client: Client,
         ledger: Ledger,
         catalog: Catalog,
+        reader: PodReader,
         events: Events,
         metrics: Metrics,
         *,
         text: Callable[[Refusal], str],
         on_free_capacity: Callable[[str], None],
         admissions: Admissions | None = None,
-        agents: AgentIdentity | None = None,
     ) -> None:
         """`on_free_capacity` is called with each node on which something may have become free."""
         self._ledger = ledger
@@ -61,7 +61,7 @@ class Feed:
             client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name, identified_by="name"
         )
         self._pods: Reflector[PodSeen | AgentSeen] = Reflector(
-            client, "/api/v1/pods", decode=PodReader(catalog, agents=agents).decode, identity=lambda pod: pod.uid
+            client, "/api/v1/pods", decode=reader.decode, identity=lambda pod: pod.uid
         )
         metrics.watches("nodes", self._nodes)
         metrics.watches("pods", self._pods)

@@ -19,7 +19,6 @@ from accelshare.kube.errors import KubeError, NotFound
 from accelshare.kube.patches import set_condition
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Request
-from accelshare.vendors.catalog import Catalog
 from accelshare.wire.decoding import Decoder
 from accelshare.wire.objects import pod_decoder
 from accelshare.wire.pods import PodReader
@@ -36,11 +35,11 @@ SETTLED_S: Final = 75.0
 
 
 class Fence:
-    def __init__(self, client: Client, ledger: Ledger, catalog: Catalog, *, on_free_capacity: Callable[[str], None]) -> None:
+    def __init__(self, client: Client, ledger: Ledger, reader: PodReader, *, on_free_capacity: Callable[[str], None]) -> None:
         """`on_free_capacity` is called with each node on which something may have become free."""
         self._client = client
         self._ledger = ledger
-        self._reader = PodReader(catalog)
+        self._reader = reader
         self._on_free_capacity = on_free_capacity
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._problem = ""  # why the last pod could not be changed

@@ -76,6 +76,7 @@ class Routes:
         self._scores = scheduler.ScoreWriter()
         self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
         self._dialects |= {profile.http.prefix: profile for profile in catalog.profiles if profile.http.prefix is not None}
+        self._only_whole = frozenset(profile.name for profile in catalog.profiles if profile.resources.memory is None)
         self._card_metrics: asyncio.Future[list[bytes]] | None = None  # while they are being written
         self._verbs: dict[str, Callable[[bytes], Response | Later]] = {
             "filter": self._filter,
@@ -250,7 +251,7 @@ class Routes:
     async def _metrics_page(self) -> Response:
         """Concurrent scrapes share one copy of the card metrics, which are large."""
         if self._card_metrics is None:
-            self._card_metrics = asyncio.ensure_future(card_metrics.page(self._ledger))
+            self._card_metrics = asyncio.ensure_future(card_metrics.page(self._ledger, only_whole=self._only_whole))
             self._card_metrics.add_done_callback(lambda _: setattr(self, "_card_metrics", None))
         cards = await asyncio.shield(self._card_metrics)
         return Response(200, self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8", more=cards)

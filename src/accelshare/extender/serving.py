@@ -29,9 +29,10 @@ from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
 from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.nouns import Limits
 from accelshare.ledger.placing import POLICIES
 from accelshare.vendors.catalog import Catalog
-from accelshare.wire.pods import AgentIdentity
+from accelshare.wire.pods import AgentIdentity, PodReader
 
 log = logging.getLogger(__name__)
 PROBE_BODY_BYTES: Final = 4096  # probes send no body
@@ -55,12 +56,15 @@ class ExtenderSettings:
     tls: ServerTlsFiles | None = None
     probe_port: int = 0  # 0: probes use the port above
     agents: AgentIdentity | None = None
+    default_limits: Limits = Limits.ANY
 
 
 async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
     """Run until SIGTERM or SIGINT, then finish what is in flight."""
     metrics = Metrics()
     ledger = Ledger(POLICIES[settings.policy])
+    # One for all parts: a pod that they read differently could be bound to a node that filter would refuse.
+    reader = PodReader(catalog, agents=settings.agents, default_limits=settings.default_limits)
     cluster = config.load(settings.kubeconfig, context=settings.context)
     tls = TlsReloader(settings.tls) if settings.tls is not None else None
     port = listen(settings.host, settings.port)
@@ -68,15 +72,16 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
     limits = connection_limits()
     user_agent = f"accelshare-extender/{__version__}"
     async with Client(cluster, user_agent=user_agent, on_retry=lambda _: metrics.api_retries.inc()) as client:
-        decisions = Decisions(ledger, catalog, shortlist=settings.shortlist)
+        decisions = Decisions(ledger, catalog, reader, shortlist=settings.shortlist)
         events = Events(client, component="accelshare-extender", clock=time.time)
         requeue = Requeue(client, ledger, metrics, clock=time.monotonic)
-        fence = Fence(client, ledger, catalog, on_free_capacity=requeue.capacity_freed)
+        fence = Fence(client, ledger, reader, on_free_capacity=requeue.capacity_freed)
         admissions = Admissions(ledger, on_free_capacity=requeue.capacity_freed)
         binder = Binder(
             client,
             ledger,
             catalog,
+            reader,
             fence=fence,
             text=decisions.text,
             now_ns=time.time_ns,
@@ -87,12 +92,12 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
             client,
             ledger,
             catalog,
+            reader,
             events,
             metrics,
             text=decisions.text,
             on_free_capacity=requeue.capacity_freed,
             admissions=admissions,
-            agents=settings.agents,
         )
         routes = Routes(
             ledger=ledger,

@@ -74,6 +74,7 @@ class Reader:
         self,
         client: SyncClient,
         catalog: Catalog,
+        reader: PodReader,
         *,
         node: str = "",
         namespace: str = "",
@@ -87,7 +88,7 @@ class Reader:
         self._policy = policy
         self._constraints = constraints
         self._read_node = NodeReader(catalog).fact
-        self._read_pod = PodReader(catalog).decode
+        self._read_pod = reader.decode
 
     def read(self) -> ClusterSnapshot:
         ledger = Ledger(self._policy)

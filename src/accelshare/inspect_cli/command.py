@@ -72,12 +72,13 @@ def inspect(
         from accelshare.inspect_cli.cluster_reader import Reader, connect
         from accelshare.inspect_cli.error_messages import errors_for_people
         from accelshare.vendors.catalog import load
+        from accelshare.wire.pods import PodReader
 
         directories: tuple[Path, ...] = where["directories"]
         catalog = load(directories)
     chosen = [] if all_vendors else chosen_profiles(catalog, vendors, plugin=context.obj)
     with errors_for_people(), connect(where["kubeconfig"], where["context"]) as cluster:
-        reader = Reader(cluster.client, catalog, node=node or "", namespace=namespace or "")
+        reader = Reader(cluster.client, catalog, PodReader(catalog), node=node or "", namespace=namespace or "")
         page = _Page(reader, cluster.client, catalog, chosen, node=node, details=details, output=output)
         if watch:
             _watch(page, every)

@@ -12,6 +12,7 @@ import click
 from accelshare.inspect_cli.completion import pods
 from accelshare.inspect_cli.options import cluster_options
 from accelshare.ledger.placing import POLICIES
+from accelshare.options import default_enforcement_option
 
 STYLES = {"good": "\x1b[32m", "bad": "\x1b[31m", "title": "\x1b[1m"}
 AS_BEFORE = "\x1b[0m"
@@ -22,9 +23,10 @@ AS_BEFORE = "\x1b[0m"
 @click.option(
     "--policy", type=click.Choice(sorted(POLICIES)), default="binpack", show_default=True, help="The extender's policy."
 )
+@default_enforcement_option
 @click.option("--all-nodes", is_flag=True, help="Show all nodes. Default: the twenty that are closest to serving the pod.")
 @cluster_options("The pod's namespace. Default: the context's.")
-def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **where: Any) -> None:
+def explain(pod: str, policy: str, default_enforcement: str | None, all_nodes: bool, namespace: str | None, **where: Any) -> None:
     """Explain why POD waits, node by node: its cards, what is free, what is missing, what would help.
 
     If POD has its cards: which ones, and why these. It reads nodes and pods from the API server and needs no extender.
@@ -37,12 +39,14 @@ def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **whe
     from accelshare.report.explain import plain, text_of
     from accelshare.terminal import echo_painted
     from accelshare.vendors.catalog import load
+    from accelshare.wire.pods import PodReader, default_limits
 
     catalog = load(where["directories"])
+    reader = PodReader(catalog, default_limits=default_limits(default_enforcement))
     with errors_for_people(), connect(where["kubeconfig"], where["context"]) as cluster:
-        seen, details = find(cluster.client, catalog, namespace or cluster.namespace, pod)
+        seen, details = find(cluster.client, reader, namespace or cluster.namespace, pod)
         constraints = ConstraintReader()
-        snapshot = Reader(cluster.client, catalog, policy=POLICIES[policy], constraints=constraints).read()
+        snapshot = Reader(cluster.client, catalog, reader, policy=POLICIES[policy], constraints=constraints).read()
     if seen is not None:
         snapshot.ledger.apply(seen)
     state = ClusterState(snapshot.ledger, catalog, snapshot.inventories, snapshot.labels, constraints.by_node())

@@ -14,7 +14,6 @@ from accelshare.kube.errors import BadAnswer, KubeError, NotFound
 from accelshare.kube.sync_client import SyncClient
 from accelshare.ledger.facts import PodSeen
 from accelshare.report.cluster_state import NodeConstraints, PodDetails, Taint, Toleration
-from accelshare.vendors.catalog import Catalog
 from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.objects import Condition, Metadata, NodeStatus, Pod, PodSpec, PodStatus, pod_decoder
 from accelshare.wire.pods import PodReader, needs_of
@@ -54,19 +53,19 @@ class _Pod(msgspec.Struct, rename="camel"):
 _decode = Decoder(_Pod).decode
 
 
-def find(client: SyncClient, catalog: Catalog, namespace: str, name: str) -> tuple[PodSeen | None, PodDetails]:
+def find(client: SyncClient, reader: PodReader, namespace: str, name: str) -> tuple[PodSeen | None, PodDetails]:
     """The pod as the ledger knows it (None: it requests no card), and as its owner wrote it."""
     try:
         raw = client.get(paths.pod(namespace, name))
     except (NotFound, ValueError):
         _not_there(client, namespace, name)
     try:
-        return read(raw, catalog)
+        return read(raw, reader)
     except UnreadableError as error:
         raise BadAnswer(f"pod {namespace}/{name} cannot be read: {error}") from error
 
 
-def read(raw: bytes, catalog: Catalog) -> tuple[PodSeen | None, PodDetails]:
+def read(raw: bytes, reader: PodReader) -> tuple[PodSeen | None, PodDetails]:
     pod = _decode(raw)
     status = pod.status or _Status()
     messages = [each.message for each in status.conditions or () if each.type == "PodScheduled" and each.status == "False"]
@@ -84,7 +83,7 @@ def read(raw: bytes, catalog: Catalog) -> tuple[PodSeen | None, PodDetails]:
         reason=failed,
         scheduler_message=messages[0] if messages else "",
     )
-    return PodReader(catalog).fact(Pod(pod.metadata, pod.spec, status)), details
+    return reader.fact(Pod(pod.metadata, pod.spec, status)), details
 
 
 def _resources(spec: PodSpec) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
-from accelshare.ledger.nouns import Request
+from accelshare.ledger.nouns import Limits, Request, Slice
 from accelshare.ledger.placing import Fit, fit
 from accelshare.ledger.shapes import Ranking
 
@@ -70,11 +70,28 @@ def _ranking_is_right(ledger: "Ledger", request: Request, ranking: Ranking) -> I
         if node.fact is None:
             continue
         answer = fit(node, request, ledger.policy)
+        if isinstance(answer, Fit):
+            yield from _offer_is_allowed(node, request, answer.assignment.slices)
         truth = answer.rank if isinstance(answer, Fit) else answer
         if remembered.pop(node.name, None) != truth:
             yield f"node {node.name}: remembered answer to {request} is out of date"
     for name in remembered:
         yield f"node {name} is gone and its answer to {request} is still remembered"
+
+
+def _offer_is_allowed(node: NodeLedger, request: Request, slices: Iterable[Slice]) -> Iterator[str]:
+    """Cards change while pods are on them, so only an offer must follow these rules; a pod keeps the card that it has."""
+    asks = {(ask.kind, ask.whole): ask for ask in request}
+    for slice_ in slices:
+        ask = asks[slice_.kind, slice_.whole]
+        card = next(card.card for card in node.cards[slice_.kind] if card.card.index == slice_.index)
+        where = f"{node.name}/{card.kind}/{card.index}"
+        if not card.healthy:
+            yield f"{where} is unhealthy and offered to {request}"
+        if ask.limits is Limits.REQUIRED and not card.limited:
+            yield f"{where} is not limited and offered to {request}, which requires a limit"
+        if not ask.whole and slice_.units < card.min_units:
+            yield f"{where}: {slice_.units} units are offered to {request}, and a container needs at least {card.min_units}"
 
 
 def _sums(node: NodeLedger) -> dict[tuple[str, int, str], tuple[dict[str, int], frozenset[str]]]:

@@ -108,10 +108,7 @@ class NodeLedger:
 
     def without(self, uids: Collection[str]) -> "NodeLedger":
         """This node as it would be if these pods had ended."""
-        other = NodeLedger(self.name)
-        other.away = self.away
-        other.rejecting = self.rejecting
-        other.reset(self.fact)
+        other = self.without_pods()
         other.pods = {uid: None for uid in self.pods if uid not in uids}
         other.unplaced = {uid: asks for uid, asks in self.unplaced.items() if uid not in uids}
         for kind, cards in self.cards.items():
@@ -119,6 +116,14 @@ class NodeLedger:
                 theirs.holders = {uid: units for uid, units in mine.holders.items() if uid not in uids}
                 theirs.wholes = mine.wholes.difference(uids)
                 theirs.used = sum(theirs.holders.values())
+        return other
+
+    def without_pods(self) -> "NodeLedger":
+        """This node as it would be if all its pods had ended."""
+        other = NodeLedger(self.name)
+        other.away = self.away
+        other.rejecting = self.rejecting
+        other.reset(self.fact)
         return other
 
     def paused(self, kind: str) -> bool:

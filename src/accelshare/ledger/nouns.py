@@ -8,6 +8,7 @@ matters to a sum, because a request and the card that serves it are always count
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum, unique
 from typing import TypeAlias
 
 
@@ -20,16 +21,32 @@ class Card:
     size: int  # 0: nothing to slice, the card can only be taken whole
     healthy: bool = True
     id: str = ""
+    limited: bool = False  # a pod cannot use more of the card than its share
+    min_units: int = 0  # the smallest share with which a container can run
+    way: str = ""  # the name of what enforces the share, for people; empty: nothing does
+
+
+@unique
+class Limits(IntEnum):
+    """Whether a pod needs cards that are limited: on which nobody can use more than their share."""
+
+    ANY = 0
+    PREFERRED = 1
+    REQUIRED = 2
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ask:
-    """What a pod requests of one kind: the same share on each of `cards` distinct cards, or that many whole cards."""
+    """What a pod requests of one kind: the same share on each of `cards` distinct cards, or that many whole cards.
+
+    `limits` says on which cards a share may be, never how much it counts. A whole card has no other users, so it needs no limit.
+    """
 
     kind: str
     cards: int = 1
     share: int = 0
     whole: bool = False
+    limits: Limits = Limits.ANY
 
     @property
     def units(self) -> int:

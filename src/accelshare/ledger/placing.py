@@ -8,16 +8,20 @@ Never: other nodes, the clock, Kubernetes.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
-from accelshare.ledger.nouns import Ask, Assignment, Request, Slice
+from accelshare.ledger.nouns import Ask, Assignment, Card, Limits, Request, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 
 # (free units of the card, requested share) → key; the caller appends the card's index.
 CardOrder: TypeAlias = Callable[[int, int], int]
 # (what stays free on the chosen cards, cards of the node without pods) → key; the caller appends the node's name.
 NodeOrder: TypeAlias = Callable[[int, int], tuple[int, int]]
+# A node's place in the order for one request: the policy's key, and before it the number of cards without a limit if the request
+# prefers limits. The ranks of one request have the same length; those of different requests are never compared.
+Rank: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,67 +43,116 @@ POLICIES: Final[Mapping[str, Policy]] = {
 DEFAULT: Final = POLICIES["binpack"]
 
 
+_key_and_index: Final = itemgetter(0, 1)
 MOST_BITS: Final = 1 << 24  # to compute and read the exact sums of one node, some milliseconds; above this, an upper bound
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The cards this node would allocate, and the policy's rank for it: the smallest wins."""
+    """The cards this node would allocate, and its rank: the smallest wins."""
 
     assignment: Assignment
-    rank: tuple[int, int]
+    rank: Rank
 
 
 def fit(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal:
     """The cards this node would allocate to the request, or the reason why none."""
+    answer = _choose(node, request, policy)
+    if len(request) == 1 or isinstance(answer, Fit):
+        return answer
+    # Several asks compete for cards, and the first one that failed need not be the one that keeps the pod away.
+    without_pods = _choose(node.without_pods(), request, policy)
+    if isinstance(without_pods, Refusal):
+        return without_pods
+    if answer.reason.eviction_could_help:
+        return answer
+    # Its whole cards took what its slices need, because other cards are not empty.
+    return Refusal(Reason.TOO_FEW_CARDS_HAVE_ROOM, answer.kind)
+
+
+def serves(node: NodeLedger, request: Request, policy: Policy) -> bool:
+    """Whether this node would allocate cards to the request; cheaper than the reason why not."""
+    return isinstance(_choose(node, request, policy), Fit)
+
+
+def _choose(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal:
     slices: list[Slice] = []
     left = 0
+    unlimited: int | None = None  # chosen cards without a limit, if the request prefers limits
     # Whole cards first: they have the least choice, and a slice of the same pod must not be on them.
     for ask in sorted(request, key=lambda ask: not ask.whole) if len(request) > 1 else request:
         if node.paused(ask.kind):
             return Refusal(Reason.DELIVERY_PAUSED, ask.kind)
-        taken = [slice_.index for slice_ in slices if slice_.kind == ask.kind]
-        cards = [card for card in node.cards.get(ask.kind, ()) if card.card.index not in taken]
-        chosen = _whole(node, cards, ask) if ask.whole else _shared(node, cards, ask, policy)
+        cards: Sequence[CardLedger] = node.cards.get(ask.kind, ())
+        if slices:
+            taken = [slice_.index for slice_ in slices if slice_.kind == ask.kind]
+            cards = [card for card in cards if card.card.index not in taken]
+        chosen = _whole(node, cards, ask, request) if ask.whole else _shared(node, cards, ask, policy)
         if isinstance(chosen, Reason):
             return Refusal(chosen, ask.kind)
         for free_units, card in chosen:
             left += 0 if ask.whole else free_units - ask.share
             slices.append(Slice(ask.kind, card.card.index, ask.share, ask.whole, card.card.id))
-    return Fit(Assignment(node.name, tuple(slices)), policy.node(left, node.untouched()))
+        if ask.limits is Limits.PREFERRED:
+            unlimited = (unlimited or 0) + sum(not card.card.limited for _, card in chosen)
+    rank = policy.node(left, node.untouched())
+    return Fit(Assignment(node.name, tuple(slices)), rank if unlimited is None else (unlimited, *rank))
+
+
+def may_serve(card: Card, ask: Ask) -> bool:
+    """Whether a share of this ask may be on the card, whatever is free there."""
+    return ask.share >= card.min_units and (card.limited or ask.limits is not Limits.REQUIRED)
 
 
 def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Policy) -> list[tuple[int, CardLedger]] | Reason:
     unplaced = node.unplaced_asks(ask.kind) if node.unplaced else ()
     unplaced_pods = UnplacedPods(unplaced, [card.free_units for card in cards]) if unplaced else None
     fitting = []
+    share, any_limits = ask.share, ask.limits is not Limits.REQUIRED
     for card in cards:
         free_units = card.free_units
         if unplaced_pods and free_units:
             free_units -= unplaced_pods.most_on(card)
-        if free_units >= ask.share:
-            fitting.append((policy.card(free_units, ask.share), card.card.index, free_units, card))
+        # may_serve(), without the cost of a call for each card of thousands of nodes.
+        if free_units >= share >= card.card.min_units and (any_limits or card.card.limited):
+            fitting.append((policy.card(free_units, share), card.card.index, free_units, card))
     if len(fitting) >= ask.cards:
-        fitting.sort(key=lambda entry: entry[:2])
+        fitting.sort(key=_key_and_index)
+        if ask.limits is Limits.PREFERRED:
+            fitting.sort(key=lambda entry: not entry[3].card.limited)
         return [(free_units, card) for _, _, free_units, card in fitting[: ask.cards]]
     if not node.cards.get(ask.kind):
         return Reason.NO_CARDS
+    here = [card.card for card in cards]
+    could_serve = [c for c in here if c.size >= share >= c.min_units and c.healthy and (any_limits or c.limited)]
+    if len(could_serve) >= ask.cards:
+        return Reason.NO_CARD_HAS_ROOM if ask.cards == 1 else Reason.TOO_FEW_CARDS_HAVE_ROOM
+    return _why_never(here, ask)
+
+
+def _why_never(cards: Sequence[Card], ask: Ask) -> Reason:
+    """Why too few of these cards could serve a share of this ask, even if they had no pods."""
     if len(cards) < ask.cards:
         return Reason.TOO_FEW_CARDS  # also where the same pod has taken the others whole
-    large_enough = [card for card in cards if card.card.size >= ask.share]
+    large_enough = [card for card in cards if card.size >= ask.share]
     if len(large_enough) < ask.cards:
         return Reason.LARGER_THAN_ANY_CARD
-    if sum(card.card.healthy for card in large_enough) < ask.cards:
-        return Reason.CARDS_UNHEALTHY
-    return Reason.NO_CARD_HAS_ROOM if ask.cards == 1 else Reason.TOO_FEW_CARDS_HAVE_ROOM
+    if ask.limits is Limits.REQUIRED and sum(card.limited for card in large_enough) < ask.cards:
+        return Reason.LIMITS_NOT_ENFORCED
+    if sum(may_serve(card, ask) for card in large_enough) < ask.cards:
+        return Reason.SMALLER_THAN_MINIMUM
+    return Reason.CARDS_UNHEALTHY
 
 
-def _whole(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask) -> list[tuple[int, CardLedger]] | Reason:
+def _whole(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, request: Request) -> list[tuple[int, CardLedger]] | Reason:
     unplaced_pods = bool(node.unplaced) and bool(node.unplaced_asks(ask.kind))
     empty = [] if unplaced_pods else [card for card in cards if card.empty and card.card.healthy]
     if len(empty) >= ask.cards:
         # The smallest cards that fit: a large one may be the only place for a large slice.
         empty.sort(key=lambda card: (card.card.size, card.card.index))
+        for slice_ in (other for other in request if other.kind == ask.kind and not other.whole):
+            # First those that the same pod's slice cannot use, or would rather not.
+            empty.sort(key=lambda card: _usefulness(card.card, slice_))
         return [(0, card) for card in empty[: ask.cards]]
     if not cards:
         return Reason.NO_CARDS
@@ -108,6 +161,13 @@ def _whole(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask) -> list[tupl
     if sum(card.card.healthy for card in cards) < ask.cards:
         return Reason.CARDS_UNHEALTHY
     return Reason.NO_CARD_IS_EMPTY if ask.cards == 1 else Reason.TOO_FEW_CARDS_ARE_EMPTY
+
+
+def _usefulness(card: Card, ask: Ask) -> int:
+    """How much a slice needs this card: not at all, only if there is no better one, or most."""
+    if card.size < ask.share or not may_serve(card, ask):
+        return 0
+    return 1 if ask.limits is Limits.PREFERRED and not card.limited else 2
 
 
 class UnplacedPods:

@@ -15,7 +15,7 @@ from typing import Final
 from accelshare.ledger.ledger import Ledger, LedgerPod
 from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Request
-from accelshare.ledger.placing import Fit, fit
+from accelshare.ledger.placing import serves
 
 LOWEST_PRIORITY: Final = -(2**31)
 
@@ -44,7 +44,7 @@ def victims(ledger: Ledger, node: str, request: Request, *, priority: int, propo
 
 
 def _serves(ledger: Ledger, node_ledger: NodeLedger, request: Request) -> bool:
-    return isinstance(fit(node_ledger, request, ledger.policy), Fit)
+    return serves(node_ledger, request, ledger.policy)
 
 
 def _orders(node_ledger: NodeLedger, request: Request) -> Iterator[frozenset[str]]:

@@ -22,6 +22,8 @@ class Reason(Enum):
     # About the node; evicting pods does not help.
     LARGER_THAN_ANY_CARD = "larger-than-any-card"
     TOO_FEW_CARDS = "too-few-cards"
+    LIMITS_NOT_ENFORCED = "limits-not-enforced"
+    SMALLER_THAN_MINIMUM = "smaller-than-minimum"
     CARDS_UNHEALTHY = "cards-unhealthy"
     DELIVERY_PAUSED = "delivery-paused"
     NO_CARDS = "no-cards"
@@ -33,6 +35,7 @@ class Reason(Enum):
     TOO_MANY_WHOLE_CARDS = "too-many-whole-cards"
     AMOUNT_UNREADABLE = "amount-unreadable"
     WHOLE_AND_SLICE_IN_ONE_CONTAINER = "whole-and-slice-in-one-container"
+    ENFORCEMENT_UNREADABLE = "enforcement-unreadable"
 
     @property
     def eviction_could_help(self) -> bool:
@@ -55,6 +58,7 @@ _ABOUT_THE_REQUEST: Final = frozenset(
         Reason.TOO_MANY_WHOLE_CARDS,
         Reason.AMOUNT_UNREADABLE,
         Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER,
+        Reason.ENFORCEMENT_UNREADABLE,
     }
 )
 

@@ -7,13 +7,12 @@ asked. Never: the answers themselves (placing.py). Dropping the cache changes no
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from itertools import chain, islice
-from typing import Final, TypeAlias
+from typing import Final
 
 from accelshare.ledger.nouns import Request
-from accelshare.ledger.placing import Fit
+from accelshare.ledger.placing import Fit, Rank
 from accelshare.ledger.refusals import Refusal
 
-Rank: TypeAlias = tuple[int, int]
 CHANGES_REMEMBERED: Final = 8192
 # Answers of all shapes together, some 140 bytes each: 102 shapes of 5,000 nodes take 72 MB. Evaluating 5,000 nodes takes 70 ms.
 ANSWERS_REMEMBERED: Final = 512_000

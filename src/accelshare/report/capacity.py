@@ -9,17 +9,18 @@ from typing import Final
 
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
-from accelshare.ledger.nouns import Ask, Assignment, Request
-from accelshare.ledger.placing import Fit, UnplacedPods, fit
+from accelshare.ledger.nouns import Ask, Assignment, Limits, Request
+from accelshare.ledger.placing import Fit, UnplacedPods, fit, may_serve
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.cluster_state import ClusterState
 from accelshare.report.units import amount, cards
 from accelshare.vendors.profile import Profile
-from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
 
 ABOVE_ALL_PRIORITIES: Final = 2**31  # so that every pod is considered, whether or not the scheduler may evict it
 NAMED: Final = 6  # pods and places that are listed before "and more"
+_ABOUT_SLICES: Final = frozenset({Reason.LIMITS_NOT_ENFORCED, Reason.SMALLER_THAN_MINIMUM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,11 @@ def shortfall(state: ClusterState, node: NodeLedger, pod: PodSeen, refusal: Refu
     if refusal.reason is Reason.DELIVERY_PAUSED:
         why = "its agent is not ready" if node.away else "its agent reports that it cannot deliver cards now"
         return Shortfall(f"{why}; when it is ready again, the node is considered automatically")
-    ask = next(ask for ask in pod.request if ask.kind == refusal.kind)
+    ask = next(ask for ask in pod.request if ask.kind == refusal.kind and not (ask.whole and refusal.reason in _ABOUT_SLICES))
+    if refusal.reason is Reason.LIMITS_NOT_ENFORCED:
+        return Shortfall(_missing_limits(node, ask, profile), tuple(_without_requirement(state, node, pod.request, ask)))
+    if refusal.reason is Reason.SMALLER_THAN_MINIMUM:
+        return Shortfall(_minimum(node, ask, profile, unit), tuple(_larger_request(state, node, pod.request, ask, unit)))
     gone = _fewest_pods(state, node, pod)
     remedies = [
         *([_eviction(state, node, pod, gone)] if gone else []),
@@ -62,7 +67,7 @@ def _missing(node: NodeLedger, ask: Ask, profile: Profile, unit: str) -> str:
         empty = sum(card.empty for card in well)
         unknown = ", and pods of unknown card may be on any of them" if node.unplaced_asks(ask.kind) else ""
         return f"{cards(ask.cards, f'empty {profile.noun}')} needed, there {_is(empty)} {empty} of {len(there)}{unknown}"
-    free = sorted(((free_of(node, card), -card.card.index) for card in well), reverse=True)
+    free = sorted(((free_of(node, card), -card.card.index) for card in well if may_serve(card.card, ask)), reverse=True)
     if len(free) < ask.cards:
         return f"{cards(ask.cards, f'healthy {profile.noun}')} needed, there {_is(len(free))} {len(free)} of {len(there)}"
     if ask.cards > 1:
@@ -70,6 +75,41 @@ def _missing(node: NodeLedger, ask: Ask, profile: Profile, unit: str) -> str:
         return f"{cards(ask.cards, profile.noun)} with {amount(ask.share, unit)} free needed, {fitting} of {len(there)} have that"
     most, index = free[0]
     return f"{amount(ask.share - most, unit)} on {profile.noun}{-index}, the card with the most free ({amount(most, unit)} free)"
+
+
+def _missing_limits(node: NodeLedger, ask: Ask, profile: Profile) -> str:
+    there = [card.card for card in node.cards.get(ask.kind, ()) if card.card.size >= ask.share]
+    held = sum(card.limited for card in there)
+    return f"{cards(ask.cards, profile.noun)} with an enforced memory limit needed, there {_is(held)} {held} of {len(there)}"
+
+
+def _without_requirement(state: ClusterState, node: NodeLedger, request: Request, ask: Ask) -> Iterator[str]:
+    softer = replace(ask, limits=Limits.PREFERRED)
+    if isinstance(state.ledger.offer(node.name, _with(request, ask, softer)), Assignment):
+        yield f'the annotation {ENFORCEMENT_ANNOTATION}: "preferred"; then nobody enforces the memory limit here'
+
+
+def _minimum(node: NodeLedger, ask: Ask, profile: Profile, unit: str) -> str:
+    small = [card.card for card in node.cards.get(ask.kind, ()) if card.card.min_units > ask.share]
+    least = min(small, key=lambda card: (card.min_units, card.index))
+    what = f"a slice of at least {amount(least.min_units, unit)} on {profile.noun}{least.index}"
+    return f"{what}, whose memory limit is enforced by {least.way}" if least.way else what
+
+
+def _larger_request(state: ClusterState, node: NodeLedger, request: Request, ask: Ask, unit: str) -> Iterator[str]:
+    for share in sorted({card.card.min_units for card in node.cards.get(ask.kind, ()) if card.card.min_units > ask.share}):
+        if isinstance(state.ledger.offer(node.name, _with(request, ask, replace(ask, share=share))), Assignment):
+            yield _amount_of("request at least", share, ask, unit)
+            return
+
+
+def _with(request: Request, ask: Ask, other: Ask) -> Request:
+    """The request with another ask in place of this one."""
+    return tuple(other if each is ask else each for each in request)
+
+
+def _amount_of(what: str, share: int, ask: Ask, unit: str) -> str:
+    return f"{what} {amount(share * ask.cards, unit)}" + (f" ({amount(share, unit)} a card)" if ask.cards > 1 else "")
 
 
 def _both(node: NodeLedger, asks: list[Ask], profile: Profile, unit: str) -> str:
@@ -143,26 +183,28 @@ def _smaller_requests(
     state: ClusterState, node: NodeLedger, request: Request, ask: Ask, profile: Profile, unit: str
 ) -> Iterator[str]:
     def served(other: Ask) -> bool:
-        return isinstance(state.ledger.offer(node.name, tuple(other if each is ask else each for each in request)), Assignment)
+        return isinstance(state.ledger.offer(node.name, _with(request, ask, other)), Assignment)
 
     if ask.whole:
         fewer = next((count for count in range(ask.cards - 1, 0, -1) if served(replace(ask, cards=count))), 0)
         if fewer:
             yield f"request {cards(fewer, profile.noun)}"
         return
-    low, high = 0, ask.share - 1  # binary search for the largest share that is served
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if served(replace(ask, share=middle)) else (low, middle - 1)
-    if low:
-        yield f"request at most {amount(low * ask.cards, unit)}" + (f" ({amount(low, unit)} a card)" if ask.cards > 1 else "")
+    # The largest share that is served fills one of the cards. A smaller one need not be served, because cards have minima.
+    free = {free_of(node, card) for card in node.cards.get(ask.kind, ())}
+    shares = (share for share in sorted(free, reverse=True) if 0 < share < ask.share)
+    largest = next((share for share in shares if served(replace(ask, share=share))), 0)
+    if largest:
+        yield _amount_of("request at most", largest, ask, unit)
     if sum(each.kind == ask.kind for each in request) == 1:
         yield from _parts(node, ask, profile, unit, served=served)
 
 
 def _parts(node: NodeLedger, ask: Ask, profile: Profile, unit: str, *, served: Callable[[Ask], bool]) -> Iterator[str]:
     """Free capacity that is enough in total, but spread over several cards."""
-    free = [free_of(node, card) for card in node.cards.get(ask.kind, ()) if card.card.healthy]
+    any_limits = ask.limits is not Limits.REQUIRED
+    there = [card for card in node.cards.get(ask.kind, ()) if card.card.healthy and (any_limits or card.card.limited)]
+    free = [free_of(node, card) for card in there]
     if sum(free) < ask.units:
         return
     more = range(ask.cards + 1, len(free) + 1)

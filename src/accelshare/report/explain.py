@@ -10,15 +10,18 @@ from typing import Final, TypeAlias
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
-from accelshare.ledger.nouns import Ask, Assignment, Slice
-from accelshare.ledger.placing import Fit, fit
+from accelshare.ledger.nouns import Ask, Assignment, Limits, Slice
+from accelshare.ledger.placing import Fit, fit, may_serve
 from accelshare.report.capacity import free_of, shortfall
 from accelshare.report.cluster_state import ClusterState, NodeConstraints, PodDetails, obstacles
 from accelshare.report.mistakes import mistakes, no_request
 from accelshare.report.tables import tabbed
 from accelshare.report.units import amount, cards
+from accelshare.report.view import who_enforces
 from accelshare.terminal import visible
 from accelshare.vendors.profile import Profile
+from accelshare.vendors.refusal_texts import ENFORCEMENT_ANNOTATION
+from accelshare.wire.inventory import NOBODY
 
 ALTERNATIVES: Final = 5
 # What a policy prefers; a policy that is not listed here is only named.
@@ -27,13 +30,14 @@ CHOICE: Final = {"binpack": "the tightest card that fits", "spread": "the emptie
 
 @dataclass(frozen=True, slots=True)
 class CardLine:
-    """One card as people read it: its name, its size, what is free, the pods on it or its problem."""
+    """One card as people read it: its name, its size, what is free, the pods on it or its problem, and who enforces shares."""
 
     name: str
     size: str
     free: str
     pods: str
     bad: bool = False
+    enforced: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class NodeAnswer:
 class Explanation:
     headline: str
     scheduler_message: str = ""
+    limits: tuple[str, ...] = ()  # whether it needs enforced memory limits, and which nodes enforce them
     mistakes: tuple[str, ...] = ()  # in the request: no node can serve it
     in_short: str = ""
     place: tuple[str, ...] = ()  # which cards it has, and why these
@@ -81,7 +86,7 @@ def _waiting(state: ClusterState, pod: PodSeen, details: PodDetails, headline: s
     wrong = tuple(mistakes(state, pod, details))
     if pod.refusal is not None:
         short = "The request itself is wrong, so no node is considered."
-        return Explanation(headline, details.scheduler_message, wrong, short)
+        return Explanation(headline, details.scheduler_message, mistakes=wrong, in_short=short)
     answers: list[tuple[tuple[int, int, str], NodeAnswer]] = []
     without: list[str] = []
     elsewhere: list[str] = []
@@ -101,7 +106,34 @@ def _waiting(state: ClusterState, pod: PodSeen, details: PodDetails, headline: s
         *_together(elsewhere, f"without the labels of its nodeSelector ({_pairs(details)})"),
         *(["Its required node affinity is not evaluated here; see the message of kube-scheduler."] * details.has_affinity),
     )
-    return Explanation(headline, details.scheduler_message, wrong, _in_short(nodes, wrong), nodes=nodes, others=others)
+    return Explanation(
+        headline,
+        details.scheduler_message,
+        tuple(_limits(state, pod, details)),
+        wrong,
+        _in_short(nodes, wrong),
+        nodes=nodes,
+        others=others,
+    )
+
+
+def _limits(state: ClusterState, pod: PodSeen, details: PodDetails) -> Iterator[str]:
+    """What it needs, and the nodes whose cards have it."""
+    where = f"annotation {ENFORCEMENT_ANNOTATION}" if ENFORCEMENT_ANNOTATION in details.annotations else "by default"
+    for ask in pod.request:
+        if ask.limits is Limits.ANY:
+            continue
+        noun = state.catalog[ask.kind].noun
+        ways: dict[str, dict[str, int]] = {}
+        for node, card in state.cards(ask.kind):
+            if card.card.limited:
+                ways.setdefault(node, {}).setdefault(card.card.way, 0)
+                ways[node][card.card.way] += 1
+        named = [f"{node} ({', '.join(f'{way} on {cards(count, noun)}' for way, count in ways[node].items())})" for node in ways]
+        more = f" and {len(named) - ALTERNATIVES} more" if len(named) > ALTERNATIVES else ""
+        nodes = f"nodes that enforce them: {', '.join(named[:ALTERNATIVES])}{more}" if named else "no node enforces them"
+        verb = "requires" if ask.limits is Limits.REQUIRED else "prefers"
+        yield f"It {verb} enforced memory limits of its {noun} ({where}); {nodes}."
 
 
 def _answer(state: ClusterState, node: NodeLedger, pod: PodSeen, details: PodDetails) -> tuple[tuple[int, int, str], NodeAnswer]:
@@ -158,6 +190,8 @@ def _placed(state: ClusterState, pod: PodSeen, headline: str) -> Explanation:
     held = [(slice_, card) for slice_ in pod.slices if (card := _card(node, slice_, pod.uid)) is not None]
     for slice_, card in held:
         lines.append(_sits(state, node, card, slice_, pod.uid))
+        if not slice_.whole and card.present:
+            lines.append(_enforced(state, pod, card))
     if held:
         lines += _why_there(state, pod)
     return Explanation(
@@ -191,11 +225,24 @@ def _sits(state: ClusterState, node: NodeLedger, card: CardLedger, slice_: Slice
     return f"It has {what} {profile.noun}{card.card.index}{id_}{shared}{problem}."
 
 
+def _enforced(state: ClusterState, pod: PodSeen, card: CardLedger) -> str:
+    noun = state.catalog[card.card.kind].noun
+    line = f"Its memory limit on {noun}{card.card.index} is enforced by {card.card.way or NOBODY}."
+    required = any(ask.kind == card.card.kind and ask.limits is Limits.REQUIRED for ask in pod.request)
+    if required and not card.card.limited:
+        line += " It requires an enforced limit: it keeps its card, and a new pod like it would not get this card."
+    return line
+
+
 def _why_there(state: ClusterState, pod: PodSeen) -> Iterator[str]:
     """Where it would be placed now. What was free when it was bound is not recorded."""
     policy = state.ledger.policy
     if any(not ask.whole for ask in pod.request):
         yield f"The policy {policy.name} takes {CHOICE.get(policy.name, 'the best card by its own order')} in the whole cluster."
+    if any(ask.limits is Limits.REQUIRED for ask in pod.request):
+        yield "Only cards with enforced memory limits are considered."
+    elif any(ask.limits is Limits.PREFERRED for ask in pod.request):
+        yield "Cards with enforced memory limits come first."
     if any(ask.whole for ask in pod.request):
         yield "Of the empty cards the smallest are allocated whole, so that large cards stay free for large slices."
     ledger = Ledger(policy)
@@ -230,7 +277,7 @@ def _also_here(state: ClusterState, node: NodeLedger, pod: PodSeen) -> Iterator[
     for ask in pod.request:
         for card in node.cards.get(ask.kind, ()):
             free = free_of(node, card)
-            fits = card.empty and card.card.healthy if ask.whole else free >= ask.share
+            fits = card.empty and card.card.healthy if ask.whole else free >= ask.share and may_serve(card.card, ask)
             if fits and (ask.kind, card.card.index) not in taken:
                 left = "" if ask.whole else f" ({free - ask.share} stay free)"
                 yield f"{state.catalog[ask.kind].noun}{card.card.index}{left}"
@@ -278,8 +325,14 @@ def _line(state: ClusterState, node: NodeLedger, card: CardLedger) -> CardLine:
         return CardLine(
             f"{profile.noun}{card.card.index}", "1 card", "0 free" if card.holders else "1 free", pods, not card.card.healthy
         )
-    free = free_of(node, card)
-    return CardLine(f"{profile.noun}{card.card.index}", amount(card.card.size, unit), f"{free} free", pods, not card.card.healthy)
+    return CardLine(
+        f"{profile.noun}{card.card.index}",
+        amount(card.card.size, unit),
+        f"{free_of(node, card)} free",
+        pods,
+        not card.card.healthy,
+        f"enforced by {who_enforces(card)}",
+    )
 
 
 def _hidden(state: ClusterState, node: NodeLedger, kinds: Sequence[str]) -> Iterator[CardLine]:
@@ -325,6 +378,7 @@ def _text_lines(explanation: Explanation, paint: Paint, most_nodes: int) -> Iter
     yield paint(explanation.headline, "title")
     if explanation.scheduler_message:
         yield visible(f"kube-scheduler: {explanation.scheduler_message}")
+    yield from map(visible, explanation.limits)
     yield from map(visible, explanation.place)
     for mistake in explanation.mistakes:
         yield paint(f"Wrong: {mistake}", "bad")
@@ -343,7 +397,10 @@ def _text_lines(explanation: Explanation, paint: Paint, most_nodes: int) -> Iter
 
 def _node_lines(answer: NodeAnswer, paint: Paint) -> Iterator[str]:
     yield f"{paint(answer.node, 'title')} {paint(answer.verdict, 'good' if answer.serves else 'bad')}"
-    table = tabbed([["", card.name, card.size, card.free, card.pods or "-"] for card in answer.cards]).split("\n")[:-1]
+    rows = [["", card.name, card.size, card.free, card.enforced, card.pods or "-"] for card in answer.cards]
+    if not any(card.enforced for card in answer.cards):
+        rows = [[*row[:4], row[5]] for row in rows]
+    table = tabbed(rows).split("\n")[:-1]
     for card, line in zip(answer.cards, table, strict=True):
         yield paint(line, "bad") if card.bad else line
     if answer.missing:

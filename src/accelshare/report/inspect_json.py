@@ -25,7 +25,7 @@ def neutral(rows: Iterable[NodeRow]) -> dict[str, Any]:
 
 
 def document(rows: Iterable[NodeRow], profiles: Sequence[Profile], inventories: Inventories) -> dict[str, Any]:
-    """The rows of these vendors, each card with what only the inventory has: unit, model, enforcement, and the card's problem."""
+    """The rows of these vendors, each card with what only the inventory has: unit, model, and the card's problem."""
     return {"nodes": [_document_node(row, profiles, inventories) for row in rows]}
 
 
@@ -50,13 +50,12 @@ def _document_card(card: dict[str, Any], profile: Profile, node: str, inventorie
         held = int(bool(card["pods"]))
         free = int(not held and card["healthy"])
         pods = [{**pod, "units": 1} for pod in card["pods"]]
-        card = {**card, "size": int(card["present"]), "used": held, "free": free, "pods": pods}
+        card = {**card, "size": int(card["present"]), "used": held, "free": free, "enforced_by": "", "pods": pods}
     return {
         **card,
         "unit": "card" if in_cards(profile) else unit_label(profile, node, card["size"], inventories),
         "model": lines.model if lines else "",
         "problem": lines.problem if lines else "",
-        "enforced_by": lines.enforced_by if lines else "",
     }
 
 

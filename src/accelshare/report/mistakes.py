@@ -10,12 +10,12 @@ from typing import Final
 
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.node_ledger import CardLedger
-from accelshare.ledger.nouns import Ask
+from accelshare.ledger.nouns import Ask, Limits
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.cluster_state import ClusterState, PodDetails
 from accelshare.report.units import amount, cards
 from accelshare.vendors.profile import Profile
-from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
 
 # Units that people use by mistake instead of the cluster's unit, in MiB.
 OTHER_UNITS: Final[Mapping[str, float]] = {"MiB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, "bytes": 1 / 2**20}
@@ -28,6 +28,7 @@ def mistakes(state: ClusterState, pod: PodSeen, details: PodDetails) -> list[str
     if pod.refusal is None:
         for ask in pod.request:
             found += _sizes(state, state.catalog[ask.kind], ask)
+            found += _limits(state, state.catalog[ask.kind], ask, details)
     return found + list(selectors(state.labels, details.node_selector))
 
 
@@ -75,6 +76,9 @@ def _refused(profile: Profile, pod: PodSeen, refusal: Refusal, details: PodDetai
         case Reason.AMOUNT_UNREADABLE:
             lines = [f"{name}: {details.resources[name]}" for name in (memory, whole) if name in details.resources]
             return f"{' and '.join(lines)} cannot be read; it must be a whole number of at most {2**31 - 1}"
+        case Reason.ENFORCEMENT_UNREADABLE:
+            value = details.annotations.get(ENFORCEMENT_ANNOTATION, "")
+            return f"annotation {ENFORCEMENT_ANNOTATION} is {value[:64]!r}; it must be required or preferred"
     return profile.text(refusal.reason)
 
 
@@ -99,6 +103,21 @@ def _sizes(state: ClusterState, profile: Profile, ask: Ask) -> Iterator[str]:
         yield f"it requests {cards(ask.cards, profile.noun)} on one node; the most that a node has is {counts[most]} ({most})"
     if not ask.whole:
         yield from _share(state, profile, ask, *max(there, key=lambda each: each[1].card.size))
+
+
+def _limits(state: ClusterState, profile: Profile, ask: Ask, details: PodDetails) -> Iterator[str]:
+    if ask.whole:
+        return
+    large = [(card.card, node) for node, card in state.cards(profile.name) if card.card.size >= ask.share]
+    if ask.limits is Limits.REQUIRED and large:
+        large = [(card, node) for card, node in large if card.limited]
+        if not large:
+            where = f"annotation {ENFORCEMENT_ANNOTATION}" if ENFORCEMENT_ANNOTATION in details.annotations else "the default"
+            yield f"{where} is required, and nobody enforces memory limits on a {profile.noun} that is large enough"
+    if large and all(card.min_units > ask.share for card, _ in large):
+        least, node = min((card.min_units, node) for card, node in large)
+        enough = amount(least * ask.cards, state.unit(profile, node))
+        yield f"{profile.resources.memory}: {ask.units} is too small to run on any {profile.noun}; request at least {enough}"
 
 
 def _share(state: ClusterState, profile: Profile, ask: Ask, node: str, largest: CardLedger) -> Iterator[str]:

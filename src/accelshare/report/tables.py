@@ -206,7 +206,7 @@ def _lines(row: NodeRow, profile: Profile, inventories: Inventories) -> list[lis
                 str(total if card.present else 0),
                 unit,
                 _health(card, entry),
-                entry.enforced_by or "-",
+                card.enforced_by if unit != "card" and card.enforced_by else "-",
                 pods or "-",
             ]
         )

@@ -3,13 +3,15 @@
 Belongs here: reading the ledger into rows. The inspect tables and the inspect JSON are made from them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from accelshare.ledger.audit import oversold
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
+from accelshare.ledger.nouns import Limits
+from accelshare.wire.inventory import NOBODY
 
 
 class PodRow(Struct, frozen=True):
@@ -34,6 +36,8 @@ class CardRow(Struct, frozen=True):
     free: int
     healthy: bool
     present: bool
+    enforced_by: str  # the way that enforces shares of the card, or `nobody`; empty: the card is only allocated whole, or gone
+    min_units: int  # the smallest slice that can run on the card; 0: any
     pods: tuple[PodRow, ...]
 
 
@@ -85,8 +89,30 @@ def _node(ledger: Ledger, node_ledger: NodeLedger) -> NodeRow:
         known=node_ledger.fact is not None,
         cards=tuple(_card(ledger, card) for card in sorted(node_ledger.all_cards(), key=lambda c: (c.card.kind, c.card.index))),
         unplaced=tuple(unplaced),
-        problems=(*(node_ledger.fact.problems if node_ledger.fact else ()), *oversold(node_ledger), *lines, *missing),
+        problems=(
+            *(node_ledger.fact.problems if node_ledger.fact else ()),
+            *oversold(node_ledger),
+            *lines,
+            *missing,
+            *_without_limit(ledger, node_ledger),
+        ),
     )
+
+
+def who_enforces(card: CardLedger) -> str:
+    """The way that enforces shares of this card, or `nobody`; empty if it has no shares."""
+    return card.card.way or NOBODY if card.card.size and card.present else ""
+
+
+def _without_limit(ledger: Ledger, node_ledger: NodeLedger) -> Iterator[str]:
+    """Pods that require a limit, by what their owner says now, on cards that have none. They stay: the limit may come back."""
+    for pod in (pod for uid in node_ledger.pods if (pod := ledger.pod(uid)) is not None):
+        uid, name = pod.seen.uid, f"{pod.seen.namespace}/{pod.seen.name}"
+        for kind in (ask.kind for ask in pod.latest.request if ask.limits is Limits.REQUIRED):
+            for card in node_ledger.cards.get(kind, ()):
+                if uid in card.holders and uid not in card.wholes and not card.card.limited:
+                    what = "requires an enforced memory limit, and nobody enforces it"
+                    yield f"pod {name} {what} on {kind} card {card.card.index}"
 
 
 def _card(ledger: Ledger, node_ledger: CardLedger) -> CardRow:
@@ -100,6 +126,8 @@ def _card(ledger: Ledger, node_ledger: CardLedger) -> CardRow:
         free=node_ledger.free_units,
         healthy=card.healthy,
         present=node_ledger.present,
+        enforced_by=who_enforces(node_ledger),
+        min_units=card.min_units,
         pods=tuple(
             _pod(ledger, uid, card.kind, units, whole=uid in node_ledger.wholes) for uid, units in node_ledger.holders.items()
         ),

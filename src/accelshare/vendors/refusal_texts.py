@@ -12,6 +12,8 @@ from accelshare.vendors.profile import Profile
 
 # With this annotation a pod of any vendor requests several cards.
 CARD_COUNT_ANNOTATION: Final = "accelshare.io/card-count"
+# With this one it requires or prefers cards whose memory limits are enforced.
+ENFORCEMENT_ANNOTATION: Final = "accelshare.io/enforcement"
 
 DEFAULT_TEXTS: Final[Mapping[Reason, str]] = {
     Reason.NO_CARD_HAS_ROOM: "no {noun} has enough free memory",
@@ -20,6 +22,8 @@ DEFAULT_TEXTS: Final[Mapping[Reason, str]] = {
     Reason.TOO_FEW_CARDS_ARE_EMPTY: "too few {noun}s are empty",
     Reason.LARGER_THAN_ANY_CARD: "no {noun} is large enough",
     Reason.TOO_FEW_CARDS: "node has too few {noun}s",
+    Reason.LIMITS_NOT_ENFORCED: "node has too few {noun}s with enforced memory limits",
+    Reason.SMALLER_THAN_MINIMUM: "slice is smaller than the minimum of the node's {noun}s",
     Reason.DELIVERY_PAUSED: "node cannot allocate {noun}s at the moment",
     Reason.CARDS_UNHEALTHY: "{noun}s that could serve are unhealthy",
     Reason.NO_CARDS: "node has no {noun} to share",
@@ -29,6 +33,7 @@ DEFAULT_TEXTS: Final[Mapping[Reason, str]] = {
     Reason.TOO_MANY_WHOLE_CARDS: "{most_whole}",
     Reason.AMOUNT_UNREADABLE: "amount of {either} is not a whole number that a card could have",
     Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER: "one container may request {memory} or {whole_resource}, not both",
+    Reason.ENFORCEMENT_UNREADABLE: "annotation {enforcement_key} must be required or preferred",
 }
 
 
@@ -42,6 +47,7 @@ def default_texts(profile: Profile) -> dict[Reason, str]:
         "whole_resource": whole or f"whole {noun}s",
         "either": " or ".join(profile.resources.requestable),
         "count_key": f"label {request.cards_label}" if request.cards_label else f"annotation {CARD_COUNT_ANNOTATION}",
+        "enforcement_key": ENFORCEMENT_ANNOTATION,
         "max_cards": request.max_cards,
         "most_whole": _most(request.max_whole_cards, whole or f"whole {noun}"),
     }

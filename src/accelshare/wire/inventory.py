@@ -3,6 +3,7 @@
 Belongs here: encoding and decoding the annotation. Never: finding cards (vendors/drivers), writing to the cluster (kube/).
 """
 
+import re
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Final
@@ -16,6 +17,9 @@ KEY: Final = "accelshare.io/inventory"
 LARGEST_SIZE: Final = 2**24  # units of one card
 MOST_CARDS: Final = 256  # of one kind on one node
 LONGEST_ID: Final = 128  # characters of a card's hardware id
+NOBODY: Final = "nobody"  # enforces a pod's share of a card
+_NO_WAY: Final = frozenset({"", NOBODY, "watch"})  # earlier agents write "watch" or nothing
+_WAY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 BY_DEVICE_PLUGIN: Final = ("device-plugin", "device-plugin+nri")
 BY_RUNTIME: Final = "nri"  # the container runtime delivers the card, on behalf of our NRI plugin
 
@@ -32,7 +36,8 @@ class CardEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     numa: int | None = None
     problem: str = ""  # why it is not healthy
     size_given: bool = False  # the card does not report its size: a profile or a flag sets it
-    enforced_by: str = ""  # how a pod's share is enforced; empty: it is not
+    enforced_by: str = ""  # the way that was proven to enforce a pod's share of this card; `nobody` or empty: none
+    min_units: int = 0  # the smallest share that can run with this way; 0: any
 
 
 class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -84,11 +89,21 @@ def read(text: str) -> Inventory:
         problems.extend(mistakes)
         if entry.problem:
             problems.append(f"{kind}: {entry.problem}")
-        cards[kind] = () if mistakes else tuple(Card(kind, c.index, c.size, c.healthy, intern(c.id)) for c in entry.cards)
+        cards[kind] = () if mistakes else tuple(_card(kind, card) for card in entry.cards)
     paused = frozenset(kind for kind, entry in entries.items() if not entry.delivers)
     by_runtime = frozenset(kind for kind, entry in entries.items() if entry.delivery == BY_RUNTIME)
     by_device_plugin = frozenset(kind for kind, entry in entries.items() if entry.delivery in BY_DEVICE_PLUGIN)
     return Inventory(cards, paused, by_runtime, by_device_plugin, tuple(problems))
+
+
+def way_of(card: CardEntry) -> str:
+    """The way that enforces shares of this card; empty: nobody does. A text that cannot be the name of a way proves nothing."""
+    return card.enforced_by if card.enforced_by not in _NO_WAY and _WAY.fullmatch(card.enforced_by) else ""
+
+
+def _card(kind: str, card: CardEntry) -> Card:
+    way = intern(way_of(card))
+    return Card(kind, card.index, card.size, card.healthy, intern(card.id), bool(way), card.min_units, way)
 
 
 def _mistakes(kind: str, entry: KindEntry) -> list[str]:
@@ -99,8 +114,10 @@ def _mistakes(kind: str, entry: KindEntry) -> list[str]:
     bad = [card for card in entry.cards if not _in_bounds(card)]
     if bad:
         first = bad[0]
-        values = f"index {str(first.index)[:20]}, size {str(first.size)[:20]} and an id of {len(first.id)} characters"
-        bounds = f"an index is 0 to {MOST_CARDS - 1}, a size 0 to {LARGEST_SIZE}, an id has at most {LONGEST_ID} characters"
+        numbers = f"index {str(first.index)[:20]}, size {str(first.size)[:20]}, min_units {str(first.min_units)[:20]}"
+        values = f"{numbers} and an id of {len(first.id)} characters"
+        sizes = f"a size and min_units 0 to {LARGEST_SIZE}"
+        bounds = f"an index is 0 to {MOST_CARDS - 1}, {sizes}, an id has at most {LONGEST_ID} characters"
         mistakes.append(f"{where}: {len(bad)} of {len(entry.cards)} cards are out of bounds, the first has {values}; {bounds}")
     if len({card.index for card in entry.cards}) < len(entry.cards):
         mistakes.append(f"{where}: two cards have the same index")
@@ -111,4 +128,5 @@ def _mistakes(kind: str, entry: KindEntry) -> list[str]:
 
 
 def _in_bounds(card: CardEntry) -> bool:
-    return 0 <= card.index < MOST_CARDS and 0 <= card.size <= LARGEST_SIZE and len(card.id) <= LONGEST_ID
+    sizes = 0 <= card.size <= LARGEST_SIZE and 0 <= card.min_units <= LARGEST_SIZE
+    return 0 <= card.index < MOST_CARDS and sizes and len(card.id) <= LONGEST_ID

@@ -12,11 +12,11 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from accelshare.ledger.facts import AgentSeen, Needs, PodSeen
-from accelshare.ledger.nouns import Ask, Request, placed_as
+from accelshare.ledger.nouns import Ask, Limits, Request, placed_as
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
-from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
 from accelshare.wire import assignment
 from accelshare.wire.inventory import MOST_CARDS
 from accelshare.wire.objects import (
@@ -67,7 +67,15 @@ WRONG_POD: Final = (
     "code = InvalidArgument desc = accelshare:"  # in kubelet's message: the agent refused the pod for the pod's own mistake
 )
 
+# The values of the annotation, and of the default for pods without it.
+ENFORCEMENT: Final = {"required": Limits.REQUIRED, "preferred": Limits.PREFERRED}
+
 Role: TypeAlias = Literal["memory", "whole"]
+
+
+def default_limits(named: str | None) -> Limits:
+    """What pods without the annotation need, by a value of the annotation; None: nothing."""
+    return Limits.ANY if named is None else ENFORCEMENT[named]
 
 
 class AgentIdentity(NamedTuple):
@@ -80,9 +88,13 @@ class AgentIdentity(NamedTuple):
 class PodReader:
     """Reads pods with the resource names of a catalog."""
 
-    def __init__(self, catalog: Catalog, *, agents: AgentIdentity | None = None) -> None:
-        """`agents`: which pods are agents; None: every pod with the label, for readers that make no decision by it."""
+    def __init__(self, catalog: Catalog, *, agents: AgentIdentity | None = None, default_limits: Limits = Limits.ANY) -> None:
+        """`agents`: which pods are agents; None: every pod with the label, for readers that make no decision by it.
+
+        `default_limits`: what slices need whose pod does not say it.
+        """
         self._agents = agents
+        self._default_limits = default_limits
         self._profiles = {profile.name: profile for profile in catalog.profiles}
         self._roles: dict[str, tuple[str, Role]] = {}
         for profile in catalog.profiles:
@@ -151,8 +163,11 @@ class PodReader:
                     refusal = refusal or Refusal(Reason.CARD_COUNT_UNREADABLE, kind)
                 elif amount % count:
                     refusal = refusal or Refusal(Reason.CARD_COUNT_LEAVES_REMAINDER, kind)
-                even = count is not None and not amount % count
-                asks.append(Ask(kind, cards=count, share=amount // count) if count and even else Ask(kind, share=amount))
+                limits = self._limits(pod)
+                if limits is None:
+                    refusal = refusal or Refusal(Reason.ENFORCEMENT_UNREADABLE, kind)
+                cards = count if count is not None and not amount % count else 1
+                asks.append(Ask(kind, cards, amount // cards, limits=Limits.ANY if limits is None else limits))
         return tuple(asks), refusal
 
     def _mixed(self, pod: Pod | PodToSchedule) -> Refusal | None:
@@ -176,13 +191,14 @@ class PodReader:
 
     def _template(self, pod: Pod | PodToSchedule) -> object:
         """Everything that a request is read from."""
-        labels, spec = pod.metadata.labels or {}, pod.spec
+        labels, annotations, spec = pod.metadata.labels or {}, pod.metadata.annotations or {}, pod.spec
         return (
             tuple([_amounts_of(container) for container in spec.containers or ()]),
             tuple([(_amounts_of(container), container.restart_policy) for container in spec.init_containers or ()]),
             _amounts_of(spec),
             tuple((spec.overhead or {}).items()),
-            (pod.metadata.annotations or {}).get(CARD_COUNT_ANNOTATION),
+            annotations.get(CARD_COUNT_ANNOTATION),
+            annotations.get(ENFORCEMENT_ANNOTATION),
             *[labels.get(label) for label in self._count_labels],
         )
 
@@ -227,6 +243,10 @@ class PodReader:
             text = (pod.metadata.annotations or {}).get(CARD_COUNT_ANNOTATION, "1")
         count = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
         return count if 1 <= count <= profile.request.max_cards else None
+
+    def _limits(self, pod: Pod | PodToSchedule) -> Limits | None:
+        text = (pod.metadata.annotations or {}).get(ENFORCEMENT_ANNOTATION)
+        return self._default_limits if text is None else ENFORCEMENT.get(text)
 
 
 def _runtime_notes(pod: Pod | PodToSchedule) -> tuple[tuple[str, str], ...]:

@@ -54,6 +54,15 @@ def test_every_argument_is_text(arguments: list[str]) -> None:
             assert all(isinstance(word, str) for word in [*container.get("args", []), *container.get("command", [])]), title
 
 
+@pytest.mark.parametrize("value", ["", "preferred", "required"])
+def test_the_extender_gets_the_default_of_enforcement(value: str) -> None:
+    arguments = [*preset("gpushare"), *setting(extender__defaultEnforcement=value)]
+    (args,) = [args for title, args in calls(arguments) if title == "Deployment/gpushare-schd-extender/extender"]
+    assert [arg for arg in args if arg.startswith("--default-enforcement")] == (
+        [f"--default-enforcement={value}"] if value else []
+    )
+
+
 def test_the_extender_has_the_time_to_leave_that_it_takes() -> None:
     """kubelet must not kill it while it waits for binds in doubt."""
     (pod,) = [spec for title, spec in pods(objects(*preset("gpushare"))) if title == "Deployment/gpushare-schd-extender"]

@@ -16,6 +16,10 @@ REFUSED = {
     ),
     "a unit where there are no slices": (setting(vendors__stream__memoryUnit="GiB"), "additional properties 'memoryUnit' not"),
     "a policy that is none": (setting(extender__policy="random"), "'/extender/policy': value must be one of 'binpack', 'spread'"),
+    "a default of enforcement that is none": (
+        setting(extender__defaultEnforcement="always"),
+        "'/extender/defaultEnforcement': value must be one of '', 'preferred', 'required'",
+    ),
     "a way of delivery that is none": (setting(agent__delivery="magic"), "'auto', 'nri', 'device-plugin'"),
     "a label without a value": (setting(vendors__nvidia__nodeLabel="gpushare"), "'/vendors/nvidia/nodeLabel'"),
     "a relative log directory": (setting(logs__directory="var/log"), "'/logs/directory'"),

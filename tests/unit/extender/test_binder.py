@@ -18,6 +18,7 @@ from accelshare.ledger.facts import NodeSeen, PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Card, Request
 from accelshare.vendors.catalog import load
+from accelshare.wire.pods import PodReader
 from accelshare.wire.scheduler import BindArguments
 from tests.unit.kube.support import asking, hang_up, refusal
 
@@ -121,13 +122,21 @@ class Scene:
 @asynccontextmanager
 async def _scene() -> AsyncIterator[Scene]:
     server, ledger, freed_nodes = Server(), Ledger(), list[str]()
+    reader = PodReader(CATALOG)
     ledger.apply(NodeSeen(name="n1", version=1, cards=(CARD,)))
     ledger.apply(PodSeen(uid="u1", namespace="ml", name="a", request=REQUEST, version=2))
     times = iter(range(1, 100))
     async with asking(server) as client:
-        fence = Fence(client, ledger, CATALOG, on_free_capacity=freed_nodes.append)
+        fence = Fence(client, ledger, reader, on_free_capacity=freed_nodes.append)
         binder = Binder(
-            client, ledger, CATALOG, fence=fence, text=str, now_ns=lambda: next(times), on_free_capacity=freed_nodes.append
+            client,
+            ledger,
+            CATALOG,
+            reader,
+            fence=fence,
+            text=str,
+            now_ns=lambda: next(times),
+            on_free_capacity=freed_nodes.append,
         )
         try:
             yield Scene(server, ledger, binder, freed_nodes)

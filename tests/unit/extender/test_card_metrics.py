@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Collection
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,7 +11,7 @@ from accelshare.extender import card_metrics
 from accelshare.ledger.facts import AgentSeen, NodeSeen, PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Card, Slice
-from tests.builders import card, node, node_gone, place, running, share, whole
+from tests.builders import card, limited, node, node_gone, place, running, share, whole
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -19,10 +20,10 @@ async def text(ledger: Ledger) -> str:
     return b"".join(await card_metrics.page(ledger)).decode()
 
 
-async def read(ledger: Ledger) -> dict[tuple[str, Labels], float]:
+async def read(ledger: Ledger, *, only_whole: Collection[str] = ()) -> dict[tuple[str, Labels], float]:
     """The page as the reference parser reads it; a duplicate series is an error."""
     found: dict[tuple[str, Labels], float] = {}
-    for family in text_string_to_metric_families(await text(ledger)):
+    for family in text_string_to_metric_families(b"".join(await card_metrics.page(ledger, only_whole=only_whole)).decode()):
         for sample in family.samples:
             key = (sample.name, tuple(sorted(sample.labels.items())))
             assert key not in found, f"{key} is there twice"
@@ -56,6 +57,24 @@ async def test_a_card_that_is_only_assigned_whole_is_one_unit() -> None:
     assert page[at("card_held_units", node="n1", vendor="gpu", card="0")] == 1
     assert page[at("card_held_units", node="n1", vendor="gpu", card="1")] == 0
     assert page[at("pod_held_units", node="n1", vendor="gpu", card="0", namespace="default", pod="a")] == 1
+
+
+async def test_every_card_with_shares_has_one_series_with_the_way_that_enforces_them() -> None:
+    ledger = Ledger()
+    ledger.apply(node("n1", cards=(limited(0, 16), card(1, 16), card(2, 0), card(0, 16, kind="npu"))))
+    page = {key: value for key, value in (await read(ledger, only_whole={"npu"})).items() if "enforcement" in key[0]}
+    where = {"node": "n1", "vendor": "gpu"}
+    assert page == {
+        at("card_enforcement", **where, card="0", way="driver"): 1,
+        at("card_enforcement", **where, card="1", way="nobody"): 0,
+    }
+
+
+async def test_a_missing_card_has_no_series_of_enforcement() -> None:
+    ledger = Ledger()
+    ledger.apply(NodeSeen("n1", 1, (Card("gpu", 1, 16, id="new"),)))
+    ledger.apply(PodSeen("a", "default", "a", share(6), 2, node="n1", slices=(Slice("gpu", 0, 6, id="old"),)))
+    assert (await text(ledger)).count("accelshare_card_enforcement{") == 1
 
 
 async def test_a_pod_with_an_unknown_card_has_the_card_label_unknown() -> None:

@@ -5,9 +5,12 @@ import msgspec
 from accelshare.extender.decisions import FEW, Decisions
 from accelshare.ledger.ledger import Ledger
 from accelshare.vendors.catalog import load
+from accelshare.wire.pods import PodReader
 from accelshare.wire.scheduler import read_filter_call
 from tests.builders import card, node, pending, running, share
 
+CATALOG = load()
+READER = PodReader(CATALOG)
 KIND = "nvidia"
 
 
@@ -30,7 +33,9 @@ def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked
     names = [f"n{number:03}" for number in range(300)]
     for full in (0, FEW - 1, FEW + 1):
         ledger = ledger_of(names, full)
-        results = [Decisions(ledger, load(), shortlist=length).filter(read_filter_call(asked(4, names))) for length in (1, 0)]
+        results = [
+            Decisions(ledger, CATALOG, READER, shortlist=length).filter(read_filter_call(asked(4, names))) for length in (1, 0)
+        ]
         assert results[0].answer.names == results[1].answer.names[:1] == [names[full]]
         assert results[0].answer.curable == results[1].answer.curable
         assert set(results[0].answer.curable) == set(names[:full])
@@ -40,7 +45,7 @@ def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked
 def test_the_best_node_is_not_named_unless_kube_scheduler_named_it() -> None:
     names = [f"n{number:03}" for number in range(300)]
     ledger = ledger_of(names, 2)
-    result = Decisions(ledger, load(), shortlist=1).filter(read_filter_call(asked(4, names[40:])))
+    result = Decisions(ledger, CATALOG, READER, shortlist=1).filter(read_filter_call(asked(4, names[40:])))
     assert result.answer.names == [names[40]]
 
 
@@ -50,7 +55,7 @@ def test_a_node_to_which_binds_fail_is_offered_last_until_one_succeeds_or_its_ca
     ledger = ledger_of(names, 0)
     for uid in ("p1", "p2"):
         ledger.apply(pending(uid, share(4, kind=KIND)))
-    decisions = Decisions(ledger, load(), shortlist=0)
+    decisions = Decisions(ledger, CATALOG, READER, shortlist=0)
     question = read_filter_call(asked(4, names))
 
     def offered() -> list[str]:

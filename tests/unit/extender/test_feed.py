@@ -22,6 +22,7 @@ from accelshare.ledger.nouns import Ask, Assignment, Slice
 from accelshare.testing.api_server import FakeApiServer
 from accelshare.vendors.catalog import load
 from accelshare.wire import assignment
+from accelshare.wire.pods import PodReader
 
 CATALOG = load(())
 PROFILE = CATALOG.profiles[0]
@@ -36,7 +37,10 @@ class Scene:
         self.freed_nodes: list[str] = []
         self.metrics = Metrics()
         events = Events(client, component="test", clock=lambda: 0.0)
-        self.feed = Feed(client, self.ledger, CATALOG, events, self.metrics, text=str, on_free_capacity=self.freed_nodes.append)
+        reader = PodReader(CATALOG)
+        self.feed = Feed(
+            client, self.ledger, CATALOG, reader, events, self.metrics, text=str, on_free_capacity=self.freed_nodes.append
+        )
 
     def create_pod(self, name: str) -> str:
         made = self.server.store.create("pods", {"metadata": {"name": name}, "spec": POD_SPEC}, namespace="default")
@@ -116,7 +120,7 @@ async def test_a_list_older_than_a_watch_event_ends_the_feed() -> None:
     """The list is newer than the first one, but older than a pod in the ledger."""
     client: Any = Restored()
     nobody: Any = None
-    feed = Feed(client, Ledger(), CATALOG, nobody, Metrics(), text=str, on_free_capacity=lambda _: None)
+    feed = Feed(client, Ledger(), CATALOG, PodReader(CATALOG), nobody, Metrics(), text=str, on_free_capacity=lambda _: None)
     with pytest.raises(HistoryWentBackError, match="version 3000, and before that was at 5000"):
         async with asyncio.timeout(LIMIT_S):
             await feed.run()

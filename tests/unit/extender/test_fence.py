@@ -16,6 +16,7 @@ from accelshare.ledger.facts import NodeSeen, PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Card, Request, Slice
 from accelshare.vendors.catalog import load
+from accelshare.wire.pods import PodReader
 from tests.unit.kube.support import asking, refusal
 
 CATALOG = load(())
@@ -70,7 +71,7 @@ async def fencing(server: Server, *pods: PodSeen) -> AsyncIterator[tuple[Ledger,
     for pod in pods:
         ledger.apply(pod)
     async with asking(server) as client:
-        yield ledger, Fence(client, ledger, CATALOG, on_free_capacity=lambda _node: None)
+        yield ledger, Fence(client, ledger, PodReader(CATALOG), on_free_capacity=lambda _node: None)
     assert ledger.check() == []
 
 

@@ -20,6 +20,7 @@ from accelshare.report import inspect_json
 from accelshare.report.view import rows
 from accelshare.vendors.catalog import load
 from accelshare.vendors.value_types import OWN_PATHS, UrlPrefix
+from accelshare.wire.pods import PodReader
 from tests.builders import card, node, running, share
 
 CATALOG = load(())
@@ -32,7 +33,7 @@ def routes_of(ledger: Ledger) -> Routes:
     return Routes(
         ledger=ledger,
         catalog=CATALOG,
-        decisions=Decisions(ledger, CATALOG, shortlist=1),
+        decisions=Decisions(ledger, CATALOG, PodReader(CATALOG), shortlist=1),
         binder=nobody,
         metrics=Metrics(),
         not_ready=lambda: None,

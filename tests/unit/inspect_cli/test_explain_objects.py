@@ -4,8 +4,9 @@ import json
 
 from accelshare.inspect_cli.explain_objects import read
 from accelshare.vendors.catalog import load
+from accelshare.wire.pods import PodReader
 
-CATALOG = load()
+READER = PodReader(load())
 
 
 def test_everything_an_explanation_needs_is_read() -> None:
@@ -30,7 +31,7 @@ def test_everything_an_explanation_needs_is_read() -> None:
                 },
             }
         ).encode(),
-        CATALOG,
+        READER,
     )
     assert seen is not None
     assert [ask.units for ask in seen.request] == [4]
@@ -41,7 +42,7 @@ def test_everything_an_explanation_needs_is_read() -> None:
 
 
 def test_a_pod_without_requests_and_status() -> None:
-    seen, details = read(b'{"metadata": {"name": "p", "namespace": "ml"}, "spec": {"containers": [{}]}}', CATALOG)
+    seen, details = read(b'{"metadata": {"name": "p", "namespace": "ml"}, "spec": {"containers": [{}]}}', READER)
     assert seen is None
     assert not details.has_affinity
     assert details.resources == {}
@@ -50,6 +51,6 @@ def test_a_pod_without_requests_and_status() -> None:
 def test_kubelets_message_about_a_failed_pod() -> None:
     _, details = read(
         b'{"metadata": {"name": "p"}, "status": {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no"}}',
-        CATALOG,
+        READER,
     )
     assert (details.phase, details.reason) == ("Failed", "UnexpectedAdmissionError: no")

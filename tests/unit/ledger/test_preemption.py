@@ -9,7 +9,7 @@ import pytest
 from accelshare.ledger import preemption
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.placing import Fit, fit
+from accelshare.ledger.placing import Fit, fit, serves
 from accelshare.ledger.preemption import victims
 from tests.builders import card, node, place, running, share, whole
 
@@ -116,8 +116,8 @@ def test_a_full_node_is_not_evaluated_once_per_pod_and_card(ledger: Ledger, monk
     for index in range(8):
         for place_on_card in range(32):
             ledger.apply(running(f"p{index}-{place_on_card}", on=f"n1/{index}", request=share(2), priority=1))
-    counted = Mock(side_effect=fit)
-    monkeypatch.setattr(preemption, "fit", counted)
+    counted = Mock(side_effect=serves)
+    monkeypatch.setattr(preemption, "serves", counted)
     chosen = victims(ledger, "n1", share(64), priority=10, proposed=[f"p{index}-0" for index in range(8)])
     assert chosen is not None
     assert len(chosen) == 32

@@ -7,13 +7,15 @@ import pytest
 
 from accelshare.ledger.facts import AgentSeen, NodeSeen, PodSeen
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Ask, Card, Request
+from accelshare.ledger.nouns import Ask, Card, Limits, Request
 from accelshare.ledger.placing import POLICIES
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.cluster_state import ClusterState, NodeConstraints, PodDetails, Taint, Toleration
 from accelshare.report.explain import Explanation, explain, text_of
 from accelshare.report.units import NO_INVENTORIES, Inventories
+from accelshare.report.view import rows
 from accelshare.vendors.catalog import load
+from accelshare.vendors.refusal_texts import ENFORCEMENT_ANNOTATION
 from accelshare.wire.inventory import CardEntry, KindEntry
 from tests.builders import ended, pending, running, share, whole
 
@@ -346,6 +348,7 @@ def test_a_running_pod_is_explained_with_its_card_and_the_reason() -> None:
     assert explanation.headline == "default/me is on node n1. It requests 4 GiB of one GPU (aliyun.com/gpu-mem: 4)."
     assert explanation.place == (
         "It has 4 GiB of GPU0, together with default/other 8.",
+        "Its memory limit on GPU0 is enforced by nobody.",
         "The policy binpack takes the tightest card that fits in the whole cluster.",
         "If it were scheduled again now, it would get the same cards. In order of preference: n1 GPU0 (4 stay free); "
         "n2 GPU0 (20 stay free).",
@@ -358,15 +361,15 @@ def test_a_running_pod_that_would_get_other_cards_today_is_explained() -> None:
     scene = Scene(a_node("n1", 24), a_node("n2", 8))
     assert (
         "it would get other cards, because other pods have started or ended. In order of preference: n2 GPU0 (4 stay free)"
-        in (scene.about(running("me", on="n1/0", request=gpu(4))).place[2])
+        in (scene.about(running("me", on="n1/0", request=gpu(4))).place[3])
     )
 
 
 def test_the_policy_changes_the_order_of_preference() -> None:
     scene = Scene(a_node("n1", 24), a_node("n2", 8), policy="spread")
     place = scene.about(running("me", on="n1/0", request=gpu(4))).place
-    assert place[1] == "The policy spread takes the emptiest card in the whole cluster."
-    assert "it would get the same cards. In order of preference: n1 GPU0" in place[2]
+    assert place[2] == "The policy spread takes the emptiest card in the whole cluster."
+    assert "it would get the same cards. In order of preference: n1 GPU0" in place[3]
 
 
 def test_a_whole_card_and_its_id() -> None:
@@ -401,8 +404,8 @@ def test_the_text_of_a_pending_pod() -> None:
         "No node serves it now. The least to do: end default/a (10 GiB), on n1.\n"
         "\n"
         "n1 Insufficient GPU Memory in one device (no-card-has-room)\n"
-        "  GPU0  16 GiB  6 free  default/a 10\n"
-        "  GPU1  8 GiB   8 free  -\n"
+        "  GPU0  16 GiB  6 free  enforced by nobody  default/a 10\n"
+        "  GPU1  8 GiB   8 free  enforced by nobody  -\n"
         "  missing: 1 GiB on GPU1, the card with the most free (8 GiB free)\n"
         "  would help: end default/a (10 GiB)\n"
         "  would help: request at most 8 GiB\n"
@@ -419,6 +422,91 @@ def test_the_text_is_coloured_only_by_its_caller_and_long_lists_are_cut() -> Non
         explanation, paint=lambda text, look: f"<{look}>{text}</{look}>"
     )
     assert text_of(explanation, most_nodes=100).count("can serve it:") == 25
+
+
+# Limits.
+
+REQUIRES = replace(ME, annotations={ENFORCEMENT_ANNOTATION: "required"})
+
+
+def with_limits(name: str, *sizes: int, way: str = "nvml", min_units: int = 0) -> NodeSeen:
+    return NodeSeen(
+        name,
+        1,
+        tuple(Card("nvidia", index, size, limited=True, way=way, min_units=min_units) for index, size in enumerate(sizes)),
+    )
+
+
+def test_a_pod_that_requires_limits_learns_which_nodes_have_them_and_what_would_help() -> None:
+    scene = Scene(
+        a_node("n1", 16),
+        with_limits("n2", 16, 16),
+        with_limits("n3", 8, way="dmem"),
+        running("a", on="n2/0,1", request=gpu(16, 2)),
+    )
+    explanation = scene.waiting(share(9, kind="nvidia", limits=Limits.REQUIRED), REQUIRES)
+    assert explanation.limits == (
+        "It requires enforced memory limits of its GPU (annotation accelshare.io/enforcement); "
+        "nodes that enforce them: n2 (nvml on 2 GPUs), n3 (dmem on 1 GPU).",
+    )
+    assert explanation.mistakes == ()
+    by_node = {answer.node: answer for answer in explanation.nodes}
+    assert by_node["n1"].verdict == "node has too few GPUs with enforced memory limits (limits-not-enforced)"
+    assert by_node["n1"].missing == "1 GPU with an enforced memory limit needed, there are 0 of 1"
+    assert by_node["n1"].remedies == (
+        'the annotation accelshare.io/enforcement: "preferred"; then nobody enforces the memory limit here',
+    )
+    assert by_node["n2"].remedies[0] == "end default/a (32 GiB)"
+    assert "  GPU0  16 GiB  0 free  enforced by nvml  default/a 16\n" in text_of(explanation)
+
+
+def test_a_pod_that_requires_limits_by_default_in_a_cluster_without_any() -> None:
+    explanation = Scene(a_node("n1", 16)).waiting(share(9, kind="nvidia", limits=Limits.REQUIRED))
+    assert explanation.limits == ("It requires enforced memory limits of its GPU (by default); no node enforces them.",)
+    assert explanation.mistakes == ("the default is required, and nobody enforces memory limits on a GPU that is large enough",)
+    assert explanation.in_short == "No node can ever serve this request."
+
+
+def test_a_pod_that_prefers_limits_learns_which_nodes_have_them() -> None:
+    explanation = Scene(a_node("n1", 16), with_limits("n2", 16)).waiting(share(4, kind="nvidia", limits=Limits.PREFERRED))
+    assert explanation.limits == (
+        "It prefers enforced memory limits of its GPU (by default); nodes that enforce them: n2 (nvml on 1 GPU).",
+    )
+    assert [answer.serves for answer in explanation.nodes] == [True, True]
+
+
+def test_a_slice_below_the_minimum_learns_the_minimum() -> None:
+    scene = Scene(with_limits("n1", 16, min_units=2), with_limits("n2", 16, min_units=3))
+    explanation = scene.waiting(gpu(1))
+    assert explanation.mistakes == ("aliyun.com/gpu-mem: 1 is too small to run on any GPU; request at least 2 GiB",)
+    first, second = explanation.nodes
+    assert first.verdict == "slice is smaller than the minimum of the node's GPUs (smaller-than-minimum)"
+    assert first.missing == "a slice of at least 2 GiB on GPU0, whose memory limit is enforced by nvml"
+    assert (first.remedies, second.remedies) == (("request at least 2 GiB",), ("request at least 3 GiB",))
+
+
+def test_a_smaller_request_is_not_proposed_below_the_minimum() -> None:
+    scene = Scene(with_limits("n1", 16, min_units=3), running("a", on="n1/0", request=gpu(14)))
+    assert [text for text in scene.waiting(gpu(10)).nodes[0].remedies if "request" in text] == []
+    scene = Scene(with_limits("n1", 16, min_units=3), running("a", on="n1/0", request=gpu(13)))
+    assert "request at most 3 GiB" in scene.waiting(gpu(10)).nodes[0].remedies
+
+
+def test_an_unreadable_enforcement_annotation_is_shown_with_its_value() -> None:
+    pod = refused(Reason.ENFORCEMENT_UNREADABLE, gpu(4))
+    (text,) = Scene(a_node("n1", 16)).about(pod, replace(ME, annotations={ENFORCEMENT_ANNOTATION: "always"})).mistakes
+    assert text == "annotation accelshare.io/enforcement is 'always'; it must be required or preferred"
+
+
+def test_a_pod_that_requires_a_limit_on_a_card_that_lost_it_stays_and_says_so() -> None:
+    scene = Scene(a_node("n1", 16))
+    explanation = scene.about(running("me", on="n1/0", request=share(4, kind="nvidia", limits=Limits.REQUIRED)), REQUIRES)
+    assert "Its memory limit on GPU0 is enforced by nobody. It requires an enforced limit: " in explanation.place[1]
+    (node,) = rows(scene.ledger)
+    assert node.problems == ("pod default/me requires an enforced memory limit, and nobody enforces it on nvidia card 0",)
+    scene.ledger.apply(replace(with_limits("n1", 16), version=2))
+    (node,) = rows(scene.ledger)
+    assert node.problems == ()
 
 
 # Besides cards.

@@ -324,7 +324,8 @@ INVENTORIES = {
 
 def a_cluster() -> list[NodeRow]:
     ledger = Ledger()
-    cards = (Card("nvidia", 0, 16, id="g0"), Card("nvidia", 1, 8, healthy=False, id="g1"), Card("stream", 0, 16))
+    limited = Card("nvidia", 0, 16, id="g0", limited=True, min_units=1, way="toolkit")
+    cards = (limited, Card("nvidia", 1, 8, healthy=False, id="g1"), Card("stream", 0, 16))
     ledger.apply(NodeSeen("n1", 1, cards, "10.0.0.1"))
     ledger.apply(running("b", on="n1/0", request=share(3, kind="nvidia")))
     ledger.apply(replace(running("a", on="n1/0", request=share(5, kind="nvidia")), namespace="ml"))
@@ -339,7 +340,7 @@ def test_the_wide_table_has_every_card_of_every_vendor_on_a_line() -> None:
     assert cells == [
         ["NODE", "ADDRESS", "CARD", "MODEL", "ID", "USED", "FREE", "TOTAL", "UNIT", "HEALTH", "ENFORCED BY", "PODS"],
         ["n1", "10.0.0.1", "GPU0", "T4", "g0", "8", "8", "16", "GiB", "healthy", "toolkit", "default/b 3, ml/a 5"],
-        ["n1", "10.0.0.1", "GPU1", "-", "g1", "0", "0", "8", "GiB", "unhealthy: Xid 79", "-", "-"],
+        ["n1", "10.0.0.1", "GPU1", "-", "g1", "0", "0", "8", "GiB", "unhealthy: Xid 79", "nobody", "-"],
         ["n1", "10.0.0.1", "GPU?", "-", "-", "2", "-", "-", "-", "card unknown", "-", "default/stranger 2"],
         ["n1", "10.0.0.1", "NPU0", "-", "-", "1", "0", "1", "card", "healthy", "-", "default/w whole"],
     ]
@@ -353,7 +354,8 @@ def test_the_document_has_what_only_the_inventory_has() -> None:
     (node,) = document(a_cluster(), [GPU], INVENTORIES)["nodes"]
     first, second = node["cards"]
     assert (first["used"], first["free"], first["unit"], first["model"], first["enforced_by"]) == (8, 8, "GiB", "T4", "toolkit")
-    assert (second["healthy"], second["problem"]) == (False, "Xid 79")
+    assert (second["healthy"], second["problem"], second["enforced_by"]) == (False, "Xid 79", "nobody")
+    assert (first["min_units"], second["min_units"]) == (1, 0)
     assert [pod["name"] for pod in node["unplaced"]] == ["stranger"]
     assert node["delivery"] == {"nvidia": {"way": "device-plugin", "works": True}}
 
@@ -362,5 +364,5 @@ def test_the_document_counts_whole_cards_in_cards_and_is_json() -> None:
     (node,) = json.loads(json.dumps(document(a_cluster(), [NPU], INVENTORIES)))["nodes"]
     (card,) = node["cards"]
     assert {key: card[key] for key in ("size", "used", "free", "unit")} == {"size": 1, "used": 1, "free": 0, "unit": "card"}
-    assert card["pods"][0]["units"] == 1
+    assert (card["pods"][0]["units"], card["enforced_by"]) == (1, "")
     assert node["unplaced"] == []

@@ -16,6 +16,8 @@ ACME = {
     Reason.TOO_FEW_CARDS_ARE_EMPTY: "too few ZPUs are empty",
     Reason.LARGER_THAN_ANY_CARD: "no ZPU is large enough",
     Reason.TOO_FEW_CARDS: "node has too few ZPUs",
+    Reason.LIMITS_NOT_ENFORCED: "node has too few ZPUs with enforced memory limits",
+    Reason.SMALLER_THAN_MINIMUM: "slice is smaller than the minimum of the node's ZPUs",
     Reason.DELIVERY_PAUSED: "node cannot allocate ZPUs at the moment",
     Reason.CARDS_UNHEALTHY: "ZPUs that could serve are unhealthy",
     Reason.NO_CARDS: "node has no ZPU to share",
@@ -25,6 +27,7 @@ ACME = {
     Reason.TOO_MANY_WHOLE_CARDS: "at most 4 acme.example/zpu may be requested",
     Reason.AMOUNT_UNREADABLE: "amount of acme.example/zpu-mem or acme.example/zpu is not a whole number that a card could have",
     Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER: "one container may request acme.example/zpu-mem or acme.example/zpu, not both",
+    Reason.ENFORCEMENT_UNREADABLE: "annotation accelshare.io/enforcement must be required or preferred",
 }
 
 

@@ -32,6 +32,30 @@ def test_the_inventory_lists_each_card(reader: NodeReader) -> None:
     assert (fact.name, fact.version, fact.address, fact.problems) == ("n1", 3, "10.0.0.1", ())
 
 
+def test_a_card_is_limited_if_a_way_was_proven_for_it(reader: NodeReader) -> None:
+    entries = [
+        inventory.CardEntry(index=0, size=23, enforced_by="nvml", min_units=1),
+        inventory.CardEntry(index=1, size=23, enforced_by=inventory.NOBODY),
+        inventory.CardEntry(index=2, size=23, enforced_by="watch"),
+        inventory.CardEntry(index=3, size=23),
+    ]
+    cards = decode(reader, node(inventory=inventory.write({"nvidia": inventory.KindEntry(entries)}))).cards
+    assert cards[0] == Card("nvidia", 0, 23, limited=True, min_units=1, way="nvml")
+    assert cards[1:] == tuple(Card("nvidia", index, 23) for index in (1, 2, 3))
+
+
+@pytest.mark.parametrize("way", ["NVML", "nvml\n", "a b", "x" * 64, '"} 1', "\u202e", "-", "9"])
+def test_a_text_that_is_no_name_of_a_way_proves_no_limit(reader: NodeReader, way: str) -> None:
+    text = json.dumps({"nvidia": {"cards": [{"index": 0, "size": 23, "enforced_by": way}]}})
+    seen = decode(reader, node(inventory=text))
+    assert (seen.cards, seen.problems) == ((Card("nvidia", 0, 23),), ())
+
+
+def test_unknown_fields_of_an_inventory_are_ignored(reader: NodeReader) -> None:
+    text = json.dumps({"nvidia": {"cards": [{"index": 0, "size": 23, "shape": "whole"}], "since": 1}, "later": {"cards": []}})
+    assert decode(reader, node(inventory=text)).cards == (Card("nvidia", 0, 23),)
+
+
 def test_without_an_inventory_cards_are_total_by_count(reader: NodeReader) -> None:
     fact = decode(reader, node({"aliyun.com/gpu-mem": "31", "aliyun.com/gpu-count": "2"}))
     assert fact.cards == (Card("nvidia", 0, 15), Card("nvidia", 1, 15))
@@ -44,6 +68,8 @@ def test_without_an_inventory_cards_are_total_by_count(reader: NodeReader) -> No
         ([{"index": 0, "size": 1, "id": "x" * 129}], "at most 128 characters"),
         ([{"index": 256, "size": 1}], "an index is 0 to 255"),
         ([{"index": -1, "size": 9**20}] * 5_000, "5000 of 5000 cards"),
+        ([{"index": 0, "size": 1, "min_units": -1}], "min_units -1"),
+        ([{"index": 0, "size": 1, "min_units": 2**24 + 1}], "min_units 16777217"),
         ([{"index": index, "size": 1} for index in range(257)], "at most 256"),
     ],
 )

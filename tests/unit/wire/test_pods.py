@@ -5,16 +5,18 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import click
 import msgspec
 import pytest
 
+from accelshare.extender.command import extender
 from accelshare.ledger.facts import AgentSeen
-from accelshare.ledger.nouns import Ask, Slice
+from accelshare.ledger.nouns import Ask, Limits, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog, load
-from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
 from accelshare.wire.objects import SpecWithPreferences
-from accelshare.wire.pods import AgentIdentity, InitAmount, PodReader, peak, prefers_some_nodes
+from accelshare.wire.pods import ENFORCEMENT, AgentIdentity, InitAmount, PodReader, default_limits, peak, prefers_some_nodes
 from accelshare.wire.quantity import thousandths
 from tests.unit.wire.objects import pod
 
@@ -123,6 +125,47 @@ def test_whole_cards_and_a_slice_of_one_kind_in_one_container_are_refused(reader
     apart = pod({MEMORY: "3"})
     apart["spec"]["containers"].append({"resources": {"limits": {WHOLE: "1"}}})
     assert decode(reader, apart).refusal is None
+
+
+@pytest.mark.parametrize(("said", "limits"), [("required", Limits.REQUIRED), ("preferred", Limits.PREFERRED), (None, Limits.ANY)])
+def test_slices_of_every_vendor_need_what_the_annotation_says(reader: PodReader, said: str | None, limits: Limits) -> None:
+    """Pods of one template and different annotations are different requests. Whole cards have no limit."""
+    annotations = {ENFORCEMENT_ANNOTATION: said} if said is not None else None
+    fact = decode(reader, pod({MEMORY: "4", XPU: "8", "enflame.com/gcu": "1"}, annotations=annotations))
+    assert fact.refusal is None
+    assert fact.request == (Ask("enflame", whole=True), Ask("kunlun", 1, 8, limits=limits), Ask("nvidia", 1, 4, limits=limits))
+
+
+@pytest.mark.parametrize("said", ["", "Required", "required ", "yes", "true", "none", "x" * 200_000, "\x1b[2J"])
+def test_another_value_of_the_enforcement_annotation_is_refused(reader: PodReader, said: str) -> None:
+    fact = decode(reader, pod({MEMORY: "4"}, annotations={ENFORCEMENT_ANNOTATION: said}))
+    assert fact.refusal == Refusal(Reason.ENFORCEMENT_UNREADABLE, "nvidia")
+    assert fact.request == (Ask("nvidia", 1, 4),)
+    assert decode(reader, pod({WHOLE: "1"}, annotations={ENFORCEMENT_ANNOTATION: said})).refusal is None
+
+
+def test_the_default_is_for_slices_of_pods_that_say_nothing(catalog: Catalog) -> None:
+    reader = PodReader(catalog, default_limits=Limits.REQUIRED)
+    assert decode(reader, pod({MEMORY: "4"})).request == (Ask("nvidia", 1, 4, limits=Limits.REQUIRED),)
+    preferring = pod({MEMORY: "4"}, annotations={ENFORCEMENT_ANNOTATION: "preferred"})
+    assert decode(reader, preferring).request == (Ask("nvidia", 1, 4, limits=Limits.PREFERRED),)
+    assert decode(reader, pod({WHOLE: "1"})).request == (Ask("nvidia", 1, whole=True),)
+
+
+def test_the_default_is_named_as_the_annotation_is() -> None:
+    choices = next(option for option in extender.params if option.name == "default_enforcement").type
+    assert isinstance(choices, click.Choice)
+    assert set(choices.choices) == set(ENFORCEMENT)
+    assert {name: default_limits(name) for name in ENFORCEMENT} == ENFORCEMENT
+    assert default_limits(None) is Limits.ANY
+
+
+def test_a_record_over_other_cards_keeps_what_the_pod_requires(reader: PodReader) -> None:
+    record = {"nvidia": [{"index": 0, "units": 4}, {"index": 1, "units": 4}]}
+    annotations = {"accelshare.io/assignment": json.dumps(record), ENFORCEMENT_ANNOTATION: "required"}
+    fact = decode(reader, pod({MEMORY: "8"}, annotations=annotations, node="n1"))
+    assert fact.request == (Ask("nvidia", 2, 4, limits=Limits.REQUIRED),)
+    assert fact.slices == (Slice("nvidia", 0, 4), Slice("nvidia", 1, 4))
 
 
 def test_our_record_takes_precedence_and_amounts_come_from_the_request(reader: PodReader) -> None:
