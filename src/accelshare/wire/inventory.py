@@ -32,7 +32,8 @@ class CardEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     numa: int | None = None
     problem: str = ""  # why it is not healthy
     size_given: bool = False  # the card does not report its size: a profile or a flag sets it
-    enforced_by: str = ""  # how a pod's share is enforced; empty: it is not
+    enforced_by: str = ""  # the way proven for this card in which a pod's share is enforced, or "nobody"; empty: not known
+    min_units: int = 0  # the smallest slice that can run under this way; 0: any
 
 
 class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,7 +14,7 @@ from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import DriverError, Health, HostCard
 from accelshare.vendors.enforcement import Enforcement
 
-WATCH = Enforcement("watch")
+NOBODY = Enforcement("nobody")
 LIMIT_S = 60
 FIRST, SECOND = HostCard(0, "id0", 16384, minor=0, source="library"), HostCard(1, "id1", 16384, minor=1, source="library")
 
@@ -45,8 +45,8 @@ class Machine:
 async def monitored(
     machine: Machine, devices: DeviceInventory, *, kind: str = "nvidia", unit: Callable[[], ChosenUnit] = lambda: ChosenUnit("")
 ) -> AsyncIterator[DeviceMonitor]:
-    async def enforced() -> Enforcement:
-        return WATCH
+    async def enforced(cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:
+        return {card.id: NOBODY for card in cards}
 
     monitor = DeviceMonitor(load()[kind], machine, devices, unit=unit, enforcement=enforced, retry_s=0.001, rediscover_s=0.001)
     running = asyncio.create_task(monitor.run())
@@ -182,23 +182,25 @@ async def test_the_old_unit_stays_while_pods_live_that_use_it() -> None:
 
 async def test_enforcement_is_checked_again_and_again() -> None:
     """A daemon that was started later counts from then on, and one that ended does not any more."""
-    devices, enforcement = DeviceInventory(), WATCH
+    devices, enforcement = DeviceInventory(), {FIRST.id: NOBODY, SECOND.id: NOBODY}
 
-    async def read_enforcement() -> Enforcement:
-        return enforcement
+    async def read_enforcement(cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:
+        return {card.id: enforcement[card.id] for card in cards}
 
     monitor = DeviceMonitor(
-        load()["nvidia"], Machine(FIRST), devices, unit=lambda: ChosenUnit(""), enforcement=read_enforcement, enforcement_s=0.001
+        load()["nvidia"], Machine(FIRST, SECOND), devices, unit=lambda: ChosenUnit(""), enforcement=read_enforcement, enforcement_s=0.001
     )
     tasks = [asyncio.create_task(work) for work in (monitor.run(), monitor.watch_enforcement())]
     await asyncio.wait_for(monitor.first_answer.wait(), 60)
-    for name in ("watch", "mps", "watch"):
-        enforcement = replace(WATCH, name=name)
+    for name in ("nobody", "mps", "nobody"):
+        enforcement[FIRST.id] = replace(NOBODY, name=name, min_mib=1500)
         changed = asyncio.Event()
         devices.on_change(changed.set)
         while devices.inventory()["nvidia"].cards[0].enforced_by != name:
             changed.clear()
             await asyncio.wait_for(changed.wait(), 60)
+    first, second = devices.inventory()["nvidia"].cards
+    assert (first.min_units, second.min_units, second.enforced_by) == (2, 0, "nobody")
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
