@@ -1,6 +1,6 @@
 """Chooses how a container's share of a card is enforced: the first way in the profile's order that is possible for that card.
 
-Belongs here: the choice and its reasons. Pure: the node was probed before (`probing.py`), and the caller proves a limit on a cgroup.
+Belongs here: the choice and its reasons. The node was probed before (`probing.py`), and the caller proves limits on cgroups.
 Never: setting a limit, or the values of templates (`container_edits.py`).
 """
 

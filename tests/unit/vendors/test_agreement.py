@@ -230,7 +230,10 @@ def test_the_order_names_ways_once_and_nobody_last(order: list[str], says: str) 
         ({"watch": {"env": {"X": "x"}}}, "enforcement.ways.watch is the name of "),
         ({"a": {"set_by": "dmem", "env": {"X": "x"}}}, 'enforcement.ways.a.env is there, but set_by is "dmem"'),
         ({"a": {"set_by": "dmem", "mounts": ["/x"]}}, 'enforcement.ways.a.mounts is there, but set_by is "dmem"'),
-        ({"a": {"env": {"X": "x"}, "region": "x/{index}"}}, 'enforcement.ways.a.region is "x/{index}", but set_by is "variables"'),
+        (
+            {"a": {"env": {"X": "x"}, "region": "x/{index}"}},
+            'enforcement.ways.a.region is "x/{index}", but set_by is "variables"',
+        ),
         ({"a": {"set_by": "nvml", "region": "x/{index}"}}, 'enforcement.ways.a.region is "x/{index}", but set_by is "nvml"'),
         ({"a": {}}, "enforcement.ways.a.env is missing; it must "),
         ({"a": {"env": {"X": "x"}, "requires": [{}]}}, "enforcement.ways.a.requires[0] has both file and command or neither"),

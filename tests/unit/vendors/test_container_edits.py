@@ -198,7 +198,11 @@ def test_mps_is_limited_card_by_card_as_the_container_counts_them() -> None:
 def test_each_card_has_the_variables_of_its_own_way() -> None:
     """A way can be possible for one card of a node and not for another."""
     other = Enforcement("other", {"ACME_OTHER": "{ordinal}"}, mounts=("/run/other",))
-    cards = (share(0), replace(share(1), enforcement=other), replace(share(2), enforcement=replace(LIMIT, rejected_ways=("x: y",))))
+    cards = (
+        share(0),
+        replace(share(1), enforcement=other),
+        replace(share(2), enforcement=replace(LIMIT, rejected_ways=("x: y",))),
+    )
     got = given(profile(), *cards, enforcement=LIMIT)
     assert (got.env["ACME_VISIBLE"], got.env["ACME_OTHER"]) == ("0,2", "1")
     assert [mount.host_path for mount in got.mounts if mount.host_path == "/run/other"] == ["/run/other"]

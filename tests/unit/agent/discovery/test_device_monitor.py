@@ -188,7 +188,12 @@ async def test_enforcement_is_checked_again_and_again() -> None:
         return {card.id: enforcement[card.id] for card in cards}
 
     monitor = DeviceMonitor(
-        load()["nvidia"], Machine(FIRST, SECOND), devices, unit=lambda: ChosenUnit(""), enforcement=read_enforcement, enforcement_s=0.001
+        load()["nvidia"],
+        Machine(FIRST, SECOND),
+        devices,
+        unit=lambda: ChosenUnit(""),
+        enforcement=read_enforcement,
+        enforcement_s=0.001,
     )
     tasks = [asyncio.create_task(work) for work in (monitor.run(), monitor.watch_enforcement())]
     await asyncio.wait_for(monitor.first_answer.wait(), 60)
