@@ -358,7 +358,8 @@ class FakeRuntime:
             return
         group = self._cgroups / container.linux.cgroups_path.removeprefix("/")
         group.mkdir(parents=True, exist_ok=True)
-        if "dmem" in (self._cgroups / "cgroup.controllers").read_text().split():
+        controllers = self._cgroups / "cgroup.controllers"  # absent: cgroup v1
+        if controllers.exists() and "dmem" in controllers.read_text().split():
             (group / "dmem.max").write_text("")
         for name, text in container.linux.resources.unified.items():
             if not (group / name).exists():

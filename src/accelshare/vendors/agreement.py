@@ -165,7 +165,7 @@ def _ways_are_complete(checked: Checked) -> Iterator[tuple[str, str]]:
         if name in (NOBODY, FORMER_NOBODY):
             yield key, "is the name of the way without a limit, which every profile has; it must have another name"
         elif way.on_cgroup:
-            yield from _cgroup_way(checked.profile, key, way)
+            yield from _cgroup_way(key, way)
         elif not way.env:
             yield f"{key}.env", "is missing; it must be a table with the variables that set the limit"
         elif way.region is not None:
@@ -177,15 +177,13 @@ def _ways_are_complete(checked: Checked) -> Iterator[tuple[str, str]]:
                 yield f"{key}.requires[{place}].pattern", "finds a version, but none is required; it must come with at_least"
 
 
-def _cgroup_way(profile: Profile, key: str, way: Way) -> Iterator[tuple[str, str]]:
-    """A limit that the agent sets itself needs no variables, and the software that it is set with."""
+def _cgroup_way(key: str, way: Way) -> Iterator[tuple[str, str]]:
+    """A limit that the agent sets itself needs no variables. Whether it can be set with this driver is proven on the node."""
     for name in ("env", "mounts"):
         if getattr(way, name):
             yield f"{key}.{name}", f'is there, but set_by is {shown(way.set_by)}; it must come with set_by = "variables"'
     if way.region is not None and way.set_by != "dmem":
         yield f"{key}.region", f'is {shown(way.region)}, but set_by is {shown(way.set_by)}; only "dmem" has regions'
-    if way.set_by == "nvml" and profile.driver is not None and profile.driver.name != "nvidia":
-        yield f"{key}.set_by", f'is "nvml", but driver.name is {shown(profile.driver.name)}; only "nvidia" has that library'
 
 
 def _unverified_names_keys(checked: Checked) -> Iterator[tuple[str, str]]:

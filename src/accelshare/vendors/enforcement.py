@@ -48,7 +48,17 @@ class Enforcement:
     @property
     def on_cgroup(self) -> bool:
         """Does the agent itself set the limit, on the container's cgroup?"""
-        return self.set_by != "variables"
+        return self.by_kernel or self.by_driver
+
+    @property
+    def by_kernel(self) -> bool:
+        """By the kernel's controller: the limit is a file of the cgroup, which the runtime can write."""
+        return self.set_by == "dmem"
+
+    @property
+    def by_driver(self) -> bool:
+        """By a call of the vendor's library, when the cgroup exists."""
+        return self.set_by == "nvml"
 
 
 # Sets a limit of this way on a card, reads it back and clears it.

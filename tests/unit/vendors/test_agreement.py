@@ -249,10 +249,3 @@ def test_a_way_is_complete(ways: dict[str, Any], says: str) -> None:
 def test_a_limit_on_a_cgroup_needs_no_variables() -> None:
     ways = {"a": {"set_by": "dmem", "region": "acme/card{index}", "min_mib": 64}, "b": {"set_by": "dmem"}}
     assert problems_of({**SMALLEST, "enforcement": {"ways": ways}}) == []
-
-
-def test_only_the_driver_with_the_library_can_set_limits_by_it() -> None:
-    data = {**SMALLEST, "enforcement": {"ways": {"a": {"set_by": "nvml"}}}}
-    assert problems_of({**data, "driver": {"name": "nvidia"}}) == []
-    (reported,) = problems_of({**data, "driver": {"name": "kunlun"}})
-    assert reported.startswith('acme.toml: enforcement.ways.a.set_by is "nvml", but driver.name is "kunlun"')

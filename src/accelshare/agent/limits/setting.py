@@ -16,6 +16,7 @@ from accelshare.vendors.drivers.driver import HostCard, QueryFailed
 from accelshare.vendors.drivers.library_client import LibraryClient
 from accelshare.vendors.enforcement import Enforcement, ProbeResult
 from accelshare.vendors.profile import Way
+from accelshare.vendors.value_types import LimitSetter
 
 PROBE_BYTES: Final = 1 << 30
 PROBE_S: Final = 15.0  # for all cards of a kind; a library may have to be opened first
@@ -58,7 +59,7 @@ class DmemSetter:
         if not regions:
             names = ", ".join(dmem.values(capacity)) or "none"
             raise CgroupError(f"no region of {dmem.CAPACITY} belongs to card {card.index} (address {card.pci!r}); it has {names}")
-        return Enforcement("dmem", set_by="dmem", regions=regions)
+        return Enforcement(way.set_by, set_by=way.set_by, regions=regions)
 
     def set(self, group: PurePosixPath, limit: Limit, timeout_s: float) -> int | None:
         for region, part in dmem.parts(limit.way.regions, limit.bytes).items():  # newer kernels take one region per write
@@ -82,7 +83,7 @@ class LibrarySetter:
 
     def find(self, kind: str, way: Way, card: HostCard) -> Enforcement:
         self._library(kind)
-        return Enforcement("nvml", set_by="nvml")
+        return Enforcement(way.set_by, set_by=way.set_by)
 
     def set(self, group: PurePosixPath, limit: Limit, timeout_s: float) -> int | None:
         return self._call("set_memory_limit", group, limit, limit.bytes, timeout_s=timeout_s)
@@ -118,7 +119,8 @@ class Limits:
     ) -> None:
         """`unavailable`: why the agent sets no limits at all now; empty if it does. `libraries`: by kind."""
         self._tree = tree
-        self._setters: Mapping[str, Setter] = {"dmem": DmemSetter(tree), "nvml": LibrarySetter(tree, libraries)}
+        self._by_kernel: Setter = DmemSetter(tree)
+        self._by_driver: Setter = LibrarySetter(tree, libraries)
         self._unavailable = unavailable
         self._clock = clock
 
@@ -126,7 +128,7 @@ class Limits:
         """Whether a limit of this card can be set, read back and cleared, before this moment of the clock."""
         if problem := self._unavailable():
             return ProbeResult(met=False, message=problem)
-        setter, timeout_s = self._setters[way.set_by], max(deadline - self._clock(), 0)
+        setter, timeout_s = self._setter(way.set_by), max(deadline - self._clock(), 0)
         try:
             with self._tree.scratch() as group:
                 found_way = setter.find(kind, way, card)
@@ -151,19 +153,22 @@ class Limits:
             return ""
         deadline = self._clock() + timeout_s
         found = self._try(limit, lambda setter: setter.read(group, limit, timeout_s))
-        if is_held(limit, found):
-            return ""
-        self._set(group, limit, deadline)
-        return shown(found)
+        # What a driver reads may be the limit of the pod, which does not show the container its own size: it is set in any case.
+        if not is_held(limit, found) or limit.way.by_driver:
+            self._set(group, limit, deadline)
+        return "" if is_held(limit, found) else shown(found)
 
     def _set(self, group: PurePosixPath, limit: Limit, deadline: float) -> None:
         found = self._try(limit, lambda setter: setter.set(group, limit, max(deadline - self._clock(), 0)))
         if not is_held(limit, found):
             raise LimitError(f"{limit} is the limit that {limit.way.name} set, and {shown(found)} was read back")
 
+    def _setter(self, set_by: LimitSetter) -> Setter:
+        return self._by_kernel if set_by == "dmem" else self._by_driver
+
     def _try(self, limit: Limit, call: Callable[[Setter], int | None]) -> int | None:
         try:
-            return call(self._setters[limit.way.set_by])
+            return call(self._setter(limit.way.set_by))
         except (CgroupError, QueryFailed) as error:
             raise LimitError(f"the limit of {limit} cannot be set by {limit.way.name}: {error}") from error
 

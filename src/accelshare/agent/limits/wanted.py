@@ -45,9 +45,6 @@ def wanted_limits(kinds: Mapping[str, VendorCards], slices: Iterable[Slice]) -> 
 def unified(limits: Iterable[Limit]) -> dict[str, str]:
     """The files of the container's cgroup that the runtime writes before the container's process starts."""
     by_region = {
-        name: part
-        for limit in limits
-        if limit.way.set_by == "dmem"
-        for name, part in dmem.parts(limit.way.regions, limit.bytes).items()
+        name: part for limit in limits if limit.way.by_kernel for name, part in dmem.parts(limit.way.regions, limit.bytes).items()
     }
     return {dmem.MAX: dmem.lines(by_region)} if by_region else {}

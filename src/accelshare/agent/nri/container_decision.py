@@ -224,7 +224,7 @@ class ContainerDecision:
         self._refuse_our_annotations(limits)
         result = adjusted([*edits, _mark(slices, limits)], on_host=self._rules.on_host, unified=unified(limits))
         self.slices = slices
-        self.pod_limits = tuple(one for one in wanted_limits(self._kinds, pod.seen.slices) if one.way.set_by == "nvml")
+        self.pod_limits = tuple(one for one in wanted_limits(self._kinds, pod.seen.slices) if one.way.by_driver)
         self._success = Delivered(pod)
         return result
 

@@ -2,17 +2,23 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.discovery.device_monitor import DeviceMonitor, merged
 from accelshare.agent.discovery.units import ChosenUnit
+from accelshare.agent.limits.setting import Limits
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import DriverError, Health, HostCard
-from accelshare.vendors.enforcement import Enforcement
+from accelshare.vendors.enforcement import Enforcement, choose
+from accelshare.vendors.profile import EnforcementRules, Way
+from tests.unit.agent.limits.kernel import Kernel
 
 NOBODY = Enforcement("nobody")
 LIMIT_S = 60
@@ -206,6 +212,29 @@ async def test_enforcement_is_checked_again_and_again() -> None:
             await asyncio.wait_for(changed.wait(), 60)
     first, second = devices.inventory()["nvidia"].cards
     assert (first.min_units, second.min_units, second.enforced_by) == (2, 0, "nobody")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_card_whose_limit_is_no_longer_held_has_nobody(tmp_path: Path) -> None:
+    """The agent sets and reads a limit again and again; what it published before is not believed."""
+    kernel = Kernel(tmp_path, {"fake/0": 2**34, "fake/1": 2**34})
+    limits, devices = Limits(kernel, {}), DeviceInventory()
+    rules = EnforcementRules(("kernel",), {"kernel": Way(set_by="dmem", region="fake/{index}")})
+
+    async def prove(cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:
+        late = time.monotonic() + LIMIT_S
+        return {card.id: choose(rules, {}, partial(limits.prove, "nvidia", card, deadline=late)) for card in cards}
+
+    monitor = DeviceMonitor(
+        load()["nvidia"], Machine(FIRST, SECOND), devices, unit=lambda: ChosenUnit(""), enforcement=prove, enforcement_s=0.001
+    )
+    tasks = [asyncio.create_task(work) for work in (monitor.run(), monitor.watch_enforcement())]
+    await asyncio.wait_for(monitor.first_answer.wait(), LIMIT_S)
+    for forgets, way in ((False, "kernel"), (True, "nobody"), (False, "kernel")):
+        kernel.forgets = forgets
+        await until(lambda way=way: [card.enforced_by for card in devices.inventory()["nvidia"].cards] == [way, way])  # type: ignore[misc]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -70,7 +70,7 @@ def test_cgroup_v1_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_is_never_created(tree: CgroupTree, tmp_path: Path) -> None:
     """The kernel makes the files of the controllers that a group has."""
-    with pytest.raises(CgroupError, match="dmem.max: No such file"):
+    with pytest.raises(CgroupError, match=r"dmem\.max: No such file"):
         tree.write(PurePosixPath(), "dmem.max", "x 1")
     assert not (tmp_path / "dmem.max").exists()
 
