@@ -144,19 +144,21 @@ async def validated(fake_node: FakeNode, built: Path, tmp_path: Path) -> AsyncIt
         yield one
 
 
-async def test_the_driver_limits_a_container_before_it_starts(fake_node: FakeNode, node: Node) -> None:
-    node.uses_driver()
-    await node.start_agent()
-    assert node.ways() == ["driver"] * 3
+async def test_the_driver_limits_a_container_before_it_starts(fake_node: FakeNode, validated: Node) -> None:
+    validated.uses_driver()
+    await validated.start_agent()
+    assert validated.ways() == ["driver"] * 3
     assert [card.min_units for card in fake_node.entry().cards] == [2] * 3
     assert await fake_node.metric('accelshare_card_enforcement{card="0",node="n1",vendor="acme",way="driver"}') == 1
-    assert Event.START_CONTAINER in node.runtime.real.wanted[0]
+    assert Event.START_CONTAINER in validated.runtime.real.wanted[0]
     bind(fake_node, "a", {MEMORY: 4}, 1, units=4)
-    made = await node.create("a")
-    assert node.limits() == {("zpu1", str(node.pod_group("a"))): 4 * GIB}  # its cgroup is not there yet, that of the pod is
+    made = await validated.create("a")
+    assert validated.limits() == {
+        ("zpu1", str(validated.pod_group("a"))): 4 * GIB
+    }  # its cgroup is not there yet, that of the pod is
     assert made.container.annotations[assignment.LIMITED] == '{"zpu1":"driver"}'
-    await node.start("a")
-    assert node.limits()["zpu1", str(node.group("a"))] == 4 * GIB
+    await validated.start("a")
+    assert validated.limits()["zpu1", str(validated.group("a"))] == 4 * GIB
 
 
 async def test_each_container_and_each_card_has_its_own_limit(fake_node: FakeNode, validated: Node) -> None:
@@ -184,24 +186,24 @@ async def test_a_whole_card_has_no_limit(fake_node: FakeNode, validated: Node) -
     assert validated.limits() == {}
 
 
-async def test_a_container_whose_limit_is_not_read_back_does_not_start(fake_node: FakeNode, node: Node) -> None:
-    node.uses_driver()
-    await node.start_agent()
+async def test_a_container_whose_limit_is_not_read_back_does_not_start(fake_node: FakeNode, validated: Node) -> None:
+    validated.uses_driver()
+    await validated.start_agent()
     bind(fake_node, "a", {MEMORY: 4}, 0, units=4)
-    await node.create("a")
-    node.has(limit_mib=16384)
+    await validated.create("a")
+    validated.has(limit_mib=16384)
     with pytest.raises(RuntimeRefusalError) as refusal:
-        await node.start("a")
+        await validated.start("a")
     assert all(fact in str(refusal.value) for fact in ("container c0", "card 0 of acme", str(4 * GIB), str(16 * GIB)))
     with pytest.raises(RuntimeRefusalError, match=str(16 * GIB)):  # kubelet creates it again
-        await node.create_once("a")
-    node.has(set_limit=4)
+        await validated.create_once("a")
+    validated.has(set_limit=4)
     with pytest.raises(RuntimeRefusalError, match="nvmlDeviceSetMemoryLimits_v1 returned 4"):
-        await node.create_once("a")
-    node.has()
-    await node.create("a")
-    await node.start("a")
-    assert node.limits()["zpu0", str(node.group("a"))] == 4 * GIB
+        await validated.create_once("a")
+    validated.has()
+    await validated.create("a")
+    await validated.start("a")
+    assert validated.limits()["zpu0", str(validated.group("a"))] == 4 * GIB
 
 
 async def test_a_hanging_driver_refuses_in_time_and_the_runtime_goes_on(fake_node: FakeNode, validated: Node) -> None:
@@ -230,23 +232,23 @@ async def test_only_a_card_whose_limit_was_proven_has_one(fake_node: FakeNode, v
     assert "16384" not in str(validated.limits())
 
 
-async def test_limits_are_set_again_after_a_restart_of_the_agent(fake_node: FakeNode, node: Node) -> None:
+async def test_limits_are_set_again_after_a_restart_of_the_agent(fake_node: FakeNode, validated: Node) -> None:
     """The driver was loaded again while the agent was away, and another limit was changed by somebody."""
-    node.uses_driver()
-    await node.start_agent()
+    validated.uses_driver()
+    await validated.start_agent()
     for name, card in (("a", 0), ("b", 1), ("c", 2)):
         bind(fake_node, name, {MEMORY: 4}, card, units=4)
-        await node.create(name)
-        await node.start(name)
-    before = node.limits()
-    await node.kill_agent()
-    kept = [("zpu0", str(node.group("a")), 4 * GIB), ("zpu1", str(node.group("b")), 16 * GIB)]
-    file = node.hardware.folder / "limits"
+        await validated.create(name)
+        await validated.start(name)
+    before = validated.limits()
+    await validated.kill_agent()
+    kept = [("zpu0", str(validated.group("a")), 4 * GIB), ("zpu1", str(validated.group("b")), 16 * GIB)]
+    file = validated.hardware.folder / "limits"
     file.write_text("".join(f"{card} {group} 0 {hard}\n" for card, group, hard in kept))
-    await node.start_agent()
+    await validated.start_agent()
     own = {key: hard for key, hard in before.items() if key[1].endswith("-c0")}
-    await fake_node.until(lambda: own.items() <= node.limits().items(), "all limits are set again")
-    await fake_node.until(lambda: node.repairs(2), "two repairs are counted")
+    await fake_node.until(lambda: own.items() <= validated.limits().items(), "all limits are set again")
+    await fake_node.until(lambda: validated.repairs(2), "two repairs are counted")
     assert await fake_node.metric("accelshare_limit_repairs_total") == 2
 
 
@@ -302,22 +304,22 @@ async def test_the_next_agent_limits_a_container_that_it_did_not_create(fake_nod
         await node.start("b")
 
 
-async def test_the_kernels_limit_is_in_the_answer_to_create(fake_node: FakeNode, node: Node) -> None:
-    node.uses_kernel()
-    await node.start_agent()
-    assert node.ways() == ["kernel", "nobody", "kernel"]  # the kernel has no region of the second card
+async def test_the_kernels_limit_is_in_the_answer_to_create(fake_node: FakeNode, validated: Node) -> None:
+    validated.uses_kernel()
+    await validated.start_agent()
+    assert validated.ways() == ["kernel", "nobody", "kernel"]  # the kernel has no region of the second card
     bind(fake_node, "a", {MEMORY: 4}, 2, units=4)
-    made = await node.create("a")
+    made = await validated.create("a")
     assert dict(made.container.linux.resources.unified) == {"dmem.max": f"fake/zpu2 {4 * GIB}"}
-    assert (node.group("a") / "dmem.max").read_text() == f"fake/zpu2 {4 * GIB}\n"
-    await node.start("a")
+    assert (validated.group("a") / "dmem.max").read_text() == f"fake/zpu2 {4 * GIB}\n"
+    await validated.start("a")
     fake_node.pod("two", {MEMORY: 4}, labels={"accelshare.io/card-count": "2"})
     fake_node.bind("two", 0, 2, units=2, more=assignment.require_plugin())
-    made = await node.create("two")
+    made = await validated.create("two")
     assert dict(made.container.linux.resources.unified) == {"dmem.max": f"fake/zpu0 {2 * GIB}\nfake/zpu2 {2 * GIB}"}
     for name, limits, options in (("b", {MEMORY: 4}, {"units": 4}), ("whole", {WHOLE: 1}, {"whole": True})):
         bind(fake_node, name, limits, 1, **options)
-        assert not (await node.create(name)).container.linux.resources.unified
+        assert not (await validated.create(name)).container.linux.resources.unified
         fake_node.api.store.delete("pods", name, options={"gracePeriodSeconds": 0})
 
 
