@@ -14,7 +14,7 @@ HERE: Final = Path(__file__).parent
 
 # By vendor: the libraries, each as a source and what it is compiled with, and the tools.
 LIBRARIES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "nvidia": {"libnvidia-ml.so.1": ("nvml.c",)},
+    "nvidia": {"libnvidia-ml.so.1": ("nvml.c",), "libnvidia-ml-old.so": ("nvml.c", "-DOLD")},
     "kunlun": {"libxpuml.so": ("xpuml.c",)},
     "enflame": {"libefml.so": ("efml.c",), "libefml-newer.so": ("efml.c", "-DNEWER")},
 }

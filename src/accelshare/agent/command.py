@@ -60,6 +60,11 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     metavar="NAMESPACE",
     help="The guard ignores containers of this namespace; repeatable. The agent's own namespace is always exempt.",
 )
+@_shown(
+    "--limits/--no-limits",
+    default=True,
+    help="With NRI and cgroup v2: set memory limits on the cgroups of containers, where driver or kernel can hold them.",
+)
 @_file("--nri-socket", default=Path("/var/run/nri/nri.sock"), help="The container runtime's NRI socket.")
 @_file(
     "--containerd-config",
@@ -77,6 +82,7 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     default=Path("/"),
     help="Where the host's root is seen from here; vendors' libraries and tools are looked up below it.",
 )
+@_directory("--cgroup-root", default=Path("/sys/fs/cgroup"), help="Where the host's cgroup tree is seen from here.")
 @_shown("--port", type=click.IntRange(0, 65535), default=0, help="Port for probes and metrics; 0: none.")
 @profiles_option
 @log_options
@@ -92,6 +98,7 @@ def agent(
     delivery: str,
     guard: bool,
     exempt_namespaces: tuple[str, ...],
+    limits: bool,
     nri_socket: Path,
     containerd_config: Path,
     crio_config: Path,
@@ -101,6 +108,7 @@ def agent(
     proc_root: Path,
     sys_root: Path,
     host_root: Path,
+    cgroup_root: Path,
     port: int,
     directories: tuple[Path, ...],
     log_level: str,
@@ -140,6 +148,8 @@ def agent(
         cdi=cdi_directory,
         nri_socket=nri_socket,
         runtime_files=Files(containerd_config, crio_config),
+        limits=limits,
+        cgroup_root=cgroup_root,
     )
     try:
         asyncio.run(serve(settings, catalog, broken))

@@ -68,6 +68,7 @@ def shares(vendor: VendorCards, cards: Mapping[int, int], *, whole: bool) -> lis
             unit_mib=vendor.unit_mib,
             whole=whole,
             cdi_name=vendor.cards[index].cdi_name,
+            enforcement=None if whole else vendor.cards[index].enforcement,
         )
         for index, units in cards.items()
     ]
@@ -97,7 +98,6 @@ def container_edits(
         ),
         exists=exists,
         node_labels=node_labels,
-        enforcement=None if whole else vendor.enforcement,
     )
 
 

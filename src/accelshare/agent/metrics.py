@@ -49,6 +49,14 @@ class AgentMetrics:
         self._card_used = gauge(
             "accelshare_card_used_bytes", "Memory of the card that is in use, where the driver reports it", _CARD
         )
+        self._card_enforcement = gauge(
+            "accelshare_card_enforcement",
+            "1 for the way in which a pod's share of the card is enforced; the way is nobody where it is not",
+            (*_CARD, "way"),
+        )
+        self.limit_repairs = counter(
+            "accelshare_limit_repairs", "Limits of living containers that were missing or wrong, and were set again"
+        )
         wait = Histogram(
             "accelshare_bound_to_allocated_seconds",
             "Seconds from a bound pod's arrival at its node to its first card",
@@ -85,6 +93,7 @@ class AgentMetrics:
         """Set the series of all cards in the inventory; a card that is gone has no series any more."""
         self._card_healthy.clear()
         self._card_memory.clear()
+        self._card_enforcement.clear()
         self._problem.clear()
         for name in (*devices.kinds, *devices.problems):
             self._problem.labels(name).set(name in devices.problems)
@@ -94,6 +103,8 @@ class AgentMetrics:
                 where = (self._node, name, str(card.index))
                 self._card_healthy.labels(*where).set(card.healthy)
                 self._card_memory.labels(*where).set(card.found.memory_mib * 2**20)
+                if card.enforcement is not None:
+                    self._card_enforcement.labels(*where, card.enforcement.name).set(1)
 
     def show_use(self, kinds: Iterable[VendorCards], used_mib: Mapping[str, Mapping[str, int]]) -> None:
         """Set the memory in use as the drivers last read it, by vendor and card id."""

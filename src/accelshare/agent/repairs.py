@@ -43,6 +43,7 @@ class Repairs:
         self._assigned: dict[str, NodePod] = {}  # pods to be flagged
         self._replacements: dict[str, tuple[NodePod, str, bool]] = {}  # uid → pod, container, and whether its card was renumbered
         self._unentitled: deque[Unentitled] = deque(maxlen=MOST_UNENTITLED)
+        self._unlimited: deque[tuple[NodePod, str]] = deque(maxlen=MOST_UNENTITLED)
         self._retries = Retries(clock)
         self._wanted = asyncio.Event()
 
@@ -62,6 +63,11 @@ class Repairs:
         self._replacements[pod.uid] = pod, container, True
         self._wanted.set()
 
+    def report_unlimited(self, pod: NodePod, problem: str) -> None:
+        """A living container of the pod lacks a limit that nobody could set."""
+        self._unlimited.append((pod, problem))
+        self._wanted.set()
+
     def report_unentitled(self, container: Unentitled) -> None:
         self._unentitled.append(container)
         self._wanted.set()
@@ -77,6 +83,10 @@ class Repairs:
         """Write all that is due. A pod that a policy protects delays no other, and is tried less and less often."""
         while self._unentitled:
             await self._report(self._unentitled.popleft())
+        while self._unlimited:
+            pod, problem = self._unlimited.popleft()
+            ref = PodRef(namespace=pod.seen.namespace, name=pod.seen.name, uid=pod.seen.uid)
+            await self._events.record(ref, kind="Warning", reason="AcceleratorNotLimited", message=problem)
         for uid, replacement in list(self._replacements.items()):
             if await self._done(uid, self._replace, replacement):
                 self._replacements.pop(uid, None)

@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -31,6 +31,9 @@ from accelshare.agent.discovery.device_monitor import DeviceMonitor
 from accelshare.agent.discovery.inventory_publisher import InventoryPublisher
 from accelshare.agent.discovery.units import ChosenUnit, chosen_unit
 from accelshare.agent.lifecycle import BackgroundTasks, Shutdown, finished_before
+from accelshare.agent.limits.cgroups import CgroupTree
+from accelshare.agent.limits.review import LimitReview
+from accelshare.agent.limits.setting import PROBE_S, Limits
 from accelshare.agent.metrics import AgentMetrics
 from accelshare.agent.nri.container_decision import Rules
 from accelshare.agent.nri.container_handler import ContainerHandler
@@ -50,7 +53,8 @@ from accelshare.runtimes.handlers import handlers as read_handlers
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.cdi import existing_name
 from accelshare.vendors.drivers import registry
-from accelshare.vendors.drivers.driver import HostCard
+from accelshare.vendors.drivers.driver import Driver, HostCard
+from accelshare.vendors.drivers.library_client import HasLimitLibrary
 from accelshare.vendors.enforcement import Enforcement, choose, requirements
 from accelshare.vendors.host_paths import seen_from_here
 from accelshare.vendors.probing import probe
@@ -74,6 +78,7 @@ class Agent:
         self._roles = pod_resources.roles(catalog)
         self._whole_by_others: frozenset[str] = frozenset()
         self._monitors: dict[str, DeviceMonitor] = {}
+        self._drivers = {profile.name: self._driver(profile) for profile in self._profiles}
         by_name = {profile.name: profile for profile in catalog}
 
         # What this node has, and which pods are bound to it.
@@ -142,15 +147,26 @@ class Agent:
         self._outcomes = OutcomeQueue()
         guard = Guard(self._profiles, exempt=settings.exempt_namespaces, on_host=settings.on_host)
         rules = Rules(settings.on_host, guard if settings.guard else None, handlers.refusal)
+        tree = CgroupTree(settings.cgroup_root)
+        libraries = {name: one.limit_library() for name, one in self._drivers.items() if isinstance(one, HasLimitLibrary)}
+        self._limits = Limits(tree, libraries, unavailable=self._why_no_limits)
         self._handler = ContainerHandler(
             self._devices,
             self._pods,
             self._mode,
             self._outcomes,
             rules,
+            self._limits,
             node_labels=lambda: self._publisher.labels,
             node_resources=lambda: self._publisher.resources,
         )
+        self._limit_review = LimitReview(
+            self._limits,
+            self._handler.limited,
+            on_repaired=self._metrics.limit_repairs.inc,
+            on_failed=self._repairs.report_unlimited,
+        )
+        ways = [way for profile in self._profiles for _, way in profile.enforcement.in_order]
         self._nri = NriDelivery(
             self._devices,
             self._handler,
@@ -162,6 +178,8 @@ class Agent:
             pins=self._pins,
             pods=self._pods,
             leftovers=self._leftovers,
+            limit_review=self._limit_review,
+            sets_limits=settings.limits and tree.is_v2 and any(way.on_cgroup for way in ways),
             socket=settings.nri_socket,
             files=settings.runtime_files,
         )
@@ -169,6 +187,7 @@ class Agent:
         self._metrics.waiting.set_function(lambda: self._pod_queue.waiting)
         self._devices.on_change(lambda: self._metrics.show(self._devices))
         self._devices.on_change(cdi.write)
+        self._devices.on_change(self._limit_review.request)  # a card may have got its way just now
 
     async def run(self, stop: asyncio.Event) -> None:
         tasks = BackgroundTasks()
@@ -210,6 +229,8 @@ class Agent:
         tasks.start(self._publisher.run())
         tasks.start(self._repairs.run())
         tasks.start(self._nri.run() if by_nri else self._device_plugins.run())
+        if by_nri:
+            tasks.start(self._limit_review.run())
         self._nri.review_containers()
         self._state.start()
 
@@ -242,19 +263,21 @@ class Agent:
         if not by_nri:
             await self._reconcile.once()
 
-    def _monitor(self, profile: Profile, *, listed: bool) -> DeviceMonitor:
+    def _driver(self, profile: Profile) -> Driver:
         settings = self._settings
         card_memory_mib = settings.card_memory_mib.get(profile.name)
-        driver = registry.make(profile, roots=settings.roots, host=settings.host_root, card_memory_mib=card_memory_mib)
+        return registry.make(profile, roots=settings.roots, host=settings.host_root, card_memory_mib=card_memory_mib)
+
+    def _monitor(self, profile: Profile, *, listed: bool) -> DeviceMonitor:
         return DeviceMonitor(
             profile,
-            driver,
+            self._drivers[profile.name],
             self._devices,
             unit=partial(self._chosen_unit, profile),
             enforcement=partial(self._enforcement, profile),
             cdi_name=partial(self._cdi_name, profile),
             listed=listed,
-            watch_health=settings.watch_health,
+            watch_health=self._settings.watch_health,
         )
 
     def _handle_outcome(self, outcome: Outcome) -> None:
@@ -284,10 +307,18 @@ class Agent:
         directories = (seen_from_here("etc/cdi", self._settings.host_root), self._settings.cdi)
         return existing_name(profile, card, specifications(directories))
 
-    async def _enforcement(self, profile: Profile) -> Enforcement:
-        settings = self._settings
-        found = await probe(requirements(profile.enforcement), roots=settings.roots, host=settings.host_root)
-        return choose(profile.enforcement, found)
+    async def _enforcement(self, profile: Profile, cards: Sequence[HostCard]) -> dict[str, Enforcement]:
+        """By id: who enforces the shares of each card. Limits are set and read on a thread: driver and kernel may take time."""
+        settings, rules, deadline = self._settings, profile.enforcement, time.monotonic() + PROBE_S
+        found = await probe(requirements(rules), roots=settings.roots, host=settings.host_root)
+        prove = partial(self._limits.prove, profile.name, deadline=deadline)
+        return {card.id: await asyncio.to_thread(choose, rules, found, partial(prove, card)) for card in cards}
+
+    def _why_no_limits(self) -> str:
+        if not self._settings.limits:
+            return "--no-limits is set"
+        mode = self._mode.get()
+        return "" if mode.by_nri else f"delivery through NRI is needed, and this node delivers by {mode.name}: {mode.reason}"
 
     def _chosen_unit(self, profile: Profile) -> ChosenUnit:
         before = self._publisher.published_units.get(profile.name, "")

@@ -40,6 +40,8 @@ class AgentSettings:
     guard: bool = True  # containers that request no card get none
     exempt_namespaces: tuple[str, ...] = ("kube-system",)  # of the guard
     runtime_files: Files = field(default_factory=Files)
+    limits: bool = True  # set limits on containers' cgroups, where a profile has such a way
+    cgroup_root: Path = Path("/sys/fs/cgroup")  # where the host's cgroup tree is mounted
 
     @property
     def device_plugins(self) -> Path:

@@ -110,8 +110,10 @@ class _ConnectedPlugin:
 class FakeRuntime:
     """`async with FakeRuntime(socket) as runtime:` accepts plugins; leave and enter again for a restart."""
 
-    def __init__(self, socket: Path, features: RuntimeFeatures | None = None) -> None:
+    def __init__(self, socket: Path, features: RuntimeFeatures | None = None, *, cgroups: Path | None = None) -> None:
+        """`cgroups`: a directory that stands for the host's cgroup v2 tree; containers get their groups there."""
         self._socket = socket
+        self._cgroups = cgroups
         self._features = features or RuntimeFeatures()
         self._server: asyncio.Server | None = None
         self._registering = asyncio.Lock()  # one plugin after the other
@@ -256,6 +258,8 @@ class FakeRuntime:
             pod = self.pods[pod_id]
             requested = _copy(container)
             requested.pod_sandbox_id, requested.state = pod_id, ContainerState.CONTAINER_CREATED
+            if self._cgroups is not None:
+                requested.linux.cgroups_path = f"{pod.linux.cgroup_parent}/{container.id}"
             made, adjustments = FakeContainer(pod, requested), list[ContainerAdjustment]()
             claims: Claims = {}
             # A plugin that dies in the call counts as present, for the runtime's own validator and for plugins that validate:
@@ -271,6 +275,7 @@ class FakeRuntime:
             self._validate(made, present)
             validation = ValidateContainerAdjustmentRequest(pod=pod, container=requested, adjust=combined(adjustments))
             await asyncio.gather(*(self._ask_validator(plugin, validation) for plugin in present if plugin.wants(VALIDATE)))
+            self._make_group(made.container)
             self.containers[container.id] = made
             return made
 
@@ -346,6 +351,21 @@ class FakeRuntime:
                     f'{CREATE_FAILED}: validator "00-default-validator" rejected container adjustment, '
                     f'reason: validation error: required plugin "{name}" not present'
                 )
+
+    def _make_group(self, container: Container) -> None:
+        """Create the container's cgroup, as runc does: the files of its controllers are there, with what plugins set."""
+        if self._cgroups is None:
+            return
+        group = self._cgroups / container.linux.cgroups_path.removeprefix("/")
+        group.mkdir(parents=True, exist_ok=True)
+        controllers = self._cgroups / "cgroup.controllers"  # absent: cgroup v1
+        if controllers.exists() and "dmem" in controllers.read_text().split():
+            (group / "dmem.max").write_text("")
+        for name, text in container.linux.resources.unified.items():
+            if not (group / name).exists():
+                controller = name.partition(".")[0]
+                raise RuntimeRefusalError(f'cannot set {name}: controller "{controller}" not available')
+            (group / name).write_text(text + "\n")
 
     def _set_state(self, container_id: str, state: ContainerState) -> FakeContainer:
         made = self.containers[container_id]

@@ -6,7 +6,7 @@ Belongs here: container + adjustment → container, and the conflict of two plug
 from collections.abc import Iterable
 
 from accelshare.agent.nri.protocol.messages import environment
-from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxContainerAdjustment, Mount
+from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxContainerAdjustment, LinuxResources, Mount
 
 Claims = dict[tuple[str, str], str]  # (what, its name) → the plugin that set it
 
@@ -43,6 +43,7 @@ def adjusted(container: Container, adjustment: ContainerAdjustment, plugin: str,
     )
     result.env.extend(f"{key}={value}" for key, value in env.items())
     result.linux.devices.extend(devices)
+    result.linux.resources.unified.update(adjustment.linux.resources.unified)
     return result
 
 
@@ -50,11 +51,13 @@ def combined(adjustments: Iterable[ContainerAdjustment]) -> ContainerAdjustment:
     """The adjustments of all plugins together, as validators get them."""
     every = tuple(adjustments)
     devices = tuple(device for one in every for device in one.linux.devices)
+    unified = {key: value for one in every for key, value in one.linux.resources.unified.items()}
+    resources = LinuxResources(unified=unified) if unified else None
     return ContainerAdjustment(
         annotations={key: value for one in every for key, value in one.annotations.items()},
         mounts=tuple(mount for one in every for mount in one.mounts),
         env=tuple(pair for one in every for pair in one.env),
-        linux=LinuxContainerAdjustment(devices=devices) if devices else None,
+        linux=LinuxContainerAdjustment(devices=devices, resources=resources) if devices or resources else None,
         cdi_devices=tuple(device for one in every for device in one.cdi_devices),
     )
 
@@ -74,5 +77,6 @@ def _claimed(adjustment: ContainerAdjustment) -> list[tuple[str, str]]:
         *(("env", pair.key) for pair in adjustment.env),
         *(("device", device.path) for device in adjustment.linux.devices),
         *(("CDI device", device.name) for device in adjustment.cdi_devices),
+        *(("cgroup file", name) for name in adjustment.linux.resources.unified),
     ]
     return [(what, name) for what, name in named if not name.startswith("-")]

@@ -11,7 +11,7 @@ from typing import Final
 
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors.problems import Problem, nearest, shown
-from accelshare.vendors.profile import WATCH, Profile, Section
+from accelshare.vendors.profile import FORMER_NOBODY, NOBODY, Profile, Section, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,27 +150,40 @@ def _order_names_ways(checked: Checked) -> Iterator[tuple[str, str]]:
     seen = set[str]()
     for place, name in enumerate(rules.order):
         key = f"enforcement.order[{place}]"
-        if name not in rules.ways and name != WATCH and not checked.is_reported("enforcement.ways"):
-            yield key, f"is {shown(name)}; it must be one of {', '.join((*rules.ways, WATCH))}{nearest(name, rules.ways)}"
+        if name not in rules.ways and name != NOBODY and not checked.is_reported("enforcement.ways"):
+            yield key, f"is {shown(name)}; it must be one of {', '.join((*rules.ways, NOBODY))}{nearest(name, rules.ways)}"
         elif name in seen:
             yield key, f"is {shown(name)} again; each way must be there once"
-        elif WATCH in seen:
-            yield key, f"is {shown(name)} after {WATCH}; {WATCH} is always possible, so it must be the last"
+        elif NOBODY in seen:
+            yield key, f"is {shown(name)} after {NOBODY}; {NOBODY} is always possible, so it must be the last"
         seen.add(name)
 
 
 def _ways_are_complete(checked: Checked) -> Iterator[tuple[str, str]]:
     for name, way in checked.profile.enforcement.ways.items():
         key = f"enforcement.ways.{name}"
-        if name == WATCH:
+        if name in (NOBODY, FORMER_NOBODY):
             yield key, "is the name of the way without a limit, which every profile has; it must have another name"
+        elif way.on_cgroup:
+            yield from _cgroup_way(key, way)
         elif not way.env:
             yield f"{key}.env", "is missing; it must be a table with the variables that set the limit"
+        elif way.region is not None:
+            yield f"{key}.region", f'is {shown(way.region)}, but set_by is {shown(way.set_by)}; only "dmem" has regions'
         for place, requirement in enumerate(way.requires):
             if bool(requirement.file) == bool(requirement.command):
                 yield f"{key}.requires[{place}]", "has both file and command or neither; it must have one of them"
             if requirement.pattern is not None and requirement.at_least is None:
                 yield f"{key}.requires[{place}].pattern", "finds a version, but none is required; it must come with at_least"
+
+
+def _cgroup_way(key: str, way: Way) -> Iterator[tuple[str, str]]:
+    """A limit that the agent sets itself needs no variables. Whether it can be set with this driver is proven on the node."""
+    for name in ("env", "mounts"):
+        if getattr(way, name):
+            yield f"{key}.{name}", f'is there, but set_by is {shown(way.set_by)}; it must come with set_by = "variables"'
+    if way.region is not None and way.set_by != "dmem":
+        yield f"{key}.region", f'is {shown(way.region)}, but set_by is {shown(way.set_by)}; only "dmem" has regions'
 
 
 def _unverified_names_keys(checked: Checked) -> Iterator[tuple[str, str]]:

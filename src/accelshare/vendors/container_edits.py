@@ -44,6 +44,7 @@ class CardShare:
     unit_mib: float
     whole: bool = False
     cdi_name: str = ""  # as a specification on this node has it; empty: the profile's
+    enforcement: Enforcement | None = None  # how this card's shares are enforced; none: not
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,6 @@ def edits(
     pod_units: int,
     exists: Callable[[str], bool],
     node_labels: Mapping[str, str] | None = None,
-    enforcement: Enforcement | None = None,
 ) -> ContainerEdits:
     """The edits for a container with these cards; `exists` tests whether the host has a device file.
 
@@ -107,9 +107,11 @@ def edits(
     env = {name: _joined(name, template, fills) for name, template in templates.items()}
     env |= _label_env(rules.node_label_env, node_labels or {})
     mounts = _mounts(profile, fills) if "volume-mounts" in strategies else ()
-    if enforcement is not None and not any(card.whole for card in cards):
-        env |= {name: _joined(name, template, fills) for name, template in enforcement.env.items()}
-        mounts += tuple(Mount(path, path, read_only=False) for path in enforcement.mounts)
+    limited = [(card.enforcement, words) for card, words in zip(cards, fills, strict=True) if card.enforcement and not card.whole]
+    for way in {each.name: each for each, _ in limited}.values():
+        of_way = [words for each, words in limited if each.name == way.name]
+        env |= {name: _joined(name, template, of_way) for name, template in way.env.items()}
+        mounts += tuple(Mount(path, path, read_only=False) for path in way.mounts)
     return ContainerEdits(
         env=env,
         device_nodes=device_nodes(profile, cards, exists) if "device-nodes" in strategies else (),
@@ -218,12 +220,16 @@ def _fill(card: CardShare, ordinal: int, *, container_units: int, pod_units: int
 
 def _amounts(prefix: str, units: int, unit_mib: float) -> dict[str, object]:
     # Whole MiB are rounded down, so that a limit is never more than the share; parts of a unit may be off by a hair.
-    mib = units * unit_mib
     return {
         f"{prefix}units": units,
-        f"{prefix}mib": math.floor(mib + 1e-6),
-        f"{prefix}bytes": math.floor(mib * _BYTES_PER_MIB + 1e-3),
+        f"{prefix}mib": math.floor(units * unit_mib + 1e-6),
+        f"{prefix}bytes": share_bytes(units, unit_mib),
     }
+
+
+def share_bytes(units: int, unit_mib: float) -> int:
+    """The bytes of so many units, rounded down."""
+    return math.floor(units * unit_mib * _BYTES_PER_MIB + 1e-3)
 
 
 def _joined(name: str, template: str, fills: Sequence[Mapping[str, object]]) -> str:

@@ -201,27 +201,40 @@ class Requirement(Section, frozen=True):
 
 
 class Way(Section, frozen=True):
-    """One way to enforce a container's share: variables that other software reads, and what a node needs for it."""
+    """One way to enforce a container's share: who sets the limit, and what a node needs for it.
+
+    `variables`: other software reads them. `nvml` and `dmem`: the agent sets the limit on the container's cgroup.
+    """
 
     env: Mapping[t.EnvName, t.ContainerText] = {}
     requires: tuple[Requirement, ...] = ()
     mounts: tuple[t.AbsolutePath, ...] = ()  # host directories, at the same path, to reach the software that enforces
+    set_by: t.LimitSetter = "variables"
+    region: t.Region | None = None  # dmem: of cards without a bus address; the others are found by it
+    min_mib: t.MinMib = 0  # a smaller share cannot run
+
+    @property
+    def on_cgroup(self) -> bool:
+        """Does the agent itself set the limit, on the container's cgroup?"""
+        return self.set_by != "variables"
 
 
 # The last way of every profile: nothing stops a container that uses more than its share.
-WATCH: Final = "watch"
+NOBODY: Final = "nobody"
+# Its former name. Files that still have it keep their meaning: a profile that no longer loads would disable its vendor.
+FORMER_NOBODY: Final = "watch"
 
 
 class EnforcementRules(Section, frozen=True):
     """The ways this vendor has, and the order in which a node tries them; a way that is not in the order is off."""
 
-    order: tuple[t.WayName, ...] = (WATCH,)
+    order: tuple[t.WayName, ...] = (NOBODY,)
     ways: Mapping[t.WayName, Way] = {}
 
     @property
     def in_order(self) -> tuple[tuple[str, Way], ...]:
-        """The ways to try by name, `watch` last whether the order has it or not."""
-        return (*((name, self.ways[name]) for name in self.order if name != WATCH), (WATCH, Way()))
+        """The ways to try by name, `nobody` last whether the order has it or not."""
+        return (*((name, self.ways[name]) for name in self.order if name != NOBODY), (NOBODY, Way()))
 
 
 class Profile(Section, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from msgspec.structs import FieldInfo, fields, replace
 
 from accelshare.vendors.agreement import Checked, disagreements
 from accelshare.vendors.problems import Problem, ProfileError, nearest, shown
-from accelshare.vendors.profile import Profile
+from accelshare.vendors.profile import FORMER_NOBODY, NOBODY, Profile
 from accelshare.vendors.refusal_texts import default_texts
 
 DEEPEST: Final = 16  # tables and lists within each other
@@ -238,11 +238,14 @@ def _no_such(key: str, known: Iterable[str]) -> str:
 
 
 def _normalized(data: Mapping[str, object]) -> Mapping[str, object]:
-    """The data with `container.strategy` as a list, where it is one word."""
-    container = data.get("container")
-    if not isinstance(container, Mapping) or not isinstance(container.get("strategy"), str):
-        return data
-    return {**data, "container": {**container, "strategy": [container["strategy"]]}}
+    """The data with `container.strategy` as a list, where it is one word, and with today's name for a former one."""
+    container, enforcement = data.get("container"), data.get("enforcement")
+    if isinstance(container, Mapping) and isinstance(container.get("strategy"), str):
+        data = {**data, "container": {**container, "strategy": [container["strategy"]]}}
+    if isinstance(enforcement, Mapping) and isinstance(order := enforcement.get("order"), list | tuple):
+        order = [NOBODY if name == FORMER_NOBODY else name for name in order]
+        data = {**data, "enforcement": {**enforcement, "order": order}}
+    return data
 
 
 def _plain(value: Any, *, in_list: bool = False) -> Any:

@@ -111,6 +111,7 @@ RefusalText = Annotated[
 
 # Numbers
 Mib = Annotated[int, Meta(ge=1, le=2**24)]
+MinMib = Annotated[int, Meta(ge=0, le=2**24)]
 CardCount = Annotated[int, Meta(ge=1, le=1024)]
 Index = Annotated[int, Meta(ge=0, le=65535)]
 Numa = Annotated[int, Meta(ge=0, le=1023)]
@@ -191,6 +192,7 @@ UrlPrefix = Annotated[
     ),
 ]
 WayName = ProfileName
+LimitSetter = Literal["variables", "nvml", "dmem"]
 
 # Hardware, files and programs
 DriverName = Literal["nvidia", "kunlun", "enflame", "stream", "static"]
@@ -230,6 +232,14 @@ VersionPattern = Annotated[
         "be a regular expression whose one group is the version",
         longest=_LONGEST_PATTERN,
         check=_is_version_pattern,
+    ),
+]
+
+Region = Annotated[
+    str,
+    _line(
+        rf"(?=.*{_field(*CARD_FIELDS)})(?:[^{{}}\s]|{_field(*CARD_FIELDS)})+",
+        "be the name of a region in dmem.capacity, with {index}, {minor} or {id}, such as acme/card{index}",
     ),
 ]
 

@@ -31,6 +31,8 @@ MOST_PLUGINS: Final = 32
 LONGEST_KEY_NAME: Final = 63  # of an annotation, after the slash; Kubernetes' limit
 # On a container, for the runtime: the cards that the agent delivered to it. Users cannot write it through Kubernetes.
 DELIVERED: Final = "accelshare.io/delivered"
+# On a container, too: by the id of a card, the way in which the agent must limit the container's share of it before it starts.
+LIMITED: Final = "accelshare.io/limited"
 LARGEST_INDEX: Final = MOST_CARDS - 1
 # On a Node, written by its agent: the cards of pods whose own record was wrong, by uid. Users of a namespace cannot write Nodes.
 CORRECTED: Final = "accelshare.io/corrected-assignments"
@@ -45,7 +47,7 @@ class _Entry(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 _decoder: Final = Decoder(dict[str, list[_Entry]], most_bytes=LONGEST_ANNOTATION)
-_corrections: Final = Decoder(dict[str, str], most_bytes=LONGEST_ANNOTATION)
+_texts: Final = Decoder(dict[str, str], most_bytes=LONGEST_ANNOTATION)
 
 
 def write(
@@ -76,6 +78,19 @@ def slices_of(record: str) -> tuple[Slice, ...]:
     return tuple(Slice(kind, e.index, e.units, e.whole, intern(e.id)) for kind, of_kind in entries.items() for e in of_kind)
 
 
+def limited_text(ways: Mapping[str, str]) -> str:
+    """The annotation of a container whose share of these cards is limited in these ways."""
+    return msgspec.json.encode(dict(sorted(ways.items()))).decode()
+
+
+def limited_ways(value: str) -> dict[str, str]:
+    """The ways of limited_text(), by card id; none if they cannot be read."""
+    try:
+        return _texts.decode(value)
+    except UnreadableError:
+        return {}
+
+
 def record_keys(profiles: Iterable[Profile]) -> frozenset[str]:
     """The annotation keys of a record: ours, and those of these vendors except `assigned`."""
     keys = [key for p in profiles for a in (p.annotations,) for key in (a.index, a.card_size, a.pod_units, a.assign_time)]
@@ -97,7 +112,7 @@ def write_corrections(records: Mapping[str, str]) -> str | None:
 def read_corrections(value: str) -> dict[str, str]:
     """The records of write_corrections; none if they cannot be read."""
     try:
-        return _corrections.decode(value)
+        return _texts.decode(value)
     except UnreadableError:
         return {}
 

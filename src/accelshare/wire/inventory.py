@@ -36,8 +36,8 @@ class CardEntry(msgspec.Struct, omit_defaults=True, frozen=True):
     numa: int | None = None
     problem: str = ""  # why it is not healthy
     size_given: bool = False  # the card does not report its size: a profile or a flag sets it
-    enforced_by: str = ""  # the way that was proven to enforce a pod's share of this card; `nobody` or empty: none
-    min_units: int = 0  # the smallest share that can run with this way; 0: any
+    enforced_by: str = ""  # the way proven for this card in which a pod's share is enforced, or "nobody"; empty: not known
+    min_units: int = 0  # the smallest slice that can run under this way; 0: any
 
 
 class KindEntry(msgspec.Struct, omit_defaults=True, frozen=True):

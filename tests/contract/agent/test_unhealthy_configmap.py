@@ -9,7 +9,7 @@ from tests.contract.agent.fake_node import MEMORY, NODE, PROFILE, WHOLE, FakeNod
 # A runtime that must be new enough, else a daemon that is there if its pipe is, else nobody.
 ENFORCED = """
 [enforcement]
-order = ["runtime", "daemon", "watch"]
+order = ["runtime", "daemon", "nobody"]
 [enforcement.ways.runtime]
 env = { ZPU_LIMIT = "{share_mib}" }
 requires = [{ command = ["zpu-runtime", "--version"], at_least = "2.1" }, { file = "/etc/zpu/runtime.conf" }]
@@ -28,8 +28,8 @@ key = "gpus"
 @pytest.mark.parametrize(
     ("there", "way", "variable", "mounts"),
     [
-        ((), "watch", None, []),
-        (("usr/bin/zpu-runtime",), "watch", None, []),
+        ((), "nobody", None, []),
+        (("usr/bin/zpu-runtime",), "nobody", None, []),
         (("usr/bin/zpu-runtime", "etc/zpu/runtime.conf"), "runtime", ("ZPU_LIMIT", "4096"), []),
         (("etc/zpu/runtime.conf", "tmp/zpu/control"), "daemon", ("ZPU_DAEMON_LIMIT", "0=4096M"), ["/tmp/zpu"]),
     ],

@@ -174,3 +174,25 @@ def test_the_agent_looks_into_directories_of_the_host_that_a_site_names() -> Non
         if volume["name"].startswith("look-")
     ]
     assert seen == [("/tmp/nvidia-mps", "/host/tmp/nvidia-mps", True), ("/opt/acme", "/host/opt/acme", True)]
+
+
+@pytest.mark.parametrize(
+    ("values", "mounted", "off"),
+    [
+        ({}, True, False),
+        ({"agent__limits__enabled": False}, False, True),
+        ({"agent__delivery": "device-plugin"}, False, False),
+        ({"agent__limits": None}, True, False),  # values of an earlier release
+    ],
+    ids=["default", "switched-off", "device-plugin", "earlier-values"],
+)
+def test_the_agent_gets_the_hosts_cgroups_only_to_set_limits(values: dict[str, object], mounted: bool, off: bool) -> None:
+    things = objects(*preset("gpushare"), *setting(**values))
+    pod = next(thing for thing in things if thing["kind"] == "DaemonSet" and "agent" in str(thing["spec"]["selector"]))
+    spec = pod["spec"]["template"]["spec"]
+    (agent,) = spec["containers"]
+    volumes = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    mounts = {mount["name"]: mount["mountPath"] for mount in agent["volumeMounts"]}
+    found = (volumes.get("cgroup"), mounts.get("cgroup"))
+    assert found == (("/sys/fs/cgroup", "/sys/fs/cgroup") if mounted else (None, None))
+    assert ("--no-limits" in agent["args"]) is off

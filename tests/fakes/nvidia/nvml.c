@@ -87,6 +87,68 @@ int nvmlDeviceGetFieldValues(device_t device, int count, field_t *fields) {
     }
     return OK;
 }
+
+/* Limits of driver 615. One line for each card and cgroup, in the file that ACCELSHARE_FAKE_LIMITS names or in `limits` beside
+   the data file; several processes share it. A group without a limit has that of the nearest group above it. */
+#ifndef OLD
+#include <sys/file.h>
+#define UNLIMITED (~0ULL)
+typedef struct { char *group; unsigned long long soft, hard; } set_limits_t;
+typedef struct { char *group; unsigned long long soft, hard, used; } get_limits_t;
+typedef struct { char uuid[128], group[3000]; unsigned long long soft, hard; } limit_t;
+
+static FILE *limits(void) {
+    char path[4096] = "";
+    const char *named = getenv("ACCELSHARE_FAKE_LIMITS");
+    if (named) snprintf(path, sizeof path, "%s", named);
+    else beside("limits", path, sizeof path);
+    FILE *file = fopen(path, "a+");
+    if (file) flock(fileno(file), LOCK_EX);
+    return file;
+}
+int nvmlDeviceSetMemoryLimits_v1(device_t device, set_limits_t *wanted) {
+    ASK_CARD
+    char uuid[128], kept[65536] = "";
+    limit_t limit;
+    if (number(card, "mig", 0) > 0) return NOT_SUPPORTED;
+    if (number(card, "set_limit", OK)) return (int)number(card, "set_limit", OK);
+    value(card, "uuid", "", uuid, sizeof uuid);
+    FILE *file = limits();
+    if (!file) return 999;
+    rewind(file);
+    while (fscanf(file, "%127s %2999s %llu %llu\n", limit.uuid, limit.group, &limit.soft, &limit.hard) == 4)
+        if (strcmp(limit.uuid, uuid) || strcmp(limit.group, wanted->group))
+            snprintf(kept + strlen(kept), sizeof kept - strlen(kept), "%s %s %llu %llu\n", limit.uuid, limit.group, limit.soft, limit.hard);
+    if (ftruncate(fileno(file), 0)) return 999;
+    fputs(kept, file);
+    if (wanted->hard != UNLIMITED) fprintf(file, "%s %s %llu %llu\n", uuid, wanted->group, wanted->soft, wanted->hard);
+    fclose(file);
+    return OK;
+}
+int nvmlDeviceGetMemoryLimits_v1(device_t device, get_limits_t *found) {
+    ASK_CARD
+    char uuid[128];
+    limit_t limit;
+    size_t nearest = 0;
+    value(card, "uuid", "", uuid, sizeof uuid);
+    FILE *file = limits();
+    if (!file) return 999;
+    rewind(file);
+    while (fscanf(file, "%127s %2999s %llu %llu\n", limit.uuid, limit.group, &limit.soft, &limit.hard) == 4) {
+        size_t length = strlen(limit.group);
+        char after = strncmp(limit.group, found->group, length) ? 'x' : found->group[length];
+        if (!strcmp(limit.uuid, uuid) && (!after || after == '/') && length > nearest) {
+            nearest = length;
+            found->soft = limit.soft;
+            long shown = number(card, "limit_mib", -1);
+            found->hard = shown < 0 ? limit.hard : (unsigned long long)shown << 20;
+            found->used = 0;
+        }
+    }
+    fclose(file);
+    return nearest ? OK : NOT_SUPPORTED;
+}
+#endif
 int nvmlEventSetCreate(void **set) { ASK *set = registered; memset(registered, 0, sizeof registered); return OK; }
 int nvmlEventSetFree(void *set) { ASK (void)set; return OK; }
 int nvmlDeviceGetSupportedEventTypes(device_t device, unsigned long long *types) {

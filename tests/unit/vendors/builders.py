@@ -62,7 +62,7 @@ COMPLETE: dict[str, Any] = {
         "cdi": {"name": "acme.example/zpu={id}", "write_spec": False, "env": {"ACME_CDI": "yes"}},
     },
     "enforcement": {
-        "order": ["runtime", "watch"],
+        "order": ["runtime", "nobody"],
         "ways": {
             "runtime": {
                 "env": {"ACME_LIMIT": "{share_bytes}"},

@@ -211,12 +211,14 @@ def test_a_strategy_has_its_template(strategy: object, key: str) -> None:
 @pytest.mark.parametrize(
     ("order", "says"),
     [
-        (["runtme"], 'enforcement.order[0] is "runtme"; it must be one of runtime, late, watch; did you mean runtime?'),
+        (["runtme"], 'enforcement.order[0] is "runtme"; it must be one of runtime, late, nobody; did you mean runtime?'),
         (["late", "late"], 'enforcement.order[1] is "late" again; each way must be there once'),
-        (["watch", "late"], 'enforcement.order[1] is "late" after watch'),
+        (["nobody", "late"], 'enforcement.order[1] is "late" after nobody'),
+        (["watch", "late"], 'enforcement.order[1] is "late" after nobody'),
+        (["watch", "nobody"], 'enforcement.order[1] is "nobody" again'),
     ],
 )
-def test_the_order_names_ways_once_and_watching_last(order: list[str], says: str) -> None:
+def test_the_order_names_ways_once_and_nobody_last(order: list[str], says: str) -> None:
     (reported,) = problems_of(saying("enforcement.order", order))
     assert reported.startswith(f"acme.toml: {says}")
 
@@ -224,7 +226,15 @@ def test_the_order_names_ways_once_and_watching_last(order: list[str], says: str
 @pytest.mark.parametrize(
     ("ways", "says"),
     [
+        ({"nobody": {"env": {"X": "x"}}}, "enforcement.ways.nobody is the name of "),
         ({"watch": {"env": {"X": "x"}}}, "enforcement.ways.watch is the name of "),
+        ({"a": {"set_by": "dmem", "env": {"X": "x"}}}, 'enforcement.ways.a.env is there, but set_by is "dmem"'),
+        ({"a": {"set_by": "dmem", "mounts": ["/x"]}}, 'enforcement.ways.a.mounts is there, but set_by is "dmem"'),
+        (
+            {"a": {"env": {"X": "x"}, "region": "x/{index}"}},
+            'enforcement.ways.a.region is "x/{index}", but set_by is "variables"',
+        ),
+        ({"a": {"set_by": "nvml", "region": "x/{index}"}}, 'enforcement.ways.a.region is "x/{index}", but set_by is "nvml"'),
         ({"a": {}}, "enforcement.ways.a.env is missing; it must "),
         ({"a": {"env": {"X": "x"}, "requires": [{}]}}, "enforcement.ways.a.requires[0] has both file and command or neither"),
         ({"a": {"env": {"X": "x"}, "requires": [{"file": "/x", "command": ["x"]}]}}, "enforcement.ways.a.requires[0] has both"),
@@ -234,3 +244,8 @@ def test_the_order_names_ways_once_and_watching_last(order: list[str], says: str
 def test_a_way_is_complete(ways: dict[str, Any], says: str) -> None:
     (reported,) = problems_of({**SMALLEST, "enforcement": {"ways": ways}})
     assert reported.startswith(f"acme.toml: {says}")
+
+
+def test_a_limit_on_a_cgroup_needs_no_variables() -> None:
+    ways = {"a": {"set_by": "dmem", "region": "acme/card{index}", "min_mib": 64}, "b": {"set_by": "dmem"}}
+    assert problems_of({**SMALLEST, "enforcement": {"ways": ways}}) == []

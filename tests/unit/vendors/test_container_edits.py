@@ -1,5 +1,6 @@
 """What a container gets for its cards: by strategy, for one card and for several."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,10 @@ def share(index: int, **over: Any) -> CardShare:
     return CardShare(index=index, **said)
 
 
-def given(vendor: Profile, *cards: CardShare, pod_units: int | None = None, **over: Any) -> ContainerEdits:
+def given(
+    vendor: Profile, *cards: CardShare, pod_units: int | None = None, enforcement: Enforcement | None = None, **over: Any
+) -> ContainerEdits:
+    cards = tuple(replace(card, enforcement=card.enforcement or enforcement) for card in cards)
     units = sum(card.units for card in cards)
     said: dict[str, Any] = {"exists": lambda path: True, **over}
     return edits(vendor, cards=cards, container_units=units, pod_units=units if pod_units is None else pod_units, **said)
@@ -182,13 +186,26 @@ def test_kunluns_limit_is_in_bytes_and_nvidias_in_whole_mib() -> None:
     got = given(CATALOG["kunlun"], share(0, units=4500, unit_mib=1), enforcement=Enforcement("runtime", kunlun.env))
     assert got.env["CXPU_CONTAINER_MEMORY_LIMIT"] == str(4500 * 2**20)
     got = given(CATALOG["nvidia"], share(0), share(1), enforcement=Enforcement("toolkit", nvidia.env))
-    assert got.env["NVIDIA_GPU_MEMORY_LIMIT"] == got.env["NVIDIA_GPU_MEMORY_REQUEST"] == "4096"
+    assert (got.env["NVIDIA_GPU_MEMORY_LIMIT"], got.env["NVIDIA_GPU_MEMORY_REQUEST"]) == ("4096", "0")
 
 
 def test_mps_is_limited_card_by_card_as_the_container_counts_them() -> None:
     mps = CATALOG["nvidia"].enforcement.ways["mps"]
     got = given(CATALOG["nvidia"], share(5), share(7), enforcement=Enforcement("mps", mps.env))
     assert got.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=4096M,1=4096M"
+
+
+def test_each_card_has_the_variables_of_its_own_way() -> None:
+    """A way can be possible for one card of a node and not for another."""
+    other = Enforcement("other", {"ACME_OTHER": "{ordinal}"}, mounts=("/run/other",))
+    cards = (
+        share(0),
+        replace(share(1), enforcement=other),
+        replace(share(2), enforcement=replace(LIMIT, rejected_ways=("x: y",))),
+    )
+    got = given(profile(), *cards, enforcement=LIMIT)
+    assert (got.env["ACME_VISIBLE"], got.env["ACME_OTHER"]) == ("0,2", "1")
+    assert [mount.host_path for mount in got.mounts if mount.host_path == "/run/other"] == ["/run/other"]
 
 
 def test_a_card_without_the_number_a_template_needs_is_an_error() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from accelshare.vendors.catalog import load
-from accelshare.vendors.enforcement import Enforcement, ProbeResult, choose, requirements
+from accelshare.vendors.enforcement import Enforcement, ProbeResult, Region, choose, requirements
 from accelshare.vendors.profile import EnforcementRules, Requirement, Way
 
 DRIVER = Requirement(file="/sys/driver", at_least="615")
@@ -19,7 +19,7 @@ YES, NO = ProbeResult(met=True, message="there"), ProbeResult(met=False, message
 
 
 def test_the_first_way_whose_requirements_are_met_is_used() -> None:
-    rules = EnforcementRules(("toolkit", "mps", "watch"), WAYS)
+    rules = EnforcementRules(("toolkit", "mps", "nobody"), WAYS)
     assert choose(rules, {DRIVER: YES, TOOLKIT: YES, MPS: YES}) == Enforcement("toolkit", {"LIMIT": "{mib}"})
 
 
@@ -31,9 +31,9 @@ def test_a_way_with_an_unmet_requirement_is_skipped_with_the_reason() -> None:
     assert chosen.limits
 
 
-def test_watching_is_the_fallback_and_sets_no_limit() -> None:
+def test_nobody_is_the_fallback_and_sets_no_limit() -> None:
     chosen = choose(EnforcementRules(("toolkit", "mps"), WAYS), {DRIVER: NO, TOOLKIT: NO, MPS: YES})
-    assert (chosen.name, chosen.env, chosen.limits) == ("watch", {}, False)
+    assert (chosen.name, chosen.env, chosen.limits) == ("nobody", {}, False)
     assert chosen.rejected_ways == ("toolkit: not there; not there", "mps: not there")
 
 
@@ -43,16 +43,42 @@ def test_a_requirement_without_a_probe_is_not_met() -> None:
 
 
 def test_a_way_that_is_not_in_the_order_is_off() -> None:
-    assert choose(EnforcementRules(("watch",), WAYS), {}).name == "watch"
+    assert choose(EnforcementRules(("nobody",), WAYS), {}).name == "nobody"
     assert choose(EnforcementRules(("free",), WAYS), {}).name == "free"
 
 
 def test_each_requirement_is_probed_once() -> None:
-    assert requirements(EnforcementRules(("toolkit", "mps", "watch"), WAYS)) == (DRIVER, TOOLKIT, MPS)
+    assert requirements(EnforcementRules(("toolkit", "mps", "nobody"), WAYS)) == (DRIVER, TOOLKIT, MPS)
+
+
+NVML_WAY, DMEM_WAY = Way(set_by="nvml", min_mib=1024), Way(set_by="dmem", requires=(DRIVER,))
+PROVABLE = EnforcementRules(("dmem", "nvml", "free"), {"dmem": DMEM_WAY, "nvml": NVML_WAY, "free": FREE_WAY})
+
+
+def test_a_limit_on_a_cgroup_is_used_only_if_it_was_proven() -> None:
+    proofs = {"dmem": ProbeResult(met=False, message="no region"), "nvml": YES}
+    chosen = choose(PROVABLE, {DRIVER: YES}, lambda way: proofs[way.set_by])
+    assert chosen == Enforcement("nvml", {}, ("dmem: no region",), set_by="nvml", min_mib=1024)
+    assert (chosen.limits, chosen.on_cgroup) == (True, True)
+    chosen = choose(PROVABLE, {DRIVER: YES})
+    assert (chosen.name, chosen.on_cgroup) == ("free", False)
+    assert chosen.rejected_ways == ("dmem: no limit was set and read back", "nvml: no limit was set and read back")
+
+
+def test_nothing_is_set_for_a_way_that_is_not_needed_or_not_possible() -> None:
+    tried: list[str] = []
+
+    def prove(way: Way) -> ProbeResult:
+        tried.append(way.set_by)
+        return ProbeResult(met=True, message="", regions=(Region("acme/card0", 2**34),))
+
+    assert choose(PROVABLE, {DRIVER: YES}, prove).regions == (Region("acme/card0", 2**34),)
+    assert choose(PROVABLE, {}, prove).name == "nvml"
+    assert tried == ["dmem", "nvml"]
 
 
 @pytest.mark.parametrize("name", ["enflame", "stream"])
-def test_a_vendor_without_a_way_is_only_watched(name: str) -> None:
+def test_nobody_enforces_shares_of_a_vendor_without_a_way(name: str) -> None:
     rules = load()[name].enforcement
     assert requirements(rules) == ()
     assert not choose(rules, {}).limits
@@ -61,4 +87,4 @@ def test_a_vendor_without_a_way_is_only_watched(name: str) -> None:
 def test_mps_is_an_option_that_is_off() -> None:
     nvidia = load()["nvidia"].enforcement
     assert "mps" in nvidia.ways
-    assert [name for name, _ in nvidia.in_order] == ["toolkit", "watch"]
+    assert [name for name, _ in nvidia.in_order] == ["nvml", "toolkit", "nobody"]

@@ -164,8 +164,11 @@ async def test_the_way_is_used_only_on_a_node_that_meets_its_requirements(host: 
     host.has("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
     host.tool("/usr/bin/nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.20.1'; echo 'commit: abc'")
     chosen = choose(rules, await host.all(*requirements(rules)))
-    assert chosen.name == "watch"
-    assert chosen.rejected_ways == ("toolkit: /sys/module/nvidia/version has version 580.95; 615 is needed",)
+    assert chosen.name == "nobody"
+    assert chosen.rejected_ways == (
+        "nvml: no limit was set and read back",
+        "toolkit: /sys/module/nvidia/version has version 580.95; 615 is needed",
+    )
 
     host.has("/sys/module/nvidia/version", "615.71.09\n")
     assert choose(rules, await host.all(*requirements(rules))).name == "toolkit"
@@ -174,13 +177,13 @@ async def test_the_way_is_used_only_on_a_node_that_meets_its_requirements(host: 
 async def test_an_mps_daemon_of_the_host_is_detected_by_its_pipe(host: Host) -> None:
     """An option: if all cards run under MPS, the profile names the way. The container then gets the pipes with the limit."""
     shipped = load()["nvidia"]
-    rules = EnforcementRules(("toolkit", "mps", "watch"), shipped.enforcement.ways)
-    assert choose(rules, await host.all(*requirements(rules))).name == "watch"
+    rules = EnforcementRules(("toolkit", "mps", "nobody"), shipped.enforcement.ways)
+    assert choose(rules, await host.all(*requirements(rules))).name == "nobody"
     host.has("/tmp/nvidia-mps/control")
     chosen = choose(rules, await host.all(*requirements(rules)))
     assert (chosen.name, chosen.mounts, chosen.limits) == ("mps", ("/tmp/nvidia-mps",), True)
-    cards = [CardShare(index, index, f"GPU-{index}", 3, 15, 1024) for index in (2, 5)]
-    given = edits(shipped, cards=cards, container_units=6, pod_units=6, exists=lambda _: True, enforcement=chosen)
+    cards = [CardShare(index, index, f"GPU-{index}", 3, 15, 1024, enforcement=chosen) for index in (2, 5)]
+    given = edits(shipped, cards=cards, container_units=6, pod_units=6, exists=lambda _: True)
     assert given.env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=3072M,1=3072M"
     assert given.env["CUDA_MPS_PIPE_DIRECTORY"] == "/tmp/nvidia-mps"
     assert Mount("/tmp/nvidia-mps", "/tmp/nvidia-mps", read_only=False) in given.mounts

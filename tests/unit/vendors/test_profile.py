@@ -5,7 +5,7 @@ import pytest
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors.problems import ProfileError, VendorError
 from accelshare.vendors.profile import (
-    WATCH,
+    NOBODY,
     Annotations,
     Cdi,
     ContainerRules,
@@ -74,8 +74,8 @@ def test_every_key_arrives_in_its_place() -> None:
         ),
     )
     late = Way({"ACME_LATE": "{mib}"})
-    assert acme.enforcement == EnforcementRules(("runtime", "watch"), {"runtime": runtime, "late": late})
-    assert acme.enforcement.in_order == (("runtime", runtime), (WATCH, Way()))
+    assert acme.enforcement == EnforcementRules(("runtime", "nobody"), {"runtime": runtime, "late": late})
+    assert acme.enforcement.in_order == (("runtime", runtime), (NOBODY, Way()))
     assert acme.unverified == ("resources.count", "unit.mib.GiB", "texts.no-cards", "container.env.ACME_VISIBLE")
     assert acme.text(Reason.NO_CARDS) == "nothing here"
 
@@ -94,7 +94,7 @@ def test_an_omitted_key_has_its_default() -> None:
     assert tiny.driver is None
     assert tiny.container == ContainerRules()
     assert tiny.container.strategy == ("envvar", "device-nodes")
-    assert tiny.enforcement.in_order == ((WATCH, Way()),)
+    assert tiny.enforcement.in_order == ((NOBODY, Way()),)
     assert tiny.unverified == ()
 
 

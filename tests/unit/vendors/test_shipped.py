@@ -92,7 +92,7 @@ FACTS: list[tuple[str, tuple[Any, Any, Any, Any]]] = [
     ("container.strategy", (("envvar",), ("envvar", "device-nodes"), ("envvar", "device-nodes"), ("envvar", "device-nodes"))),
     ("container.node_label_env", ({"cgpu.disable.isolation=true": "CGPU_DISABLE=true"}, {}, {}, {})),
     ("driver.name", ("nvidia", "kunlun", "enflame", "stream")),
-    ("enforcement.order", (("toolkit", "watch"), ("runtime", "watch"), ("watch",), ("watch",))),
+    ("enforcement.order", (("nvml", "toolkit", "nobody"), ("runtime", "nobody"), ("nobody",), ("nobody",))),
 ]
 
 
@@ -150,7 +150,7 @@ def test_every_refusal_fits_an_event(name: str, reason: Reason) -> None:
 @pytest.mark.parametrize(
     ("name", "doubts"),
     [
-        ("nvidia", {"enforcement.ways.toolkit", "enforcement.ways.mps"}),
+        ("nvidia", {"enforcement.ways.nvml", "enforcement.ways.toolkit", "enforcement.ways.mps"}),
         (
             "kunlun",
             {
@@ -189,7 +189,7 @@ def test_a_card_of_16_gb_has_the_units_its_vendor_counts() -> None:
 @pytest.mark.parametrize(
     ("name", "way", "env"),
     [
-        ("nvidia", "toolkit", {"NVIDIA_GPU_MEMORY_REQUEST": "{share_mib}", "NVIDIA_GPU_MEMORY_LIMIT": "{share_mib}"}),
+        ("nvidia", "toolkit", {"NVIDIA_GPU_MEMORY_REQUEST": "0", "NVIDIA_GPU_MEMORY_LIMIT": "{share_mib}"}),
         (
             "nvidia",
             "mps",
@@ -204,5 +204,10 @@ def test_a_limit_is_set_in_the_vendors_variables(name: str, way: str, env: dict[
 
 @pytest.mark.parametrize("name", ALL)
 def test_no_enforcement_way_is_used_without_a_probe(name: str) -> None:
-    """An old runtime silently ignores the variables, so every way has a requirement."""
-    assert all(way.requires for way in CATALOG[name].enforcement.ways.values())
+    """An old runtime silently ignores the variables, so every such way has a requirement. Limits on a cgroup are proven."""
+    assert all(way.requires or way.on_cgroup for way in CATALOG[name].enforcement.ways.values())
+
+
+def test_a_share_smaller_than_a_cuda_context_is_not_possible() -> None:
+    ways = CATALOG["nvidia"].enforcement.ways
+    assert (ways["nvml"].min_mib, ways["toolkit"].min_mib) == (1024, 1024)

@@ -3,7 +3,7 @@
 import pytest
 
 from accelshare.ledger.refusals import Reason
-from accelshare.vendors.validation import keys, sections
+from accelshare.vendors.validation import keys, parse, sections
 from accelshare.vendors.value_types import OWN_PATHS
 from tests.unit.vendors.builders import COMPLETE, NOTHING, SMALLEST, problems_of, saying
 
@@ -191,13 +191,17 @@ WRONG: dict[str, list[object]] = {
     ],
     "container.cdi.write_spec": [1, "true"],
     "container.cdi.env": ["x", {"X": "{uuid}"}],
-    "enforcement.order": ["watch", [""], [1], ["Watch"], ["nobody"]],
+    "enforcement.order": ["nobody", [""], [1], ["Nobody"], ["somebody"]],
     "enforcement.ways": [
         "x",
         {"late": "x"},
         {"A": {"env": {"X": "x"}}},
         {"late": {"env": {"X": "x"}, "kind": "env"}},
         {"late": {"env": "x"}},
+        {"late": {"set_by": "preload"}},
+        {"late": {"set_by": "dmem", "region": "acme/card"}},
+        {"late": {"set_by": "dmem", "region": "acme/{id} 1"}},
+        {"late": {"set_by": "dmem", "min_mib": -1}},
         {"late": {"env": {"X": "{uuid}"}}},
         {"late": {"env": {"X": "x"}, "colour": 1}},
         {"late": {"env": {"X": "x"}, "requires": "x"}},
@@ -239,7 +243,7 @@ RIGHT: dict[str, list[object]] = {
     "container.runtime_handler_required": [True, False],
     "container.node_label_env": [{}, {"cgpu.disable.isolation=true": "X="}],
     "container.cdi.name": ["k8s.device-plugin.example.com/gpu={id}", "a/b=card{index}"],
-    "enforcement.order": [["watch"], ["late"], ["late", "runtime", "watch"]],
+    "enforcement.order": [["nobody"], ["late"], ["late", "runtime", "nobody"], ["late", "watch"]],
 }
 
 
@@ -339,3 +343,9 @@ def test_all_problems_of_a_file_are_reported_at_once() -> None:
         'unit.default is "TiB"',
     ):
         assert part in reported
+
+
+def test_the_former_name_of_nobody_is_still_read() -> None:
+    """A profile that no longer loads would disable its vendor on every node."""
+    read = parse({**SMALLEST, "enforcement": {"order": ["watch"]}}, file="x")
+    assert read.enforcement.order == ("nobody",)

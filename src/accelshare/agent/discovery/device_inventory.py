@@ -3,6 +3,7 @@
 Belongs here: what this node has. Never: which pod gets it. The main loop alone changes it; other threads read snapshots.
 """
 
+import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ class InventoryCard:
     marked: str = ""  # why people marked it unhealthy
     slot: int = -1  # its number in device ids; the inventory assigns it
     cdi_name: str = ""  # its name in a CDI specification of this node that is not ours
+    enforcement: Enforcement | None = None  # who holds pods to their shares of it; none: not known yet
 
     @property
     def healthy(self) -> bool:
@@ -47,7 +49,6 @@ class VendorCards:
     unit: str
     unit_mib: float
     cards: Mapping[int, InventoryCard]
-    enforcement: Enforcement | None = None
 
     def index_at(self, slot: int) -> int:
         """The index of the card that device ids name by this slot; -1 if it is not here."""
@@ -128,10 +129,9 @@ class DeviceInventory:
         self._marked[name] = frozenset(indexes), reason
         self._replace(name, lambda card: card)
 
-    def set_enforcement(self, name: str, enforcement: Enforcement) -> None:
-        """Who enforces the shares of containers from now on."""
-        if (kind := self.kinds.get(name)) is not None:
-            self.put(replace(kind, enforcement=enforcement))
+    def set_enforcement(self, name: str, by_card: Mapping[str, Enforcement]) -> None:
+        """Who enforces the shares of these cards, by id, from now on."""
+        self._replace(name, lambda card: replace(card, enforcement=by_card.get(card.found.id, card.enforcement)))
 
     def set_refused(self, refused: Mapping[str, str]) -> None:
         """The kinds that kubelet refuses, and why."""
@@ -256,5 +256,6 @@ def _entry(card: InventoryCard, kind: VendorCards) -> CardEntry:
         numa=card.found.numa,
         problem=card.problem or card.marked,
         size_given=not card.found.measured,
-        enforced_by=kind.enforcement.name if kind.enforcement is not None else "",
+        enforced_by=card.enforcement.name if card.enforcement is not None else "",
+        min_units=math.ceil(card.enforcement.min_mib / kind.unit_mib) if card.enforcement is not None else 0,
     )

@@ -32,7 +32,7 @@ class DeviceMonitor:
         devices: DeviceInventory,
         *,
         unit: Callable[[], ChosenUnit],
-        enforcement: Callable[[], Awaitable[Enforcement]],
+        enforcement: Callable[[Sequence[HostCard]], Awaitable[Mapping[str, Enforcement]]],
         cdi_name: Callable[[HostCard], str] = lambda _card: "",
         listed: bool = True,
         watch_health: bool = True,
@@ -53,6 +53,7 @@ class DeviceMonitor:
         self._enforcement_s = enforcement_s
         self._logged: tuple[str, ...] | None = None
         self._logged_warnings: tuple[str, ...] = ()
+        self._logged_ways: dict[str, Enforcement] = {}
         self._cards: tuple[HostCard, ...] = ()
         self.first_answer = asyncio.Event()  # the driver has answered or failed for the first time
 
@@ -86,7 +87,18 @@ class DeviceMonitor:
         """Keep the inventory's enforcement current, until cancelled."""
         while True:
             await asyncio.sleep(self._enforcement_s)
-            self._devices.set_enforcement(self._profile.name, await self._enforcement())
+            self._devices.set_enforcement(self._profile.name, await self._read_enforcement(self._cards))
+
+    async def _read_enforcement(self, cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:
+        """By card id: who enforces its shares. Changes are logged."""
+        by_card = await self._enforcement(cards) if cards else {}
+        for card in cards:
+            way = by_card.get(card.id)
+            if way is not None and way != self._logged_ways.get(card.id):
+                self._logged_ways[card.id] = way
+                rejected = list(way.rejected_ways)
+                log.info("enforcement kind=%s card=%d way=%s rejected=%r", self._profile.name, card.index, way.name, rejected)
+        return by_card
 
     async def _discover(self) -> None:
         """Ask the driver for the cards, and store them in the inventory."""
@@ -158,7 +170,9 @@ class DeviceMonitor:
                 self._set_problem(str(error))
             return
         self._warn(counted.warning, chosen.problem)
-        kind, known = self._devices.kinds.get(self._profile.name), self._known_cards()
+        new = [card for card in self._cards if (before := self._known_cards().get(card.id)) is None or before.enforcement is None]
+        enforcement = await self._read_enforcement(new)
+        known = self._known_cards()
         self._devices.put(
             VendorCards(
                 profile=self._profile,
@@ -171,10 +185,10 @@ class DeviceMonitor:
                         # The watch reports the health of cards that it knows.
                         problem=known[card.id].problem if card.id in known else _problem(card.healthy, card.problem),
                         cdi_name=self._cdi_name(card),
+                        enforcement=enforcement.get(card.id) or (known[card.id].enforcement if card.id in known else None),
                     )
                     for card in self._cards
                 },
-                enforcement=await self._enforcement() if kind is None else kind.enforcement,
             )
         )
         self._set_problem(chosen.problem)

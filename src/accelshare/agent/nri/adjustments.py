@@ -5,7 +5,7 @@ Belongs here: looking up device files on the host, and NRI's field names. Never:
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from accelshare.agent.nri.protocol.messages import adjustment
@@ -14,8 +14,10 @@ from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.vendors.container_edits import ContainerEdits, DeviceNode
 
 
-def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path]) -> ContainerAdjustment:
-    """All these edits as one adjustment; raises Refuse if a device file is missing."""
+def adjusted(
+    edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path], unified: Mapping[str, str] | None = None
+) -> ContainerAdjustment:
+    """All these edits as one adjustment; raises Refuse if a device file is missing. `unified`: files of its cgroup."""
     all_edits = tuple(edits)
     nodes = {node.container_path: _device(node, on_host) for one in all_edits for node in one.device_nodes}
     return adjustment(
@@ -33,6 +35,7 @@ def adjusted(edits: Iterable[ContainerEdits], *, on_host: Callable[[str], Path])
         ],
         cdi_devices=[name for one in all_edits for name in one.cdi_devices],
         annotations={name: value for one in all_edits for name, value in one.annotations.items()},
+        unified=unified,
     )
 
 

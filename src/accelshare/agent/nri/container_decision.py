@@ -21,6 +21,7 @@ from typing import Final, Literal
 from accelshare.agent.container_cards import container_edits, correctable, numbering, recorded_cards, shares, whole_cards
 from accelshare.agent.delivery_mode import UNDECIDED, Deliverer, DeliveryMode
 from accelshare.agent.discovery.device_inventory import InventorySnapshot, VendorCards
+from accelshare.agent.limits.wanted import Limit, unified, wanted_limits
 from accelshare.agent.nri.adjustments import adjusted
 from accelshare.agent.nri.guard import CDI_ANNOTATION, Guard
 from accelshare.agent.nri.outcomes import Corrected, Delivered, Outcome, Unentitled
@@ -101,6 +102,12 @@ class ContainerDecision:
         self.outcomes: list[Outcome] = []
         self._success: Outcome | None = None
         self.slices: tuple[Slice, ...] = ()  # the cards that the container holds
+        self.pod_limits: tuple[Limit, ...] = ()  # what its pod may use at most, of cards that the vendor's driver limits
+
+    @property
+    def cgroup(self) -> str:
+        """The container's cgroup, as the runtime gives it."""
+        return self._container.linux.cgroups_path
 
     @property
     def is_alive(self) -> bool:
@@ -136,6 +143,22 @@ class ContainerDecision:
         if required or not self._shows_a_card(needs):
             name = self._container.name
             raise Refuse(f"container {name} of pod {pod.name} was created without its card; kubelet will recreate the container")
+
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits that the container must have, by the cards that it holds."""
+        return wanted_limits(self._kinds, delivered_slices(self._sandbox, self._container))
+
+    def limits_at_start(self) -> tuple[Limit, ...]:
+        """The limits that must be set before the container starts; raises Refuse if that is not possible now."""
+        limits = self.limits()
+        by_card = assignment.limited_ways(self._container.annotations.get(assignment.LIMITED, "{}"))
+        unknown = [f"{id} ({way})" for id, way in by_card.items() if id not in {limit.id for limit in limits}]
+        if unknown:
+            raise Refuse(
+                f"container {self._container.name} of pod {self._pod_name()} was created with limits on the cards "
+                f"{', '.join(unknown)}, which cannot be set now; kubelet will recreate the container"
+            )
+        return limits
 
     # Containers that were there when the runtime connected.
 
@@ -200,8 +223,11 @@ class ContainerDecision:
         edits, slices = self._edits_for_all(pod, needs, needs.wants)
         if not slices:
             return ContainerAdjustment()  # another device plugin delivers all of it
-        result = adjusted([*edits, _mark(slices)], on_host=self._rules.on_host)
+        limits = wanted_limits(self._kinds, slices)
+        self._refuse_our_annotations(limits)
+        result = adjusted([*edits, _mark(slices, limits)], on_host=self._rules.on_host, unified=unified(limits))
         self.slices = slices
+        self.pod_limits = tuple(one for one in wanted_limits(self._kinds, pod.seen.slices) if one.way.by_driver)
         self._success = Delivered(pod)
         return result
 
@@ -340,6 +366,14 @@ class ContainerDecision:
                 f"which has {free} of {vendor.cards[card].units} left"
             )
 
+    def _refuse_our_annotations(self, limits: tuple[Limit, ...]) -> None:
+        """With annotations of its own a pod could hide from us at its start which limits its container must have."""
+        for key in (assignment.DELIVERED, assignment.LIMITED):
+            if limits and key in self._sandbox.annotations:
+                raise Refuse(
+                    f"pod {self._pod_name()} has an annotation {key}, which only the agent sets on containers; remove it"
+                )
+
     def _refuse_other_sources(self, pod: NodePod, needs: ContainerNeeds) -> None:
         """Refuse annotations and mounts by which the vendor's own software would add a card to those that the container gets."""
         guard = self._guard()
@@ -460,8 +494,9 @@ class ContainerDecision:
         return f"{self._sandbox.namespace}/{self._sandbox.name}"
 
 
-def _mark(slices: tuple[Slice, ...]) -> ContainerEdits:
-    return ContainerEdits(annotations={assignment.DELIVERED: assignment.text(slices)})
+def _mark(slices: tuple[Slice, ...], limits: tuple[Limit, ...] = ()) -> ContainerEdits:
+    limited = {assignment.LIMITED: assignment.limited_text({limit.id: limit.way.name for limit in limits})} if limits else {}
+    return ContainerEdits(annotations={assignment.DELIVERED: assignment.text(slices), **limited})
 
 
 def _slices(vendor: VendorCards, units: Mapping[int, int], *, whole: bool) -> tuple[Slice, ...]:

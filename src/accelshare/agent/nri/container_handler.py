@@ -2,13 +2,20 @@
 
 Belongs here: what crosses between the thread that answers the runtime and the main loop. Each call takes one snapshot of the node
 and decides on that (container_decision.py); `_lock` guards what both threads change; outcomes go to the main loop by a queue.
+Limits are set here, too: the runtime waits for them, so they have a time limit.
 """
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
 
 from accelshare.agent.delivery_mode import CurrentMode
 from accelshare.agent.discovery.device_inventory import DeviceInventory
+from accelshare.agent.limits.cgroups import CgroupError, container_group, pod_group
+from accelshare.agent.limits.setting import LimitError, Limits
+from accelshare.agent.limits.wanted import Limit
 from accelshare.agent.nri.container_decision import ContainerDecision, NodeSnapshot, Rules, delivered_slices
 from accelshare.agent.nri.outcomes import OutcomeQueue, Refused, Unentitled
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, PodSandbox
@@ -17,6 +24,18 @@ from accelshare.agent.pod_store import PodStore
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.problems import VendorError
 from accelshare.wire.node_pods import NodePod
+
+HOLD_S: Final = 1.2  # for all limits of a container; the runtime's call has 1.5 s
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedContainer:
+    """A container that must have limits; `cgroup` as the runtime gives it."""
+
+    pod: NodePod
+    name: str
+    cgroup: str
+    limits: tuple[Limit, ...]
 
 
 class ContainerHandler:
@@ -29,6 +48,7 @@ class ContainerHandler:
         mode: CurrentMode,
         outcomes: OutcomeQueue,
         rules: Rules,
+        limits: Limits,
         *,
         node_labels: Callable[[], Mapping[str, str]] = dict,
         node_resources: Callable[[], Collection[str]] = tuple,
@@ -39,12 +59,14 @@ class ContainerHandler:
         self._mode = mode
         self._outcomes = outcomes
         self._rules = rules
+        self._limits = limits
         self._node_labels = node_labels
         self._node_resources = node_resources
         self._lock = threading.Lock()
         self._listed: tuple[tuple[PodSandbox, Container], ...] = ()  # what was there when the runtime connected
         self._delivered: dict[str, dict[str, tuple[Slice, ...]]] = {}  # uid → container → its cards
         self._served: set[str] = set()  # uids of pods that got cards through NRI
+        self._started: dict[str, dict[str, tuple[PodSandbox, Container]]] = {}  # uid → container, since the runtime connected
         self._takes_cdi = False
         pods.subscribe(gone=self._pod_gone)
 
@@ -61,6 +83,7 @@ class ContainerHandler:
         node = self._snapshot()
         with self._lock:
             self._listed = listed
+            self._started.clear()
             for sandbox, container in listed:
                 decision = ContainerDecision(node, self._rules, sandbox, container)
                 slices = delivered_slices(sandbox, container)
@@ -72,7 +95,10 @@ class ContainerHandler:
         decision = ContainerDecision(node, self._rules, pod, container)
         try:
             adjustment = decision.create()
-        except (Refuse, VendorError) as error:
+            if decision.pod_limits and pod.linux.cgroup_parent:
+                # Should we die before the container starts, it is still limited to what its whole pod may use.
+                self._hold(container, pod_group(pod.linux.cgroup_parent), decision.pod_limits)
+        except (Refuse, VendorError, CgroupError) as error:
             self._report(decision, refused=True)
             if isinstance(error, Refuse):
                 raise
@@ -94,13 +120,26 @@ class ContainerHandler:
             self._report(decision)
 
     def start_container(self, pod: PodSandbox, container: Container) -> None:
-        """A container that was created while we were away must not start without its card."""
+        """A container that was created while we were away must not start without its card, and none without its limits."""
         decision = ContainerDecision(self._snapshot(), self._rules, pod, container)
         try:
             decision.start()
-        except Refuse:
+            if limits := decision.limits_at_start():
+                self._hold(container, container_group(container.linux.cgroups_path), limits)
+        except (Refuse, CgroupError) as error:
             self._report(decision, refused=True)
-            raise
+            if isinstance(error, Refuse):
+                raise
+            raise Refuse(f"container {container.name} of pod {pod.namespace}/{pod.name}: {error}") from error
+        if decision.pod is not None and delivered_slices(pod, container):
+            with self._lock:
+                self._started.setdefault(decision.pod.uid, {})[container.name] = (pod, container)
+
+    def _hold(self, container: Container, group: PurePosixPath, limits: Sequence[Limit]) -> None:
+        try:
+            self._limits.hold(group, limits, timeout_s=HOLD_S)
+        except LimitError as error:
+            raise Refuse(f"container {container.name}: {error}; it must not run without; kubelet will recreate it") from error
 
     # On the main loop.
 
@@ -127,6 +166,20 @@ class ContainerHandler:
         decisions = [decision for decision in self._listed_decisions() if decision.lacks_cards()]
         return [(decision.pod, decision.needs.container) for decision in decisions if decision.pod and decision.needs]
 
+    def limited(self) -> list[LimitedContainer]:
+        """Living containers that must have limits. Some may have ended: their cgroups are gone."""
+        with self._lock:
+            started = {uid: dict(of_pod) for uid, of_pod in self._started.items()}
+        node = self._snapshot()
+        found: dict[tuple[str, str], LimitedContainer] = {}
+        decisions = [decision for decision in self._listed_decisions() if decision.is_alive]
+        decisions += [ContainerDecision(node, self._rules, *one) for of_pod in started.values() for one in of_pod.values()]
+        for decision in decisions:
+            if decision.pod is not None and decision.needs is not None and (limits := decision.limits()):
+                name = decision.needs.container
+                found[decision.pod.uid, name] = LimitedContainer(decision.pod, name, decision.cgroup, limits)
+        return list(found.values())
+
     def served_before(self) -> list[NodePod]:
         """Pods that got their cards from an earlier agent, of all that were there when the runtime connected."""
         found = {decision.pod.uid: decision.pod for decision in self._listed_decisions() if decision.pod and decision.has_cards()}
@@ -138,6 +191,7 @@ class ContainerHandler:
         with self._lock:
             self._served.discard(pod.uid)
             self._delivered.pop(pod.uid, None)
+            self._started.pop(pod.uid, None)
 
     # On both.
 

@@ -15,6 +15,7 @@ from accelshare.agent.delivery import DeliverySelector, DeliveryState
 from accelshare.agent.delivery_mode import CurrentMode, Deliverer
 from accelshare.agent.device_plugin.leftovers import PluginLeftovers
 from accelshare.agent.discovery.device_inventory import DeviceInventory
+from accelshare.agent.limits.review import LimitReview
 from accelshare.agent.nri.container_handler import ContainerHandler
 from accelshare.agent.nri.outcomes import OutcomeQueue
 from accelshare.agent.nri.protocol import connection
@@ -50,9 +51,12 @@ class NriDelivery:
         pins: PinnedRecords,
         pods: PodStore,
         leftovers: PluginLeftovers,
+        limit_review: LimitReview,
+        sets_limits: bool,
         socket: Path,
         files: Files,
     ) -> None:
+        """`sets_limits`: the agent may set limits on containers before they start."""
         self._devices = devices
         self._handler = handler
         self._mode = mode
@@ -63,6 +67,8 @@ class NriDelivery:
         self._pins = pins
         self._pods = pods
         self._leftovers = leftovers
+        self._limit_review = limit_review
+        self._sets_limits = sets_limits
         self._socket = socket
         self._files = files
         self._blocked: set[str] = set()  # kinds for which kubelet still asks a device plugin, as logged
@@ -107,7 +113,7 @@ class NriDelivery:
 
     def review_containers(self) -> None:
         """Look at containers that were there before us: report those that are not entitled to their cards, and, if NRI delivers,
-        flag the pods that have their cards and replace those whose containers lack them.
+        flag the pods that have their cards, replace those whose containers lack them, and check limits.
         """
         for unentitled in self._handler.unentitled():  # they run, so they are reported and not ended
             self._outcomes.put(unentitled)
@@ -116,6 +122,7 @@ class NriDelivery:
                 self._repairs.flag_assigned(pod)
             for pod, container in self._handler.lacking_cards():
                 self._repairs.replace_lacking(pod, container)
+            self._limit_review.request()
 
     def _report(self) -> None:
         for name, kind in self._devices.kinds.items() if self._mode.get().by_nri else ():
@@ -142,8 +149,9 @@ class NriDelivery:
         if asks_validators(runtime, version):
             # If we die or are late while a container is created, no plugin answers this call, and the container is refused.
             events.append(Event.VALIDATE_CONTAINER_ADJUSTMENT)
-        if not validator.enabled:
-            events.append(Event.START_CONTAINER)  # the container may have been created while we were away
+        if self._sets_limits or not validator.enabled:
+            # A container's cgroup exists from here on; and the container may have been created while we were away.
+            events.append(Event.START_CONTAINER)
         return events
 
     def _on_connected(self, runtime: str, version: str) -> None:

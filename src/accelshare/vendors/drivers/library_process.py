@@ -29,11 +29,36 @@ END_S: Final = 2.0  # for the kernel to end a killed process
 MOST_ANSWER_BYTES: Final = 1 << 20
 
 
-class _Answer(msgspec.Struct):
+class Answer(msgspec.Struct):
+    """An answer of the helper: its result, or why there is none."""
+
     result: msgspec.Raw = msgspec.Raw(b"null")
     failed: str | None = None
     code: int | None = None
     absent: bool = False
+
+
+class FailedCall(Exception):  # noqa: N818 (the name reads as the error)
+    """The helper works, and the call in it failed; `error` says why."""
+
+    def __init__(self, error: QueryFailed) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def helper_command() -> tuple[str, ...]:
+    """Starts a helper that ends with this process."""
+    return sys.executable, "-P", "-m", "accelshare.vendors.drivers.library_main", str(os.getpid())
+
+
+def read_answer(line: bytes, into: type[T]) -> T:
+    """The result in a line of the helper; FailedCall if the call failed, ValueError or MsgspecError if it is no answer."""
+    answer = msgspec.json.decode(line, type=Answer)
+    if answer.failed is None:
+        return msgspec.json.decode(answer.result, type=into)
+    if answer.code is not None:
+        raise FailedCall(LibraryError(answer.failed, answer.code))
+    raise FailedCall((NotInstalled if answer.absent else QueryFailed)(answer.failed))
 
 
 class LibraryProcess:
@@ -78,7 +103,7 @@ class LibraryProcess:
 
     async def _started(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "accelshare.vendors.drivers.library_main", str(os.getpid())),
+            *helper_command(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -99,22 +124,18 @@ class LibraryProcess:
         try:
             async with asyncio.timeout(timeout_s):
                 line = await _line(process, what)
-            answer = msgspec.json.decode(line, type=_Answer)
-            result = msgspec.json.decode(answer.result, type=into) if answer.failed is None else None
+            return read_answer(line, into)
         except TimeoutError:
             await self._end(process)
             raise QueryFailed(f"gave no answer within {timeout_s:g} s and was killed") from None
+        except FailedCall as failed:
+            raise failed.error from None
         except (ValueError, RecursionError, msgspec.MsgspecError) as error:  # ValueError: a line without end
             await self._end(process)
             raise QueryFailed(f"gave an unreadable answer to {what}: {excerpt(str(error))}") from error
         except BaseException:
             await self._end(process)
             raise
-        if answer.failed is None:
-            return result  # type: ignore[return-value]
-        if answer.code is not None:
-            raise LibraryError(answer.failed, answer.code)
-        raise (NotInstalled if answer.absent else QueryFailed)(answer.failed)
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         if self._process is process:

@@ -22,6 +22,7 @@ from accelshare.vendors.drivers.driver import (
     QueryMethod,
 )
 from accelshare.vendors.drivers.health import health_in
+from accelshare.vendors.drivers.library_client import LibraryClient
 from accelshare.vendors.drivers.library_process import NoLibraryAnswered, VendorLibrary
 from accelshare.vendors.drivers.nvidia_nvml import FOLDERS, LIBRARIES, NvmlCardStatus
 from accelshare.vendors.drivers.nvidia_xids import OpenXids
@@ -56,6 +57,10 @@ class NvidiaDriver(VendorDriver):
 
     def _discovery_methods(self) -> list[QueryMethod]:
         return [("NVML", self._nvml().listing_once), *self._tool_methods()]
+
+    def limit_library(self) -> LibraryClient:
+        candidates = self._candidates(LIBRARIES, FOLDERS, {"nvml": ""})
+        return LibraryClient("nvidia limits", candidates, timeout_s=self._options.timeout_s)
 
     def _nvml(self) -> VendorLibrary:
         return self._library(LIBRARIES, FOLDERS, {"nvml": ""})

@@ -1,4 +1,4 @@
-"""NVML through ctypes: the cards it lists, the status of each, and the XIDs it reports.
+"""NVML through ctypes: the cards it lists, the status of each, the XIDs it reports, and limits of memory.
 
 Belongs here: the functions and structures of libnvidia-ml. It runs in a helper process (`library_main.py`).
 Never: what an XID means for health (`nvidia_xids.py`).
@@ -52,6 +52,9 @@ _RECOVERY_ACTION_FIELD = 230
 _MOST_EVENTS_AT_ONCE = 256
 # Not about a card: NVML itself must be opened again.
 _BROKEN = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, DRIVER_MISMATCH})
+# No limit is set for a cgroup, nor for one above it.
+_WITHOUT_LIMIT = frozenset({NOT_SUPPORTED, NOT_FOUND})
+_NO_LIMIT = 2**64 - 1
 # The card has disappeared, as during a reset.
 _AWAY = frozenset({LOST, NOT_FOUND, GPU_NOT_FOUND})
 
@@ -186,6 +189,34 @@ class Nvml:
         if events is not None:
             optional(lambda: self._library.bind("nvmlEventSetFree", c_void_p)(events))
 
+    def set_memory_limit(self, id: str, group: str, limit: int | None) -> int | None:
+        """Limit the processes of a cgroup to so many bytes of this card (None: no limit), and read the limit back."""
+        device = self._device(id)
+        # Soft is what MPS guarantees: 0, because the kernel's sums of soft limits above a cgroup outlive it.
+        limits = _SetMemoryLimits(group.encode(), 0, _NO_LIMIT if limit is None else limit)
+        self._library.bind("nvmlDeviceSetMemoryLimits_v1", c_void_p, POINTER(_SetMemoryLimits))(device, byref(limits))
+        return self._memory_limit(device, group)
+
+    def memory_limit(self, id: str, group: str) -> int | None:
+        """The bytes of this card to which processes of a cgroup are limited; None: no limit."""
+        return self._memory_limit(self._device(id), group)
+
+    def _device(self, id: str) -> c_void_p:
+        device = self._library.read("nvmlDeviceGetHandleByUUID", c_void_p, c_char_p(id.encode()))
+        self._refuse_mig(device)
+        return device
+
+    def _memory_limit(self, device: c_void_p, group: str) -> int | None:
+        limits = _GetMemoryLimits(group.encode())
+        query = self._library.bind("nvmlDeviceGetMemoryLimits_v1", c_void_p, POINTER(_GetMemoryLimits))
+        try:
+            query(device, byref(limits))
+        except LibraryError as error:
+            if error.code in _WITHOUT_LIMIT:
+                return None
+            raise
+        return None if limits.hard == _NO_LIMIT else limits.hard
+
     def _refuse_mig(self, device: c_void_p) -> None:
         current, pending = c_uint(), c_uint()
         query = optional(lambda: self._library.bind("nvmlDeviceGetMigMode", c_void_p, POINTER(c_uint), POINTER(c_uint)))
@@ -228,6 +259,15 @@ class _EventData(ctypes.Structure):
     device: int | None
     type: int
     data: int
+
+
+class _SetMemoryLimits(ctypes.Structure):
+    _fields_ = (("group", c_char_p), ("soft", c_uint64), ("hard", c_uint64))
+
+
+class _GetMemoryLimits(ctypes.Structure):
+    _fields_ = (("group", c_char_p), ("soft", c_uint64), ("hard", c_uint64), ("used", c_uint64))
+    hard: int
 
 
 class _FieldValue(ctypes.Structure):

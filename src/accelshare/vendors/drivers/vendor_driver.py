@@ -72,12 +72,14 @@ class VendorDriver:
 
     def _library(self, names: Sequence[str], folders: Sequence[str], sessions: Mapping[str, str]) -> VendorLibrary:
         """The vendor's library under any of these names, with these session types; each has a suffix for messages."""
-        candidates = [
+        return VendorLibrary(self._vendor, self._candidates(names, folders, sessions), timeout_s=self._options.timeout_s)
+
+    def _candidates(self, names: Sequence[str], folders: Sequence[str], sessions: Mapping[str, str]) -> list[Candidate]:
+        return [
             Candidate(f"{name}{suffix}", session, name)
             for name in self._options.libraries or candidate_paths(names, folders, self._options.host)
             for session, suffix in sessions.items()
         ]
-        return VendorLibrary(self._vendor, candidates, timeout_s=self._options.timeout_s)
 
     async def _watch(
         self, cards: Sequence[HostCard], library: VendorLibrary, check: HealthCheck, pause: Callable[[], Awaitable[None]]

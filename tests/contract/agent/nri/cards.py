@@ -29,6 +29,7 @@ class Cards:
     def __init__(self) -> None:
         self.seen: list[tuple[tuple[str, ...], tuple[str, ...]]] = []  # of each list: pods, containers
         self.created: list[Container] = []
+        self.pod_groups: list[str] = []  # of the pods of created containers
         self.started: list[Container] = []
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
@@ -36,6 +37,7 @@ class Cards:
 
     def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         self.created.append(container)
+        self.pod_groups.append(pod.linux.cgroup_parent)
         match container.name.split("-"):
             case ["refused"]:
                 raise Refuse(f"card 0 is not for {pod.namespace}/{pod.name}")

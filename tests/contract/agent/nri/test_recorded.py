@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from accelshare.agent.limits.cgroups import container_group, pod_group
 from accelshare.agent.nri.protocol.messages import environment
 from accelshare.agent.nri.protocol.plugin import creation_and_start
 from tests.contract.agent.nri import recording
@@ -49,9 +50,13 @@ async def test_the_plugin_answers_a_real_runtime_as_recorded(file: Path, socket:
     train, refused, broken = cards.created
     assert (train.name, refused.name, broken.name) == ("train", "refused", "broken")
     assert environment(train)["CARD"] == "7"
+    # Limits need the cgroups of container and pod, which the runtime names before it makes the container.
+    assert pod_group(cards.pod_groups[0]) == container_group(train.linux.cgroups_path).parent
+    assert container_group(train.linux.cgroups_path).name == train.id
     if validated:
         assert cards.started == []
         return
+    assert container_group(cards.started[0].linux.cgroups_path).name == cards.started[0].id
     assert environment(cards.started[0])["CARD"] == "0", "a container is shown at its start as we made it"
     assert [device.path for device in cards.started[0].linux.devices] == ["/dev/card0"]
 

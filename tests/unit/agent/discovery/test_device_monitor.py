@@ -2,19 +2,25 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.discovery.device_monitor import DeviceMonitor, merged
 from accelshare.agent.discovery.units import ChosenUnit
+from accelshare.agent.limits.setting import Limits
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import DriverError, Health, HostCard
-from accelshare.vendors.enforcement import Enforcement
+from accelshare.vendors.enforcement import Enforcement, choose
+from accelshare.vendors.profile import EnforcementRules, Way
+from tests.unit.agent.limits.kernel import Kernel
 
-WATCH = Enforcement("watch")
+NOBODY = Enforcement("nobody")
 LIMIT_S = 60
 FIRST, SECOND = HostCard(0, "id0", 16384, minor=0, source="library"), HostCard(1, "id1", 16384, minor=1, source="library")
 
@@ -45,8 +51,8 @@ class Machine:
 async def monitored(
     machine: Machine, devices: DeviceInventory, *, kind: str = "nvidia", unit: Callable[[], ChosenUnit] = lambda: ChosenUnit("")
 ) -> AsyncIterator[DeviceMonitor]:
-    async def enforced() -> Enforcement:
-        return WATCH
+    async def enforced(cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:
+        return {card.id: NOBODY for card in cards}
 
     monitor = DeviceMonitor(load()[kind], machine, devices, unit=unit, enforcement=enforced, retry_s=0.001, rediscover_s=0.001)
     running = asyncio.create_task(monitor.run())
@@ -182,23 +188,53 @@ async def test_the_old_unit_stays_while_pods_live_that_use_it() -> None:
 
 async def test_enforcement_is_checked_again_and_again() -> None:
     """A daemon that was started later counts from then on, and one that ended does not any more."""
-    devices, enforcement = DeviceInventory(), WATCH
+    devices, enforcement = DeviceInventory(), {FIRST.id: NOBODY, SECOND.id: NOBODY}
 
-    async def read_enforcement() -> Enforcement:
-        return enforcement
+    async def read_enforcement(cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:
+        return {card.id: enforcement[card.id] for card in cards}
 
     monitor = DeviceMonitor(
-        load()["nvidia"], Machine(FIRST), devices, unit=lambda: ChosenUnit(""), enforcement=read_enforcement, enforcement_s=0.001
+        load()["nvidia"],
+        Machine(FIRST, SECOND),
+        devices,
+        unit=lambda: ChosenUnit(""),
+        enforcement=read_enforcement,
+        enforcement_s=0.001,
     )
     tasks = [asyncio.create_task(work) for work in (monitor.run(), monitor.watch_enforcement())]
     await asyncio.wait_for(monitor.first_answer.wait(), 60)
-    for name in ("watch", "mps", "watch"):
-        enforcement = replace(WATCH, name=name)
+    for name in ("nobody", "mps", "nobody"):
+        enforcement[FIRST.id] = replace(NOBODY, name=name, min_mib=1500)
         changed = asyncio.Event()
         devices.on_change(changed.set)
         while devices.inventory()["nvidia"].cards[0].enforced_by != name:
             changed.clear()
             await asyncio.wait_for(changed.wait(), 60)
+    first, second = devices.inventory()["nvidia"].cards
+    assert (first.min_units, second.min_units, second.enforced_by) == (2, 0, "nobody")
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_card_whose_limit_is_no_longer_held_has_nobody(tmp_path: Path) -> None:
+    """The agent sets and reads a limit again and again; what it published before is not believed."""
+    kernel = Kernel(tmp_path, {"fake/0": 2**34, "fake/1": 2**34})
+    limits, devices = Limits(kernel, {}), DeviceInventory()
+    rules = EnforcementRules(("kernel",), {"kernel": Way(set_by="dmem", region="fake/{index}")})
+
+    async def prove(cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:
+        late = time.monotonic() + LIMIT_S
+        return {card.id: choose(rules, {}, partial(limits.prove, "nvidia", card, deadline=late)) for card in cards}
+
+    monitor = DeviceMonitor(
+        load()["nvidia"], Machine(FIRST, SECOND), devices, unit=lambda: ChosenUnit(""), enforcement=prove, enforcement_s=0.001
+    )
+    tasks = [asyncio.create_task(work) for work in (monitor.run(), monitor.watch_enforcement())]
+    await asyncio.wait_for(monitor.first_answer.wait(), LIMIT_S)
+    for forgets, way in ((False, "kernel"), (True, "nobody"), (False, "kernel")):
+        kernel.forgets = forgets
+        await until(lambda way=way: [card.enforced_by for card in devices.inventory()["nvidia"].cards] == [way, way])  # type: ignore[misc]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -181,7 +181,7 @@ def test_a_container_that_has_its_card_stays_when_other_edits_changed() -> None:
     host = Host({0: "id0"}, runs)
     made = host.make(runs)
     host.labels = LABEL
-    host.devices.set_enforcement(PROFILE.name, Enforcement("new", {"A_NEW_LIMIT": "{share_mib}"}))
+    host.devices.set_enforcement(PROFILE.name, {"id0": Enforcement("new", {"A_NEW_LIMIT": "{share_mib}"})})
     host.tell(runs, made)
     assert host.handler.lacking_cards() == []
     assert host.handler.served_before() == [runs]

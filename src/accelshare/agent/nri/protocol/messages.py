@@ -18,6 +18,7 @@ from accelshare.agent.nri.protocol.nri_pb2 import (
     LinuxContainerAdjustment,
     LinuxDevice,
     LinuxDeviceCgroup,
+    LinuxResources,
     Mount,
 )
 
@@ -60,13 +61,15 @@ def adjustment(
     mounts: Iterable[Mount] = (),
     cdi_devices: Iterable[str] = (),
     annotations: Mapping[str, str] | None = None,
+    unified: Mapping[str, str] | None = None,
 ) -> ContainerAdjustment:
-    """An adjustment from plain values."""
+    """An adjustment from plain values; `unified`: what the runtime writes into files of the container's cgroup."""
     nodes = list(devices)
+    resources = LinuxResources(unified=unified) if unified else None
     return ContainerAdjustment(
         annotations=annotations,
         mounts=mounts,
         env=[KeyValue(key=key, value=value) for key, value in (env or {}).items()],
-        linux=LinuxContainerAdjustment(devices=nodes) if nodes else None,
+        linux=LinuxContainerAdjustment(devices=nodes, resources=resources) if nodes or resources else None,
         cdi_devices=[CDIDevice(name=name) for name in cdi_devices],
     )

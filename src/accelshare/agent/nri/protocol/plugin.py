@@ -38,8 +38,8 @@ class Refuse(Exception):  # noqa: N818 – reads as the act in a handler: raise 
 
 
 class Handler(Protocol):
-    """Decides what containers get. Called on the connection's thread, one call at a time; it must answer from memory, because the
-    runtime creates no container of the node meanwhile.
+    """Decides what containers get. Called on the connection's thread, one call at a time; it must answer from memory or within a
+    short time limit of its own, because the runtime creates no container of the node meanwhile.
     """
 
     def synchronize(self, pods: Sequence[PodSandbox], containers: Sequence[Container]) -> None:
