@@ -40,6 +40,8 @@ class AgentSettings:
     guard: bool = True  # containers that request no card get none
     exempt_namespaces: tuple[str, ...] = ("kube-system",)  # of the guard
     runtime_files: Files = field(default_factory=Files)
+    usage_every_s: float = 0.0  # how often to sample who uses the cards; 0: never
+    evict_over_use_after_s: float = 0.0  # 0: a pod that uses more than it holds is only reported
 
     @property
     def device_plugins(self) -> Path:

@@ -1,4 +1,4 @@
-"""Patches of pods and nodes: annotations, conditions, capacity; and deleting a pod.
+"""Patches of pods and nodes: annotations, conditions, capacity; and deleting or evicting a pod.
 
 Belongs here: one request each. A write to a pod names the pod's uid, so that another pod of the same name is never changed.
 Never: what is written, or reading it.
@@ -13,6 +13,7 @@ from accelshare.kube import paths
 from accelshare.kube.client import Client
 
 MERGE_PATCH: Final = "application/merge-patch+json"
+EVICTION_S: Final = 5.0
 
 
 async def annotate_pod(client: Client, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
@@ -39,6 +40,18 @@ async def delete_pod(client: Client, *, namespace: str, name: str, uid: str) -> 
     """Delete this pod; Conflict if another pod has its name now."""
     body = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}})
     await client.request("DELETE", paths.pod(namespace, name), body=body)
+
+
+async def evict_pod(client: Client, *, namespace: str, name: str, uid: str) -> None:
+    """Evict this pod, as its disruption budgets allow; TooManyRequests if they do not, Conflict if another pod has its name."""
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": namespace, "name": name},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    path = f"{paths.pod(namespace, name)}/eviction"
+    await client.request("POST", path, body=msgspec.json.encode(eviction), timeout_s=EVICTION_S)
 
 
 async def annotate_node(client: Client, node: str, annotations: Mapping[str, str | None]) -> None:

@@ -52,7 +52,8 @@ def _within(group: str, parts: list[str]) -> RequestTarget | None:
         return None
     if name and resource.namespaced and not namespace:
         return None
-    known = {"binding": resource.plural == "pods", "status": resource.on_status_update is not None, "": True}
+    is_pod = resource.plural == "pods"
+    known = {"binding": is_pod, "eviction": is_pod, "status": resource.on_status_update is not None, "": True}
     return RequestTarget(resource, namespace, name, subresource) if known.get(subresource, False) else None
 
 
@@ -166,6 +167,18 @@ def _bind(store: Store, target: RequestTarget, request: ApiRequest) -> ApiRespon
     return ApiResponse(201, orjson.dumps(_success(code=201)))
 
 
+def _evict(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
+    """There are no disruption budgets here: every eviction is allowed."""
+    body = request.body()
+    if not isinstance(body, dict) or body.get("kind") != "Eviction":
+        raise bad_request("the object provided is unrecognized: it is no Eviction")
+    if body.get("metadata", {}).get("name", target.name) != target.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    options = body.get("deleteOptions") or {}
+    store.delete(target.resource.plural, target.name, namespace=target.namespace, options=options)
+    return ApiResponse(201, orjson.dumps(_success(code=201)))
+
+
 def _delete(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
     resource = target.resource
     deleted = store.delete(resource.plural, target.name, namespace=target.namespace, options=_delete_options(request))
@@ -204,6 +217,7 @@ VERBS: Final[Mapping[tuple[str, str, str], Callable[[Store, RequestTarget, ApiRe
     ("PATCH", "one", "status"): _patch,
     ("POST", "one", "binding"): _bind,
     ("POST", "all", "binding"): _bind,
+    ("POST", "one", "eviction"): _evict,
 }
 
 
