@@ -127,7 +127,7 @@ async def test_over_use_is_an_event_and_no_eviction(used: UsedNode) -> None:
         await used.node.until(lambda: "AcceleratorOverused" in used.events("a"), "the pod has its Event")
 
         async def marked() -> bool:
-            return (await used.pods())["a"].get("over_use", False)
+            return bool((await used.pods())["a"].get("over_use", False))
 
         await used.node.until(marked, "the pod is marked")
         assert (await used.series())[series_of("accelshare_pod_over_use_bytes", "a")] == 2 * GIB
