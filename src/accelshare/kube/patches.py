@@ -1,4 +1,4 @@
-"""Patches of pods and nodes: annotations, conditions, capacity; and deleting or evicting a pod.
+"""Patches of pods and nodes: annotations, conditions, capacity; and deleting a pod.
 
 Belongs here: one request each. A write to a pod names the pod's uid, so that another pod of the same name is never changed.
 Never: what is written, or reading it.
@@ -42,8 +42,12 @@ async def delete_pod(client: Client, *, namespace: str, name: str, uid: str) -> 
     await client.request("DELETE", paths.pod(namespace, name), body=body)
 
 
-async def evict_pod(client: Client, *, namespace: str, name: str, uid: str) -> None:
-    """Evict this pod, as its disruption budgets allow; TooManyRequests if they do not, Conflict if another pod has its name."""
+async def check_eviction(client: Client, *, namespace: str, name: str, uid: str) -> None:
+    """Ask whether this pod may be evicted, without doing it; TooManyRequests if a disruption budget does not allow it.
+
+    An admission policy cannot see the node of a pod that is evicted, but it sees that of a pod that is deleted. So an agent may
+    only ask here, and deletes the pod itself.
+    """
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -51,7 +55,7 @@ async def evict_pod(client: Client, *, namespace: str, name: str, uid: str) -> N
         "deleteOptions": {"preconditions": {"uid": uid}},
     }
     path = f"{paths.pod(namespace, name)}/eviction"
-    await client.request("POST", path, body=msgspec.json.encode(eviction), timeout_s=EVICTION_S)
+    await client.request("POST", path, body=msgspec.json.encode(eviction), params={"dryRun": "All"}, timeout_s=EVICTION_S)
 
 
 async def annotate_node(client: Client, node: str, annotations: Mapping[str, str | None]) -> None:

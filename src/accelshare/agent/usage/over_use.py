@@ -14,7 +14,7 @@ from accelshare.agent.usage.history import UsageHistory
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, KubeError, NotFound
 from accelshare.kube.events import Events, PodRef
-from accelshare.kube.patches import evict_pod
+from accelshare.kube.patches import check_eviction, delete_pod
 from accelshare.wire.usage import PodUse
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,8 @@ class OverUse:
     async def _evict(self, use: PodUse, numbers: str) -> None:
         pod = f"{use.namespace}/{use.name}"
         try:
-            await evict_pod(self._client, namespace=use.namespace, name=use.name, uid=use.uid)
+            await check_eviction(self._client, namespace=use.namespace, name=use.name, uid=use.uid)
+            await delete_pod(self._client, namespace=use.namespace, name=use.name, uid=use.uid)
         except (NotFound, Conflict):  # it is gone, or another pod has its name
             return
         except KubeError as error:  # a disruption budget, for example

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlencode
 
 import orjson
 
+from accelshare.testing.api_server.deletion import check_preconditions, read_options
 from accelshare.testing.api_server.errors import Object, RequestError, bad_request, quoted
 from accelshare.testing.api_server.resources import RESOURCES, Resource
 from accelshare.testing.api_server.store import Store
@@ -105,7 +106,7 @@ class ApiResponse:
 
 def answer(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
     """Handle a request other than a watch. RequestError if it is refused."""
-    for key in NOT_DONE & request.query.keys():
+    for key in (NOT_DONE - ({"dryRun"} if target.subresource == "eviction" else set())) & request.query.keys():
         raise bad_request(f"the fake API server does not support {key}={request.query[key]}")
     verb = VERBS.get((request.method, "one" if target.name else "all", target.subresource))
     if verb is None:
@@ -175,7 +176,11 @@ def _evict(store: Store, target: RequestTarget, request: ApiRequest) -> ApiRespo
     if body.get("metadata", {}).get("name", target.name) != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     options = body.get("deleteOptions") or {}
-    store.delete(target.resource.plural, target.name, namespace=target.namespace, options=options)
+    if request.query.get("dryRun") == "All":
+        pod = store.get(target.resource.plural, target.name, namespace=target.namespace).object
+        check_preconditions(target.resource, pod, read_options(options))
+    else:
+        store.delete(target.resource.plural, target.name, namespace=target.namespace, options=options)
     return ApiResponse(201, orjson.dumps(_success(code=201)))
 
 

@@ -123,7 +123,7 @@ async def test_a_pod_that_is_within_its_share_again_is_not_evicted(api: FakeApiS
 
 async def test_a_disruption_budget_is_respected(api: FakeApiServer, client: Client) -> None:
     scene = Scene(api, client, evict_after_s=30)
-    api.faults.answer(429, path="/eviction$")
+    api.faults.answer(429, path=r"/eviction\?dryRun=All$")
     for _ in range(3):
         await scene.sample(6 * GIB)
     assert (scene.is_terminating(), scene.evicted, scene.reasons()) == (False, 0, ["AcceleratorOverused"])
