@@ -48,6 +48,7 @@ TWINS = [
     ("docs/how-to/monitoring.md", "docs/zh/how-to/monitoring.md"),
     ("docs/how-to/delivery.md", "docs/zh/how-to/delivery.md"),
     ("docs/how-to/limits.md", "docs/zh/how-to/limits.md"),
+    ("docs/how-to/usage.md", "docs/zh/how-to/usage.md"),
     *(
         (f"docs/reference/{name}.md", f"docs/zh/reference/{name}.md")
         for name in ("annotations", "cli", "events", "http", "metrics")

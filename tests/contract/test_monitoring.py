@@ -101,7 +101,8 @@ async def page_of_agent(fake_node: FakeNode, fakes: Path) -> str:
     (fake_node.profiles / "acme.toml").write_text(profile + driver)
     fake_node.cards(1)
     async with fake_node.kubelet():
-        await fake_node.start_agent("--delivery=device-plugin")
+        (fakes / "proc").mkdir()
+        await fake_node.start_agent("--delivery=device-plugin", "--usage", "--usage-every=0.1", f"--proc-root={fakes / 'proc'}")
         fake_node.pod("a", {MEMORY: 4})
         fake_node.bind("a", 0, units=4, id=False)
         await fake_node.settled("a")
@@ -110,7 +111,9 @@ async def page_of_agent(fake_node: FakeNode, fakes: Path) -> str:
             text = (await fake_node.page("/metrics")).partition("\r\n\r\n")[2]
             return (
                 text
-                if "accelshare_card_used_bytes{" in text and "accelshare_bound_to_allocated_seconds_count 1.0" in text
+                if "accelshare_card_used_bytes{" in text
+                and "accelshare_pod_used_bytes{" in text
+                and "accelshare_bound_to_allocated_seconds_count 1.0" in text
                 else ""
             )
 

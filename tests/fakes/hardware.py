@@ -40,6 +40,13 @@ class Hardware:
         fresh.write_text(f"{uuid} {number}\n", encoding="utf-8")
         fresh.rename(self.folder / "xids")
 
+    def runs(self, *processes: tuple[str, int, int, int], type: str = "C") -> None:
+        """From now on these processes use the cards: uuid, pid, MiB (-1: not available) and percent (-1: none) of each."""
+        fresh = self.folder / "processes.fresh"
+        lines = (f"{uuid} {pid} {mib} {percent} {type}\n" for uuid, pid, mib, percent in processes)
+        fresh.write_text("".join(lines), encoding="utf-8")
+        fresh.rename(self.folder / "processes")
+
     def path(self, name: str) -> str:
         return str(self.folder / name)
 

@@ -83,7 +83,22 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     help="Where the host's root is seen from here; vendors' libraries and tools are looked up below it.",
 )
 @_directory("--cgroup-root", default=Path("/sys/fs/cgroup"), help="Where the host's cgroup tree is seen from here.")
-@_shown("--port", type=click.IntRange(0, 65535), default=0, help="Port for probes and metrics; 0: none.")
+@_shown("--port", type=click.IntRange(0, 65535), default=0, help="Port for probes, metrics and usage; 0: none.")
+@_shown(
+    "--usage/--no-usage",
+    default=False,
+    help="Sample which pods use which cards, and how much. The agent must see the host's processes (hostPID).",
+)
+@_shown(
+    "--usage-every", type=click.FloatRange(0.1, 3600), default=15.0, metavar="SECONDS", help="Interval of the samples of --usage."
+)
+@_shown(
+    "--evict-over-use-after",
+    type=click.FloatRange(0, 86400 * 365),
+    default=0.0,
+    metavar="SECONDS",
+    help="Evict a pod that uses more memory of a card than it holds for so long; 0: only report it. Needs --usage.",
+)
 @profiles_option
 @log_options
 @log_file_options
@@ -110,6 +125,9 @@ def agent(
     host_root: Path,
     cgroup_root: Path,
     port: int,
+    usage: bool,
+    usage_every: float,
+    evict_over_use_after: float,
     directories: tuple[Path, ...],
     log_level: str,
     log_format: str,
@@ -127,6 +145,8 @@ def agent(
     from accelshare.vendors.catalog import load_usable
     from accelshare.vendors.drivers.driver import Roots
 
+    if evict_over_use_after and not usage:
+        raise click.UsageError("--evict-over-use-after needs --usage: without samples nobody knows who uses too much")
     logs.set_up(level=log_level, form=log_format, file=log_file, file_mib=log_file_mib, files=log_files)
     catalog, broken = load_usable(directories)
     roots = Roots(dev=dev_root, proc=proc_root, sys=sys_root)
@@ -150,6 +170,8 @@ def agent(
         runtime_files=Files(containerd_config, crio_config),
         limits=limits,
         cgroup_root=cgroup_root,
+        usage_every_s=usage_every if usage else 0.0,
+        evict_over_use_after_s=evict_over_use_after,
     )
     try:
         asyncio.run(serve(settings, catalog, broken))

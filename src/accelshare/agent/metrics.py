@@ -8,9 +8,11 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory, VendorCards
+from accelshare.wire.usage import NodeUse
 
 _SECONDS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _CARD: Final = ("node", "vendor", "card")
+_POD: Final = (*_CARD, "namespace", "pod")
 
 
 class PodWaits:
@@ -56,6 +58,28 @@ class AgentMetrics:
         )
         self.limit_repairs = counter(
             "accelshare_limit_repairs", "Limits of living containers that were missing or wrong, and were set again"
+        )
+        self._card_used_by_others = gauge(
+            "accelshare_card_used_by_others_bytes",
+            "Memory of the card in use by processes of no pod that holds it",
+            _CARD,
+        )
+        self._pod_used = gauge("accelshare_pod_used_bytes", "Memory of the card that the pod's processes use", _POD)
+        self._pod_utilisation = gauge(
+            "accelshare_pod_utilisation_ratio", "Share of the time in which the pod's processes ran on the card", _POD
+        )
+        self._pod_over_use = gauge(
+            "accelshare_pod_over_use_bytes",
+            "Memory of the card that the pod uses beyond what it holds, or 0",
+            _POD,
+        )
+        self._pod_idle = gauge(
+            "accelshare_pod_idle_seconds",
+            "For how long the pod has held a part of the card without using it",
+            _POD,
+        )
+        self.over_use_evictions = counter(
+            "accelshare_over_use_evictions", "Pods that were evicted because they used more than they hold"
         )
         wait = Histogram(
             "accelshare_bound_to_allocated_seconds",
@@ -115,6 +139,29 @@ class AgentMetrics:
                 if card.found.id in seen:
                     where = (self._node, kind.profile.name, str(card.index))
                     self._card_used.labels(*where).set(seen[card.found.id] * 2**20)
+
+    def show_usage(self, use: NodeUse | None) -> None:
+        """Set the series of the pods and cards in the last sample; a pod that has ended has no series any more."""
+        for family in (
+            self._card_used_by_others,
+            self._pod_used,
+            self._pod_utilisation,
+            self._pod_over_use,
+            self._pod_idle,
+        ):
+            family.clear()
+        for card in use.cards if use is not None else ():
+            if card.used_by_others_bytes is not None:
+                self._card_used_by_others.labels(self._node, card.kind, str(card.card)).set(card.used_by_others_bytes)
+        for pod in use.pods if use is not None else ():
+            where = (self._node, pod.kind, str(pod.card), pod.namespace, pod.name)
+            if pod.used_bytes is not None:
+                self._pod_used.labels(*where).set(pod.used_bytes)
+                over = max(0, pod.used_bytes - pod.held_bytes) if pod.over_use else 0
+                self._pod_over_use.labels(*where).set(over)
+            if pod.utilisation is not None:
+                self._pod_utilisation.labels(*where).set(pod.utilisation)
+            self._pod_idle.labels(*where).set(pod.idle_s or 0.0)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

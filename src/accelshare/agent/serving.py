@@ -46,6 +46,9 @@ from accelshare.agent.pod_feed import PodFeed
 from accelshare.agent.pod_store import PodStore
 from accelshare.agent.repairs import Repairs
 from accelshare.agent.settings import AgentSettings, node_name
+from accelshare.agent.usage.history import UsageHistory
+from accelshare.agent.usage.over_use import OverUse
+from accelshare.agent.usage.sampler import UsageSampler
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
@@ -184,6 +187,29 @@ class Agent:
             files=settings.runtime_files,
         )
 
+        # Who uses the cards: drivers' processes → cgroups → pods.
+        history = UsageHistory()
+        over_use = OverUse(
+            client,
+            events,
+            self._pods,
+            history,
+            evict_after_s=settings.evict_over_use_after_s,
+            on_evicted=self._metrics.over_use_evictions.inc,
+            clock=time.monotonic,
+        )
+        self._usage = UsageSampler(
+            node,
+            self._devices,
+            self._pods,
+            self._monitors,
+            history,
+            over_use,
+            proc=settings.roots.proc,
+            every_s=settings.usage_every_s,
+            clock=time.monotonic,
+        )
+
         self._metrics.waiting.set_function(lambda: self._pod_queue.waiting)
         self._devices.on_change(lambda: self._metrics.show(self._devices))
         self._devices.on_change(cdi.write)
@@ -193,7 +219,13 @@ class Agent:
         tasks = BackgroundTasks()
         port = None
         if self._settings.port:
-            pages = status.pages(self._devices, self._metrics, self._monitors, is_current=lambda: self._pod_feed.current)
+            pages = status.pages(
+                self._devices,
+                self._metrics,
+                self._monitors,
+                is_current=lambda: self._pod_feed.current,
+                latest_use=self._usage.latest if self._settings.usage_every_s else None,
+            )
             port = status.serve(self._settings.host, self._settings.port, pages)
         try:
             if await finished_before(stop, self._start(tasks)):
@@ -231,6 +263,8 @@ class Agent:
         tasks.start(self._nri.run() if by_nri else self._device_plugins.run())
         if by_nri:
             tasks.start(self._limit_review.run())
+        if self._settings.usage_every_s:
+            tasks.start(self._usage.run())
         self._nri.review_containers()
         self._state.start()
 

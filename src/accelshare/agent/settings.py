@@ -42,6 +42,8 @@ class AgentSettings:
     runtime_files: Files = field(default_factory=Files)
     limits: bool = True  # set limits on containers' cgroups, where a profile has such a way
     cgroup_root: Path = Path("/sys/fs/cgroup")  # where the host's cgroup tree is mounted
+    usage_every_s: float = 0.0  # how often to sample who uses the cards; 0: never
+    evict_over_use_after_s: float = 0.0  # 0: a pod that uses more than it holds is only reported
 
     @property
     def device_plugins(self) -> Path:

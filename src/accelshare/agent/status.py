@@ -1,4 +1,4 @@
-"""The agent's HTTP port: liveness, readiness and metrics.
+"""The agent's HTTP port: liveness, readiness, metrics, and who uses the cards.
 
 Belongs here: the pages, and bounds on what a client may cost: connections, bytes and time. Never: anything that changes state.
 """
@@ -9,8 +9,10 @@ from typing import Final
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.discovery.device_monitor import DeviceMonitor
 from accelshare.agent.metrics import AgentMetrics
-from accelshare.http.messages import TEXT, HttpRequest, Response
+from accelshare.http.messages import JSON, TEXT, HttpRequest, Response
 from accelshare.http.server import Server, listen
+from accelshare.wire import usage
+from accelshare.wire.usage import NodeUse
 
 StatusPage = Callable[[], tuple[int, bytes]]
 MAX_CONNECTIONS: Final = 64
@@ -25,7 +27,7 @@ def serve(host: str | None, port: int, pages: Mapping[str, StatusPage], *, limit
     def handle(request: HttpRequest) -> Response:
         page = pages.get(request.path)
         status, body = page() if page is not None else (404, f"the paths are {', '.join(pages)}".encode())
-        return Response(status, body, TEXT)
+        return Response(status, body, JSON if request.path == usage.PATH and status == 200 else TEXT)
 
     server = Server(
         handle,
@@ -41,9 +43,14 @@ def serve(host: str | None, port: int, pages: Mapping[str, StatusPage], *, limit
 
 
 def pages(
-    devices: DeviceInventory, metrics: AgentMetrics, monitors: Mapping[str, DeviceMonitor], *, is_current: Callable[[], bool]
+    devices: DeviceInventory,
+    metrics: AgentMetrics,
+    monitors: Mapping[str, DeviceMonitor],
+    *,
+    is_current: Callable[[], bool],
+    latest_use: Callable[[], NodeUse | None] | None = None,
 ) -> dict[str, StatusPage]:
-    """`is_current`: the watch of this node's pods is current."""
+    """`is_current`: the watch of this node's pods is current. `latest_use`: the last sample; without it there is no such page."""
 
     def ready() -> tuple[int, bytes]:
         if not is_current():
@@ -54,8 +61,15 @@ def pages(
             return 503, b"no cards found yet"
         return (503, f"not delivering: {', '.join(away)}".encode()) if away else (200, b"ok")
 
+    def use() -> tuple[int, bytes]:
+        latest = latest_use() if latest_use is not None else None
+        return (503, b"nothing has been sampled yet") if latest is None else (200, usage.write(latest))
+
     def numbers() -> tuple[int, bytes]:
+        if latest_use is not None:
+            metrics.show_usage(latest_use())
         metrics.show_use(devices.kinds.values(), {name: monitor.used_mib() for name, monitor in monitors.items()})
         return 200, metrics.text()
 
-    return {"/livez": lambda: (200, b"ok"), "/readyz": ready, "/metrics": numbers}
+    shown = {"/livez": lambda: (200, b"ok"), "/readyz": ready, "/metrics": numbers}
+    return shown if latest_use is None else {**shown, usage.PATH: use}

@@ -3,7 +3,7 @@
 Belongs here: arguments, which vendors are shown, and in which form. Never: the forms themselves (report/).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,11 @@ from accelshare.terminal import echo, visible, visible_json, visible_lines
 
 if TYPE_CHECKING:
     from accelshare.inspect_cli.cluster_reader import ClusterSnapshot
+    from accelshare.inspect_cli.usage_reader import ClusterUse, UsageReader
+    from accelshare.report.view import NodeRow
     from accelshare.vendors.catalog import Catalog
     from accelshare.vendors.profile import Profile
+    from accelshare.wire.usage import NodeUse
 
 
 def _vendors(_context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
@@ -47,6 +50,20 @@ def _vendors(_context: click.Context, _parameter: click.Parameter, prefix: str) 
     metavar="SECONDS",
     help="Seconds between two updates of --watch.",
 )
+@click.option(
+    "--usage/--no-usage",
+    default=None,
+    help="Ask the nodes' agents who uses the cards. Default: with -o and --idle, and with --watch except in a kubectl plugin.",
+)
+@click.option(
+    "--idle",
+    is_flag=False,
+    flag_value=1.0,
+    default=None,
+    type=click.FloatRange(0, 100_000),
+    metavar="[HOURS]",
+    help="List only pods that have held cards for so long without using them; without a number for one hour.",
+)
 @cluster_options("Count only the pods of this namespace.")
 @click.pass_context
 def inspect(
@@ -59,6 +76,8 @@ def inspect(
     all_vendors: bool,
     watch: bool,
     every: float,
+    usage: bool | None,
+    idle: float | None,
     namespace: str | None,
     **where: Any,
 ) -> None:
@@ -79,7 +98,15 @@ def inspect(
     chosen = [] if all_vendors else chosen_profiles(catalog, vendors, plugin=context.obj)
     with errors_for_people(), connect(where["kubeconfig"], where["context"]) as cluster:
         reader = Reader(cluster.client, catalog, PodReader(catalog), node=node or "", namespace=namespace or "")
-        page = _Page(reader, cluster.client, catalog, chosen, node=node, details=details, output=output)
+        if usage is None:
+            usage = idle is not None or output is not None or (watch and context.obj is None)
+        asked = None
+        if usage:
+            from accelshare.inspect_cli.usage_reader import UsageReader
+
+            asked = UsageReader(cluster.client)
+        form = _Form(node, details=details, output=output, idle_s=None if idle is None else idle * 3600)
+        page = _Page(reader, cluster.client, catalog, chosen, form, asked)
         if watch:
             _watch(page, every)
         else:
@@ -102,6 +129,16 @@ def chosen_profiles(catalog: "Catalog", vendors: Sequence[str], *, plugin: str |
     return match
 
 
+class _Form:
+    """What the user wants to see."""
+
+    def __init__(self, node: str | None, *, details: bool, output: str | None, idle_s: float | None) -> None:
+        self.node = node
+        self.details = details
+        self.output = output
+        self.idle_s = idle_s  # only pods that have been idle for so long
+
+
 class _Page:
     """What is printed, once or repeatedly."""
 
@@ -111,18 +148,19 @@ class _Page:
         client: Any,
         catalog: "Catalog",
         chosen: "list[Profile]",
-        *,
-        node: str | None,
-        details: bool,
-        output: str | None,
+        form: _Form,
+        asked: "UsageReader | None",
     ) -> None:
+        """`asked`: from where to learn who uses the cards; None: it is not shown."""
         self._reader = reader
         self._client = client
         self._catalog = catalog
         self._chosen = chosen
-        self._node = node
-        self._details = details
-        self._output = output
+        self._node = form.node
+        self._details = form.details
+        self._output = form.output
+        self._idle_s = form.idle_s
+        self._asked = asked
 
     def read(self) -> "ClusterSnapshot":
         from accelshare.kube.errors import NotFound
@@ -143,23 +181,45 @@ class _Page:
 
         shown = rows(snapshot.ledger, [self._node] if self._node is not None else None)
         profiles = self._chosen or [profile for profile in self._catalog if any(row.has(profile.name) for row in shown)]
+        uses = self._use(shown).nodes if self._asked is not None else {}
+        if self._idle_s is not None:
+            return self._idle(shown, profiles, uses)
         if self._output == "wide":
             from accelshare.report.tables import wide
 
-            return wide(shown, profiles, snapshot.inventories)
+            return wide(shown, profiles, snapshot.inventories, uses)
         if self._output is not None:
             from accelshare.report.inspect_json import document
 
             with_any = [row for row in shown if any(row.has(profile.name) for profile in profiles)]
-            return _written(document(with_any, profiles, snapshot.inventories), self._output)
+            return _written(document(with_any, profiles, snapshot.inventories, uses), self._output)
         from accelshare.report import tables
 
         table = tables.details if self._details else tables.summary
         # A single table is exactly the original's; several have titles.
         titled = len(profiles) > 1
-        return "\n".join(
+        originals = "\n".join(
             (f"{profile.title}\n" if titled else "") + table(shown, profile, snapshot.inventories) for profile in profiles
         )
+        if not uses:
+            return originals
+        from accelshare.report.usage import pod_lines
+
+        return f"{originals}\n{tables.tabbed(pod_lines(shown, profiles, uses))}"
+
+    def _use(self, shown: "list[NodeRow]") -> "ClusterUse":
+        assert self._asked is not None
+        return self._asked.read([row.name for row in shown if any(card.present for card in row.cards)])
+
+    def _idle(self, shown: "list[NodeRow]", profiles: "list[Profile]", uses: "Mapping[str, NodeUse]") -> str:
+        from accelshare.report import usage
+        from accelshare.report.tables import tabbed
+
+        assert self._idle_s is not None
+        pods = usage.idle_pods(shown, profiles, uses, least_s=self._idle_s)
+        if self._output in ("json", "yaml"):
+            return _written(usage.idle_document(pods), self._output)
+        return tabbed(usage.idle_lines(pods))
 
     def notes(self, snapshot: "ClusterSnapshot", namespace: str | None) -> list[str]:
         """Notes for the reader of the tables, for standard error."""
@@ -168,6 +228,10 @@ class _Page:
 
         shown = rows(snapshot.ledger, [self._node] if self._node is not None else None)
         notes = list(snapshot.problems)
+        if self._asked is not None:
+            notes += self._use(shown).notes
+            if self._idle_s is not None:
+                notes += self._unknown_use(shown)
         where = f"node {self._node}" if self._node is not None else "this cluster"
         for profile in self._chosen:
             if self._output is None and not any(has_anything(row, profile) for row in shown):
@@ -182,6 +246,15 @@ class _Page:
             if not self._chosen or any(row.has(profile.name) for profile in self._chosen):
                 notes += [f"{row.name}: {problem}" for problem in row.problems]
         return notes
+
+    def _unknown_use(self, shown: "list[NodeRow]") -> list[str]:
+        """A list of idle pods is not complete without these."""
+        known = self._use(shown).nodes
+        without = [row.name for row in shown if any(card.pods for card in row.cards) and row.name not in known]
+        more = f" and {len(without) - 5} more" if len(without) > 5 else ""
+        if not without:
+            return []
+        return [f"nothing is known about the use of {', '.join(without[:5])}{more}: does the agent run with --usage?"]
 
 
 def _written(value: object, form: str) -> str:

@@ -13,6 +13,7 @@ from accelshare.kube import paths
 from accelshare.kube.client import Client
 
 MERGE_PATCH: Final = "application/merge-patch+json"
+EVICTION_S: Final = 5.0
 
 
 async def annotate_pod(client: Client, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
@@ -39,6 +40,22 @@ async def delete_pod(client: Client, *, namespace: str, name: str, uid: str) -> 
     """Delete this pod; Conflict if another pod has its name now."""
     body = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}})
     await client.request("DELETE", paths.pod(namespace, name), body=body)
+
+
+async def check_eviction(client: Client, *, namespace: str, name: str, uid: str) -> None:
+    """Ask whether this pod may be evicted, without doing it; TooManyRequests if a disruption budget does not allow it.
+
+    An admission policy cannot see the node of a pod that is evicted, but it sees that of a pod that is deleted. So an agent may
+    only ask here, and deletes the pod itself.
+    """
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": namespace, "name": name},
+        "deleteOptions": {"preconditions": {"uid": uid}},
+    }
+    path = f"{paths.pod(namespace, name)}/eviction"
+    await client.request("POST", path, body=msgspec.json.encode(eviction), params={"dryRun": "All"}, timeout_s=EVICTION_S)
 
 
 async def annotate_node(client: Client, node: str, annotations: Mapping[str, str | None]) -> None:

@@ -30,11 +30,18 @@ class SyncClient:
     """One kept-alive connection. Every failure is a KubeError."""
 
     def __init__(
-        self, cluster: Cluster, *, user_agent: str, timeout_s: float = 30.0, sleep: Callable[[float], None] = time.sleep
+        self,
+        cluster: Cluster,
+        *,
+        user_agent: str,
+        timeout_s: float = 30.0,
+        attempts: int = ATTEMPTS,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._cluster = cluster
         self._user_agent = user_agent
         self._timeout_s = timeout_s
+        self._attempts = attempts
         self._sleep = sleep
         self._connection: HTTPConnection | None = None
         self._shown: Certificate | None = None  # the certificate that the connection was opened with
@@ -50,14 +57,21 @@ class SyncClient:
         if connection is not None:
             connection.close()
 
-    def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
-        """The body of a successful response. A request without a response, or with 429 or 503, is retried."""
-        for attempt in range(1, ATTEMPTS + 1):
+    def another(self, *, timeout_s: float) -> "SyncClient":
+        """A client of the same cluster for another thread, which asks only once."""
+        return SyncClient(self._cluster, user_agent=self._user_agent, timeout_s=timeout_s, attempts=1)
+
+    def get(self, path: str, params: Mapping[str, str] | None = None, *, most_bytes: int | None = None) -> bytes:
+        """The body of a successful response. A request without a response, or with 429 or 503, is retried.
+
+        `most_bytes`: a longer body is a BadAnswer. The API server's own are trusted, those that it forwards are not.
+        """
+        for attempt in range(1, self._attempts + 1):
             try:
-                return self._get(path, params or {})
+                return self._get(path, params or {}, most_bytes)
             except (Unreachable, ApiError) as error:
                 wait_s = _retry_in_s(error, attempt)
-                if wait_s is None or attempt == ATTEMPTS:
+                if wait_s is None or attempt == self._attempts:
                     raise
             self._sleep(wait_s)
         raise AssertionError("the last attempt returns or raises")
@@ -78,12 +92,12 @@ class SyncClient:
                 return
             query["continue"] = page.metadata.continue_
 
-    def _get(self, path: str, params: Mapping[str, str]) -> bytes:
+    def _get(self, path: str, params: Mapping[str, str], most_bytes: int | None) -> bytes:
         """One request. A 401 renews the credentials, once."""
         what = f"GET {self._cluster.server}{path}"
         for again in (True, False):
             presented = self._cluster.credentials.present()
-            status, retry_after, body = self._send(what, path, params, presented)
+            status, retry_after, body = self._send(what, path, params, presented, most_bytes)
             if status < 300:
                 return body
             error = from_answer(status, body, retry_after=retry_after, request=what)
@@ -92,7 +106,9 @@ class SyncClient:
             self._cluster.credentials.refused(presented)
         raise AssertionError("the second attempt returns or raises")
 
-    def _send(self, what: str, path: str, params: Mapping[str, str], presented: Presented) -> tuple[int, str, bytes]:
+    def _send(
+        self, what: str, path: str, params: Mapping[str, str], presented: Presented, most_bytes: int | None
+    ) -> tuple[int, str, bytes]:
         parts = urlsplit(self._cluster.server)
         # A proxy forwards plain HTTP and needs the whole URL; for HTTPS it opens a tunnel.
         forwarded = parts.scheme == "http" and self._cluster.proxy_url
@@ -104,15 +120,21 @@ class SyncClient:
             connection = self._open(presented.certificate)
             connection.request("GET", target, headers=headers)
             response = connection.getresponse()
-            body = response.read()
+            body = response.read() if most_bytes is None else response.read(most_bytes + 1)
         except (OSError, HTTPException) as error:
             self.close()
             raise Unreachable(f"{what}: {_cause(error, self._timeout_s)}") from error
         if response.headers.get("Content-Encoding") == "gzip":
             try:
-                body = zlib.decompress(body, wbits=31)
+                if most_bytes is None:
+                    body = zlib.decompress(body, wbits=31)
+                else:
+                    body = zlib.decompressobj(wbits=31).decompress(body, most_bytes + 1)
             except zlib.error as error:
                 raise BadAnswer(f"{what}: the response is not the gzip that it claims to be: {error}") from error
+        if most_bytes is not None and len(body) > most_bytes:
+            self.close()
+            raise BadAnswer(f"{what}: the response is longer than {most_bytes} bytes")
         if response.will_close:
             self.close()
         return response.status, response.headers.get("Retry-After") or "", body

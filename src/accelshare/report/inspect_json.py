@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from accelshare.report.units import Inventories, in_cards, unit_label
+from accelshare.report.usage import NO_USES, Uses, add_to_card
 from accelshare.report.view import CardRow, NodeRow, PodRow
 from accelshare.vendors.profile import Profile
 
@@ -24,17 +25,23 @@ def neutral(rows: Iterable[NodeRow]) -> dict[str, Any]:
     return {"nodes": [to_builtins(row) for row in rows]}
 
 
-def document(rows: Iterable[NodeRow], profiles: Sequence[Profile], inventories: Inventories) -> dict[str, Any]:
-    """The rows of these vendors, each card with what only the inventory has: unit, model, and the card's problem."""
-    return {"nodes": [_document_node(row, profiles, inventories) for row in rows]}
+def document(
+    rows: Iterable[NodeRow], profiles: Sequence[Profile], inventories: Inventories, uses: Uses = NO_USES
+) -> dict[str, Any]:
+    """The rows of these vendors, each card with what only the inventory has: unit, model, and the card's problem;
+    and with its use, where that is known.
+    """
+    return {"nodes": [_document_node(row, profiles, inventories, uses) for row in rows]}
 
 
-def _document_node(row: NodeRow, profiles: Sequence[Profile], inventories: Inventories) -> dict[str, Any]:
+def _document_node(row: NodeRow, profiles: Sequence[Profile], inventories: Inventories, uses: Uses) -> dict[str, Any]:
     by_name = {profile.name: profile for profile in profiles}
     kinds = inventories.get(row.name, {})
     node: dict[str, Any] = to_builtins(row)
     node["cards"] = [
-        _document_card(to_builtins(card), by_name[card.kind], row.name, inventories) for card in row.cards if card.kind in by_name
+        add_to_card(_document_card(to_builtins(card), by_name[card.kind], row.name, inventories), uses, row.name, card)
+        for card in row.cards
+        if card.kind in by_name
     ]
     node["unplaced"] = [to_builtins(pod) for pod in row.unplaced if pod.kind in by_name]
     node["delivery"] = {

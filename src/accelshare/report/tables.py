@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from accelshare.report.units import NO_INVENTORIES, Inventories, in_cards, unit_label
+from accelshare.report.usage import NO_USES, WIDE_HEAD, Uses, cells, of_pod
 from accelshare.report.view import CardRow, NodeRow, PodRow
 from accelshare.terminal import padded, visible, width
 from accelshare.vendors.profile import Profile
@@ -174,16 +175,18 @@ def _in_cluster(profile: Profile) -> str:
 HEAD = ("NODE", "ADDRESS", "CARD", "MODEL", "ID", "USED", "FREE", "TOTAL", "UNIT", "HEALTH", "ENFORCED BY", "PODS")
 
 
-def wide(rows: Sequence[NodeRow], profiles: Sequence[Profile], inventories: Inventories = NO_INVENTORIES) -> str:
-    """One line for each card, and one for each node's pods whose card is not known."""
-    table = [list(HEAD)]
+def wide(
+    rows: Sequence[NodeRow], profiles: Sequence[Profile], inventories: Inventories = NO_INVENTORIES, uses: Uses = NO_USES
+) -> str:
+    """One line for each card, and one for each node's pods whose card is not known. Columns of use, if it is known anywhere."""
+    table = [[*HEAD[:-1], *WIDE_HEAD, HEAD[-1]] if uses else list(HEAD)]
     for row in rows:
         for profile in profiles:
-            table += _lines(row, profile, inventories)
+            table += _lines(row, profile, inventories, uses)
     return tabbed(table)
 
 
-def _lines(row: NodeRow, profile: Profile, inventories: Inventories) -> list[list[str]]:
+def _lines(row: NodeRow, profile: Profile, inventories: Inventories, uses: Uses) -> list[list[str]]:
     inventory = inventories.get(row.name, {}).get(profile.name)
     entries = {entry.index: entry for entry in inventory.cards} if inventory else {}
     lines = []
@@ -193,7 +196,10 @@ def _lines(row: NodeRow, profile: Profile, inventories: Inventories) -> list[lis
         # A card of no size is only allocated whole.
         used, total = (card.used, card.size) if unit != "card" else (int(bool(card.pods)), 1)
         free = card.free if unit != "card" else int(not card.pods and card.healthy)
-        pods = ", ".join(_pod(pod, whole=unit == "card") for pod in sorted(card.pods, key=lambda pod: (pod.namespace, pod.name)))
+        pods = ", ".join(
+            _pod(pod, whole=unit == "card") + of_pod(uses, row.name, card, pod)
+            for pod in sorted(card.pods, key=lambda pod: (pod.namespace, pod.name))
+        )
         lines.append(
             [
                 row.name,
@@ -207,6 +213,7 @@ def _lines(row: NodeRow, profile: Profile, inventories: Inventories) -> list[lis
                 unit,
                 _health(card, entry),
                 card.enforced_by if unit != "card" and card.enforced_by else "-",
+                *(cells(uses, row.name, card) if uses else ()),
                 pods or "-",
             ]
         )
@@ -214,9 +221,8 @@ def _lines(row: NodeRow, profile: Profile, inventories: Inventories) -> list[lis
     if waiting:
         names = ", ".join(_pod(pod, whole=pod.whole) for pod in sorted(waiting, key=lambda pod: (pod.namespace, pod.name)))
         units = str(sum(pod.units for pod in waiting))
-        lines.append(
-            [row.name, row.address or "unknown", f"{profile.noun}?", "-", "-", units, "-", "-", "-", "card unknown", "-", names]
-        )
+        unknown = [row.name, row.address or "unknown", f"{profile.noun}?", "-", "-", units, "-", "-", "-", "card unknown", "-"]
+        lines.append([*unknown, *(["-"] * len(WIDE_HEAD) if uses else ()), names])
     return lines
 
 

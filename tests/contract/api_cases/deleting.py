@@ -158,3 +158,29 @@ def deleting_what_is_not_there(api: Api) -> None:
     reply = api.delete(f"{ns}/pods/ghost")
     assert (reply.code, reply.reason, reply.body["details"]["name"]) == (404, "NotFound", "ghost")
     assert name_of(ns) not in reply.message
+
+
+def eviction(name: str, uid: str) -> dict[str, object]:
+    options = {"preconditions": {"uid": uid}}
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
+
+
+def an_eviction_deletes_the_pod_and_a_dry_run_does_not(api: Api) -> None:
+    ns = api.namespace()
+    made = api.make(f"{ns}/pods", pod("a"))
+    body = eviction("a", made["metadata"]["uid"])
+    reply = api.post(f"{ns}/pods/a/eviction", body, dryRun="All")
+    assert (reply.code, reply.body["kind"], reply.body["status"]) == (201, "Status", "Success")
+    assert api.get(f"{ns}/pods/a").code == 200
+    assert api.post(f"{ns}/pods/a/eviction", body).code == 201
+    assert api.get(f"{ns}/pods/a").code == 404
+    assert api.post(f"{ns}/pods/a/eviction", body).code == 404
+
+
+def an_eviction_names_the_pod_that_it_means(api: Api) -> None:
+    ns = api.namespace()
+    api.make(f"{ns}/pods", pod("a"))
+    for query in ({}, {"dryRun": "All"}):
+        reply = api.post(f"{ns}/pods/a/eviction", eviction("a", "another"), **query)
+        assert (reply.code, reply.reason) == (409, "Conflict")
+    assert api.get(f"{ns}/pods/a").code == 200

@@ -80,5 +80,6 @@ MIXTURES = [
     [*preset("gcushare"), *setting(scheduler__mode="none", tls__enabled=False, logs__directory="/var/log/accelshare")],
     [*preset("xpushare"), *setting(nodes__names=["n1", "n2"], profiles={"mine.toml": 'name = "mine"'}, metrics__podMonitor=True)],
     [*preset("stc"), *setting(openshift__enabled=True, networkPolicy__enabled=False, admissionPolicy__enabled=False)],
+    [*preset("gpushare"), *setting(agent__usage={"enabled": True, "everySeconds": 30, "evictOverUseAfterSeconds": 600})],
     [*preset("stc"), *setting(rbac__create=False, nodes__selector={"pool": "npu"}, image__digest="sha256:" + "0" * 64)],
 ]

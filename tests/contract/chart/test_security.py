@@ -106,6 +106,50 @@ def test_probe_ports_are_open_to_those_who_are_named_and_to_nobody_else() -> Non
     assert [rule["from"] for rule in probes] == [[prometheus]] * 3
 
 
+def test_agents_see_the_hosts_processes_only_for_usage() -> None:
+    for usage, sees in (({"enabled": False}, False), ({"enabled": True}, True)):
+        agent = one(objects(*preset("gpushare"), *setting(agent__usage=usage)), "DaemonSet", "gpushare-device-plugin-ds")
+        pod = agent["spec"]["template"]["spec"]
+        assert pod.get("hostPID", False) == sees
+        assert ("--usage" in pod["containers"][0]["args"]) == sees
+
+
+@pytest.mark.parametrize(
+    ("usage", "evicts"),
+    [
+        ({"enabled": True, "evictOverUseAfterSeconds": 600}, True),
+        ({"enabled": True, "evictOverUseAfterSeconds": 0}, False),
+        ({"enabled": False, "evictOverUseAfterSeconds": 600}, False),
+    ],
+)
+def test_agents_may_ask_for_evictions_only_if_that_is_switched_on(usage: Object, evicts: bool) -> None:
+    things = objects(*preset("gpushare"), *setting(agent__usage=usage))
+    role = one(things, "ClusterRole", "gpushare-device-plugin-ds")
+    assert [rule["verbs"] for rule in role["rules"] if "pods/eviction" in rule["resources"]] == ([["create"]] if evicts else [])
+    args = one(things, "DaemonSet", "gpushare-device-plugin-ds")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [arg for arg in args if "evict" in arg] == (["--evict-over-use-after=600"] if evicts else [])
+
+
+def test_the_agents_policy_covers_evictions() -> None:
+    """It allows dry runs alone: it cannot see the node of a pod that is evicted."""
+    policy = one(objects(*preset("gpushare")), "ValidatingAdmissionPolicy", "gpushare-device-plugin-ds")["spec"]
+    assert "pods/eviction" in policy["matchConstraints"]["resourceRules"][0]["resources"]
+    (asks,) = [variable["expression"] for variable in policy["variables"] if variable["name"] == "asks"]
+    assert "request.dryRun" in asks
+    assert "'CREATE'" not in "".join(validation["expression"] for validation in policy["validations"])
+
+
+def test_the_api_server_reaches_the_agents_only_for_usage() -> None:
+    """`accelshare inspect` asks them through it."""
+    on, planes = {"enabled": True}, ["10.0.0.1/32", "10.0.0.2/32"]
+    peers = [{"ipBlock": {"cidr": cidr}} for cidr in planes]
+    assert ingress(agent__usage=on)["gpushare-device-plugin-ds"] == []
+    assert ingress(networkPolicy__apiServerCIDRs=planes)["gpushare-device-plugin-ds"] == []
+    for name in ("apiServerCIDRs", "schedulerCIDRs"):
+        (rule,) = ingress(agent__usage=on, **{f"networkPolicy__{name}": planes})["gpushare-device-plugin-ds"]
+        assert (rule["ports"][0]["port"], rule["from"]) == (12347, peers)
+
+
 def ingress(**values: object) -> dict[str, list[Object]]:
     """The rules of each network policy."""
     things = objects(*preset("gpushare"), *SECOND, *setting(**values))
@@ -152,6 +196,7 @@ def test_values_of_an_older_chart_protect_no_less(name: str) -> None:
     vendor = next(vendor for vendor, preset_of_it in PRESETS.items() if preset_of_it == name)
     said_nothing = {f"vendors__{vendor}__recordAnnotations": None, f"vendors__{vendor}__unhealthyNamespace": None}
     older = setting(**said_nothing, agent__guard=None, admissionPolicy__recordWriters=None, networkPolicy__metricsFrom=None)
+    older += setting(agent__usage=None, networkPolicy__apiServerCIDRs=None)
     assert objects(*preset(name), *older, namespace="cards") == objects(*preset(name), namespace="cards")
 
 

@@ -24,6 +24,7 @@ SCENES: Mapping[str, str] = {
     "docs/how-to/preflight.md": "test_inspect.py",
     "docs/how-to/scheduler-config.md": "test_scheduler_config.py",
     "docs/how-to/tls.md": "test_extender.py",
+    "docs/how-to/usage.md": "test_inspect.py",
     "docs/migrate-from-gcushare.md": "test_migration.py",
     "docs/migrate-from-gpushare.md": "test_migration.py",
     "docs/migrate-from-stc.md": "test_migration.py",

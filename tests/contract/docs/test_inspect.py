@@ -54,6 +54,14 @@ async def test_inspect(scheduling_cluster: SchedulingCluster, throwaway_machine:
     scheduling_cluster.plane.kubectl("delete", "clusterrole,clusterrolebinding", "accelshare-inspect")
 
 
+async def test_usage(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
+    """No agent runs here, so that nothing is known of the use; the commands work all the same."""
+    await the_scene(scheduling_cluster)
+    page_runner = PageRunner(throwaway_machine)
+    await page_runner.run(commands("docs/how-to/usage.md"))
+    assert "NAMESPACE" in page_runner.out("accelshare inspect --idle")
+
+
 async def test_preflight(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
     await the_scene(scheduling_cluster)
     page_runner = PageRunner(throwaway_machine)

@@ -3,6 +3,7 @@
 The chart's own rights and admission policy, on a real API server, with tokens as kubelet would give them.
 """
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
-from accelshare.kube.patches import annotate_node, annotate_pod, delete_pod, set_capacity
+from accelshare.kube.patches import annotate_node, annotate_pod, check_eviction, delete_pod, set_capacity
+from tests.contract.chart.rendered_objects import setting
 from tests.e2e.install.accounts import AGENT, agent_of, in_force, refusal, rights, with_token
 from tests.e2e.scheduling_cluster import SchedulingCluster, annotations
 
@@ -21,7 +23,8 @@ pytestmark = pytest.mark.real
 @pytest.fixture
 async def agent(scheduling_cluster: SchedulingCluster) -> AsyncIterator[Path]:
     """A kubeconfig with the token of an agent's pod on n1. The policy is in force: it refuses what RBAC would allow."""
-    async with in_force(scheduling_cluster, rights()):
+    evicting = setting(agent__usage={"enabled": True, "evictOverUseAfterSeconds": 600})
+    async with in_force(scheduling_cluster, rights(*evicting)):
         for name in ("n1", "n2"):
             await scheduling_cluster.node(name, {})
             await scheduling_cluster.pod(f"on-{name}", {}, nodeName=name)
@@ -70,6 +73,21 @@ async def test_an_agent_may_delete_a_pod_of_its_node(scheduling_cluster: Schedul
     pod = await scheduling_cluster.one("on-n1")
     async with Client(config.load(agent), user_agent="test") as client:
         await delete_pod(client, namespace="default", name="on-n1", uid=pod["metadata"]["uid"])
+
+
+@pytest.mark.parametrize("name", ["on-n1", "on-n2"])
+async def test_an_agent_may_ask_for_an_eviction_and_evict_nothing(
+    scheduling_cluster: SchedulingCluster, agent: Path, name: str
+) -> None:
+    """A policy cannot see the node of an evicted pod. So an agent asks, which changes nothing, and deletes the pod itself."""
+    pod = await scheduling_cluster.one(name)
+    async with Client(config.load(agent), user_agent="test") as client:
+        await check_eviction(client, namespace="default", name=name, uid=pod["metadata"]["uid"])
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
+    path = f"/api/v1/namespaces/default/pods/{name}/eviction"
+    said = refusal(scheduling_cluster, agent, "create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
+    assert "evicts nothing" in said
+    assert "deletionTimestamp" not in (await scheduling_cluster.one(name))["metadata"]
 
 
 async def test_an_agent_is_refused_another_nodes_status(scheduling_cluster: SchedulingCluster, agent: Path) -> None:

@@ -149,6 +149,59 @@ int nvmlDeviceGetMemoryLimits_v1(device_t device, get_limits_t *found) {
     return nearest ? OK : NOT_SUPPORTED;
 }
 #endif
+/* Lines of `processes`: `<uuid> <pid> <MiB, -1: not available> <percent, -1: none> <C, G or C+G>`. */
+typedef struct { unsigned int pid; unsigned long long used; unsigned int gi, ci; } process_t;
+typedef struct { unsigned int pid; unsigned long long timestamp; unsigned int sm, memory, encoder, decoder; } sample_t;
+enum { INSUFFICIENT = 7, MOST_PROCESSES = 4096 };
+typedef struct { unsigned int pid; long mib, percent; char type[8]; } row_t;
+static unsigned int rows_of(const char *card, row_t *rows) {
+    char path[4096] = "", line[256], uuid[128], own[128];
+    unsigned int count = 0;
+    value(card, "uuid", "", own, sizeof own);
+    beside("processes", path, sizeof path);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file) && count < MOST_PROCESSES) {
+        row_t *row = &rows[count];
+        if (sscanf(line, "%127s %u %ld %ld %7s", uuid, &row->pid, &row->mib, &row->percent, row->type) == 5 && !strcmp(uuid, own))
+            count++;
+    }
+    if (file) fclose(file);
+    return count;
+}
+static int list_processes(const char *card, char type, unsigned int *count, process_t *into) {
+    static row_t rows[MOST_PROCESSES];
+    unsigned int all = rows_of(card, rows), found = 0, room = *count;
+    for (unsigned int i = 0; i < all; i++) {
+        if (!strchr(rows[i].type, type)) continue;
+        if (found < room && into)
+            into[found] = (process_t){rows[i].pid, rows[i].mib < 0 ? ~0ULL : (unsigned long long)rows[i].mib << 20, ~0U, ~0U};
+        found++;
+    }
+    *count = found;
+    return found > room ? INSUFFICIENT : OK;
+}
+int nvmlDeviceGetComputeRunningProcesses_v2(device_t device, unsigned int *count, process_t *into) {
+    ASK_CARD
+    if (number(card, "processes", 1) == 0) return NOT_SUPPORTED;
+    return list_processes(card, 'C', count, into);
+}
+int nvmlDeviceGetGraphicsRunningProcesses_v2(device_t device, unsigned int *count, process_t *into) {
+    ASK_CARD
+    return list_processes(card, 'G', count, into);
+}
+int nvmlDeviceGetProcessUtilization(device_t device, sample_t *into, unsigned int *count, unsigned long long last_seen) {
+    ASK_CARD (void)last_seen;
+    static row_t rows[MOST_PROCESSES];
+    unsigned int all = rows_of(card, rows), found = 0, room = into ? *count : 0;
+    if (number(card, "utilisation", 1) == 0) return NOT_SUPPORTED;
+    for (unsigned int i = 0; i < all; i++) {
+        if (rows[i].percent <= 0) continue;
+        if (found < room) into[found] = (sample_t){rows[i].pid, last_seen + 1, (unsigned int)rows[i].percent, 0, 0, 0};
+        found++;
+    }
+    *count = found;
+    return found > room ? INSUFFICIENT : found ? OK : NOT_FOUND;
+}
 int nvmlEventSetCreate(void **set) { ASK *set = registered; memset(registered, 0, sizeof registered); return OK; }
 int nvmlEventSetFree(void *set) { ASK (void)set; return OK; }
 int nvmlDeviceGetSupportedEventTypes(device_t device, unsigned long long *types) {

@@ -14,7 +14,7 @@ from typing import Final
 
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
 from accelshare.agent.discovery.units import ChosenUnit, UnitError, count
-from accelshare.vendors.drivers.driver import Driver, DriverError, HostCard, ReportsUsage
+from accelshare.vendors.drivers.driver import CardProcess, Driver, DriverError, HostCard, ReportsProcesses, ReportsUsage
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 
@@ -60,6 +60,16 @@ class DeviceMonitor:
     def used_mib(self) -> Mapping[str, int]:
         """The memory in use of each card, by id, if the driver reports it."""
         return self._driver.used_mib() if isinstance(self._driver, ReportsUsage) else {}
+
+    async def processes(self) -> Mapping[str, Sequence[CardProcess]] | None:
+        """The processes on each card, by id; None if the driver does not report them. Raises DriverError."""
+        if not isinstance(self._driver, ReportsProcesses):
+            return None
+        return await self._driver.processes([card.id for card in self._cards])
+
+    async def close_processes(self) -> None:
+        if isinstance(self._driver, ReportsProcesses):
+            await self._driver.close_processes()
 
     async def run(self) -> None:
         """Run until cancelled. Whatever a driver does, it affects this vendor only."""

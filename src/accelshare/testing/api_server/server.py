@@ -16,7 +16,7 @@ import yaml
 from accelshare.http import messages
 from accelshare.http.messages import TEXT, AbortConnection, Response
 from accelshare.http.server import Server, listen
-from accelshare.testing.api_server import verbs
+from accelshare.testing.api_server import pod_proxy, verbs
 from accelshare.testing.api_server.errors import CODES, RequestError, bad_request
 from accelshare.testing.api_server.faults import Drop, Fault, Faults
 from accelshare.testing.api_server.store import Store
@@ -92,7 +92,13 @@ class FakeApiServer:
         if stopped or (fault is not None and fault.drop is Drop.BEFORE):
             raise AbortConnection
         try:
-            response = _response(_failed(fault)) if fault is not None and fault.code else self._answer(request)
+            if fault is not None and fault.code:
+                response = _response(_failed(fault))
+            elif request.method == "GET" and (proxied := pod_proxy.proxy_target(request.path)) is not None:
+                self._authenticate(request)
+                response = await pod_proxy.get(self.store, proxied)
+            else:
+                response = self._answer(request)
         except RequestError as error:
             response = Response(error.code, orjson.dumps(error.status()))
         if fault is not None and fault.drop is Drop.AFTER:
@@ -107,10 +113,13 @@ class FakeApiServer:
         except TimeoutError:
             return False
 
-    def _answer(self, request: ApiRequest) -> Response:
+    def _authenticate(self, request: ApiRequest) -> None:
         authorization = request.headers.get("authorization", "").encode()
         if self.token and not hmac.compare_digest(authorization, f"Bearer {self.token}".encode()):
             raise RequestError("Unauthorized", "Unauthorized")
+
+    def _answer(self, request: ApiRequest) -> Response:
+        self._authenticate(request)
         if request.path in HEALTH:
             return Response(200, b"ok", TEXT)
         if request.path == "/version":

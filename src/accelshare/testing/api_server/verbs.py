@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlencode
 
 import orjson
 
+from accelshare.testing.api_server.deletion import check_preconditions, read_options
 from accelshare.testing.api_server.errors import Object, RequestError, bad_request, quoted
 from accelshare.testing.api_server.resources import RESOURCES, ApiResource
 from accelshare.testing.api_server.store import Store
@@ -52,7 +53,8 @@ def _within(group: str, parts: list[str]) -> RequestTarget | None:
         return None
     if name and resource.namespaced and not namespace:
         return None
-    known = {"binding": resource.plural == "pods", "status": resource.on_status_update is not None, "": True}
+    is_pod = resource.plural == "pods"
+    known = {"binding": is_pod, "eviction": is_pod, "status": resource.on_status_update is not None, "": True}
     return RequestTarget(resource, namespace, name, subresource) if known.get(subresource, False) else None
 
 
@@ -104,7 +106,7 @@ class ApiResponse:
 
 def answer(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
     """Handle a request other than a watch. RequestError if it is refused."""
-    for key in NOT_DONE & request.query.keys():
+    for key in (NOT_DONE - ({"dryRun"} if target.subresource == "eviction" else set())) & request.query.keys():
         raise bad_request(f"the fake API server does not support {key}={request.query[key]}")
     verb = VERBS.get((request.method, "one" if target.name else "all", target.subresource))
     if verb is None:
@@ -166,6 +168,22 @@ def _bind(store: Store, target: RequestTarget, request: ApiRequest) -> ApiRespon
     return ApiResponse(201, orjson.dumps(_success(code=201)))
 
 
+def _evict(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
+    """There are no disruption budgets here: every eviction is allowed."""
+    body = request.body()
+    if not isinstance(body, dict) or body.get("kind") != "Eviction":
+        raise bad_request("the object provided is unrecognized: it is no Eviction")
+    if body.get("metadata", {}).get("name", target.name) != target.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    options = body.get("deleteOptions") or {}
+    if request.query.get("dryRun") == "All":
+        pod = store.get(target.resource.plural, target.name, namespace=target.namespace).object
+        check_preconditions(target.resource, pod, read_options(options))
+    else:
+        store.delete(target.resource.plural, target.name, namespace=target.namespace, options=options)
+    return ApiResponse(201, orjson.dumps(_success(code=201)))
+
+
 def _delete(store: Store, target: RequestTarget, request: ApiRequest) -> ApiResponse:
     resource = target.resource
     deleted = store.delete(resource.plural, target.name, namespace=target.namespace, options=_delete_options(request))
@@ -204,6 +222,7 @@ VERBS: Final[Mapping[tuple[str, str, str], Callable[[Store, RequestTarget, ApiRe
     ("PATCH", "one", "status"): _patch,
     ("POST", "one", "binding"): _bind,
     ("POST", "all", "binding"): _bind,
+    ("POST", "one", "eviction"): _evict,
 }
 
 

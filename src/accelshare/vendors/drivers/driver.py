@@ -95,6 +95,28 @@ class ReportsUsage(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class CardProcess:
+    """A process that uses a card. Its number is the one that the host, not a container, has for it."""
+
+    pid: int
+    used_bytes: int | None = None  # none: the card does not report it
+    utilisation: float | None = None  # 0 to 1, since the last time it was asked; none: the card does not report it
+
+
+@runtime_checkable
+class ReportsProcesses(Protocol):
+    """A driver whose library tells which processes use a card."""
+
+    async def processes(self, ids: Sequence[str]) -> Mapping[str, tuple[CardProcess, ...]]:
+        """By card id; a card that does not tell is not in it. DriverError if the library cannot be asked."""
+        ...
+
+    async def close_processes(self) -> None:
+        """End what `processes` keeps open."""
+        ...
+
+
 log = logging.getLogger(__name__)
 
 # 16 TiB: no card has more, so a larger number was misread.

@@ -24,7 +24,7 @@ SESSIONS: Final[Mapping[str, str]] = {
     "efml-first": "accelshare.vendors.drivers.enflame_efml:FirstEfml",
     "efml-newer": "accelshare.vendors.drivers.enflame_efml:NewerEfml",
 }
-CALLS: Final = frozenset({"listing", "statuses", "xid_events", "memory_limit", "set_memory_limit"})
+CALLS: Final = frozenset({"listing", "statuses", "processes", "xid_events", "memory_limit", "set_memory_limit"})
 _PR_SET_PDEATHSIG = 1
 
 

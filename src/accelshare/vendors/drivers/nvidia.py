@@ -13,6 +13,7 @@ from functools import partial
 from accelshare.vendors.drivers import nvidia_smi, pci
 from accelshare.vendors.drivers.ctypes_library import DRIVER_NOT_LOADED
 from accelshare.vendors.drivers.driver import (
+    CardProcess,
     DriverError,
     Health,
     HostCard,
@@ -24,7 +25,7 @@ from accelshare.vendors.drivers.driver import (
 from accelshare.vendors.drivers.health import health_in
 from accelshare.vendors.drivers.library_client import LibraryClient
 from accelshare.vendors.drivers.library_process import NoLibraryAnswered, VendorLibrary
-from accelshare.vendors.drivers.nvidia_nvml import FOLDERS, LIBRARIES, NvmlCardStatus
+from accelshare.vendors.drivers.nvidia_nvml import FOLDERS, LIBRARIES, NvmlCardStatus, NvmlProcesses
 from accelshare.vendors.drivers.nvidia_xids import OpenXids
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.drivers.vendor_driver import VendorDriver
@@ -39,6 +40,8 @@ class NvidiaDriver(VendorDriver):
         super().__init__("nvidia", options)
         self._clock = clock
         self._open_xids = OpenXids(quiet_s)  # kept across watches: a new watch starts when a card is added
+        self._processes = self._nvml()  # its own helper process: a hang here must not look like one of the health check
+        self._logged_problems: frozenset[str] = frozenset()
 
     def watch_health(self, cards: Sequence[HostCard]) -> AsyncIterator[Health]:
         library = self._nvml()
@@ -54,6 +57,18 @@ class NvidiaDriver(VendorDriver):
                     raise DriverError([*by_library.tried, *by_tool.tried]) from None
 
         return self._watch(cards, library, check, watch.pause)
+
+    async def processes(self, ids: Sequence[str]) -> Mapping[str, tuple[CardProcess, ...]]:
+        # One card at a time: an answer of the helper process has a largest size.
+        cards = [card for id in ids for card in await self._processes.query("processes", [id], into=list[NvmlProcesses])]
+        problems = frozenset(f"{card.id}: {card.problem}" for card in cards if card.problem)
+        for problem in sorted(problems - self._logged_problems):
+            log.warning("processes driver=nvidia outcome=failed card=%s", problem)
+        self._logged_problems = problems
+        return {card.id: card.processes for card in cards if not card.problem}
+
+    async def close_processes(self) -> None:
+        await self._processes.close()
 
     def _discovery_methods(self) -> list[QueryMethod]:
         return [("NVML", self._nvml().listing_once), *self._tool_methods()]

@@ -1,4 +1,4 @@
-"""NVML through ctypes: the cards it lists, the status of each, the XIDs it reports, and limits of memory.
+"""NVML through ctypes: the cards it lists, the status of each, the processes on it, the XIDs it reports, and limits of memory.
 
 Belongs here: the functions and structures of libnvidia-ml. It runs in a helper process (`library_main.py`).
 Never: what an XID means for health (`nvidia_xids.py`).
@@ -10,6 +10,7 @@ second library in one process would mean writing to its private state. It also c
 import ctypes
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from accelshare.vendors.drivers import pci
@@ -17,6 +18,7 @@ from accelshare.vendors.drivers.ctypes_library import (
     DRIVER_MISMATCH,
     DRIVER_NOT_LOADED,
     GPU_NOT_FOUND,
+    INSUFFICIENT_SIZE,
     LOST,
     NOT_FOUND,
     NOT_SUPPORTED,
@@ -29,7 +31,7 @@ from accelshare.vendors.drivers.ctypes_library import (
     list_devices,
     optional,
 )
-from accelshare.vendors.drivers.driver import HostCard, Listing, QueryFailed, listing
+from accelshare.vendors.drivers.driver import CardProcess, HostCard, Listing, QueryFailed, listing
 from accelshare.vendors.drivers.nvidia_xids import recovery_problem
 
 LIBRARIES: Final = ("libnvidia-ml.so.1", "libnvidia-ml.so")
@@ -46,6 +48,19 @@ MIG_IS_ON: Final = "MIG is on, so its memory belongs to its instances; switch MI
 # Names of one function in different versions of the library, newest first.
 _COUNT = "nvmlDeviceGetCount_v2 nvmlDeviceGetCount"
 _HANDLE = "nvmlDeviceGetHandleByIndex_v2 nvmlDeviceGetHandleByIndex"
+
+# Version 2 first: version 3 has the same structure, except in drivers 535.43 to 535.86, which wrote a larger one under that name.
+_PROCESS_LISTS = (
+    "nvmlDeviceGetComputeRunningProcesses_v2 nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v2 nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v2 nvmlDeviceGetMPSComputeRunningProcesses_v3",
+)
+# Before driver 460. Of no other list is an earlier version known.
+_FIRST_PROCESS_LIST = "nvmlDeviceGetComputeRunningProcesses"
+_UTILISATION = "nvmlDeviceGetProcessUtilization"
+_MOST_PROCESSES = 4096  # of one card; the answer must fit into one line to the agent
+_ROOM = 64  # for processes that start between two calls
+_NOT_AVAILABLE = 2**64 - 1
 
 _XID_CRITICAL = 0x8
 _RECOVERY_ACTION_FIELD = 230
@@ -71,6 +86,15 @@ class NvmlCardStatus:
     listening: bool = False  # its XID events are registered
 
 
+@dataclass(frozen=True, slots=True)
+class NvmlProcesses:
+    """The processes on one card in NVML, or why it does not tell them."""
+
+    id: str
+    processes: tuple[CardProcess, ...] = ()
+    problem: str = ""
+
+
 class Nvml:
     """NVML, initialised until `close`. Every method may raise QueryFailed; LibraryError has NVML's code."""
 
@@ -82,6 +106,7 @@ class Nvml:
         self._events: c_void_p | None = None
         self._registered: dict[int, str] = {}
         self._silent: set[str] = set()  # cards that report no events: they are only polled
+        self._sampled: dict[str, int] = {}  # by card: the time of the latest utilisation that was read
         self._shutdown = library.bind("nvmlShutdown")
         library.bind("nvmlInit_v2 nvmlInit")()
 
@@ -184,6 +209,72 @@ class Nvml:
                 found.append((self._registered.get(event.device or 0, ""), event.data))
         return found
 
+    def processes(self, ids: list[str]) -> list[NvmlProcesses]:
+        """The processes on these cards."""
+        return [self._processes_of(id) for id in ids]
+
+    def _processes_of(self, id: str) -> NvmlProcesses:
+        try:
+            device = self._library.read("nvmlDeviceGetHandleByUUID", c_void_p, c_char_p(id.encode()))
+            used = self._memory_by_pid(device)
+        except LibraryError as error:
+            if error.code in _BROKEN:
+                raise
+            return NvmlProcesses(id, problem=str(error))
+        except QueryFailed as error:
+            return NvmlProcesses(id, problem=str(error))
+        busy = optional(lambda: self._utilisation(id, device))
+        # A process that is not listed with its utilisation had none.
+        processes = (CardProcess(pid, used[pid], None if busy is None else busy.get(pid, 0.0)) for pid in sorted(used))
+        return NvmlProcesses(id, tuple(processes))
+
+    def _memory_by_pid(self, device: c_void_p) -> dict[int, int | None]:
+        """Bytes by process. A process is in several lists if it does several things; it has the same memory in each."""
+        compute, *others = _PROCESS_LISTS
+        if not any(self._library.has(name) for name in compute.split()):
+            return _largest(self._list(_FIRST_PROCESS_LIST, device, _FirstProcessInfo))
+        found = list(self._list(compute, device, _ProcessInfo))
+        for names in others:
+            found += optional(partial(self._list, names, device, _ProcessInfo)) or ()
+        return _largest(found)
+
+    def _list(self, names: str, device: c_void_p, kind: "type[_ProcessInfo | _FirstProcessInfo]") -> list[tuple[int, int]]:
+        query = self._library.bind(names, c_void_p, POINTER(c_uint), c_void_p)
+        count, room = c_uint(0), 0
+        while True:
+            rows = (kind * room)() if room else None
+            try:
+                query(device, byref(count), rows)
+            except LibraryError as error:
+                if error.code != INSUFFICIENT_SIZE or room == _MOST_PROCESSES:
+                    raise
+                room = min(_MOST_PROCESSES, max(count.value, room) + _ROOM)
+                count = c_uint(room)
+                continue
+            return [(row.pid, row.used) for row in rows[: count.value]] if rows is not None else []
+
+    def _utilisation(self, id: str, device: c_void_p) -> dict[int, float]:
+        """The share of the time in which a process ran on the card, since the last call; processes without any are left out."""
+        query = self._library.bind(_UTILISATION, c_void_p, c_void_p, POINTER(c_uint), c_uint64)
+        since = self._sampled.get(id, 0)
+        count, room = c_uint(0), 0
+        while True:
+            rows = (_UtilisationSample * room)() if room else None
+            try:
+                query(device, rows, byref(count), since)
+            except LibraryError as error:
+                if error.code == NOT_FOUND:
+                    return {}
+                if error.code != INSUFFICIENT_SIZE or room == _MOST_PROCESSES:
+                    raise
+                room = min(_MOST_PROCESSES, max(count.value, room) + _ROOM)
+                count = c_uint(room)
+                continue
+            samples = rows[: count.value] if rows is not None else []
+            self._sampled[id] = max([since, *(sample.timestamp for sample in samples)])
+            # Drivers are known to return numbers far above 100 for processes that have ended.
+            return {sample.pid: sample.sm / 100 for sample in samples if sample.sm <= 100}
+
     def stop_listening(self) -> None:
         events, self._events, self._registered = self._events, None, {}
         if events is not None:
@@ -233,6 +324,41 @@ class Nvml:
 
     def _text(self, function: str, device: c_void_p) -> str:
         return self._library.read_text(function, device, c_uint(96))
+
+
+def _largest(rows: list[tuple[int, int]]) -> dict[int, int | None]:
+    by_pid: dict[int, int | None] = {}
+    for pid, used in rows:
+        known = None if used == _NOT_AVAILABLE else used
+        before = by_pid.get(pid)
+        by_pid[pid] = known if before is None else before if known is None else max(before, known)
+    return by_pid
+
+
+class _FirstProcessInfo(ctypes.Structure):
+    _fields_ = (("pid", c_uint), ("used", c_uint64))
+    pid: int
+    used: int
+
+
+class _ProcessInfo(ctypes.Structure):
+    _fields_ = (("pid", c_uint), ("used", c_uint64), ("gpu_instance", c_uint), ("compute_instance", c_uint))
+    pid: int
+    used: int
+
+
+class _UtilisationSample(ctypes.Structure):
+    _fields_ = (
+        ("pid", c_uint),
+        ("timestamp", c_uint64),
+        ("sm", c_uint),
+        ("memory", c_uint),
+        ("encoder", c_uint),
+        ("decoder", c_uint),
+    )
+    pid: int
+    timestamp: int
+    sm: int
 
 
 class _PciInfo(ctypes.Structure):
