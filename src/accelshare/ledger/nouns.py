@@ -20,6 +20,7 @@ class Card:
     size: int  # 0: nothing to slice, the card can only be taken whole
     healthy: bool = True
     id: str = ""
+    max_slices: int = 0  # how many pods can have a slice of it; 0: any number
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -73,12 +73,16 @@ def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Pol
     unplaced = node.unplaced_asks(ask.kind) if node.unplaced else ()
     unplaced_pods = UnplacedPods(unplaced, max((card.free_units for card in cards), default=0)) if unplaced else None
     fitting = []
+    full = 0  # cards with enough memory and as many slices as they can have
     for card in cards:
         free_units = card.free_units
         if unplaced_pods and free_units:
             free_units -= unplaced_pods.most_on(card)
         if free_units >= ask.share:
-            fitting.append((policy.card(free_units, ask.share), card.card.index, free_units, card))
+            if card.card.max_slices and len(card.holders) + len(unplaced) >= card.card.max_slices:
+                full += 1
+            else:
+                fitting.append((policy.card(free_units, ask.share), card.card.index, free_units, card))
     if len(fitting) >= ask.cards:
         fitting.sort(key=lambda entry: entry[:2])
         return [(free_units, card) for _, _, free_units, card in fitting[: ask.cards]]
@@ -91,6 +95,8 @@ def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Pol
         return Reason.LARGER_THAN_ANY_CARD
     if sum(card.card.healthy for card in large_enough) < ask.cards:
         return Reason.CARDS_UNHEALTHY
+    if len(fitting) + full >= ask.cards:
+        return Reason.CARDS_HAVE_MOST_SLICES
     return Reason.NO_CARD_HAS_ROOM if ask.cards == 1 else Reason.TOO_FEW_CARDS_HAVE_ROOM
 
 

@@ -8,16 +8,16 @@ Exempt are namespaces that the operator names, static pods, and privileged conta
 
 import os
 import posixpath
-import re
 import stat
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from accelshare.agent.discovery.device_inventory import InventorySnapshot, VendorCards
 from accelshare.agent.nri.protocol.messages import environment, is_privileged
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxDevice, Mount, PodSandbox
-from accelshare.vendors.container_edits import EditsError, filled, naming
+from accelshare.vendors.container_edits import EditsError, filled, naming, path_pattern
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
 
@@ -118,12 +118,15 @@ class Guard:
     def _foreign_devices(self, kind: VendorCards, devices: list[LinuxDevice]) -> Iterator[str]:
         if not devices:
             return
-        patterns = [_pattern(template) for template in kind.profile.hardware.device_nodes]
-        numbers = self._numbers(kind)
+        hardware = kind.profile.hardware
+        templates = [*hardware.device_nodes, *hardware.container_device_nodes]
+        # Cards of several vendors have their files in one folder, such as /dev/dri: there the files of known cards are compared.
+        patterns = [path_pattern(template) for template in templates if not kind.cards or not _in_shared_folder(template)]
+        paths = self._paths(kind)
+        numbers = self._numbers(paths)
         for device in devices:
-            if any(pattern.fullmatch(device.path) for pattern in patterns) or (
-                (device.type, device.major, device.minor) in numbers
-            ):
+            named = device.path in paths or any(pattern.fullmatch(device.path) for pattern in patterns)
+            if named or (device.type, device.major, device.minor) in numbers:
                 yield f"device {device.path[:100]} ({device.major}:{device.minor})"
 
     def _mounts(self, profile: Profile, mounts: Collection[Mount]) -> Iterator[str]:
@@ -135,21 +138,29 @@ class Guard:
             if posixpath.normpath(mount.destination).startswith(folder):  # the vendor's runtime normalizes it, too
                 yield f"mount {mount.destination[:100]}"
 
-    def _numbers(self, kind: VendorCards) -> set[tuple[str, int, int]]:
-        """The device numbers of the cards' device files, so that a device file of another name is recognized, too."""
-        numbers = set()
+    @staticmethod
+    def _paths(kind: VendorCards) -> set[str]:
+        """The cards' device files on the host."""
+        paths = set[str]()
         for card in kind.cards.values():
             for template in kind.profile.hardware.device_nodes:
-                try:
-                    status = self._on_host(filled(template, naming(card.found))).stat()
-                except (OSError, EditsError):
-                    continue
-                if os.major(status.st_rdev) != _MEMORY_MAJOR:
-                    device_type = "c" if stat.S_ISCHR(status.st_mode) else "b"
-                    numbers.add((device_type, os.major(status.st_rdev), os.minor(status.st_rdev)))
+                with suppress(EditsError):
+                    paths.add(filled(template, naming(card.found)))
+        return paths
+
+    def _numbers(self, paths: Collection[str]) -> set[tuple[str, int, int]]:
+        """The device numbers of these device files, so that a device file of another name is recognized, too."""
+        numbers = set()
+        for path in paths:
+            try:
+                status = self._on_host(path).stat()
+            except OSError:
+                continue
+            if os.major(status.st_rdev) != _MEMORY_MAJOR:
+                device_type = "c" if stat.S_ISCHR(status.st_mode) else "b"
+                numbers.add((device_type, os.major(status.st_rdev), os.minor(status.st_rdev)))
         return numbers
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    parts = re.split(r"\{(?:index|minor)\}", template)
-    return re.compile("[0-9]+".join(re.escape(part) for part in parts))
+def _in_shared_folder(template: str) -> bool:
+    return any(f"{{{name}}}" in template for name in ("pci", "card_node", "render_node"))
