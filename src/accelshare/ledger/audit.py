@@ -25,7 +25,9 @@ def audit(ledger: "Ledger", rankings: Iterable[tuple[Request, Ranking]]) -> list
 
 
 def oversold(node: NodeLedger) -> Iterator[str]:
-    """Cards with more held than they have, in more slices than they can have, or held whole and shared at once. Facts can add up to this; offers never do."""
+    """Cards with more held than they have, in too many slices, or held whole and shared at once. Facts can add up to this; offers
+    never do.
+    """
     for card in node.all_cards():
         where = f"{node.name}/{card.card.kind}/{card.card.index}"
         if card.used < 0 or any(units < 0 for units in card.holders.values()):

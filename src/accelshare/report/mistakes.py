@@ -75,8 +75,8 @@ def _refused(profile: Profile, pod: PodSeen, refusal: Refusal, details: PodDetai
             return f"{whole}: {details.resources.get(whole, '')} is too many; {profile.text(refusal.reason)}"
         case Reason.LARGER_THAN_ANY_SHAPE:
             largest = max(profile.request.shapes, key=lambda shape: shape.mib)
-            units = amount(units_of(profile, largest), profile.unit.label(profile.unit.default))
-            return f"{memory}: {details.resources.get(memory, '')} is more than the largest slice, {largest.name} with {units}"
+            size = amount(units_of(profile, largest), profile.unit.label(profile.unit.default))
+            return f"{memory}: {details.resources.get(memory, '')} is more than the largest slice, {largest.name} with {size}"
         case Reason.AMOUNT_UNREADABLE:
             lines = [f"{name}: {details.resources[name]}" for name in (memory, whole) if name in details.resources]
             return f"{' and '.join(lines)} cannot be read; it must be a whole number of at most {2**31 - 1}"

@@ -1,4 +1,6 @@
-"""The helper process that runs a vendor's library, or a profile's pattern. A line of JSON on standard input is a call, a line of output its answer.
+"""The helper process that runs a vendor's library, or a profile's pattern.
+
+A line of JSON on standard input is a call, a line of output its answer.
 
 Belongs here: the helper's own side of `library_process.py`. It imports little: it is started often. Never: asyncio, the agent.
 """
