@@ -28,6 +28,7 @@ from demo.checks import disagreements, oversold_resources, visible_cards
 from demo.cluster import LONGEST_TEMPORARY, DemoCluster, start_cluster, temporary
 from demo.nodes import without_agent_data
 from demo.output import Output, folded
+from demo.own_vendor import own_scenario, with_declared_cards
 from demo.scenario import DemoError, load_scenario, manifests, pods_of
 from demo.scheduler import Bound, Scheduler, failure_message
 from demo.snapshot import take_snapshot
@@ -410,3 +411,65 @@ async def _shown(cluster: DemoCluster, *words: str) -> bool:
 def _rather_on(node: str) -> dict[str, object]:
     term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
     return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+
+
+# The user's own vendors.
+
+
+OWN = """\
+name = "acme"
+title = "Acme ZPU"
+noun = "ZPU"
+[resources]
+memory = "acme.example/zpu-mem"
+whole = "acme.example/zpu"
+[unit]
+default = "GiB"
+mib = { GiB = 1024 }
+[request]
+max_cards = 1
+shapes = [{ name = "quarter", mib = 4096 }, { name = "half", mib = 8192 }]
+[hardware]
+device_nodes = ["/dev/dri/{render_node}"]
+[driver]
+name = "static"
+[driver.static]
+command = ["acme-smi", "--json"]
+json = { cards = "cards", id = "serial", memory = "memory" }
+[container.envvar]
+ACME_PARTITION = "{shape}"
+"""
+
+
+def test_a_vendor_of_ones_own_is_played_from_its_profile_alone(directory: Path) -> None:
+    """Its tool is not on this machine: the cards are declared, and everything else is the profile's."""
+    (directory / "own").mkdir()
+    (directory / "own" / "acme.toml").write_text(OWN)
+    command_line = [*COMMAND, "--profiles", str(directory / "own")]
+    done = subprocess.run(
+        command_line, cwd=ROOT, env=_environment(directory), capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"acme-slice-1 +acme\.example/zpu-mem: 2 +→ acme-node  card 0", done.stdout)
+    assert "container gets /dev/dri/renderD0, ACME_PARTITION=quarter" in done.stdout
+    assert re.search(r"acme-too-large +acme\.example/zpu-mem: 9 +waits", done.stdout)
+    assert re.search(r"acme-whole +acme\.example/zpu: 1 +→ acme-node  card 1 whole", done.stdout)
+    assert "3 pods bound, 1 waiting" in done.stdout
+    assert [entry.name for entry in directory.iterdir()] == ["own"], "the demo left files behind"
+
+
+def test_a_directory_without_profiles_is_refused(directory: Path) -> None:
+    with pytest.raises(DemoError, match="has no profile"):
+        own_scenario(directory, directory)
+
+
+@pytest.mark.parametrize("name", [profile.name for profile in catalogs.load()])
+def test_every_shipped_profile_can_be_played(name: str) -> None:
+    """With declared cards in place of its driver, and within what kubelet's list of devices takes."""
+    profile = with_declared_cards(catalogs.load()[name])
+    assert profile.driver is not None
+    assert profile.driver.static is not None
+    (cards,) = profile.driver.static.cards
+    units = cards.count * cards.memory_mib / profile.unit.mib[profile.unit.default]
+    assert units <= 60_000 or profile.resources.memory is None
+    assert all("node}" not in path for path in profile.hardware.device_nodes)

@@ -35,7 +35,7 @@ def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **whe
     from accelshare.report.cluster_state import ClusterState
     from accelshare.report.explain import explain as explained
     from accelshare.report.explain import plain, text_of
-    from accelshare.terminal import echo_painted
+    from accelshare.terminal import echo, echo_painted, visible
     from accelshare.vendors.catalog import load
 
     catalog = load(where["directories"])
@@ -51,6 +51,8 @@ def explain(pod: str, policy: str, all_nodes: bool, namespace: str | None, **whe
         explained(state, seen, details), paint=paint if painted else plain, most_nodes=sys.maxsize if all_nodes else 20
     )
     echo_painted(text)
+    for problem in snapshot.problems:
+        echo(visible(problem), err=True)
 
 
 def coloured(terminal: bool, environ: "os._Environ[str] | dict[str, str]") -> bool:
