@@ -52,6 +52,7 @@ TWINS = [
         for name in ("annotations", "cli", "events", "http", "metrics")
     ),
     ("docs/how-to/images.md", "docs/zh/how-to/images.md"),
+    ("docs/how-to/add-a-vendor.md", "docs/zh/how-to/add-a-vendor.md"),
     ("docs/how-to/preflight.md", "docs/zh/how-to/preflight.md"),
     ("docs/migrate-from-gpushare.md", "docs/zh/migrate-from-gpushare.md"),
     ("docs/migrate-from-xpushare.md", "docs/zh/migrate-from-xpushare.md"),

@@ -203,17 +203,9 @@ async def test_problems_of_nodes_are_printed_beside_the_table(inspected: Inspect
 
 async def test_cards_of_a_vendor_without_a_profile_are_named(inspected: InspectedCluster) -> None:
     """Whoever leaves out --profiles learns which profile is missing, also from explain."""
-    node = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": "zpu-node",
-            "annotations": {"accelshare.io/inventory": '{"acme": {"cards": [{"index": 0, "size": 16}]}}'},
-        },
-    }
-    pod = {"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    await inspected.api.create("nodes", node)
-    await inspected.api.create("pods", pod)
+    text = '{"acme": {"cards": [{"index": 0, "size": 16}]}}'
+    inspected.api.store.create("nodes", {"metadata": {"name": "zpu-node", "annotations": {"accelshare.io/inventory": text}}})
+    inspected.pod("p", {"acme.example/zpu-mem": 1})
     for words in (["inspect"], ["explain", "p"]):
         code, _, complaint = await inspected.accelshare(*words)
         assert code == 0

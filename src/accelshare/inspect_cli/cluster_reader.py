@@ -146,8 +146,8 @@ def unknown_kinds(inventories: Inventories, catalog: Catalog) -> Iterator[str]:
         more = f" and {len(having) - MOST_NAMED} more" if len(having) > MOST_NAMED else ""
         where = f"{', '.join(sorted(having)[:MOST_NAMED])}{more}"
         yield (
-            f"no profile {kind[:LONGEST_KIND]} is known here; its cards on {where} are not shown. Give the directory of the profile "
-            f"with --profiles or ACCELSHARE_PROFILES; profiles of the chart are in the ConfigMap {PROFILES_CONFIGMAP}"
+            f"no profile {kind[:LONGEST_KIND]} is known here; its cards on {where} are not shown. Give the directory of "
+            f"the profile with --profiles or ACCELSHARE_PROFILES; profiles of the chart are in the ConfigMap {PROFILES_CONFIGMAP}"
         )
 
 
