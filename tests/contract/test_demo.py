@@ -212,7 +212,7 @@ def test_a_node_begins_bare() -> None:
 
 # A node with two cards of 8 units, and a pod that was recorded on card 1; in these names there is no vendor either.
 CATALOG = catalogs.load()
-PROFILE = next(profile for profile in CATALOG if profile.resources.memory and profile.container.envvar)
+PROFILE = next(one for one in CATALOG if one.resources.memory and one.container.envvar and not one.request.shapes)
 MEMORY, WHOLE = str(PROFILE.resources.memory), str(PROFILE.resources.whole)
 
 
@@ -411,6 +411,27 @@ async def _shown(cluster: DemoCluster, *words: str) -> bool:
 def _rather_on(node: str) -> dict[str, object]:
     term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
     return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+
+
+def test_a_slice_with_a_shape_counts_as_its_record_does() -> None:
+    """kubelet has the requested ids, the record the units of the shape."""
+    ascend = CATALOG["ascend"]
+    admitted = Admitted(
+        "u", "default/p", ids={"main": {str(ascend.resources.memory): [f"1-{u:x}" for u in range(5)]}}, responses={}
+    )
+    pod = PodSeen("u", "default", "p", request=(), node="n1", slices=(Slice("ascend", 1, 16384, False, "id-1"),))
+    node = Node(Metadata(name="n1"), NodeStatus())
+    assert not any("kubelet allocated" in line for line in _told(pod, admitted, node))
+    wrong = PodSeen("u", "default", "p", request=(), node="n1", slices=(Slice("ascend", 1, 5, False, "id-1"),))
+    assert "ascend card 1 16384" in _told(wrong, admitted, node)[0]
+
+
+def _told(pod: PodSeen, admitted: Admitted, node: Node) -> list[str]:
+    """What is wrong, before the containers are compared."""
+    told = []
+    with contextlib.suppress(KeyError):  # the node of this test publishes no cards
+        told.extend(disagreements(pod, admitted, node, CATALOG))
+    return told or [""]
 
 
 # The user's own vendors.

@@ -283,3 +283,13 @@ def test_renumbered_files_do_not_show_which_cards_they_are() -> None:
 def test_paths_of_a_template_are_recognized(template: str, path: str, other: str) -> None:
     assert path_pattern(template).fullmatch(path)
     assert not path_pattern(template).fullmatch(other)
+
+
+def test_a_whole_card_has_no_shape_in_any_variable() -> None:
+    data = to_data(CATALOG["ascend"])
+    data["container"]["env"] = {"NPU_SHAPE": "{shape}", "NPU": "{index}"}
+    own = parse(data, file="ascend.toml")
+    assert given(own, share(3, units=16384, unit_mib=1)).env["NPU_SHAPE"] == "vir05_1c_16g"
+    assert "NPU_SHAPE" not in given(own, share(3, units=65536, unit_mib=1, whole=True)).env
+    with pytest.raises(EditsError, match=r"NPU_SHAPE: \{shape\} needs"):
+        given(own, share(3, units=40_000, unit_mib=1))
