@@ -49,7 +49,7 @@ TWINS = [
     ("docs/how-to/delivery.md", "docs/zh/how-to/delivery.md"),
     *(
         (f"docs/reference/{name}.md", f"docs/zh/reference/{name}.md")
-        for name in ("annotations", "cli", "events", "http", "metrics")
+        for name in ("annotations", "cli", "events", "http", "metrics", "profiles")
     ),
     ("docs/how-to/images.md", "docs/zh/how-to/images.md"),
     ("docs/how-to/add-a-vendor.md", "docs/zh/how-to/add-a-vendor.md"),

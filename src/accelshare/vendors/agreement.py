@@ -96,6 +96,15 @@ def _settings_have_their_resource(checked: Checked) -> Iterator[tuple[str, str]]
             yield key, f"is {shown(setting)} without {needs}; it has no effect unless that is there"
 
 
+def _users_do_not_write_the_record(checked: Checked) -> Iterator[tuple[str, str]]:
+    wanted = checked.profile.request.cards_annotation
+    values = checked.profile.annotations
+    for name in values.__struct_fields__ if wanted is not None else ():
+        if getattr(values, name) == wanted:
+            message = f"is {shown(wanted)}, and so is annotations.{name}; users write the one and must not write the other"
+            yield "request.cards_annotation", message
+
+
 def _shapes_can_be_counted(checked: Checked) -> Iterator[tuple[str, str]]:
     """A slice with a shape is one piece of one card, and its size is a whole number of the profile's only unit."""
     request, unit = checked.profile.request, checked.profile.unit
@@ -295,6 +304,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _inspect_names_differ,
     _units_exist,
     _settings_have_their_resource,
+    _users_do_not_write_the_record,
     _shapes_can_be_counted,
     _shape_names_are_known,
     _container_paths_match,

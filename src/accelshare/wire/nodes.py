@@ -71,7 +71,8 @@ def _equal_cards(profile: Profile, amounts: Mapping[str, Quantity]) -> tuple[lis
     count = _amount(amounts, profile.resources.count)
     if total and not count:
         names = profile.resources
-        return [], (f"{names.memory} is {total} but {names.count} is missing; without it no card's size is known",)
+        missing = names.count or f"annotation {inventory.KEY}"
+        return [], (f"{names.memory} is {total} but {missing} is missing; without it no card's size is known",)
     if not total or not count:
         # Nothing to slice; cards that another plugin delivers whole are still counted.
         count, total = _amount(amounts, profile.resources.whole), 0

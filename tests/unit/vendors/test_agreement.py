@@ -314,3 +314,8 @@ def test_paths_in_the_container_are_those_of_the_device_files(paths: list[str], 
     assert [line.startswith(f"acme.toml: hardware.container_device_nodes {says}") for line in reported] == (
         [True] if says else []
     )
+
+
+def test_the_number_of_cards_is_not_in_the_record() -> None:
+    (reported,) = problems_of(saying("request.cards_annotation", "ACME_POD"))
+    assert reported.startswith('acme.toml: request.cards_annotation is "ACME_POD", and so is annotations.pod_units')

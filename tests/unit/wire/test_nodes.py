@@ -146,3 +146,11 @@ def test_cards_have_the_most_slices_of_their_profile(tmp_path: Path) -> None:
     assert decode(reader, node(inventory=text)).cards == (Card("nvidia", 0, 16, max_slices=4),)
     without = decode(reader, node({"aliyun.com/gpu-mem": "16", "aliyun.com/gpu-count": "1"}))
     assert without.cards == (Card("nvidia", 0, 16, max_slices=4),)
+
+
+def test_a_vendor_without_a_count_resource_needs_the_inventory(reader: NodeReader) -> None:
+    fact = decode(reader, node({"amd.com/gpu-memory": "16384"}))
+    assert fact.cards == ()
+    assert fact.problems == (
+        "amd.com/gpu-memory is 16384 but annotation accelshare.io/inventory is missing; without it no card's size is known",
+    )
