@@ -21,7 +21,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@touch $@
 
 demo: $(READY)  ## the main job in seconds, from manifest to container: real extender and agents; no cluster, no hardware, no root
-	@$(PY) -m demo
+	@$(PY) -m demo $(if $(PROFILES),--profiles $(PROFILES))
 
 test: $(READY)  ## every test that needs no root and no built programs: minutes
 	@$(PY) -m tests

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 STARTED_S = time.perf_counter()
@@ -16,6 +17,7 @@ WHAT = "accelshare's main job without a cluster, hardware or root. Takes a few s
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m demo", description=WHAT)
     parser.add_argument("--keep", action="store_true", help="keep API server, extender and agents running until Ctrl-C")
+    parser.add_argument("--profiles", type=Path, metavar="DIR", help="play the vendors of your own profiles in this directory")
     options = parser.parse_args()
 
     # Slow imports come after the flags, so that --help is fast.
@@ -28,7 +30,7 @@ def main() -> int:
 
     output = DemoOutput.on(sys.stdout, os.environ)
     try:
-        asyncio.run(_cancelled_by_sigterm(run(output, keep=options.keep, started_s=STARTED_S)))
+        asyncio.run(_cancelled_by_sigterm(run(output, keep=options.keep, started_s=STARTED_S, profiles=options.profiles)))
     except (DemoError, ClusterError, KubeError, VendorError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1

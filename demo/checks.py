@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from accelshare.agent.container_cards import share_of
 from accelshare.agent.device_plugin.device_ids import card_of
 from accelshare.ledger.facts import PodSeen
 from accelshare.testing.fake_kubelet import Admitted
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.container_edits import CardShare, ContainerEdits, edits
 from accelshare.vendors.profile import Profile
+from accelshare.vendors.shapes import cost
 from accelshare.wire import inventory
 from accelshare.wire.inventory import KindEntry
 from accelshare.wire.objects import Node
@@ -74,9 +76,17 @@ def allocatable(node: Node, resource: str) -> int:
 
 
 def _allocated(admitted: Admitted, catalog: Catalog) -> Held:
-    # A container may reuse the ids of an init container: the same id counts once.
-    ids = {(name, one) for by_resource in admitted.ids.values() for name, ids in by_resource.items() for one in ids}
-    return Counter((profile.name, card_of(one), whole) for name, one in ids for profile, whole in _asked([name], catalog))
+    """What kubelet's ids are of each card; a container's slice counts with its shape, if the profile has shapes."""
+    held = Counter[tuple[str, int, bool]]()
+    seen = set[tuple[str, str]]()  # a container may reuse the ids of an init container: the same id counts once
+    for by_resource in admitted.ids.values():
+        for name, ids in by_resource.items():
+            new = [one for one in ids if (name, one) not in seen]
+            seen |= {(name, one) for one in new}
+            for profile, whole in _asked([name], catalog):
+                for card, units in Counter(card_of(one) for one in new).items():
+                    held[profile.name, card, whole] += units if whole else cost(profile, units) or units
+    return held
 
 
 def _by_record(
@@ -93,7 +103,7 @@ def _by_record(
                     index=card.index,
                     minor=card.minor,
                     id=card.id,
-                    units=card.size if whole else len(ids) // len(recorded),
+                    units=card.size if whole else share_of(profile, len(ids), len(recorded)),
                     card_units=card.size,
                     unit_mib=profile.unit.mib[entry.unit],
                     whole=whole,
@@ -103,7 +113,7 @@ def _by_record(
             ]
             alone = sum(share.units for share in shares)  # a card that is held whole counts with all its units
             pod_units = alone if whole else sum(s.units for s in recorded.values())
-            mine = alone if whole else len(ids)
+            mine = alone if whole or profile.request.shapes else len(ids)
             due.append(edits(profile, cards=shares, container_units=mine, pod_units=pod_units, exists=lambda _: True))
     return due
 

@@ -5,6 +5,7 @@ Belongs here: the order of the steps and what is printed about them. Never: star
 
 import asyncio
 import signal
+import tempfile
 import time
 from collections.abc import Sequence
 from itertools import groupby
@@ -18,22 +19,30 @@ from accelshare.testing.fake_kubelet import Admitted
 from accelshare.vendors import catalog as catalogs
 from accelshare.vendors.catalog import Catalog
 from demo.checks import disagreements, oversold_resources, published_cards, visible_cards
-from demo.cluster import DemoCluster, start_cluster
+from demo.cluster import EXTENDER, DemoCluster, start_cluster
 from demo.output import DemoOutput
-from demo.scenario import DemoError, DemoStep, load_scenario, manifests, pods_of
+from demo.own_vendor import own_scenario
+from demo.scenario import DemoError, DemoStep, Scenario, load_scenario, manifests, pods_of
 from demo.scheduler import DemoScheduler, Scheduled, Unschedulable
 from demo.snapshot import DemoSnapshot, PodSnapshot, take_snapshot
 
 ROOT: Final = Path(__file__).parents[1]
 
 
-async def run(output: DemoOutput, *, keep: bool, started_s: float) -> None:
-    """Run the whole scenario; `started_s` is when the program started."""
-    scenario = load_scenario()
+async def run(output: DemoOutput, *, keep: bool, started_s: float, profiles: Path | None = None) -> None:
+    """Run the whole scenario, or one for the user's own profiles; `started_s` is when the program started."""
+    with tempfile.TemporaryDirectory(prefix="a-") as folder:
+        scenario = load_scenario() if profiles is None else own_scenario(profiles, Path(folder))
+        what = "the original guides' workloads, and a few more" if profiles is None else f"the vendors of {profiles}"
+        output.line(f"accelshare demo: {what}, under one extender", "title")
+        await _play(scenario, output, keep=keep, started_s=started_s)
+
+
+async def _play(scenario: Scenario, output: DemoOutput, *, keep: bool, started_s: float) -> None:
     catalog = catalogs.load([scenario.profiles_directory])
-    output.line("accelshare demo: the original guides' workloads, and a few more, under one extender", "title")
     cluster_started_s = time.perf_counter()
-    async with start_cluster(scenario=scenario, catalog=catalog) as cluster:
+    program = (*EXTENDER, f"--profiles={scenario.profiles_directory}")
+    async with start_cluster(program, scenario=scenario, catalog=catalog) as cluster:
         output.field("API server", f"{cluster.api_url}, a fake in this process, as the kubelets are")
         ready_s = time.perf_counter() - cluster_started_s
         output.field(
@@ -99,7 +108,8 @@ class Demo:
         await self._cluster.until(assigned, "every agent has marked its pods as assigned")
         snapshot = await self._snapshot()
         ledger = snapshot.ledger()
-        for profile in self._catalog:
+        served = {node.profile.name for node in self._cluster.nodes.values()}
+        for profile in (profile for profile in self._catalog if profile.name in served):
             self._output.title(profile.title)
             self._output.table(tables.summary(rows(ledger), profile))
         if problems := ledger.check():

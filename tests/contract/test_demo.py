@@ -28,6 +28,7 @@ from demo.checks import disagreements, oversold_resources, visible_cards
 from demo.cluster import LONGEST_TEMPORARY, DemoCluster, start_cluster, temporary
 from demo.nodes import without_agent_data
 from demo.output import DemoOutput, folded
+from demo.own_vendor import own_scenario, with_declared_cards
 from demo.scenario import DemoError, load_scenario, manifests, pods_of
 from demo.scheduler import DemoScheduler, Scheduled, failure_message
 from demo.snapshot import take_snapshot
@@ -211,7 +212,7 @@ def test_a_node_begins_bare() -> None:
 
 # A node with two cards of 8 units, and a pod that was recorded on card 1; in these names there is no vendor either.
 CATALOG = catalogs.load()
-PROFILE = next(profile for profile in CATALOG if profile.resources.memory and profile.container.envvar)
+PROFILE = next(one for one in CATALOG if one.resources.memory and one.container.envvar and not one.request.shapes)
 MEMORY, WHOLE = str(PROFILE.resources.memory), str(PROFILE.resources.whole)
 
 
@@ -410,3 +411,86 @@ async def _shown(cluster: DemoCluster, *words: str) -> bool:
 def _rather_on(node: str) -> dict[str, object]:
     term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
     return {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+
+
+def test_a_slice_with_a_shape_counts_as_its_record_does() -> None:
+    """kubelet has the requested ids, the record the units of the shape."""
+    ascend = CATALOG["ascend"]
+    admitted = Admitted(
+        "u", "default/p", ids={"main": {str(ascend.resources.memory): [f"1-{u:x}" for u in range(5)]}}, responses={}
+    )
+    pod = PodSeen("u", "default", "p", request=(), node="n1", slices=(Slice("ascend", 1, 16384, False, "id-1"),))
+    node = Node(Metadata(name="n1"), NodeStatus())
+    assert not any("kubelet allocated" in line for line in _told(pod, admitted, node))
+    wrong = PodSeen("u", "default", "p", request=(), node="n1", slices=(Slice("ascend", 1, 5, False, "id-1"),))
+    assert "ascend card 1 16384" in _told(wrong, admitted, node)[0]
+
+
+def _told(pod: PodSeen, admitted: Admitted, node: Node) -> list[str]:
+    """What is wrong, before the containers are compared."""
+    told = []
+    with contextlib.suppress(KeyError):  # the node of this test publishes no cards
+        told.extend(disagreements(pod, admitted, node, CATALOG))
+    return told or [""]
+
+
+# The user's own vendors.
+
+
+OWN = """\
+name = "acme"
+title = "Acme ZPU"
+noun = "ZPU"
+[resources]
+memory = "acme.example/zpu-mem"
+whole = "acme.example/zpu"
+[unit]
+default = "GiB"
+mib = { GiB = 1024 }
+[request]
+max_cards = 1
+shapes = [{ name = "quarter", mib = 4096 }, { name = "half", mib = 8192 }]
+[hardware]
+device_nodes = ["/dev/dri/{render_node}"]
+[driver]
+name = "static"
+[driver.static]
+command = ["acme-smi", "--json"]
+json = { cards = "cards", id = "serial", memory = "memory" }
+[container.envvar]
+ACME_PARTITION = "{shape}"
+"""
+
+
+def test_a_vendor_of_ones_own_is_played_from_its_profile_alone(directory: Path) -> None:
+    """Its tool is not on this machine: the cards are declared, and everything else is the profile's."""
+    (directory / "own").mkdir()
+    (directory / "own" / "acme.toml").write_text(OWN)
+    command_line = [*COMMAND, "--profiles", str(directory / "own")]
+    done = subprocess.run(
+        command_line, cwd=ROOT, env=_environment(directory), capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(r"acme-slice-1 +acme\.example/zpu-mem: 2 +→ acme-node  card 0", done.stdout)
+    assert "container gets /dev/dri/renderD0, ACME_PARTITION=quarter" in done.stdout
+    assert re.search(r"acme-too-large +acme\.example/zpu-mem: 9 +waits", done.stdout)
+    assert re.search(r"acme-whole +acme\.example/zpu: 1 +→ acme-node  card 1 whole", done.stdout)
+    assert "3 pods bound, 1 waiting" in done.stdout
+    assert [entry.name for entry in directory.iterdir()] == ["own"], "the demo left files behind"
+
+
+def test_a_directory_without_profiles_is_refused(directory: Path) -> None:
+    with pytest.raises(DemoError, match="has no profile"):
+        own_scenario(directory, directory)
+
+
+@pytest.mark.parametrize("name", [profile.name for profile in catalogs.load()])
+def test_every_shipped_profile_can_be_played(name: str) -> None:
+    """With declared cards in place of its driver, and within what kubelet's list of devices takes."""
+    profile = with_declared_cards(catalogs.load()[name])
+    assert profile.driver is not None
+    assert profile.driver.static is not None
+    (cards,) = profile.driver.static.cards
+    units = cards.count * cards.memory_mib / profile.unit.mib[profile.unit.default]
+    assert units <= 60_000 or profile.resources.memory is None
+    assert all("node}" not in path for path in profile.hardware.device_nodes)

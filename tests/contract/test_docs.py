@@ -51,9 +51,10 @@ TWINS = [
     ("docs/how-to/usage.md", "docs/zh/how-to/usage.md"),
     *(
         (f"docs/reference/{name}.md", f"docs/zh/reference/{name}.md")
-        for name in ("annotations", "cli", "events", "http", "metrics")
+        for name in ("annotations", "cli", "events", "http", "metrics", "profiles")
     ),
     ("docs/how-to/images.md", "docs/zh/how-to/images.md"),
+    ("docs/how-to/add-a-vendor.md", "docs/zh/how-to/add-a-vendor.md"),
     ("docs/how-to/preflight.md", "docs/zh/how-to/preflight.md"),
     ("docs/migrate-from-gpushare.md", "docs/zh/migrate-from-gpushare.md"),
     ("docs/migrate-from-xpushare.md", "docs/zh/migrate-from-xpushare.md"),

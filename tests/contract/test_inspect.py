@@ -201,6 +201,18 @@ async def test_problems_of_nodes_are_printed_beside_the_table(inspected: Inspect
     assert "n1: annotation accelshare.io/inventory cannot be read" in err
 
 
+async def test_cards_of_a_vendor_without_a_profile_are_named(inspected: InspectedCluster) -> None:
+    """Whoever leaves out --profiles learns which profile is missing, also from explain."""
+    text = '{"acme": {"cards": [{"index": 0, "size": 16}]}}'
+    inspected.api.store.create("nodes", {"metadata": {"name": "zpu-node", "annotations": {"accelshare.io/inventory": text}}})
+    inspected.pod("p", {"acme.example/zpu-mem": 1})
+    for words in (["inspect"], ["explain", "p"]):
+        code, _, complaint = await inspected.accelshare(*words)
+        assert code == 0
+        assert "no profile acme is known here" in complaint
+        assert "zpu-node" in complaint
+
+
 async def test_an_unreadable_pod_and_node_are_reported_and_do_no_other_harm(inspected: InspectedCluster) -> None:
     """Their texts are nested deeper than a recursive reader can follow."""
     inspected.xpu_pods()

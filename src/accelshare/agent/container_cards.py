@@ -10,6 +10,7 @@ from accelshare.agent.discovery.device_inventory import VendorCards
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.container_edits import CardShare, ContainerEdits, edits
 from accelshare.vendors.profile import Profile
+from accelshare.vendors.shapes import cost
 from accelshare.wire.node_pods import NodePod
 
 
@@ -56,6 +57,12 @@ def whole_cards(
     return []
 
 
+def share_of(profile: Profile, amount: int, cards: int) -> int:
+    """A container's units of each of its cards, if it requests this amount: what the ledger counts for it."""
+    share = amount // cards
+    return cost(profile, share) or share
+
+
 def shares(vendor: VendorCards, cards: Mapping[int, int], *, whole: bool) -> list[CardShare]:
     """These cards, each with the units that the container has of it."""
     return [
@@ -63,6 +70,9 @@ def shares(vendor: VendorCards, cards: Mapping[int, int], *, whole: bool) -> lis
             index=index,
             minor=vendor.cards[index].found.minor,
             id=vendor.cards[index].found.id,
+            pci=vendor.cards[index].found.pci,
+            card_node=vendor.cards[index].found.card_node,
+            render_node=vendor.cards[index].found.render_node,
             units=vendor.cards[index].units if whole else units,
             card_units=vendor.cards[index].units,
             unit_mib=vendor.unit_mib,
@@ -90,7 +100,7 @@ def container_edits(
     return edits(
         vendor.profile,
         cards=parts,
-        container_units=sum(part.units for part in parts) if whole else amount,
+        container_units=sum(part.units for part in parts) if whole or vendor.profile.request.shapes else amount,
         pod_units=sum(
             ask.cards * parts[0].card_units if whole else ask.units
             for ask in pod.seen.request

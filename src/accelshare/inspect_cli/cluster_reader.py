@@ -27,6 +27,9 @@ from accelshare.wire.pods import PodReader
 if TYPE_CHECKING:
     from accelshare.inspect_cli.explain_objects import ConstraintReader
 
+MOST_NAMED = 3  # nodes in a message
+LONGEST_KIND = 63  # characters of a name that a node wrote
+PROFILES_CONFIGMAP = "accelshare-profiles"
 # Pods that have ended hold nothing, so the API server does not send them.
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -87,6 +90,7 @@ class Reader:
         self._pods_path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
         self._policy = policy
         self._constraints = constraints
+        self._catalog = catalog
         self._read_node = NodeReader(catalog).fact
         self._read_pod = reader.decode
 
@@ -108,6 +112,7 @@ class Reader:
             text = (node.metadata.annotations or {}).get(inventory.KEY)
             if text is not None:
                 inventories[node.metadata.name] = _entries(text)
+        problems += unknown_kinds(inventories, self._catalog)
         for raw in self._pods():
             try:
                 fact = self._read_pod(raw)
@@ -129,6 +134,22 @@ class Reader:
     def _pods(self) -> Iterator[msgspec.Raw]:
         where = f",spec.nodeName={self._node}" if self._node else ""
         return self._client.items(self._pods_path, {"fieldSelector": NOT_ENDED + where})
+
+
+def unknown_kinds(inventories: Inventories, catalog: Catalog) -> Iterator[str]:
+    """A message for each kind of card that nodes have and no profile describes: its cards and pods are not shown."""
+    nodes: dict[str, list[str]] = {}
+    for node, entries in inventories.items():
+        for kind in entries:
+            if kind not in catalog:
+                nodes.setdefault(kind, []).append(node)
+    for kind, having in sorted(nodes.items()):
+        more = f" and {len(having) - MOST_NAMED} more" if len(having) > MOST_NAMED else ""
+        where = f"{', '.join(sorted(having)[:MOST_NAMED])}{more}"
+        yield (
+            f"no profile {kind[:LONGEST_KIND]} is known here; its cards on {where} are not shown. Give the directory of "
+            f"the profile with --profiles or ACCELSHARE_PROFILES; profiles of the chart are in the ConfigMap {PROFILES_CONFIGMAP}"
+        )
 
 
 def _node_path(name: str) -> str:

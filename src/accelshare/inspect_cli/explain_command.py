@@ -37,7 +37,7 @@ def explain(pod: str, policy: str, default_enforcement: str | None, all_nodes: b
     from accelshare.report.cluster_state import ClusterState
     from accelshare.report.explain import explain as explained
     from accelshare.report.explain import plain, text_of
-    from accelshare.terminal import echo_painted
+    from accelshare.terminal import echo, echo_painted, visible
     from accelshare.vendors.catalog import load
     from accelshare.wire.pods import PodReader, default_limits
 
@@ -55,6 +55,8 @@ def explain(pod: str, policy: str, default_enforcement: str | None, all_nodes: b
         explained(state, seen, details), paint=paint if painted else plain, most_nodes=sys.maxsize if all_nodes else 20
     )
     echo_painted(text)
+    for problem in snapshot.problems:
+        echo(visible(problem), err=True)
 
 
 def coloured(terminal: bool, environ: "os._Environ[str] | dict[str, str]") -> bool:

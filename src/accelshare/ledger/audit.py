@@ -25,7 +25,9 @@ def audit(ledger: "Ledger", rankings: Iterable[tuple[Request, Ranking]]) -> list
 
 
 def oversold(node: NodeLedger) -> Iterator[str]:
-    """Cards with more held than they have, or held whole and shared at once. Facts can add up to this; offers never do."""
+    """Cards with more held than they have, in too many slices, or held whole and shared at once. Facts can add up to this; offers
+    never do.
+    """
     for card in node.all_cards():
         where = f"{node.name}/{card.card.kind}/{card.card.index}"
         if card.used < 0 or any(units < 0 for units in card.holders.values()):
@@ -36,6 +38,8 @@ def oversold(node: NodeLedger) -> Iterator[str]:
             yield f"{where}: {card.used} held of {card.card.size} by {_names(card)}"
         elif card.wholes and len(card.holders) > 1:
             yield f"{where}: held whole and shared at once by {_names(card)}"
+        elif 0 < card.card.max_slices < len(card.holders):
+            yield f"{where}: {len(card.holders)} slices of at most {card.card.max_slices}, held by {_names(card)}"
 
 
 def _pods_count_once(ledger: "Ledger") -> Iterator[str]:

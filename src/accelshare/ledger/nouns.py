@@ -24,6 +24,7 @@ class Card:
     limited: bool = False  # a pod cannot use more of the card than its share
     min_units: int = 0  # the smallest share with which a container can run
     way: str = ""  # the name of what enforces the share, for people; empty: nothing does
+    max_slices: int = 0  # how many pods can have a slice of it; 0: any number
 
 
 @unique

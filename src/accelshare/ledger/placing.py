@@ -109,13 +109,17 @@ def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Pol
     unplaced_pods = UnplacedPods(unplaced, [card.free_units for card in cards]) if unplaced else None
     fitting = []
     share, any_limits = ask.share, ask.limits is not Limits.REQUIRED
+    full = 0  # cards with enough memory and as many slices as they can have
     for card in cards:
         free_units = card.free_units
         if unplaced_pods and free_units:
             free_units -= unplaced_pods.most_on(card)
         # may_serve(), without the cost of a call for each card of thousands of nodes.
         if free_units >= share >= card.card.min_units and (any_limits or card.card.limited):
-            fitting.append((policy.card(free_units, share), card.card.index, free_units, card))
+            if card.card.max_slices and len(card.holders) + len(unplaced) >= card.card.max_slices:
+                full += 1
+            else:
+                fitting.append((policy.card(free_units, share), card.card.index, free_units, card))
     if len(fitting) >= ask.cards:
         fitting.sort(key=_key_and_index)
         if ask.limits is Limits.PREFERRED:
@@ -126,6 +130,8 @@ def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Pol
     here = [card.card for card in cards]
     could_serve = [c for c in here if c.size >= share >= c.min_units and c.healthy and (any_limits or c.limited)]
     if len(could_serve) >= ask.cards:
+        if len(fitting) + full >= ask.cards:
+            return Reason.CARDS_HAVE_MOST_SLICES
         return Reason.NO_CARD_HAS_ROOM if ask.cards == 1 else Reason.TOO_FEW_CARDS_HAVE_ROOM
     return _why_never(here, ask)
 

@@ -18,6 +18,7 @@ class Reason(Enum):
     TOO_FEW_CARDS_HAVE_ROOM = "too-few-cards-have-room"
     NO_CARD_IS_EMPTY = "no-card-is-empty"
     TOO_FEW_CARDS_ARE_EMPTY = "too-few-cards-are-empty"
+    CARDS_HAVE_MOST_SLICES = "cards-have-most-slices"
 
     # About the node; evicting pods does not help.
     LARGER_THAN_ANY_CARD = "larger-than-any-card"
@@ -34,6 +35,7 @@ class Reason(Enum):
     CARD_COUNT_LEAVES_REMAINDER = "card-count-leaves-remainder"
     TOO_MANY_WHOLE_CARDS = "too-many-whole-cards"
     AMOUNT_UNREADABLE = "amount-unreadable"
+    LARGER_THAN_ANY_SHAPE = "larger-than-any-shape"
     WHOLE_AND_SLICE_IN_ONE_CONTAINER = "whole-and-slice-in-one-container"
     ENFORCEMENT_UNREADABLE = "enforcement-unreadable"
 
@@ -49,7 +51,13 @@ class Reason(Enum):
 
 
 _CURED_BY_EVICTION: Final = frozenset(
-    {Reason.NO_CARD_HAS_ROOM, Reason.TOO_FEW_CARDS_HAVE_ROOM, Reason.NO_CARD_IS_EMPTY, Reason.TOO_FEW_CARDS_ARE_EMPTY}
+    {
+        Reason.NO_CARD_HAS_ROOM,
+        Reason.TOO_FEW_CARDS_HAVE_ROOM,
+        Reason.NO_CARD_IS_EMPTY,
+        Reason.TOO_FEW_CARDS_ARE_EMPTY,
+        Reason.CARDS_HAVE_MOST_SLICES,
+    }
 )
 _ABOUT_THE_REQUEST: Final = frozenset(
     {
@@ -57,6 +65,7 @@ _ABOUT_THE_REQUEST: Final = frozenset(
         Reason.CARD_COUNT_LEAVES_REMAINDER,
         Reason.TOO_MANY_WHOLE_CARDS,
         Reason.AMOUNT_UNREADABLE,
+        Reason.LARGER_THAN_ANY_SHAPE,
         Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER,
         Reason.ENFORCEMENT_UNREADABLE,
     }

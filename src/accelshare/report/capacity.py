@@ -16,7 +16,8 @@ from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.cluster_state import ClusterState
 from accelshare.report.units import amount, cards
 from accelshare.vendors.profile import Profile
-from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
+from accelshare.vendors.refusal_texts import ENFORCEMENT_ANNOTATION, count_key
+from accelshare.vendors.shapes import units_of
 
 ABOVE_ALL_PRIORITIES: Final = 2**31  # so that every pod is considered, whether or not the scheduler may evict it
 NAMED: Final = 6  # pods and places that are listed before "and more"
@@ -73,6 +74,11 @@ def _missing(node: NodeLedger, ask: Ask, profile: Profile, unit: str) -> str:
     if ask.cards > 1:
         fitting = sum(units >= ask.share for units, _ in free)
         return f"{cards(ask.cards, profile.noun)} with {amount(ask.share, unit)} free needed, {fitting} of {len(there)} have that"
+    if profile.request.max_slices_per_card is not None and free[0][0] >= ask.share:
+        most = profile.request.max_slices_per_card
+        return (
+            f"a slice of a card: each {profile.noun} with {amount(ask.share, unit)} free has {most} already, and can have no more"
+        )
     most, index = free[0]
     return f"{amount(ask.share - most, unit)} on {profile.noun}{-index}, the card with the most free ({amount(most, unit)} free)"
 
@@ -194,6 +200,9 @@ def _smaller_requests(
     free = {free_of(node, card) for card in node.cards.get(ask.kind, ())}
     shares = (share for share in sorted(free, reverse=True) if 0 < share < ask.share)
     largest = next((share for share in shares if served(replace(ask, share=share))), 0)
+    if profile.request.shapes:  # a smaller request helps only if its shape is smaller
+        units = [units_of(profile, shape) for shape in profile.request.shapes]
+        largest = max((each for each in units if each <= largest), default=0)
     if largest:
         yield _amount_of("request at most", largest, ask, unit)
     if sum(each.kind == ask.kind for each in request) == 1:
@@ -211,8 +220,7 @@ def _parts(node: NodeLedger, ask: Ask, profile: Profile, unit: str, *, served: C
     even = (count for count in more if not ask.units % count and count <= profile.request.max_cards)
     spread = next((count for count in even if served(replace(ask, cards=count, share=ask.units // count))), 0)
     parts = "+".join(str(units) for units in sorted(free, reverse=True)[:NAMED] if units)
-    label = profile.request.cards_label
-    key = f"label {label}" if label else f"annotation {CARD_COUNT_ANNOTATION}"
+    key = count_key(profile)
     if spread:
         yield (
             f'{amount(sum(free), unit)} are free here in parts ({parts}): take it from {spread} cards with the {key}: "{spread}"'

@@ -3,7 +3,7 @@
 Belongs here: the ledger's answers about one pod, put together. Never: choosing cards (ledger/placing.py).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -287,7 +287,7 @@ def _also_here(state: ClusterState, node: NodeLedger, pod: PodSeen) -> Iterator[
 
 
 def _asks(state: ClusterState, pod: PodSeen) -> str:
-    return " and ".join(_ask(state, state.catalog[ask.kind], ask) for ask in pod.request)
+    return " and ".join(_ask(state, state.catalog[ask.kind], ask, dict(pod.needs)) for ask in pod.request)
 
 
 def _written(state: ClusterState, details: PodDetails) -> str:
@@ -296,7 +296,7 @@ def _written(state: ClusterState, details: PodDetails) -> str:
     return " and ".join(named)
 
 
-def _ask(state: ClusterState, profile: Profile, ask: Ask) -> str:
+def _ask(state: ClusterState, profile: Profile, ask: Ask, needs: Mapping[str, int]) -> str:
     if ask.whole:
         return f"{cards(ask.cards, f'whole {profile.noun}')} ({profile.resources.whole}: {ask.cards})"
     nodes = [node for node, _ in state.cards(ask.kind)]
@@ -304,7 +304,11 @@ def _ask(state: ClusterState, profile: Profile, ask: Ask) -> str:
     share = f"{amount(ask.share, unit)} of one {profile.noun}"
     if ask.cards > 1:
         share = f"{amount(ask.share, unit)} of each of {cards(ask.cards, profile.noun)}"
-    return f"{share} ({profile.resources.memory}: {ask.units})"
+    memory = profile.resources.memory or ""
+    requested = needs.get(memory, 0) // 1000 or ask.units
+    if requested != ask.units:  # it takes the shape that holds it
+        return f"{amount(requested, unit)} and takes {share} ({memory}: {requested})"
+    return f"{share} ({memory}: {requested})"
 
 
 def _lines(state: ClusterState, node: NodeLedger, kinds: Sequence[str]) -> tuple[CardLine, ...]:

@@ -15,7 +15,8 @@ from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.cluster_state import ClusterState, PodDetails
 from accelshare.report.units import amount, cards
 from accelshare.vendors.profile import Profile
-from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION, card_counts
+from accelshare.vendors.shapes import units_of
 
 # Units that people use by mistake instead of the cluster's unit, in MiB.
 OTHER_UNITS: Final[Mapping[str, float]] = {"MiB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, "bytes": 1 / 2**20}
@@ -65,7 +66,7 @@ def _refused(profile: Profile, pod: PodSeen, refusal: Refusal, details: PodDetai
     key, text = _count(profile, details)
     match refusal.reason:
         case Reason.CARD_COUNT_UNREADABLE:
-            return f"{key} is {text!r}; it must be a whole number from 1 to {profile.request.max_cards}"
+            return f"{key} is {text!r}; it must be {card_counts(profile)}"
         case Reason.CARD_COUNT_LEAVES_REMAINDER:
             units = sum(ask.units for ask in pod.request if ask.kind == profile.name and not ask.whole)
             below = units - units % int(text)
@@ -73,6 +74,10 @@ def _refused(profile: Profile, pod: PodSeen, refusal: Refusal, details: PodDetai
             return f"{key} is {text}, and {memory}: {units} does not divide by {text} equally; {right}"
         case Reason.TOO_MANY_WHOLE_CARDS:
             return f"{whole}: {details.resources.get(whole, '')} is too many; {profile.text(refusal.reason)}"
+        case Reason.LARGER_THAN_ANY_SHAPE:
+            largest = max(profile.request.shapes, key=lambda shape: shape.mib)
+            size = amount(units_of(profile, largest), profile.unit.label(profile.unit.default))
+            return f"{memory}: {details.resources.get(memory, '')} is more than the largest slice, {largest.name} with {size}"
         case Reason.AMOUNT_UNREADABLE:
             lines = [f"{name}: {details.resources[name]}" for name in (memory, whole) if name in details.resources]
             return f"{' and '.join(lines)} cannot be read; it must be a whole number of at most {2**31 - 1}"
@@ -84,9 +89,11 @@ def _refused(profile: Profile, pod: PodSeen, refusal: Refusal, details: PodDetai
 
 def _count(profile: Profile, details: PodDetails) -> tuple[str, str]:
     """The label or annotation for the number of cards, and its value."""
-    label = profile.request.cards_label
+    label, annotation = profile.request.cards_label, profile.request.cards_annotation
     if label is not None and label in details.labels:
         return f"label {label}", details.labels[label]
+    if annotation is not None and annotation in details.annotations:
+        return f"annotation {annotation}", details.annotations[annotation]
     return f"annotation {CARD_COUNT_ANNOTATION}", details.annotations.get(CARD_COUNT_ANNOTATION, "1")
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors.problems import Problem, nearest, shown
-from accelshare.vendors.profile import FORMER_NOBODY, NOBODY, Profile, Section, Way
+from accelshare.vendors.profile import FORMER_NOBODY, NOBODY, Profile, Section, StaticRules, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,83 @@ def _settings_have_their_resource(checked: Checked) -> Iterator[tuple[str, str]]
     request, resources = checked.profile.request, checked.profile.resources
     for key, setting, needs, resource in (
         ("request.cards_label", request.cards_label, "resources.memory", resources.memory),
+        ("request.cards_annotation", request.cards_annotation, "resources.memory", resources.memory),
+        ("request.max_slices_per_card", request.max_slices_per_card, "resources.memory", resources.memory),
+        ("request.shapes", [shape.name for shape in request.shapes] or None, "resources.memory", resources.memory),
         ("request.max_whole_cards", request.max_whole_cards, "resources.whole", resources.whole),
     ):
         if setting is not None and resource is None and not checked.is_reported(needs):
             yield key, f"is {shown(setting)} without {needs}; it has no effect unless that is there"
+
+
+def _users_do_not_write_the_record(checked: Checked) -> Iterator[tuple[str, str]]:
+    wanted = checked.profile.request.cards_annotation
+    values = checked.profile.annotations
+    for name in values.__struct_fields__ if wanted is not None else ():
+        if getattr(values, name) == wanted:
+            message = f"is {shown(wanted)}, and so is annotations.{name}; users write the one and must not write the other"
+            yield "request.cards_annotation", message
+
+
+def _shapes_can_be_counted(checked: Checked) -> Iterator[tuple[str, str]]:
+    """A slice with a shape is one piece of one card, and its size is a whole number of the profile's only unit."""
+    request, unit = checked.profile.request, checked.profile.unit
+    if not request.shapes or checked.is_reported("request.shapes"):
+        return
+    if request.max_cards != 1 and not checked.is_reported("request.max_cards"):
+        message = f"is {request.max_cards} with request.shapes; it must be 1, because a slice with a shape is of one card"
+        yield "request.max_cards", message
+    if len(unit.mib) != 1 and not checked.is_reported("unit"):
+        yield "unit.mib", f"has {', '.join(unit.mib)} with request.shapes; it must have one unit, in which shapes are counted"
+    seen: dict[str, set[object]] = {"name": set(), "mib": set()}
+    for place, shape in enumerate(request.shapes):
+        for field in ("name", "mib"):
+            value = getattr(shape, field)
+            if value in seen[field]:
+                yield f"request.shapes[{place}].{field}", f"is {shown(value)}, which another shape has; each must have its own"
+            seen[field].add(value)
+        if len(unit.mib) == 1 and (size := next(iter(unit.mib.values()))) and shape.mib % size:
+            message = f"is {shape.mib}; it must be a multiple of {size:g}, the MiB of one unit"
+            yield f"request.shapes[{place}].mib", message
+
+
+def _shape_names_are_known(checked: Checked) -> Iterator[tuple[str, str]]:
+    if checked.profile.request.shapes or checked.is_reported("request.shapes"):
+        return
+    rules = checked.profile.container
+    tables = {
+        "container.env": rules.env,
+        "container.annotations": rules.annotations,
+        "container.envvar": rules.envvar,
+        "container.volume_mounts.env": rules.volume_mounts.env,
+        "container.device_nodes.env": rules.device_nodes.env,
+        "container.cdi.env": rules.cdi.env,
+        **{f"enforcement.ways.{name}.env": way.env for name, way in checked.profile.enforcement.ways.items()},
+    }
+    for table, templates in tables.items():
+        for name, template in templates.items():
+            if "{shape}" in template:
+                yield (
+                    f"{table}.{name}",
+                    f"is {shown(template)} without request.shapes; {{shape}} has no value unless that is there",
+                )
+
+
+def _container_paths_match(checked: Checked) -> Iterator[tuple[str, str]]:
+    hardware, key = checked.profile.hardware, "hardware.container_device_nodes"
+    paths = hardware.container_device_nodes
+    if not paths or checked.is_reported("hardware"):
+        return
+    if len(paths) != len(hardware.device_nodes):
+        yield (
+            key,
+            f"has {len(paths)} paths and hardware.device_nodes {len(hardware.device_nodes)}; each of those must have one here",
+        )
+    if len(set(paths)) < len(paths):
+        yield key, "has the same path twice; each device file must have a path of its own"
+    if "cdi" in checked.profile.container.strategy and any("{ordinal}" in path for path in paths):
+        message = "has {ordinal} with the strategy cdi; a CDI specification names a card the same way for every container"
+        yield key, message
 
 
 def _static_driver_has_its_rules(checked: Checked) -> Iterator[tuple[str, str]]:
@@ -105,15 +178,38 @@ def _static_driver_has_its_rules(checked: Checked) -> Iterator[tuple[str, str]]:
         return
     if checked.is_reported("driver.static"):
         return
-    sources = [name for name in ("cards", "glob", "command") if rules and getattr(rules, name)]
+    sources = [name for name in ("cards", "glob", "sysfs", "command") if rules and getattr(rules, name)]
+    readers = [name for name in ("pattern", "block_pattern", "json") if rules and getattr(rules, name)]
     if rules is None or len(sources) != 1:
-        yield "driver.static", f"has {' and '.join(sources) or 'no source of cards'}; it must have one of cards, glob and command"
-    elif sources == ["command"] and rules.pattern is None:
-        yield "driver.static.pattern", "is missing; it must be there with command, to read the cards from its lines"
-    elif sources != ["command"] and rules.pattern is not None:
-        yield "driver.static.pattern", "is there without a command; it must come with one"
-    elif sources != ["cards"] and rules.memory_mib is None and "?P<memory_" not in str(rules.pattern):
-        yield "driver.static.memory_mib", f"is missing; it must be there, because {sources[0]} does not give the cards' memory"
+        found = " and ".join(sources) or "no source of cards"
+        yield "driver.static", f"has {found}; it must have one of cards, glob, sysfs and command"
+    elif sources == ["command"] and len(readers) != 1:
+        found = " and ".join(readers) or "nothing to read the cards from the output of command"
+        yield "driver.static", f"has {found}; it must have one of pattern, block_pattern and json"
+    elif sources != ["command"] and readers:
+        yield f"driver.static.{readers[0]}", "is there without a command; it must come with one"
+    elif sources != ["cards"] and rules.memory_mib is None and not _gives_memory(rules):
+        what = f"{sources[0]} with {readers[0]}" if readers else sources[0]
+        yield "driver.static.memory_mib", f"is missing; it must be there, because {what} does not give the cards' memory"
+
+
+def _gives_memory(rules: StaticRules) -> bool:
+    patterns = f"{rules.pattern}{rules.block_pattern}"
+    by_json = rules.json is not None and rules.json.memory is not None
+    by_sysfs = rules.sysfs is not None and (rules.sysfs.memory_file is not None or rules.sysfs.dmem)
+    return "?P<memory_" in patterns or by_json or by_sysfs
+
+
+def _json_is_complete(checked: Checked) -> Iterator[tuple[str, str]]:
+    driver = checked.profile.driver
+    rules = driver.static.json if driver and driver.static else None
+    if rules is None or checked.is_reported("driver.static.json"):
+        return
+    if not (rules.index or rules.id or rules.pci or rules.memory):
+        yield "driver.static.json", "names no value of a card; it must have at least one of index, id, pci and memory"
+    if (rules.healthy is None) != (rules.healthy_value is None):
+        have, lack = ("healthy", "healthy_value") if rules.healthy is not None else ("healthy_value", "healthy")
+        yield f"driver.static.json.{lack}", f"is missing; it must be there with {have}"
 
 
 def _static_cards_differ(checked: Checked) -> Iterator[tuple[str, str]]:
@@ -221,7 +317,12 @@ _RULES: Final[tuple[Rule, ...]] = (
     _inspect_names_differ,
     _units_exist,
     _settings_have_their_resource,
+    _users_do_not_write_the_record,
+    _shapes_can_be_counted,
+    _shape_names_are_known,
+    _container_paths_match,
     _static_driver_has_its_rules,
+    _json_is_complete,
     _static_cards_differ,
     _strategies_have_their_templates,
     _order_names_ways,

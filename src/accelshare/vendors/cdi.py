@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from accelshare.vendors.container_edits import CardNames, DeviceNode, EditsError, cdi_name, device_nodes
+from accelshare.vendors.container_edits import CardNames, DeviceNode, EditsError, cdi_name, device_nodes, path_pattern
 from accelshare.vendors.profile import Profile
 
 # Old enough for every runtime with CDI, and it has every field used here.
@@ -50,8 +50,12 @@ def existing_name(profile: Profile, card: CardNames, specs: Iterable[object]) ->
         own = {node.host_path for node in device_nodes(profile, (card,), lambda _: False)}
     except EditsError:
         return ""  # its minor number is not known
-    of_cards = re.compile("|".join(re.sub(r"\\\{\w+\\\}", "[0-9]+", re.escape(path)) for path in profile.hardware.device_nodes))
-    same = [found for found, paths in devices if own and {path for path in paths if of_cards.fullmatch(path)} == own]
+    of_cards = [path_pattern(template) for template in profile.hardware.device_nodes]
+    same = [
+        found
+        for found, paths in devices
+        if own and {path for path in paths if any(pattern.fullmatch(path) for pattern in of_cards)} == own
+    ]
     return f"{kind}={min(same)}" if same else ""
 
 
@@ -73,4 +77,11 @@ def file_name(profile: Profile) -> str:
 
 
 def _listed(nodes: Sequence[DeviceNode]) -> list[dict[str, str]]:
-    return [{"path": node.container_path, "permissions": node.permissions} for node in nodes]
+    return [
+        {
+            "path": node.container_path,
+            **({"hostPath": node.host_path} if node.host_path != node.container_path else {}),
+            "permissions": node.permissions,
+        }
+        for node in nodes
+    ]

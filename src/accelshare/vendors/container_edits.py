@@ -5,13 +5,15 @@ has is an argument. Never: choosing cards, talking to kubelet or a runtime; the 
 """
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
+from accelshare.vendors.shapes import shape_for
 from accelshare.vendors.value_types import CARD_FIELDS
 
 _BYTES_PER_MIB = 2**20
@@ -30,6 +32,12 @@ class CardNames(Protocol):
     def minor(self) -> int | None: ...
     @property
     def id(self) -> str: ...
+    @property
+    def pci(self) -> str: ...
+    @property
+    def card_node(self) -> str: ...
+    @property
+    def render_node(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,9 @@ class CardShare:
     card_units: int
     unit_mib: float
     whole: bool = False
+    pci: str = ""
+    card_node: str = ""
+    render_node: str = ""
     cdi_name: str = ""  # as a specification on this node has it; empty: the profile's
     enforcement: Enforcement | None = None  # how this card's shares are enforced; none: not
 
@@ -92,7 +103,9 @@ def edits(
     if not cards:
         raise EditsError(f"profile {profile.name}: a container without cards gets no edits")
     rules, strategies = profile.container, profile.container.strategy
-    fills = [_fill(card, ordinal, container_units=container_units, pod_units=pod_units) for ordinal, card in enumerate(cards)]
+    fills = [
+        _fill(profile, card, ordinal, container_units=container_units, pod_units=pod_units) for ordinal, card in enumerate(cards)
+    ]
 
     templates = dict(rules.env)
     # The first strategy that sets a variable wins: `void` of a later one must not hide what an earlier one names.
@@ -104,6 +117,8 @@ def edits(
     }
     for strategy in strategies:
         templates = {**by_strategy[strategy], **templates}
+    if any(card.whole for card in cards):  # a whole card is not divided, so it has no shape
+        templates = {name: template for name, template in templates.items() if "{shape}" not in template}
     env = {name: _joined(name, template, fills) for name, template in templates.items()}
     env |= _label_env(rules.node_label_env, node_labels or {})
     mounts = _mounts(profile, fills) if "volume-mounts" in strategies else ()
@@ -123,10 +138,35 @@ def edits(
 
 def device_nodes(profile: Profile, cards: Sequence[CardNames], exists: Callable[[str], bool]) -> tuple[DeviceNode, ...]:
     """The device files of these cards, and those all cards share as far as the host has them."""
-    own = [filled(template, naming(card)) for card in cards for template in profile.hardware.device_nodes]
-    shared = [path for path in profile.hardware.shared_device_nodes if exists(path)]
-    permissions = profile.container.device_nodes.permissions
-    return tuple(DeviceNode(path, path, permissions) for path in dict.fromkeys((*own, *shared)))
+    hardware, permissions = profile.hardware, profile.container.device_nodes.permissions
+    paths: dict[str, str] = {}  # in the container → on the host
+    for ordinal, card in enumerate(cards):
+        words = {**naming(card), "ordinal": ordinal}
+        for template, inside in zip(hardware.device_nodes, container_paths(profile), strict=True):
+            paths.setdefault(filled(inside, words), filled(template, words))
+    paths |= {path: path for path in hardware.shared_device_nodes if exists(path)}
+    return tuple(DeviceNode(path, inside, permissions) for inside, path in paths.items())
+
+
+def container_paths(profile: Profile) -> tuple[str, ...]:
+    """The templates of a card's device files as a container finds them."""
+    return profile.hardware.container_device_nodes or profile.hardware.device_nodes
+
+
+def renumbered(profile: Profile) -> bool:
+    """Whether a container's device files do not tell which card they are of: it numbers its own cards from 0."""
+    return any("{ordinal}" in path for path in container_paths(profile))
+
+
+# What a placeholder in the path of a device file can become; any other becomes a number.
+_PLACEHOLDERS: Final = {"pci": "[0-9a-f:.]+", "card_node": "card[0-9]+", "render_node": "renderD[0-9]+"}
+
+
+def path_pattern(template: str) -> re.Pattern[str]:
+    """Every path that this template of a device file can become."""
+    parts = re.split(r"\{(\w+)\}", template)
+    names = (_PLACEHOLDERS.get(part, "[0-9]+") if place % 2 else re.escape(part) for place, part in enumerate(parts))
+    return re.compile("".join(names))
 
 
 def naming_templates(profile: Profile) -> dict[str, str]:
@@ -141,7 +181,9 @@ def naming_templates(profile: Profile) -> dict[str, str]:
 
 def shows_cards(profile: Profile) -> bool:
     """Whether a container of this profile can be seen to have its cards at all."""
-    return bool(naming_templates(profile)) or not {"device-nodes", "volume-mounts"}.isdisjoint(profile.container.strategy)
+    strategies = set(profile.container.strategy)
+    by_files = "device-nodes" in strategies and not renumbered(profile)
+    return bool(naming_templates(profile)) or by_files or "volume-mounts" in strategies
 
 
 def shown_cards(
@@ -163,8 +205,8 @@ def shown_cards(
         words = naming(card)
         try:
             signs = [filled(template, words) in env.get(name, "").split(",") for name, template in templates.items()]
-            if "device-nodes" in rules.strategy:
-                signs += [filled(template, words) in devices for template in profile.hardware.device_nodes]
+            if "device-nodes" in rules.strategy and not renumbered(profile):
+                signs += [filled(template, words) in devices for template in container_paths(profile)]
             if "volume-mounts" in rules.strategy and rules.volume_mounts.container_path is not None:
                 signs.append(filled(rules.volume_mounts.container_path, words) in mounts)
         except EditsError:
@@ -194,8 +236,9 @@ def card_mounts(profile: Profile, cards: Iterable[CardNames]) -> list[str]:
 
 
 def naming(card: CardNames) -> dict[str, object]:
-    """The placeholders of a card; without its minor number, if that is not known."""
-    known: dict[str, object] = {"index": card.index, "id": card.id}
+    """The placeholders of a card; without those that are not known of it."""
+    names = {"pci": card.pci, "card_node": card.card_node, "render_node": card.render_node}
+    known: dict[str, object] = {"index": card.index, "id": card.id, **{name: text for name, text in names.items() if text}}
     return known if card.minor is None else {**known, "minor": card.minor}
 
 
@@ -207,10 +250,12 @@ def filled(template: str, words: Mapping[str, object]) -> str:
         raise EditsError(f"{template} needs {{{error.args[0]}}}, which is not known of card {words.get('id')}") from None
 
 
-def _fill(card: CardShare, ordinal: int, *, container_units: int, pod_units: int) -> dict[str, object]:
+def _fill(profile: Profile, card: CardShare, ordinal: int, *, container_units: int, pod_units: int) -> dict[str, object]:
+    shape = None if card.whole else shape_for(profile, card.units)
     return {
         **naming(card),
         "ordinal": ordinal,
+        **({"shape": shape.name} if shape is not None else {}),
         **_amounts("share_", card.units, card.unit_mib),
         **_amounts("", container_units, card.unit_mib),
         **_amounts("pod_", pod_units, card.unit_mib),

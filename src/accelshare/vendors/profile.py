@@ -40,12 +40,22 @@ class ResourceNames(Section, frozen=True):
         return tuple(name for name in (self.memory, self.whole) if name is not None)
 
 
+class Shape(Section, frozen=True):
+    """An allowed size of a slice, under the name that the vendor's software has for it."""
+
+    name: t.ShapeName
+    mib: t.Mib
+
+
 class RequestRules(Section, frozen=True):
-    """How a pod requests several cards, and how many it may request."""
+    """How a pod requests several cards, how many it may request, and which slices a card can be divided into."""
 
     cards_label: t.LabelKey | None = None
+    cards_annotation: t.AnnotationKey | None = None  # the vendor's own; `accelshare.io/card-count` is read for every vendor
     max_cards: t.CardCount = 64
     max_whole_cards: t.CardCount | None = None
+    max_slices_per_card: t.CardCount | None = None  # a pod is counted once, however many of its containers use the card
+    shapes: tuple[Shape, ...] = ()  # none: a slice may have any size
 
 
 class Unit(Section, frozen=True):
@@ -102,9 +112,10 @@ class UnhealthyConfigMap(Section, frozen=True, kw_only=True):
 
 
 class Hardware(Section, frozen=True):
-    """The device files of one card ({index}, {minor}) and those that all cards share."""
+    """The device files of one card, where a container finds them, and those that all cards share."""
 
     device_nodes: tuple[t.CardDevice, ...] = ()
+    container_device_nodes: tuple[t.ContainerDevice, ...] = ()  # in the same order; none: as on the host
     shared_device_nodes: tuple[t.SharedDevice, ...] = ()
 
 
@@ -121,13 +132,41 @@ class StaticCard(Section, frozen=True):
     pci: t.PciAddress = ""
 
 
+class JsonRules(Section, frozen=True):
+    """Where a command's JSON has its cards, and under which names a card has its values; a path is names joined by dots."""
+
+    cards: t.JsonPath | None = None  # a list, or a table with a number in each card's name; none: the whole output
+    index: t.JsonPath | None = None  # none: the number in its name, else its place
+    id: t.JsonPath | None = None
+    memory: t.JsonPath | None = None
+    memory_unit: t.MemoryUnit = "MiB"
+    minor: t.JsonPath | None = None
+    model: t.JsonPath | None = None
+    pci: t.JsonPath | None = None
+    healthy: t.JsonPath | None = None
+    healthy_value: t.Line | None = None  # what a healthy card has there
+
+
+class SysfsRules(Section, frozen=True):
+    """PCI devices in sysfs as cards, and the files in a device's folder that describe it."""
+
+    devices: t.SysfsGlob
+    memory_file: t.SysfsFile | None = None  # its memory in bytes
+    dmem: bool = False  # else its memory as the kernel's cgroup controller dmem has it
+    id_file: t.SysfsFile | None = None  # none: its PCI address
+    model_file: t.SysfsFile | None = None
+
+
 class StaticRules(Section, frozen=True):
-    """Where the static driver gets its cards: exactly one of a list, a glob of device files, or a command's lines."""
+    """Where the static driver gets its cards: exactly one of a list, a glob of device files, sysfs, or a command's output."""
 
     cards: tuple[StaticCard, ...] = ()
     glob: t.DeviceGlob | None = None
+    sysfs: SysfsRules | None = None
     command: tuple[t.Line, ...] = ()
-    pattern: t.CardPattern | None = None
+    pattern: t.CardPattern | None = None  # of one line
+    block_pattern: t.CardPattern | None = None  # of several lines that describe one card
+    json: JsonRules | None = None
     memory_mib: t.Mib | None = None
     model: t.Line = ""
 

@@ -28,10 +28,11 @@ _NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _QUALIFIED_NAME = rf"(?:(?=[^/]{{1,253}}/){_SUBDOMAIN}/)?{_NAME}"
 _LONGEST_QUALIFIED_NAME = 253 + 1 + _LONGEST_NAME
 
-# The named groups that a pattern for the lines of a command may have.
-CARD_GROUPS: Final = ("index", "id", "memory_mib", "memory_gib", "minor", "model", "healthy")
-# The placeholders of templates.
-CARD_FIELDS: Final = ("index", "minor", "id")
+# The named groups that a pattern for the output of a command may have.
+CARD_GROUPS: Final = ("index", "id", "memory_mib", "memory_gib", "minor", "model", "pci", "healthy")
+# The placeholders of templates. The nodes are names in /dev/dri: card1 and renderD129.
+DEVICE_FIELDS: Final = ("index", "minor", "pci", "card_node", "render_node")
+CARD_FIELDS: Final = (*DEVICE_FIELDS, "id")
 _AMOUNT_FIELDS = tuple(f"{whose}{amount}" for whose in ("", "share_", "pod_", "card_") for amount in ("units", "mib", "bytes"))
 # Paths that the extender serves itself, whatever profiles there are.
 OWN_PATHS: Final = ("/accelshare", "/healthz", "/livez", "/metrics", "/readyz", "/version")
@@ -74,6 +75,12 @@ def _device_path(*names: str) -> str:
     return rf"{f'(?=.*{field})' if names else ''}(?!.*/\.)/dev(?:/{sign}+)+"
 
 
+def _listed(names: Sequence[str]) -> str:
+    """`{a}, {b} or {c}`."""
+    *first, last = (f"{{{name}}}" for name in names)
+    return f"{', '.join(first)} or {last}"
+
+
 def _no_repeats(values: Sequence[object]) -> bool:
     return len(set(values)) == len(values)
 
@@ -90,7 +97,7 @@ def _compiled(value: str) -> re.Pattern[str] | None:
 def _is_card_pattern(value: str) -> bool:
     pattern = _compiled(value)
     groups = set(pattern.groupindex) if pattern is not None else set()
-    return bool({"index", "id"} & groups) and groups <= set(CARD_GROUPS)
+    return bool({"index", "id", "pci"} & groups) and groups <= set(CARD_GROUPS)
 
 
 def _is_version_pattern(value: str) -> bool:
@@ -178,6 +185,10 @@ EnvName = Annotated[str, _text(r"[A-Za-z_][A-Za-z0-9_]*", "be the name of an env
 EnvSetting = Annotated[str, _text(r"[A-Za-z_][A-Za-z0-9_]*=[ -~]*", "be NAME=value")]
 
 # Names in accelshare's own interfaces
+ShapeName = Annotated[
+    str,
+    _text(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?", "be letters, digits, dots, dashes and underscores", longest=_LONGEST_NAME),
+]
 UnitName = Annotated[str, _text(r"[A-Za-z0-9.]+", "be letters, digits and dots, at most 16 long", longest=16)]
 JsonName = Annotated[str, _text(r"[A-Za-z][A-Za-z0-9_]*", "be a JSON name of letters, digits and underscores")]
 PluginName = Annotated[
@@ -203,7 +214,17 @@ PciAddress = Annotated[
 CardId = Annotated[str, _line(_template("index"), "be one line of text with no placeholder but {index}, such as CARD-{index}")]
 CardDevice = Annotated[
     str,
-    _text(_device_path("index", "minor"), "be a path under /dev with {index} or {minor}, such as /dev/card{index}"),
+    _text(
+        _device_path(*DEVICE_FIELDS),
+        f"be a path under /dev with {_listed(DEVICE_FIELDS)}, such as /dev/card{{index}}",
+    ),
+]
+ContainerDevice = Annotated[
+    str,
+    _text(
+        _device_path("ordinal", *DEVICE_FIELDS),
+        f"be a path under /dev with {_listed(('ordinal', *DEVICE_FIELDS))}, such as /dev/card{{ordinal}}",
+    ),
 ]
 SharedDevice = Annotated[str, _text(_device_path(), "be a path under /dev without placeholders, such as /dev/cardctl")]
 DeviceGlob = Annotated[
@@ -213,6 +234,20 @@ DeviceGlob = Annotated[
         "be a path under /dev with wildcards, such as /dev/card[0-9]*, in which ** is a folder of its own",
     ),
 ]
+SysfsGlob = Annotated[
+    str,
+    _text(
+        r"(?!.*\*\*)/sys(/[A-Za-z0-9_:?*\[\]-][A-Za-z0-9_:.?*\[\]-]*)+",
+        "be a path under /sys with wildcards, such as /sys/bus/pci/drivers/amdgpu/*, without **",
+    ),
+]
+SysfsFile = Annotated[
+    str,
+    _text(
+        r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*",
+        "be a file in the device's folder of sysfs, such as mem_info_vram_total",
+    ),
+]
 _ABSOLUTE = r"(?!.*/\.\.(?:/|\Z))/"
 AbsolutePath = Annotated[str, _line(rf"{_ABSOLUTE}.*", "be an absolute path")]
 Version = Annotated[str, _text(r"[0-9]+(\.[0-9]+)*", 'be a version in quotes, such as "1.20.1"')]
@@ -220,11 +255,20 @@ CardPattern = Annotated[
     str,
     _text(
         r"(?s:.+)",
-        f"be a regular expression with some of the named groups {', '.join(CARD_GROUPS)}, among them index or id",
+        f"be a regular expression with some of the named groups {', '.join(CARD_GROUPS)}, among them index, id or pci",
         longest=_LONGEST_PATTERN,
         check=_is_card_pattern,
     ),
 ]
+JsonPath = Annotated[
+    str,
+    _line(
+        r"[^.]+(\.[^.]+)*",
+        f"be names in JSON joined by dots, such as gpu.memory.total, 1 to {LONGEST_TEXT} characters long",
+    ),
+]
+# How an output gives the memory of a card; `text` has its unit with it, as in "16384 MiB".
+MemoryUnit = Literal["bytes", "KiB", "MiB", "GiB", "text"]
 VersionPattern = Annotated[
     str,
     _text(
@@ -248,16 +292,16 @@ Permissions = Annotated[str, _text(r"r?w?m?(?<=[rwm])", "be some of r, w and m, 
 ContainerText = Annotated[
     str,
     _line(
-        _template(*CARD_FIELDS, "ordinal", *_AMOUNT_FIELDS),
-        "be a text with no placeholders but {index} {minor} {id} {ordinal}, and {units} {mib} {bytes}, "
-        "these three also with share_, pod_ or card_ before them",
+        _template(*CARD_FIELDS, "ordinal", "shape", *_AMOUNT_FIELDS),
+        f"be a text with no placeholders but {' '.join(f'{{{name}}}' for name in CARD_FIELDS)} {{ordinal}} {{shape}}, and "
+        "{units} {mib} {bytes}, these three also with share_, pod_ or card_ before them",
     ),
 ]
 CardPath = Annotated[
     str,
     _line(
         rf"(?=.*{_field(*CARD_FIELDS)}){_ABSOLUTE}(?:[^{{}}]|{_field(*CARD_FIELDS)})*",
-        "be an absolute path with {index}, {minor} or {id}, such as /var/run/cards/{id}",
+        f"be an absolute path with {_listed(CARD_FIELDS)}, such as /var/run/cards/{{id}}",
     ),
 ]
 _CDI_KIND = r"[A-Za-z][A-Za-z0-9_.-]*/[A-Za-z][A-Za-z0-9_-]*"
@@ -266,7 +310,7 @@ CdiName = Annotated[
     str,
     _text(
         rf"(?=.*{_field(*CARD_FIELDS)}){_CDI_KIND}=(?:[A-Za-z0-9_.:-]|{_field(*CARD_FIELDS)})+",
-        "be vendor/class={…} with {index}, {minor} or {id}, such as example.com/card={id}",
+        f"be vendor/class={{…}} with {_listed(CARD_FIELDS)}, such as example.com/card={{id}}",
     ),
 ]
 # What makes cards visible to a container: variables for the vendor's runtime, mounts for the same runtime, the device files

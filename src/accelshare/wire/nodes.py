@@ -4,7 +4,8 @@ Belongs here: reading nodes. The node's inventory has each card. A node without 
 has only a total and a count; its cards are then assumed to be equal, as in the original systems.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from sys import intern
 from typing import Final
 
@@ -40,10 +41,10 @@ class NodeReader:
         cards: list[Card] = []
         for profile in self._profiles:
             if profile.name in found.cards:
-                cards.extend(found.cards[profile.name])
+                cards.extend(_with_rules(found.cards[profile.name], profile))
                 continue
             derived, problem = _equal_cards(profile, status.capacity or status.allocatable or {})
-            cards.extend(derived)
+            cards.extend(_with_rules(derived, profile))
             problems += problem
         addresses = {address.type: address.address for address in reversed(status.addresses or ())}
         return NodeSeen(
@@ -59,12 +60,19 @@ class NodeReader:
         )
 
 
+def _with_rules(cards: Iterable[Card], profile: Profile) -> Iterable[Card]:
+    """The cards with what their vendor's profile says about each of them."""
+    most = profile.request.max_slices_per_card
+    return cards if most is None else [replace(card, max_slices=most) for card in cards]
+
+
 def _equal_cards(profile: Profile, amounts: Mapping[str, Quantity]) -> tuple[list[Card], tuple[str, ...]]:
     total = _amount(amounts, profile.resources.memory)
     count = _amount(amounts, profile.resources.count)
     if total and not count:
         names = profile.resources
-        return [], (f"{names.memory} is {total} but {names.count} is missing; without it no card's size is known",)
+        missing = names.count or f"annotation {inventory.KEY}"
+        return [], (f"{names.memory} is {total} but {missing} is missing; without it no card's size is known",)
     if not total or not count:
         # Nothing to slice; cards that another plugin delivers whole are still counted.
         count, total = _amount(amounts, profile.resources.whole), 0

@@ -17,6 +17,7 @@ from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
+from accelshare.vendors.shapes import cost
 from accelshare.wire import assignment
 from accelshare.wire.inventory import MOST_CARDS
 from accelshare.wire.objects import (
@@ -102,6 +103,9 @@ class PodReader:
                 if name is not None:
                     self._roles[name] = (profile.name, "memory" if role == "memory" else "whole")
         self._count_labels = sorted({profile.request.cards_label or "" for profile in catalog.profiles} - {""})
+        self._count_annotations = sorted(
+            {CARD_COUNT_ANNOTATION, *(profile.request.cards_annotation or "" for profile in catalog.profiles)} - {""}
+        )
         self._templates: dict[object, tuple[Request, Refusal | None, Needs]] = {}
 
     def decode(self, raw: msgspec.Raw | bytes) -> PodSeen | AgentSeen | None:
@@ -159,6 +163,9 @@ class PodReader:
                 asks.append(Ask(kind, cards=min(amount, MOST_CARDS + 1), whole=True))  # no node has more
             elif amount:
                 count = self._card_count(pod, profile)
+                if profile.request.shapes:
+                    amount, fits = _peak_of_shapes(pod, profile)
+                    refusal = refusal or (None if fits else Refusal(Reason.LARGER_THAN_ANY_SHAPE, kind))
                 if count is None:
                     refusal = refusal or Refusal(Reason.CARD_COUNT_UNREADABLE, kind)
                 elif amount % count:
@@ -172,7 +179,7 @@ class PodReader:
 
     def _mixed(self, pod: Pod | PodToSchedule) -> Refusal | None:
         """Refuse a container that requests whole cards and a slice: the vendor's variables can name only one of the two."""
-        for container in (*(pod.spec.init_containers or ()), *(pod.spec.containers or ())):
+        for container in _containers(pod):
             for profile in self._profiles.values():
                 names = profile.resources.requestable
                 if len(names) > 1 and all(_amount(container, name) for name in names):
@@ -197,9 +204,9 @@ class PodReader:
             tuple([(_amounts_of(container), container.restart_policy) for container in spec.init_containers or ()]),
             _amounts_of(spec),
             tuple((spec.overhead or {}).items()),
-            annotations.get(CARD_COUNT_ANNOTATION),
             annotations.get(ENFORCEMENT_ANNOTATION),
             *[labels.get(label) for label in self._count_labels],
+            *[annotations.get(key) for key in self._count_annotations],
         )
 
     def _agent(self, pod: Pod) -> AgentSeen | None:
@@ -237,10 +244,13 @@ class PodReader:
         return total if total is not None and total <= LARGEST_AMOUNT else None
 
     def _card_count(self, pod: Pod | PodToSchedule, profile: Profile) -> int | None:
-        label = profile.request.cards_label
+        label, annotation = profile.request.cards_label, profile.request.cards_annotation
+        annotations = pod.metadata.annotations or {}
         text = (pod.metadata.labels or {}).get(label) if label else None
         if text is None:
-            text = (pod.metadata.annotations or {}).get(CARD_COUNT_ANNOTATION, "1")
+            text = annotations.get(annotation) if annotation else None
+        if text is None:
+            text = annotations.get(CARD_COUNT_ANNOTATION, "1")
         count = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
         return count if 1 <= count <= profile.request.max_cards else None
 
@@ -302,6 +312,25 @@ def _pod_peak(pod: Pod | PodToSchedule, amount_of: Callable[[Container], int | N
     if len(readable) < len(apps) or len(steps) < len(inits):
         return None
     return peak(readable, steps)
+
+
+def _peak_of_shapes(pod: Pod | PodToSchedule, profile: Profile) -> tuple[int, bool]:
+    """The most units that the shapes of its containers take at once, and whether each container's request has a shape.
+
+    Each container has a slice of its own shape. One without a shape is counted as it is: the pod may be on a node already.
+    """
+    resource = profile.resources.memory or ""
+    costs = {amount: cost(profile, amount) for c in _containers(pod) if (amount := _amount(c, resource) or 0)}
+
+    def cost_of(container: Container) -> int:
+        amount = _amount(container, resource) or 0
+        return costs.get(amount) or amount
+
+    return _pod_peak(pod, cost_of) or 0, None not in costs.values()
+
+
+def _containers(pod: Pod | PodToSchedule) -> Sequence[Container]:
+    return (*(pod.spec.init_containers or ()), *(pod.spec.containers or ()))
 
 
 def _amounts_of(owner: Container | PodSpec) -> object:

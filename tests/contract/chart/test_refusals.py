@@ -37,7 +37,19 @@ REFUSED = {
         setting(profiles={"x.yaml": ""}),
         "'/profiles': additional properties 'x.yaml' not allowed",
     ),
-    "a vendor without resources": (setting(vendors__acme={"enabled": True}), "'/vendors/acme': missing property 'resources'"),
+    "a vendor without a profile": (
+        setting(vendors__acme={"enabled": True}),
+        'vendors.acme is enabled and has no profile: no file under profiles has name = "acme", and the shipped ones are amd,',
+    ),
+    "a vendor with a mistake in its name": (
+        setting(vendors__nvidai__enabled=True),
+        "vendors.nvidai is enabled and has no profile",
+    ),
+    "a vendor whose name is nearly one": (setting(vendors__nvidai__enabled=True), "; did you mean nvidia?"),
+    "a profile without resources": (
+        setting(vendors__acme={"enabled": True}, profiles={"acme.toml": 'name = "acme"\n[container]\nmemory = "no"\n'}),
+        "vendors.acme has no resource names: its profile must have memory or whole under [resources]",
+    ),
     "logs on OpenShift's hosts": (setting(openshift__enabled=True, logs__directory="/var/log/a"), "OpenShift does not let"),
 }
 

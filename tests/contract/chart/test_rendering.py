@@ -1,11 +1,13 @@
 """The chart renders for every preset and for several presets together."""
 
+import json
 import re
 
 import pytest
 import yaml
 
 from accelshare import __version__
+from accelshare.vendors import catalog
 from deploy.render import CHART, PRESETS, helm
 from tests.contract.chart.rendered_objects import ALL, MIXTURES, SECOND, containers, named, objects, one, pods, preset, setting
 
@@ -128,6 +130,89 @@ def test_a_vendor_of_ones_own_is_one_more_entry() -> None:
     assert one(things, "ConfigMap", "accelshare-profiles")["data"] == {"acme.toml": 'name = "acme"\n'}
     assert "acme.example/zpu-mem" in one(things, "ConfigMap", "accelshare-scheduler")["data"]["config.yaml"]
     assert named(things, "Pod") == ["accelshare-test-acme"]
+
+
+ACME = """\
+# name = "other"
+name = "acme"
+title = "Acme ZPU"
+noun = "ZPU"
+node_label = "acme.example/share=true"
+
+[resources] # what pods request
+memory = "acme.example/zpu-mem"
+count = "acme.example/zpu-count"
+whole = 'acme.example/zpu'
+
+[unhealthy]
+name = "unhealthy-zpu-{node}"
+key = "zpus"
+
+[annotations]
+index = "acme.example/index"
+assigned = "acme.example/assigned"
+
+[container]
+env = { memory = "not this one" }
+"""
+ACME_IN_OTHER_WORDS = """\
+name = 'acme'
+title = "Acme ZPU"
+noun = "ZPU"
+node_label = "acme.example/share=true"
+resources = { whole = "acme.example/zpu", memory = "acme.example/zpu-mem" }
+unhealthy.name = "unhealthy-zpu-{node}"
+unhealthy.key = "zpus"
+annotations.index = "acme.example/index"
+annotations.assigned = "acme.example/assigned"
+"""
+
+
+@pytest.mark.parametrize("text", [ACME, ACME_IN_OTHER_WORDS, ACME.replace("\n", "\r\n")])
+def test_the_names_of_a_vendor_of_ones_own_are_those_of_its_profile(text: str) -> None:
+    """Said once, in the profile: the chart needs no more than that it is enabled."""
+    values = setting(vendors__acme__enabled=True, profiles={"acme.toml": text}, nodes__names=["n1"])
+    things = objects(*SECOND, *values)
+    scheduler = yaml.safe_load(one(things, "ConfigMap", "accelshare-scheduler")["data"]["config.yaml"])
+    managed = [resource["name"] for resource in scheduler["extenders"][0]["managedResources"]]
+    assert managed == ["acme.example/zpu-mem", "acme.example/zpu"]
+    agent = one(things, "DaemonSet")["spec"]["template"]["spec"]
+    (term,) = agent["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert (term["matchExpressions"][0]["key"], term["matchExpressions"][0]["values"]) == ("acme.example/share", ["true"])
+    (card,) = one(things, "Pod", "accelshare-test-acme")["spec"]["containers"]
+    assert card["resources"]["limits"]["acme.example/zpu-mem"] == 1
+    policy = one(things, "ValidatingAdmissionPolicy", "accelshare-records")
+    assert "acme.example/index" in str(policy)
+    assert "acme.example/assigned" in str(policy)
+    roles = [t["metadata"]["namespace"] for t in things if t["kind"] == "Role" and "configmaps" in str(t["rules"])]
+    assert "kube-system" in roles
+
+
+def test_what_the_profile_says_comes_before_the_values() -> None:
+    text = 'extends = "nvidia"\n\n[resources]\nmemory = "acme.example/gpu-mem"\n'
+    things = objects(*preset("gpushare"), *SECOND, *setting(profiles={"mine.toml": text}))
+    config = one(things, "ConfigMap", "accelshare-scheduler")["data"]["config.yaml"]
+    assert "acme.example/gpu-mem" in config
+    assert "aliyun.com/gpu-mem" not in config
+    assert "nvidia.com/gpu" in config
+
+
+def test_a_model_of_ones_own_has_what_it_inherits() -> None:
+    text = 'name = "ascend-310p3"\nextends = "ascend"\n[resources]\nmemory = "huawei.com/Ascend310P-memory"\n'
+    things = objects(*SECOND, *setting(profiles={"x.toml": text}, **{"vendors__ascend-310p3__enabled": True}))
+    config = one(things, "ConfigMap", "accelshare-scheduler")["data"]["config.yaml"]
+    assert "huawei.com/Ascend310P-memory" in config
+
+
+@pytest.mark.parametrize("name", ["amd", "intel", "mthreads", "ascend"])
+def test_a_new_vendor_is_enabled_by_one_value(name: str) -> None:
+    things = objects(*setting(**{f"vendors__{name}__enabled": True}))
+    assert f"accelshare-test-{name}" in named(things, "Pod")
+
+
+def test_the_chart_knows_which_profiles_the_image_has() -> None:
+    (line,) = [line for line in (CHART / "templates" / "_vendors.tpl").read_text().splitlines() if line.startswith('["amd"')]
+    assert json.loads(line) == [profile.name for profile in catalog.load()]
 
 
 # Where the seeds' users find their names.

@@ -13,7 +13,8 @@ from tests.contract.test_docs import rows
 
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 PAGES = [ROOT / "docs/reference/chart.md", ROOT / "docs/zh/reference/chart.md"]
-VENDORS = ("nvidia", "kunlun", "enflame", "stream")
+# The columns of the first and of the second table.
+VENDORS = (("nvidia", "kunlun", "enflame", "stream"), ("amd", "intel", "mthreads", "ascend"))
 # Values that are one thing, whatever is in them.
 WHOLE = frozenset({"resources", "nodeSelector", "podDisruptionBudget", "seLinuxOptions"})
 
@@ -45,8 +46,11 @@ def test_every_value_is_explained_with_its_default(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.parent.parent.name)
 def test_every_value_of_a_vendor_is_explained_with_its_default(page: Path) -> None:
-    keys = {key for vendor in VENDORS for key in VALUES["vendors"][vendor]}
-    table = {cells[0].strip("`"): cells[2:] for cells in rows(page.read_text()) if cells[0].strip("`") in keys}
-    assert set(table) == keys
-    for key, cells in table.items():
-        assert [default(cell) for cell in cells] == [shown(VALUES["vendors"][vendor].get(key, "")) for vendor in VENDORS], key
+    keys = {key for vendor in VALUES["vendors"].values() for key in vendor}
+    assert {vendor for table in VENDORS for vendor in table} == set(VALUES["vendors"])
+    found = [(cells[0].strip("`"), cells[2:]) for cells in rows(page.read_text()) if cells[0].strip("`") in keys]
+    for place, vendors in enumerate(VENDORS):
+        table = dict(found[place * len(keys) : (place + 1) * len(keys)])
+        assert set(table) == keys
+        for key, cells in table.items():
+            assert [default(cell) for cell in cells] == [shown(VALUES["vendors"][name].get(key, "")) for name in vendors], key

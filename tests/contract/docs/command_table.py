@@ -14,6 +14,7 @@ from tests.contract.docs.pages import Command
 SCENES: Mapping[str, str] = {
     "CONTRIBUTING.md": "test_without_cluster.py",
     "README.md": "test_install.py",
+    "docs/how-to/add-a-vendor.md": "test_without_cluster.py",
     "docs/how-to/agent.md": "test_node.py",
     "docs/how-to/delivery.md": "test_node.py",
     "docs/how-to/extender.md": "test_extender.py",
@@ -52,6 +53,9 @@ class Elsewhere:
 
 ELSEWHERE: tuple[Elsewhere, ...] = (
     Elsewhere(r"make demo", "tests/contract/test_demo.py", ('COMMAND = [sys.executable, "-m", "demo"]',)),
+    Elsewhere(
+        r"make demo PROFILES=my-profiles", "tests/contract/test_demo.py", ('[*COMMAND, "--profiles", str(directory / "own")]',)
+    ),
     Elsewhere(r"make up", "tests/e2e/docs/test_tour.py", ('UP = ("up", "--fake-cards", "--accelshare")', "command(*UP)")),
     Elsewhere(
         r"export KUBECONFIG=/var/lib/accelshare-local/.*|kubectl apply -f examples/tour\.yaml|kubectl get pods"

@@ -21,6 +21,20 @@ async def test_profiles(machine: Machine) -> None:
     assert page_runner.out("accelshare profile check") == "my-vendor.toml: ok\n"
 
 
+async def test_a_vendor_from_an_empty_file(machine: Machine) -> None:
+    """The profile of the page is right, and the chart takes the resource names from it."""
+    page = "docs/how-to/add-a-vendor.md"
+    page_runner = PageRunner(machine)
+    first, *rest = commands(page)
+    await page_runner.run([first])
+    machine.write("my-profiles/acme.toml", block(page, "toml"))
+    await page_runner.run(rest)
+    rendered = page_runner.out("helm template")
+    assert "--vendor=acme" in rendered
+    assert "acme.example/zpu-mem: 1\n" in rendered  # what helm test requests
+    assert "acme.example/share" in rendered
+
+
 async def test_images(machine: Machine) -> None:
     page_runner = PageRunner(machine)
     await page_runner.run(commands("docs/how-to/images.md"))

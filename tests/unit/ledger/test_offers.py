@@ -142,7 +142,10 @@ def test_an_unplaced_pod_with_a_whole_card_may_be_on_any_empty_one(ledger: Ledge
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_reason_states_whether_eviction_could_help(reason: Reason) -> None:
-    full = {"no-card-has-room", "too-few-cards-have-room", "no-card-is-empty", "too-few-cards-are-empty"}
+    full = {
+        *("no-card-has-room", "too-few-cards-have-room", "no-card-is-empty", "too-few-cards-are-empty"),
+        "cards-have-most-slices",
+    }
     assert reason.eviction_could_help == (reason.value in full)
     assert not (reason.eviction_could_help and reason.about_the_request)
 
@@ -189,3 +192,37 @@ def test_reading_the_sums_of_many_large_cards_is_bounded_too() -> None:
     exact = UnplacedPods([ask], [size]).most_on(CardLedger(card(0, size)))
     assert exact == ask.share, "two of them do not fit"
     assert UnplacedPods([ask], [size] * 256).most_on(CardLedger(card(0, size))) == size
+
+
+def with_most(most: int, *sizes: int) -> tuple[Card, ...]:
+    return tuple(replace(card(index, size), max_slices=most) for index, size in enumerate(sizes))
+
+
+def test_a_card_has_no_more_slices_than_it_can_have(ledger: Ledger) -> None:
+    ledger.apply(node("n1", cards=with_most(2, 16, 16)))
+    place(ledger, "a", share(4), on="n1")
+    place(ledger, "b", share(4), on="n1")
+    assert place(ledger, "c", share(4), on="n1") == given("n1/1", 4)
+    place(ledger, "d", share(4), on="n1")
+    assert ledger.offer("n1", share(4)) == refused(Reason.CARDS_HAVE_MOST_SLICES)
+    assert ledger.offer("n1", share(4, cards=2)) == refused(Reason.CARDS_HAVE_MOST_SLICES)
+    assert ledger.offer("n1", share(9)) == refused(Reason.NO_CARD_HAS_ROOM)
+    assert ledger.offer("n1", share(17)) == refused(Reason.LARGER_THAN_ANY_CARD)
+
+
+def test_a_pod_of_unknown_card_may_have_the_last_slice(ledger: Ledger) -> None:
+    ledger.apply(node("n1", cards=with_most(2, 16)))
+    ledger.apply(running("known", on="n1/0", request=share(1)))
+    assert ledger.offer("n1", share(1)) == given("n1/0", 1)
+    ledger.apply(running("stranger", on="n1", request=share(1)))
+    assert ledger.offer("n1", share(1)) == refused(Reason.CARDS_HAVE_MOST_SLICES)
+
+
+def test_too_many_slices_are_reported() -> None:
+    """Facts can add up to more than a card can have: pods that were placed before the limit was known."""
+    ledger = Ledger()
+    ledger.apply(node("n1", cards=with_most(1, 16)))
+    ledger.apply(running("a", on="n1/0", request=share(1)))
+    ledger.apply(running("b", on="n1/0", request=share(1)))
+    (problem,) = ledger.check()
+    assert "2 slices of at most 1" in problem

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -336,7 +337,7 @@ def test_a_pod_that_requests_no_card() -> None:
     assert explanation.headline == "default/me requests no card of any vendor."
     assert explanation.mistakes == ("aliyun.com/gpu-memory is no resource of any profile; did you mean aliyun.com/gpu-mem?",)
     (words,) = Scene(a_node("n1", 16)).about(None, replace(ME, resources={"cpu": "1"})).mistakes
-    assert words.startswith("it names none of enflame.com/gcu-memory, ")
+    assert words.startswith("it names none of amd.com/gpu-memory, ")
 
 
 # Placed.
@@ -540,3 +541,45 @@ def test_a_free_node_comes_before_one_with_an_obstacle() -> None:
     scene = Scene(a_node("n1", 16), a_node("n2", 16))
     scene.constraints = {"n1": NodeConstraints(cordoned=True)}
     assert [answer.node for answer in scene.waiting(gpu(9)).nodes] == ["n2", "n1"]
+
+
+# Shapes and most slices.
+
+
+def npu(units: int) -> Request:
+    return share(units, kind="ascend")
+
+
+def test_a_slice_with_a_shape_is_explained_with_both_amounts() -> None:
+    pod = replace(pending("me", npu(16384)), needs=(("huawei.com/Ascend910B3-memory", 10_000_000),))
+    explanation = Scene(a_node("n1", 65536, kind="ascend")).about(pod)
+    assert explanation.headline == (
+        "default/me is pending. It requests 10000 MiB and takes 16384 MiB of one NPU (huawei.com/Ascend910B3-memory: 10000)."
+    )
+
+
+def test_a_smaller_request_helps_only_with_a_smaller_shape() -> None:
+    full = [running(f"p{n}", on="n1/0", request=npu(16384)) for n in range(3)]
+    answer = Scene(a_node("n1", 65536, kind="ascend"), *full).waiting(npu(32768)).nodes[0]
+    assert "request at most 16384 MiB" in answer.remedies
+    almost = Scene(a_node("n1", 65536, kind="ascend"), running("a", on="n1/0", request=npu(65000))).waiting(npu(16384))
+    assert not any("request at most" in remedy for remedy in almost.nodes[0].remedies)
+
+
+def test_the_largest_shape_is_named_where_a_request_is_larger() -> None:
+    pod = replace(pending("me", npu(40000)), refusal=Refusal(Reason.LARGER_THAN_ANY_SHAPE, "ascend"))
+    details = replace(ME, resources={"huawei.com/Ascend910B3-memory": "40000"})
+    (mistake,) = Scene(a_node("n1", 65536, kind="ascend")).about(pod, details).mistakes
+    assert "huawei.com/Ascend910B3-memory: 40000" in mistake
+    assert "vir10_3c_32g with 32768 MiB" in mistake
+
+
+def test_a_card_with_its_most_slices_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.toml").write_text('extends = "nvidia"\n[request]\nmax_slices_per_card = 2\n')
+    monkeypatch.setitem(globals(), "CATALOG", load([tmp_path]))
+    node = NodeSeen("n1", 1, (Card("nvidia", 0, 16, max_slices=2),), "ip")
+    scene = Scene(node, *(running(f"p{n}", on="n1/0", request=gpu(1)) for n in range(2)))
+    answer = scene.waiting(gpu(1)).nodes[0]
+    assert "(cards-have-most-slices)" in answer.verdict
+    assert "has 2 already" in answer.missing
+    assert answer.remedies[0].startswith("end default/p")

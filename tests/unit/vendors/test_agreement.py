@@ -148,10 +148,12 @@ def test_a_driver_is_named() -> None:
         ({}, "no source of cards"),
         ({"cards": []}, "no source of cards"),
         ({"cards": [{"memory_mib": 1}], "glob": "/dev/z*"}, "cards and glob"),
+        ({"command": ["z"], "sysfs": {"devices": "/sys/z/*"}}, "sysfs and command"),
     ],
 )
 def test_static_cards_have_one_source(rules: dict[str, Any], has: str) -> None:
-    assert problems_of(static(**rules)) == [f"acme.toml: driver.static has {has}; it must have one of cards, glob and command"]
+    says = f"acme.toml: driver.static has {has}; it must have one of cards, glob, sysfs and command"
+    assert problems_of(static(**rules)) == [says]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +163,11 @@ def test_static_cards_have_one_source(rules: dict[str, Any], has: str) -> None:
         {"glob": "/dev/z*", "memory_mib": 1},
         {"command": ["z"], "pattern": r"(?P<index>\d+) (?P<memory_gib>\d+)"},
         {"command": ["z"], "pattern": r"(?P<id>\S+)", "memory_mib": 1},
+        {"command": ["z"], "block_pattern": r"(?P<pci>\S+)\n(?P<memory_mib>\d+)"},
+        {"command": ["z"], "json": {"cards": "gpus", "memory": "memory.total"}},
+        {"command": ["z"], "json": {"id": "uuid", "healthy": "state", "healthy_value": "OK"}, "memory_mib": 1},
+        {"sysfs": {"devices": "/sys/bus/pci/drivers/z/*", "memory_file": "size"}},
+        {"sysfs": {"devices": "/sys/bus/pci/drivers/z/*", "dmem": True}},
     ],
 )
 def test_each_source_with_its_keys_is_enough(rules: dict[str, Any]) -> None:
@@ -172,7 +179,21 @@ def test_each_source_with_its_keys_is_enough(rules: dict[str, Any]) -> None:
     [
         ({"glob": "/dev/z*"}, "driver.static.memory_mib is missing; it must "),
         ({"command": ["z"], "pattern": r"(?P<index>\d+)"}, "driver.static.memory_mib is missing; it must "),
-        ({"command": ["z"], "memory_mib": 1}, "driver.static.pattern is missing; it must "),
+        ({"command": ["z"], "memory_mib": 1}, "driver.static has nothing to read the cards from the output of command; it must "),
+        ({"command": ["z"], "pattern": "(?P<id>x)", "json": {"id": "x"}}, "driver.static has pattern and json; it must "),
+        ({"glob": "/dev/z*", "memory_mib": 1, "json": {"id": "x"}}, "driver.static.json is there without a command; it must "),
+        ({"command": ["z"], "json": {"id": "x"}}, "driver.static.memory_mib is missing; it must "),
+        ({"sysfs": {"devices": "/sys/z/*"}}, "driver.static.memory_mib is missing; it must "),
+        ({"sysfs": {"memory_file": "size"}}, "driver.static.sysfs.devices is missing; it must "),
+        ({"command": ["z"], "memory_mib": 1, "json": {"model": "x"}}, "driver.static.json names no value of a card; it must "),
+        (
+            {"command": ["z"], "memory_mib": 1, "json": {"id": "x", "healthy": "state"}},
+            "driver.static.json.healthy_value is missing; it must ",
+        ),
+        (
+            {"command": ["z"], "memory_mib": 1, "json": {"id": "x", "healthy_value": "OK"}},
+            "driver.static.json.healthy is missing; it must ",
+        ),
         ({"cards": [{"memory_mib": 1}], "pattern": "(?P<id>x)"}, "driver.static.pattern is there without a command"),
     ],
 )
@@ -249,3 +270,67 @@ def test_a_way_is_complete(ways: dict[str, Any], says: str) -> None:
 def test_a_limit_on_a_cgroup_needs_no_variables() -> None:
     ways = {"a": {"set_by": "dmem", "region": "acme/card{index}", "min_mib": 64}, "b": {"set_by": "dmem"}}
     assert problems_of({**SMALLEST, "enforcement": {"ways": ways}}) == []
+
+
+SHAPED: dict[str, Any] = {
+    **SMALLEST,
+    "resources": {"memory": "tiny.example/mem", "whole": "tiny.example/tpu"},
+    "unit": {"default": "512", "mib": {"512": 512}},
+    "request": {"max_cards": 1, "shapes": [{"name": "half", "mib": 8192}, {"name": "quarter", "mib": 4096}]},
+    "container": {"env": {"TINY_SHAPE": "{shape}"}},
+}
+
+
+def test_shapes_of_one_card_in_one_unit_are_right() -> None:
+    assert problems_of(SHAPED) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("request.max_cards", 2, "request.max_cards is 2 with request.shapes; it must be 1"),
+        ("unit.mib", {"512": 512, "GiB": 1024}, "unit.mib has 512, GiB with request.shapes; it must have one unit"),
+        ("request.shapes", [{"name": "a", "mib": 700}], "request.shapes[0].mib is 700; it must be a multiple of 512"),
+        (
+            "request.shapes",
+            [{"name": "a", "mib": 512}, {"name": "a", "mib": 1024}],
+            'request.shapes[1].name is "a", which another',
+        ),
+        ("request.shapes", [{"name": "a", "mib": 512}, {"name": "b", "mib": 512}], "request.shapes[1].mib is 512, which another"),
+        ("request.shapes", NOTHING, 'container.env.TINY_SHAPE is "{shape}" without request.shapes'),
+        ("resources.memory", NOTHING, 'request.shapes is ["half", "quarter"] without resources.memory'),
+    ],
+)
+def test_shapes_that_cannot_be_counted_are_reported(key: str, value: object, says: str) -> None:
+    (reported,) = problems_of(saying(key, value, SHAPED))
+    assert reported.startswith(f"acme.toml: {says}")
+
+
+@pytest.mark.parametrize("table", ["container.annotations", "container.envvar", "enforcement.ways.late.env"])
+def test_a_shape_is_named_nowhere_without_shapes(table: str) -> None:
+    (reported,) = problems_of(saying(f"{table}.X", "{shape}", SMALLEST))
+    assert reported.startswith(f"acme.toml: {table}.X is ")
+
+
+@pytest.mark.parametrize(
+    ("paths", "strategy", "says"),
+    [
+        (["/dev/z{ordinal}"], "device-nodes", "has 1 paths and hardware.device_nodes 2"),
+        (["/dev/z{ordinal}", "/dev/z{ordinal}"], "device-nodes", "has the same path twice"),
+        (["/dev/z{ordinal}", "/dev/z{ordinal}c"], "cdi", "has {ordinal} with the strategy cdi"),
+        (["/dev/z{ordinal}", "/dev/z{ordinal}c"], "device-nodes", ""),
+        (["/dev/z{index}", "/dev/z{index}c"], "cdi", ""),
+    ],
+)
+def test_paths_in_the_container_are_those_of_the_device_files(paths: list[str], strategy: str, says: str) -> None:
+    hardware = {"device_nodes": ["/dev/zpu{minor}", "/dev/zpu{minor}c"], "container_device_nodes": paths}
+    container = {"strategy": strategy, "cdi": {"name": "tiny.example/tpu={id}"}}
+    reported = problems_of({**SMALLEST, "hardware": hardware, "container": container})
+    assert [line.startswith(f"acme.toml: hardware.container_device_nodes {says}") for line in reported] == (
+        [True] if says else []
+    )
+
+
+def test_the_number_of_cards_is_not_in_the_record() -> None:
+    (reported,) = problems_of(saying("request.cards_annotation", "ACME_POD"))
+    assert reported.startswith('acme.toml: request.cards_annotation is "ACME_POD", and so is annotations.pod_units')

@@ -101,7 +101,7 @@ def test_a_broken_profile_disables_only_itself(tmp_path: Path) -> None:
     write(tmp_path, "kunlun.toml", "this is no TOML")
     write(tmp_path, "acme.toml", as_file(COMPLETE))
     usable, broken = load_usable([tmp_path])
-    assert [profile.name for profile in usable] == ["acme", "enflame", "stream"]
+    assert [profile.name for profile in usable] == ["acme", "amd", "ascend", "enflame", "intel", "mthreads", "stream"]
     assert sorted(broken) == ["kunlun", "nvidia"]
     assert "noun is 7" in broken["nvidia"]
     assert "is not TOML" in broken["kunlun"]

@@ -15,6 +15,8 @@ from accelshare.vendors.profile import Profile
 from accelshare.vendors.validation import parse
 from tests.unit.vendors.builders import COMPLETE, SMALLEST, as_file, profile, saying, write
 
+SHIPPED = ["amd", "ascend", "enflame", "intel", "kunlun", "mthreads", "nvidia", "stream"]
+
 
 def run(*words: str | Path, env: dict[str, str | None] | None = None) -> Result:
     return CliRunner().invoke(accelshare, ["profile", *map(str, words)], env={"ACCELSHARE_PROFILES": None, **(env or {})})
@@ -29,7 +31,7 @@ def site(tmp_path: Path) -> Path:
 def test_list_shows_the_shipped_profiles() -> None:
     result = run("list")
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == ["NAME", "enflame", "kunlun", "nvidia", "stream"]
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["NAME", *SHIPPED]
 
 
 def test_list_shows_those_of_extra_directories(site: Path) -> None:
@@ -38,7 +40,7 @@ def test_list_shows_those_of_extra_directories(site: Path) -> None:
 
 def test_the_option_may_be_repeated_and_the_last_one_wins(site: Path, tmp_path: Path) -> None:
     write(tmp_path / "over", "acme.toml", 'extends = "acme"\nnoun = "QPU"\n')
-    assert "acme     QPU " in run("list", "--profiles", site, "--profiles", tmp_path / "over").stdout
+    assert "acme      QPU " in run("list", "--profiles", site, "--profiles", tmp_path / "over").stdout
 
 
 def test_the_environment_may_name_the_directories(site: Path, tmp_path: Path) -> None:
@@ -47,7 +49,7 @@ def test_the_environment_may_name_the_directories(site: Path, tmp_path: Path) ->
     both = os.pathsep.join([str(site), "", str(tmp_path / "over"), ""])
     result = run("list", env={"ACCELSHARE_PROFILES": both})
     assert result.exit_code == 0
-    assert "acme     QPU " in result.stdout
+    assert "acme      QPU " in result.stdout
 
 
 def test_show_writes_every_value_in_force(site: Path) -> None:

@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from accelshare.vendors.catalog import load
-from accelshare.vendors.container_edits import CardShare, ContainerEdits, DeviceNode, EditsError, Mount, edits
+from accelshare.vendors.container_edits import (
+    CardShare,
+    ContainerEdits,
+    DeviceNode,
+    EditsError,
+    Mount,
+    edits,
+    path_pattern,
+    shown_cards,
+    shows_cards,
+)
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 from accelshare.vendors.validation import parse, to_data
@@ -223,3 +233,80 @@ def test_no_cards_are_an_error() -> None:
 
 def test_an_id_with_braces_is_just_text() -> None:
     assert given(saying_env(X="{id}"), share(0, id="{units}")).env == {"X": "{units}"}
+
+
+def vnpu(vendor: Profile, way: str) -> Enforcement:
+    return Enforcement(way, vendor.enforcement.ways[way].env)
+
+
+def test_a_slice_of_an_npu_names_its_shape() -> None:
+    ascend = CATALOG["ascend"]
+    got = given(ascend, share(3, units=16384, unit_mib=1), enforcement=vnpu(ascend, "vnpu"))
+    assert got == ContainerEdits(env={"ASCEND_VISIBLE_DEVICES": "3", "ASCEND_VNPU_SPECS": "vir05_1c_16g"})
+    whole = given(ascend, share(3, units=65536, unit_mib=1, whole=True), enforcement=vnpu(ascend, "vnpu"))
+    assert whole == ContainerEdits(env={"ASCEND_VISIBLE_DEVICES": "3"})
+
+
+def test_a_slice_of_a_moore_threads_gpu_is_limited_in_bytes() -> None:
+    mthreads = CATALOG["mthreads"]
+    got = given(mthreads, share(1, units=8, unit_mib=512), enforcement=vnpu(mthreads, "sgpu"))
+    assert got.env == {"MTHREADS_VISIBLE_DEVICES": "1", "MTHREADS_QOS_MEMORY_LIMIT": str(4 * 2**30)}
+
+
+@pytest.mark.parametrize("vendor", ["amd", "intel"])
+def test_a_gpu_by_its_nodes_in_dri(vendor: str) -> None:
+    got = given(CATALOG[vendor], share(1, pci="0000:03:00.0", card_node="card1", render_node="renderD129"))
+    shared = ("/dev/kfd",) if vendor == "amd" else ()
+    assert [node.container_path for node in got.device_nodes] == ["/dev/dri/card1", "/dev/dri/renderD129", *shared]
+    assert got.env == {}
+    with pytest.raises(EditsError, match=r"\{render_node\}"):
+        given(CATALOG[vendor], share(1, card_node="card1"))
+
+
+def renumbering(*paths: str) -> Profile:
+    hardware = {"device_nodes": ["/dev/zpu{minor}", "/dev/zpu{minor}ctl"], "container_device_nodes": list(paths)}
+    return parse({**SMALLEST, "hardware": hardware, "container": {"strategy": "device-nodes"}}, file="tiny.toml")
+
+
+def test_a_container_may_number_its_own_cards_from_0() -> None:
+    got = given(renumbering("/dev/zpu{ordinal}", "/dev/zpu{ordinal}ctl"), share(5, minor=7), share(2, minor=4))
+    assert [(node.host_path, node.container_path) for node in got.device_nodes] == [
+        ("/dev/zpu7", "/dev/zpu0"),
+        ("/dev/zpu7ctl", "/dev/zpu0ctl"),
+        ("/dev/zpu4", "/dev/zpu1"),
+        ("/dev/zpu4ctl", "/dev/zpu1ctl"),
+    ]
+
+
+def test_renumbered_files_do_not_show_which_cards_they_are() -> None:
+    """/dev/zpu0 in the container may be any card, so it proves nothing; a path with the card's own number does."""
+    renumbered = renumbering("/dev/zpu{ordinal}", "/dev/zpu{ordinal}ctl")
+    assert not shows_cards(renumbered)
+    assert shown_cards(renumbered, [share(0)], env={}, devices={"/dev/zpu0", "/dev/zpu0ctl"}, mounts=()) == set()
+    moved = renumbering("/dev/z/{index}", "/dev/z/{index}ctl")
+    assert shows_cards(moved)
+    assert shown_cards(moved, [share(0), share(1)], env={}, devices={"/dev/z/1", "/dev/z/1ctl"}, mounts=()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "other"),
+    [
+        ("/dev/zpu{minor}", "/dev/zpu12", "/dev/zpuctl"),
+        ("/dev/dri/{card_node}", "/dev/dri/card1", "/dev/dri/renderD128"),
+        ("/dev/dri/{render_node}", "/dev/dri/renderD128", "/dev/dri/card1"),
+        ("/dev/dri/by-path/pci-{pci}-card", "/dev/dri/by-path/pci-0000:03:00.0-card", "/dev/dri/by-path/x"),
+    ],
+)
+def test_paths_of_a_template_are_recognized(template: str, path: str, other: str) -> None:
+    assert path_pattern(template).fullmatch(path)
+    assert not path_pattern(template).fullmatch(other)
+
+
+def test_a_whole_card_has_no_shape_in_any_variable() -> None:
+    data = to_data(CATALOG["ascend"])
+    data["container"]["env"] = {"NPU_SHAPE": "{shape}", "NPU": "{index}"}
+    own = parse(data, file="ascend.toml")
+    assert given(own, share(3, units=16384, unit_mib=1)).env["NPU_SHAPE"] == "vir05_1c_16g"
+    assert "NPU_SHAPE" not in given(own, share(3, units=65536, unit_mib=1, whole=True)).env
+    with pytest.raises(EditsError, match=r"NPU_SHAPE: \{shape\} needs"):
+        given(own, share(3, units=40_000, unit_mib=1))

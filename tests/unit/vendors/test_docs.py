@@ -48,3 +48,8 @@ def test_every_file_in_the_docs_is_valid(text: str) -> None:
 def test_every_default_is_the_one_in_force(key: str, default: object) -> None:
     row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{key}` |"))
     assert f"`{str(default).lower() if isinstance(default, bool) else default}`" in row
+
+
+def test_the_chinese_page_explains_the_same_keys() -> None:
+    chinese = (Path(__file__).parents[3] / "docs" / "zh" / "reference" / "profiles.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| (`[^`]+`) \|", chinese, re.MULTILINE) == re.findall(r"^\| (`[^`]+`) \|", PAGE, re.MULTILINE)

@@ -34,7 +34,7 @@ def test_every_key_arrives_in_its_place() -> None:
     assert (acme.name, acme.title, acme.noun) == ("acme", "Acme ZPU (zpushare)", "ZPU")
     assert acme.node_label == ("acme.example/share", "true")
     assert acme.resources == ResourceNames("acme.example/zpu-mem", "acme.example/zpu-count", "acme.example/zpu")
-    assert acme.request == RequestRules("acme.example/cards", 16, 4)
+    assert acme.request == RequestRules(cards_label="acme.example/cards", max_cards=16, max_whole_cards=4)
     assert acme.unit == Unit("GiB", {"GiB": 1024, "0.1": 102.4}, {"0.1": "0.1 GB"})
     assert acme.annotations == Annotations("ACME_IDX", "ACME_DEV", "ACME_POD", "ACME_ASSIGNED", "ACME_TIME")
     assert acme.http == Http("/zpushare-scheduler", 32000)
@@ -42,7 +42,7 @@ def test_every_key_arrives_in_its_place() -> None:
         "zpushare", "totalZPU", "usedZPU", "availableZPU", "devs", pod_uid=True, pod_created=True
     )
     assert acme.unhealthy == UnhealthyConfigMap(namespace="ops", name="unhealthy-zpu-{node}", key="zpus")
-    assert acme.hardware == Hardware(("/dev/zpu{minor}",), ("/dev/zpuctl",))
+    assert acme.hardware == Hardware(("/dev/zpu{minor}",), shared_device_nodes=("/dev/zpuctl",))
     assert acme.driver == DriverRules(
         "static",
         ("libzpu.so.1",),

@@ -14,6 +14,7 @@ ACME = {
     Reason.TOO_FEW_CARDS_HAVE_ROOM: "too few ZPUs have enough free memory",
     Reason.NO_CARD_IS_EMPTY: "no ZPU is empty",
     Reason.TOO_FEW_CARDS_ARE_EMPTY: "too few ZPUs are empty",
+    Reason.CARDS_HAVE_MOST_SLICES: "ZPUs with enough free memory have as many slices as they can have",
     Reason.LARGER_THAN_ANY_CARD: "no ZPU is large enough",
     Reason.TOO_FEW_CARDS: "node has too few ZPUs",
     Reason.LIMITS_NOT_ENFORCED: "node has too few ZPUs with enforced memory limits",
@@ -26,6 +27,7 @@ ACME = {
     Reason.CARD_COUNT_LEAVES_REMAINDER: "acme.example/zpu-mem does not divide equally by the number of requested cards",
     Reason.TOO_MANY_WHOLE_CARDS: "at most 4 acme.example/zpu may be requested",
     Reason.AMOUNT_UNREADABLE: "amount of acme.example/zpu-mem or acme.example/zpu is not a whole number that a card could have",
+    Reason.LARGER_THAN_ANY_SHAPE: "acme.example/zpu-mem is more than the largest slice of one ZPU",
     Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER: "one container may request acme.example/zpu-mem or acme.example/zpu, not both",
     Reason.ENFORCEMENT_UNREADABLE: "annotation accelshare.io/enforcement must be required or preferred",
 }
@@ -64,3 +66,14 @@ def test_a_profiles_text_replaces_only_its_own_default() -> None:
     acme = profile(texts={"no-cards": "Nothing Here"})
     assert acme.text(Reason.NO_CARDS) == "Nothing Here"
     assert acme.text(Reason.NO_CARD_IS_EMPTY) == "no ZPU is empty"
+
+
+def test_the_vendors_own_annotation_for_several_cards_is_named() -> None:
+    data = saying("request.cards_label", NOTHING, saying("request.cards_annotation", "acme.example/count"))
+    text = parse(data, file="acme.toml").text(Reason.CARD_COUNT_UNREADABLE)
+    assert text == "annotation acme.example/count must be a whole number from 1 to 16"
+
+
+def test_one_card_is_no_range() -> None:
+    data = saying("request.max_cards", 1)
+    assert parse(data, file="acme.toml").text(Reason.CARD_COUNT_UNREADABLE) == "label acme.example/cards must be 1"

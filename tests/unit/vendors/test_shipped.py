@@ -11,6 +11,7 @@ from accelshare.vendors.profile import Profile
 CATALOG = load()
 
 ALL = ("nvidia", "kunlun", "enflame", "stream")
+NEW = ("amd", "intel", "mthreads", "ascend")  # never run on hardware by us
 FACTS: list[tuple[str, tuple[Any, Any, Any, Any]]] = [
     ("noun", ("GPU", "XPU", "GCU", "NPU")),
     ("resources.memory", ("aliyun.com/gpu-mem", "baidu.com/xpu-mem", "enflame.com/gcu-memory", None)),
@@ -103,8 +104,8 @@ def value(profile: Profile, key: str) -> object:
     return found
 
 
-def test_the_four_vendors_are_shipped() -> None:
-    assert [profile.name for profile in CATALOG] == sorted(ALL)
+def test_the_vendors_are_shipped() -> None:
+    assert [profile.name for profile in CATALOG] == sorted((*ALL, *NEW))
 
 
 @pytest.mark.parametrize(("name", "key", "fact"), [(name, key, row[at]) for key, row in FACTS for at, name in enumerate(ALL)])
@@ -139,7 +140,7 @@ def test_the_label_for_several_xpus_is_named_when_it_is_wrong() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *NEW])
 @pytest.mark.parametrize("reason", Reason)
 def test_every_refusal_fits_an_event(name: str, reason: Reason) -> None:
     text = CATALOG[name].text(reason)
@@ -196,13 +197,15 @@ def test_a_card_of_16_gb_has_the_units_its_vendor_counts() -> None:
             {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "{ordinal}={share_mib}M", "CUDA_MPS_PIPE_DIRECTORY": "/tmp/nvidia-mps"},
         ),
         ("kunlun", "runtime", {"CXPU_CONTAINER_MEMORY_LIMIT": "{bytes}"}),
+        ("mthreads", "sgpu", {"MTHREADS_QOS_MEMORY_LIMIT": "{share_bytes}"}),
+        ("ascend", "vnpu", {"ASCEND_VNPU_SPECS": "{shape}"}),
     ],
 )
 def test_a_limit_is_set_in_the_vendors_variables(name: str, way: str, env: dict[str, str]) -> None:
     assert CATALOG[name].enforcement.ways[way].env == env
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*ALL, *NEW])
 def test_no_enforcement_way_is_used_without_a_probe(name: str) -> None:
     """An old runtime silently ignores the variables, so every such way has a requirement. Limits on a cgroup are proven."""
     assert all(way.requires or way.on_cgroup for way in CATALOG[name].enforcement.ways.values())
@@ -211,3 +214,50 @@ def test_no_enforcement_way_is_used_without_a_probe(name: str) -> None:
 def test_a_share_smaller_than_a_cuda_context_is_not_possible() -> None:
     ways = CATALOG["nvidia"].enforcement.ways
     assert (ways["nvml"].min_mib, ways["toolkit"].min_mib) == (1024, 1024)
+
+
+NEW_FACTS: list[tuple[str, tuple[Any, Any, Any, Any]]] = [
+    ("noun", ("GPU", "GPU", "GPU", "NPU")),
+    (
+        "resources.memory",
+        ("amd.com/gpu-memory", "gpu.intel.com/xe-memory", "mthreads.com/sgpu-memory", "huawei.com/Ascend910B3-memory"),
+    ),
+    ("resources.whole", ("amd.com/gpu", "gpu.intel.com/xe", "mthreads.com/gpu", "huawei.com/Ascend910B3")),
+    ("unit.mib", ({"MiB": 1, "GiB": 1024}, {"MiB": 1, "GiB": 1024}, {"512MiB": 512}, {"MiB": 1})),
+    ("request.max_cards", (64, 64, 1, 1)),
+    ("driver.name", ("static",) * 4),
+    ("container.strategy", (("device-nodes",), ("device-nodes",), ("envvar",), ("envvar",))),
+    ("container.envvar", ({}, {}, {"MTHREADS_VISIBLE_DEVICES": "{index}"}, {"ASCEND_VISIBLE_DEVICES": "{index}"})),
+]
+
+
+@pytest.mark.parametrize(("name", "key", "fact"), [(name, key, row[at]) for key, row in NEW_FACTS for at, name in enumerate(NEW)])
+def test_the_new_profiles_have_the_names_of_the_field(name: str, key: str, fact: object) -> None:
+    assert value(CATALOG[name], key) == fact
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_everything_about_hardware_that_nobody_has_tried_is_marked(name: str) -> None:
+    """Whoever runs it on hardware removes the marks."""
+    profile = CATALOG[name]
+    marked = set(profile.unverified)
+    assert profile.driver is not None
+    assert profile.driver.static is not None
+    sources = {"sysfs": profile.driver.static.sysfs, "json": profile.driver.static.json}
+    used = {
+        f"driver.static.{source}.{key}"
+        for source, rules in sources.items()
+        if rules is not None
+        for key in rules.__struct_fields__
+        if getattr(rules, key) and key != "memory_unit"
+    }
+    used |= {f"driver.static.{key}" for key in ("command", "block_pattern") if getattr(profile.driver.static, key)}
+    used |= {f"enforcement.ways.{way}" for way in profile.enforcement.ways}
+    used |= {"hardware.device_nodes"} | ({"request.shapes"} if profile.request.shapes else set())
+    assert used <= marked
+
+
+def test_shapes_are_the_vendors_templates() -> None:
+    ascend = [(shape.name, shape.mib) for shape in CATALOG["ascend"].request.shapes]
+    assert ascend == [("vir05_1c_16g", 16384), ("vir10_3c_32g", 32768)]
+    assert [shape.mib for shape in CATALOG["mthreads"].request.shapes] == [512 * 2**step for step in range(8)]

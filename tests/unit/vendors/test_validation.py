@@ -35,8 +35,23 @@ WRONG: dict[str, list[object]] = {
     "resources.count": ["gpu", "kubernetes.io/gpu", 3],
     "resources.whole": ["gpu", "kubernetes.io/gpu", 3],
     "request.cards_label": ["", "a b", "Acme.example/cards", "acme.example/", 5, "x" * 64],
+    "request.cards_annotation": ["", "a b", "accelshare.io/card-count", "acme.example/", 5],
     "request.max_cards": [0, 1025, -1, 1.0, "64", True],
     "request.max_whole_cards": [0, 1025, 1.5, "1", True],
+    "request.max_slices_per_card": [0, 1025, 1.5, "1", True],
+    "request.shapes": [
+        3,
+        "vir04",
+        ["vir04"],
+        [{"name": "vir04"}],
+        [{"mib": 1024}],
+        [{"name": "", "mib": 1024}],
+        [{"name": "a b", "mib": 1024}],
+        [{"name": "{index}", "mib": 1024}],
+        [{"name": "vir04", "mib": 0}],
+        [{"name": "vir04", "mib": 1.5}],
+        [{"name": "vir04", "mib": 1024, "cores": 4}],
+    ],
     "unit.default": ["", "G iB", 1, "x" * 17],
     "unit.mib": [
         3,
@@ -115,6 +130,14 @@ WRONG: dict[str, list[object]] = {
         ["/dev/zpu{index:3}"],
         [3],
     ],
+    "hardware.container_device_nodes": [
+        "/dev/zpu{ordinal}",
+        ["/dev/zpu"],
+        ["/sys/zpu{ordinal}"],
+        ["/dev/{units}"],
+        ["/dev/../zpu{ordinal}"],
+        [3],
+    ],
     "hardware.shared_device_nodes": ["/dev/zpuctl", ["/dev/zpu{index}"], ["/sys/zpuctl"], ["/dev/"], [3]],
     "container.env": [
         "{index}",
@@ -150,6 +173,18 @@ WRONG: dict[str, list[object]] = {
         [{"memory_mib": 1, "numa": "0"}],
         [{"memory_mib": 1, "pci": "3b:00.0"}],
     ],
+    "driver.static.sysfs.devices": ["", "/dev/zpu*", "sys/zpu*", "/sys/../etc/*", "/sys/a/**/b", "/sys/a b", 3],
+    "driver.static.sysfs.memory_file": ["", "/etc/passwd", "../size", "a/../b", "a b", 3],
+    "driver.static.sysfs.dmem": ["yes", 1, []],
+    "driver.static.sysfs.id_file": ["", "../id", 3],
+    "driver.static.sysfs.model_file": ["", "/model", 3],
+    "driver.static.block_pattern": ["", "(", "no group", r"(?P<memory_mib>\d+)", r"(?P<index>\d+) (?P<colour>\w+)", 3],
+    **{
+        f"driver.static.json.{name}": ["", ".", "a..b", "a.", "two\nlines", "x" * 121, 3, ["gpus"]]
+        for name in ("cards", "index", "id", "memory", "minor", "model", "pci", "healthy")
+    },
+    "driver.static.json.memory_unit": ["", "MB", "mib", 1],
+    "driver.static.json.healthy_value": ["", "two\nlines", True],
     "driver.static.glob": ["", "/sys/zpu*", "zpu*", "/dev/", "/dev/../zpu*", 3],
     "driver.static.command": ["zpu-smi", [""], [1]],
     "driver.static.pattern": [
@@ -215,6 +250,8 @@ WRONG: dict[str, list[object]] = {
     ],
 }
 
+IN_SYSFS = saying("driver.static", {"sysfs": {"devices": "/sys/bus/pci/drivers/zpu/*", "memory_file": "size"}})
+
 RIGHT: dict[str, list[object]] = {
     "name": ["a", "acme-2", "a" * 63],
     "title": ["x" * 120, "昆仑芯 XPU"],
@@ -227,7 +264,15 @@ RIGHT: dict[str, list[object]] = {
     "http.node_port": [1, 65535],
     "texts": [{}, {"no-cards": "x" * 120}, {"unknown-node": "Node, unknown"}],
     "unhealthy.name": ["{node}", "a.{node}.b", "a" * 114 + "{node}"],
-    "hardware.device_nodes": [[], ["/dev/zpu/{index}c0"], ["/dev/{minor}-{index}"]],
+    "request.cards_annotation": ["acme.example/cards"],
+    "request.max_slices_per_card": [1, 1024],
+    "hardware.device_nodes": [
+        [],
+        ["/dev/zpu/{index}c0"],
+        ["/dev/{minor}-{index}"],
+        ["/dev/dri/{card_node}", "/dev/dri/{render_node}"],
+        ["/dev/dri/by-path/pci-{pci}-render"],
+    ],
     "container.env": [
         {"_X": "{id}", "ACME_VISIBLE": "void"},
         {"ACME_VISIBLE": "{units}/{card_units} of {pod_units}, {mib} {minor}"},
@@ -257,7 +302,8 @@ def test_the_complete_and_the_smallest_profile_are_valid() -> None:
 )
 def test_a_wrong_value_is_reported_with_its_key(key: str, value: object) -> None:
     """One wrong value is one problem: its file, its key, and what it must be (or which key was meant)."""
-    reported = problems_of(saying(key, value))
+    base = IN_SYSFS if key.startswith("driver.static.sysfs.") else COMPLETE
+    reported = problems_of(saying(key, value, base))
     assert len(reported) == 1, reported
     assert reported[0].startswith(f"acme.toml: {key}")
     assert "; it must " in reported[0] or "; did you mean " in reported[0]

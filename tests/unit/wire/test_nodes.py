@@ -1,6 +1,7 @@
 """The cards of a node object: each by the inventory, or equal ones by total and count."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,3 +163,20 @@ def test_impossible_counts_give_no_card(reader: NodeReader) -> None:
 def test_a_node_without_anything_has_no_cards(reader: NodeReader) -> None:
     fact = reader.decode(b'{"metadata": {"name": "n1", "resourceVersion": "abc"}}')
     assert (fact.cards, fact.version, fact.address) == ((), 0, "")
+
+
+def test_cards_have_the_most_slices_of_their_profile(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text('extends = "nvidia"\n[request]\nmax_slices_per_card = 4\n')
+    reader = NodeReader(load([tmp_path]))
+    text = inventory.write({"nvidia": inventory.KindEntry([inventory.CardEntry(0, 16)], unit="GiB")})
+    assert decode(reader, node(inventory=text)).cards == (Card("nvidia", 0, 16, max_slices=4),)
+    without = decode(reader, node({"aliyun.com/gpu-mem": "16", "aliyun.com/gpu-count": "1"}))
+    assert without.cards == (Card("nvidia", 0, 16, max_slices=4),)
+
+
+def test_a_vendor_without_a_count_resource_needs_the_inventory(reader: NodeReader) -> None:
+    fact = decode(reader, node({"amd.com/gpu-memory": "16384"}))
+    assert fact.cards == ()
+    assert fact.problems == (
+        "amd.com/gpu-memory is 16384 but annotation accelshare.io/inventory is missing; without it no card's size is known",
+    )

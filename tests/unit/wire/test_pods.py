@@ -419,3 +419,67 @@ def test_init_containers_run_one_by_one_beside_the_sidecars_before_them(
     apps: list[int], steps: list[InitAmount], most: int
 ) -> None:
     assert peak(apps, steps) == most
+
+
+NPU, WHOLE_NPU, SGPU = "huawei.com/Ascend910B3-memory", "huawei.com/Ascend910B3", "mthreads.com/sgpu-memory"
+
+
+@pytest.mark.parametrize(("requested", "counted"), [(1, 16384), (10_000, 16384), (16384, 16384), (20_000, 32768)])
+def test_a_slice_with_shapes_is_counted_with_its_shape(reader: PodReader, requested: int, counted: int) -> None:
+    fact = decode(reader, pod({NPU: str(requested)}))
+    assert (fact.request, fact.refusal) == ((Ask("ascend", 1, counted),), None)
+    assert dict(fact.needs)[NPU] == requested * 1000, "kube-scheduler and kubelet count what is requested"
+
+
+def test_a_request_larger_than_every_shape_is_refused_and_counted_as_it_is(reader: PodReader) -> None:
+    fact = decode(reader, pod({NPU: "40000"}))
+    assert (fact.request, fact.refusal) == ((Ask("ascend", 1, 40000),), Refusal(Reason.LARGER_THAN_ANY_SHAPE, "ascend"))
+
+
+def test_each_container_takes_a_shape_of_its_own(reader: PodReader) -> None:
+    """The vendor's runtime makes one for each container: two small ones are not one large one."""
+    content = pod()
+    content["spec"]["containers"] = [{"name": n, "resources": {"limits": {NPU: "9000"}}} for n in ("a", "b")]
+    content["spec"]["initContainers"] = [{"name": "i", "resources": {"limits": {NPU: "20000"}}}, {"name": "none"}]
+    fact = decode(reader, content)
+    assert (fact.request, fact.refusal) == ((Ask("ascend", 1, 32768),), None)
+    content["spec"]["initContainers"].append({"name": "s", "restartPolicy": "Always", "resources": {"limits": {NPU: "1"}}})
+    assert decode(reader, content).request == (Ask("ascend", 1, 3 * 16384),)
+
+
+def test_units_and_shapes_of_a_vendor_go_together(reader: PodReader) -> None:
+    assert decode(reader, pod({SGPU: "5"})).request == (Ask("mthreads", 1, 8),)
+
+
+def test_a_slice_with_a_shape_is_of_one_card(reader: PodReader) -> None:
+    fact = decode(reader, pod({NPU: "32768"}, annotations={CARD_COUNT_ANNOTATION: "2"}))
+    assert fact.refusal == Refusal(Reason.CARD_COUNT_UNREADABLE, "ascend")
+
+
+def test_whole_cards_have_no_shape(reader: PodReader) -> None:
+    assert decode(reader, pod({WHOLE_NPU: "2"})).request == (Ask("ascend", 2, whole=True),)
+
+
+def test_a_record_of_a_shape_is_read_with_the_shapes_units(reader: PodReader) -> None:
+    """Amounts come from the request: an edited record cannot make the slice smaller."""
+    record = {"accelshare.io/assignment": '{"ascend":[{"index":3,"id":"0000:c1:00.0","units":1}]}'}
+    fact = decode(reader, pod({NPU: "10000"}, annotations=record, node="n1"))
+    assert fact.slices == (Slice("ascend", 3, 16384, False, "0000:c1:00.0"),)
+    edited = decode(reader, pod({NPU: "10000"}, annotations={**record, CARD_COUNT_ANNOTATION: "4"}, node="n1"))
+    assert (edited.request, edited.slices) == (fact.request, fact.slices)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> PodReader:
+    folder = tmp_path_factory.mktemp("profiles")
+    (folder / "own.toml").write_text('extends = "nvidia"\n[request]\ncards_annotation = "acme.example/cards"\n')
+    return PodReader(load([folder]))
+
+
+def test_the_vendors_own_annotation_requests_several_cards(own: PodReader) -> None:
+    assert decode(own, pod({MEMORY: "8"}, annotations={"acme.example/cards": "2"})).request == (Ask("nvidia", 2, 4),)
+    assert decode(own, pod({MEMORY: "8"}, annotations={CARD_COUNT_ANNOTATION: "4"})).request == (Ask("nvidia", 4, 2),)
+    both = {"acme.example/cards": "2", CARD_COUNT_ANNOTATION: "4"}
+    assert decode(own, pod({MEMORY: "8"}, annotations=both)).request == (Ask("nvidia", 2, 4),)
+    wrong = decode(own, pod({MEMORY: "8"}, annotations={"acme.example/cards": "two"}))
+    assert wrong.refusal == Refusal(Reason.CARD_COUNT_UNREADABLE, "nvidia")

@@ -15,11 +15,82 @@
 {{- end }}
 {{- end }}
 
+{{/* The profiles in the image, as a JSON list. */}}
+{{- define "accelshare.shippedNames" -}}
+["amd","ascend","enflame","intel","kunlun","mthreads","nvidia","stream"]
+{{- end }}
+
+{{/* The text between quotes in `key = "text"`, or nothing. */}}
+{{- define "accelshare.quoted" -}}
+{{- regexReplaceAll "(?s)^[^\"']*[\"']([^\"']*)[\"'].*$" . "${1}" -}}
+{{- end }}
+
+{{/* A key of TOML before its first table: (list text key). */}}
+{{- define "accelshare.topText" -}}
+{{- $top := regexFind "(?ms)\\A.*?(?:^[ \\t]*\\[|\\z)" (index . 0) -}}
+{{- with regexFind (printf "(?m)^[ \\t]*%s[ \\t]*=[ \\t]*[\"'][^\"'\\n]*[\"']" (index . 1)) $top -}}
+{{- include "accelshare.quoted" . -}}
+{{- end -}}
+{{- end }}
+
+{{/* A text in a table of TOML, in whichever form it is written: (list text table key). */}}
+{{- define "accelshare.tableText" -}}
+{{- $text := index . 0 -}}
+{{- $table := index . 1 -}}
+{{- $value := printf "%s[ \\t]*=[ \\t]*[\"'][^\"'\\n]*[\"']" (index . 2) -}}
+{{- $section := regexFind (printf "(?ms)^[ \\t]*\\[%s\\].*?(?:\\n[ \\t]*\\[|\\z)" $table) $text -}}
+{{- $inline := regexFind (printf "(?m)^[ \\t]*%s[ \\t]*=[ \\t]*\\{[^}\\n]*\\}" $table) $text -}}
+{{- $dotted := regexFind (printf "(?m)^[ \\t]*%s\\.%s" $table $value) $text -}}
+{{- $found := regexFind (printf "(?m)^[ \\t]*%s" $value) $section | default (regexFind (printf "[{,][ \\t]*%s" $value) $inline) | default $dotted -}}
+{{- with $found -}}{{- include "accelshare.quoted" . -}}{{- end -}}
+{{- end }}
+
+{{/* The profile under `profiles` that defines this vendor: (list root name). A file without a name replaces what it extends. */}}
+{{- define "accelshare.profileText" -}}
+{{- $name := index . 1 -}}
+{{- range $file, $text := (index . 0).Values.profiles -}}
+{{- $own := include "accelshare.topText" (list $text "name") | default (include "accelshare.topText" (list $text "extends")) -}}
+{{- if eq $own $name -}}{{- $text -}}{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* What the templates need of a vendor, as a JSON object: (list root name). The names of its profile under `profiles` come first,
+then its own values, then the values of the vendor that its profile extends. */}}
+{{- define "accelshare.vendor" -}}
+{{- $root := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- $text := include "accelshare.profileText" . -}}
+{{- $shipped := include "accelshare.shippedVendors" $root | fromYaml -}}
+{{- $values := index $root.Values.vendors $name -}}
+{{- $base := index $root.Values.vendors (include "accelshare.topText" (list $text "extends")) | default dict -}}
+{{- $resources := dict -}}
+{{- range $kind := list "memory" "whole" -}}
+{{- $of_values := index ($values.resources | default $base.resources | default dict) $kind -}}
+{{- with include "accelshare.tableText" (list $text "resources" $kind) | default $of_values -}}
+{{- $_ := set $resources $kind . -}}
+{{- end -}}
+{{- end -}}
+{{- $label := $values.nodeLabel -}}
+{{- if kindIs "invalid" $label -}}{{- $label = include "accelshare.topText" (list $text "node_label") | default $base.nodeLabel -}}{{- end -}}
+{{- $keys := $values.recordAnnotations -}}
+{{- if kindIs "invalid" $keys -}}{{- $keys = (index $shipped $name | default $base).recordAnnotations -}}{{- end -}}
+{{- $keys = $keys | default list -}}
+{{- range $key := list "index" "card_size" "pod_units" "assigned" "assign_time" -}}
+{{- with include "accelshare.tableText" (list $text "annotations" $key) -}}{{- $keys = append $keys . -}}{{- end -}}
+{{- end -}}
+{{- $namespace := $values.unhealthyNamespace -}}
+{{- if kindIs "invalid" $namespace -}}
+{{- $namespace = include "accelshare.tableText" (list $text "unhealthy" "namespace") | default (index $shipped $name | default $base).unhealthyNamespace -}}
+{{- if and (not $namespace) (include "accelshare.tableText" (list $text "unhealthy" "name")) -}}{{- $namespace = "kube-system" -}}{{- end -}}
+{{- end -}}
+{{- dict "resources" $resources "nodeLabel" ($label | default "") "recordAnnotations" ($keys | uniq) "unhealthyNamespace" ($namespace | default "") | toJson -}}
+{{- end }}
+
 {{/* Every resource for which kube-scheduler calls the extender, as a JSON list. */}}
 {{- define "accelshare.resources" -}}
 {{- $found := list -}}
 {{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
-{{- $resources := (index $.Values.vendors $name).resources | default dict -}}
+{{- $resources := (include "accelshare.vendor" (list $ $name) | fromJson).resources -}}
 {{- range $resource := list $resources.memory $resources.whole -}}
 {{- if $resource -}}{{- $found = append $found $resource -}}{{- end -}}
 {{- end -}}
@@ -31,7 +102,7 @@
 {{- define "accelshare.nodeLabels" -}}
 {{- $found := list -}}
 {{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
-{{- with (index $.Values.vendors $name).nodeLabel -}}{{- $found = append $found . -}}{{- end -}}
+{{- with (include "accelshare.vendor" (list $ $name) | fromJson).nodeLabel -}}{{- $found = append $found . -}}{{- end -}}
 {{- end -}}
 {{- $found | uniq | toJson -}}
 {{- end }}
@@ -58,11 +129,8 @@ enflame:
 {{/* The annotations that record a pod's cards, of all enabled vendors, as a JSON list. */}}
 {{- define "accelshare.recordAnnotations" -}}
 {{- $found := list "accelshare.io/assignment" -}}
-{{- $shipped := include "accelshare.shippedVendors" . | fromYaml -}}
 {{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
-{{- $keys := (index $.Values.vendors $name).recordAnnotations -}}
-{{- if kindIs "invalid" $keys -}}{{- $keys = (index $shipped $name | default dict).recordAnnotations -}}{{- end -}}
-{{- $found = concat $found ($keys | default list) -}}
+{{- $found = concat $found (include "accelshare.vendor" (list $ $name) | fromJson).recordAnnotations -}}
 {{- end -}}
 {{- $found | toJson -}}
 {{- end }}
@@ -70,11 +138,8 @@ enflame:
 {{/* The namespaces of the ConfigMaps that list unhealthy cards, without duplicates, as a JSON list. */}}
 {{- define "accelshare.unhealthyNamespaces" -}}
 {{- $found := list -}}
-{{- $shipped := include "accelshare.shippedVendors" . | fromYaml -}}
 {{- range $name := include "accelshare.vendors" . | fromJsonArray -}}
-{{- $namespace := (index $.Values.vendors $name).unhealthyNamespace -}}
-{{- if kindIs "invalid" $namespace -}}{{- $namespace = (index $shipped $name | default dict).unhealthyNamespace -}}{{- end -}}
-{{- with $namespace -}}{{- $found = append $found . -}}{{- end -}}
+{{- with (include "accelshare.vendor" (list $ $name) | fromJson).unhealthyNamespace -}}{{- $found = append $found . -}}{{- end -}}
 {{- end -}}
 {{- $found | uniq | toJson -}}
 {{- end }}
@@ -91,7 +156,7 @@ nodeSelector:
 {{- $everywhere := false }}
 {{- $terms := list }}
 {{- range $name := include "accelshare.vendors" . | fromJsonArray }}
-{{- $label := (index $.Values.vendors $name).nodeLabel }}
+{{- $label := (include "accelshare.vendor" (list $ $name) | fromJson).nodeLabel }}
 {{- if $label }}
 {{- $parts := splitn "=" 2 $label }}
 {{- $terms = append $terms (dict "matchExpressions" (list (dict "key" $parts._0 "operator" "In" "values" (list $parts._1)))) }}

@@ -8,12 +8,13 @@ as the pod requests, those are its cards, even if its record names others. A kub
 random, and they name no card: then the record decides for all pods alike, or two sources could oversell a card.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from accelshare.agent.container_cards import container_edits, numbering, recorded_cards
+from accelshare.agent.container_cards import container_edits, numbering, recorded_cards, share_of
 from accelshare.agent.delivery_mode import CurrentMode
 from accelshare.agent.device_plugin.api import kubelet_device_plugin_pb2 as api
 from accelshare.agent.device_plugin.checkpoint import Allocation
@@ -111,6 +112,10 @@ class Allocator:
                 raise AllocationError(
                     f"pod {pod.name} got card {card} of {kind}, which another pod holds {'in slices' if whole else 'whole'}"
                 )
+        for card in sorted(cards.keys() & self._cards_without_room(pod, vendor)) if not whole else ():
+            raise AllocationError(
+                f"pod {pod.name} got card {card} of {kind}, which other pods' slices leave no room for another of this size"
+            )
         result = self._edits(pod, vendor, cards, whole=whole, amount=len(device_ids))
         self._on_served(match.uid)
         self._pod_queue.served(match, named)
@@ -170,6 +175,8 @@ class Allocator:
         requested = next((ask.cards for ask in pod.seen.request if ask.kind == kind and ask.whole == whole), 1)
         cards = min(size, requested)
         closed = self.closed(kind, whole=whole)
+        if not whole:
+            closed |= {vendor.slot_of(card) for card in self._cards_without_room(pod, vendor)}
         spare = self._without_recorded(available, kind, whole=whole, but=pod.uid)
         for among in (spare, available):
             chosen = select_on_any(among, must=must, size=size, cards=cards, closed=closed)
@@ -178,6 +185,31 @@ class Allocator:
         if kind in self._corrected() and len(available) >= size:
             return [*must, *(i for i in sorted(available) if i not in set(must))][:size]
         return None
+
+    def _cards_without_room(self, pod: NodePod, vendor: VendorCards) -> set[int]:
+        """The cards that cannot take this pod's slice, though kubelet has free ids of them: it counts what pods request, and a
+        slice takes its whole shape. The extender ensures room; this is for pods that reach the node without it.
+        """
+        rules, kind = vendor.profile.request, vendor.profile.name
+        if not rules.shapes and rules.max_slices_per_card is None:
+            return set()
+        number = numbering(vendor)
+        used, slices = Counter[int](), Counter[int]()
+        for other in self._pod_queue.pods.values():
+            if other.uid == pod.uid or other.seen.ended:
+                continue
+            share = _share(other, kind)
+            recorded = {number(s) for s in other.seen.slices if s.kind == kind and not s.whole}
+            held = {vendor.index_at(slot) for slot in cards_of(self._pod_queue.ids_of(other, kind, whole=False))}
+            for card in recorded or held:
+                used[card] += share
+                slices[card] += 1
+        share, most = _share(pod, kind), rules.max_slices_per_card
+        return {
+            index
+            for index, card in vendor.cards.items()
+            if used[index] + share > card.units or (most is not None and slices[index] >= most)
+        }
 
     def _without_recorded(self, available: Collection[str], kind: str, *, whole: bool, but: str) -> list[str]:
         recorded_units: dict[int, int] = {}
@@ -206,10 +238,17 @@ class Allocator:
                     f"pod {pod.name} got ids that kubelet took at random, and its record names no card of {kind}"
                 )
             cards = {card: amount // len(recorded) for card in recorded}
+        if not whole and vendor.profile.request.shapes:
+            cards = {card: share_of(vendor.profile, units, 1) for card, units in cards.items()}
         unknown = [card for card in cards if card not in vendor.cards]
         if unknown:
             raise AllocationError(f"pod {pod.name} got ids of card {unknown[0]} of {kind}, which this node does not have")
         return cards
+
+
+def _share(pod: NodePod, kind: str) -> int:
+    """What the pod takes of each card of which it has a slice."""
+    return next((ask.share for ask in pod.seen.request if ask.kind == kind and not ask.whole), 0)
 
 
 def _has_both(pod: NodePod, kind: str) -> bool:
@@ -243,4 +282,4 @@ def names_other_cards(profile: Profile, kept: api.ContainerAllocateResponse, now
 
 
 def _by_number(template: str | None) -> bool:
-    return template is not None and ("{index}" in template or "{minor}" in template)
+    return template is not None and any(f"{{{name}}}" in template for name in ("index", "minor", "card_node", "render_node"))

@@ -18,7 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from accelshare.agent.container_cards import container_edits, correctable, numbering, recorded_cards, shares, whole_cards
+from accelshare.agent.container_cards import (
+    container_edits,
+    correctable,
+    numbering,
+    recorded_cards,
+    share_of,
+    shares,
+    whole_cards,
+)
 from accelshare.agent.delivery_mode import UNDECIDED, Deliverer, DeliveryMode
 from accelshare.agent.discovery.device_inventory import InventorySnapshot, VendorCards
 from accelshare.agent.limits.wanted import Limit, unified, wanted_limits
@@ -295,7 +303,7 @@ class ContainerDecision:
                 )
         for card in cards if self._node.mode.by_nri else ():
             self._require_free_capacity(pod, vendor, card, whole=whole)
-        units = dict.fromkeys(cards, 0 if whole else amount // len(cards))
+        units = dict.fromkeys(cards, 0 if whole else share_of(vendor.profile, amount, len(cards)))
         exists = self._exists
         edits = container_edits(pod, vendor, units, whole=whole, amount=amount, exists=exists, node_labels=self._node.labels)
         if not edits.cdi_devices or self._node.takes_cdi:

@@ -9,16 +9,15 @@ Exempt are namespaces that the operator names, static pods, and privileged conta
 import contextlib
 import os
 import posixpath
-import re
 import stat
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from accelshare.agent.discovery.device_inventory import InventorySnapshot, VendorCards
 from accelshare.agent.nri.protocol.messages import environment, is_privileged
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, LinuxDevice, Mount, PodSandbox
-from accelshare.vendors.container_edits import EditsError, filled, naming
+from accelshare.vendors.container_edits import EditsError, filled, naming, path_pattern
 from accelshare.vendors.drivers.driver import HostCard
 from accelshare.vendors.profile import Profile
 from accelshare.wire.node_pods import NodePod
@@ -26,6 +25,9 @@ from accelshare.wire.node_pods import NodePod
 EMPTIED: Final = "-"  # in a profile's `none`: the variable gets an empty value; NRI loses removals (seen on containerd 2.4.2)
 CDI_ANNOTATION: Final = "cdi.k8s.io/"  # read by every runtime that supports CDI
 _MEMORY_MAJOR: Final = 1  # /dev/null and the like, which every container has
+
+
+DeviceNumber: TypeAlias = tuple[str, int, int]  # type, major, minor
 
 
 class Guard:
@@ -108,12 +110,15 @@ class Guard:
     def adds(self, kind: VendorCards, own: Collection[int], container: Container, adjust: ContainerAdjustment) -> str:
         """A device file or CDI name of a card that is not one of the container's own cards; empty if there is none."""
         mine = [card.found for card in kind.cards.values() if card.index in own]
+        others = [card.found for card in kind.cards.values() if card.index not in own]
         paths = {path for card in mine for path in _paths(kind.profile, card)}
-        numbers = self._numbers(kind.profile, mine)
+        numbers = self._numbers(paths)
+        foreign_numbers = self._numbers({path for card in others for path in _paths(kind.profile, card)}) - numbers
+        paths |= {path for ordinal, card in enumerate(mine) for path in _paths_inside(kind.profile, card, ordinal)}
         devices = [
             device
             for device in _devices(container, adjust)
-            if device.path not in paths and (device.type, device.major, device.minor) not in numbers
+            if _number(device) in foreign_numbers or (device.path not in paths and _number(device) not in numbers)
         ]
         # The vendor's own plugins name the same cards, by id or index, under other CDI kinds.
         own_names = {name for card in mine for name in (card.id, str(card.index))}
@@ -141,12 +146,15 @@ class Guard:
     def _card_devices(self, kind: VendorCards, devices: list[LinuxDevice]) -> Iterator[str]:
         if not devices:
             return
-        patterns = [_pattern(template) for template in kind.profile.hardware.device_nodes]
-        numbers = self._numbers(kind.profile, [card.found for card in kind.cards.values()])
+        hardware = kind.profile.hardware
+        templates = [*hardware.device_nodes, *hardware.container_device_nodes]
+        # Cards of several vendors have their files in one folder, such as /dev/dri: there the files of known cards are compared.
+        patterns = [path_pattern(template) for template in templates if not kind.cards or not _in_shared_folder(template)]
+        paths = {path for card in kind.cards.values() for path in _paths(kind.profile, card.found)}
+        numbers = self._numbers(paths)
         for device in devices:
-            if any(pattern.fullmatch(device.path) for pattern in patterns) or (
-                (device.type, device.major, device.minor) in numbers
-            ):
+            named = device.path in paths or any(pattern.fullmatch(device.path) for pattern in patterns)
+            if named or _number(device) in numbers:
                 yield f"device {device.path[:100]} ({device.major}:{device.minor})"
 
     def _mounts(self, profile: Profile, mounts: Collection[Mount]) -> Iterator[str]:
@@ -160,10 +168,10 @@ class Guard:
             if posixpath.normpath("/" + mount.destination.lstrip("/")).startswith(folder):
                 yield f"mount {mount.destination[:100]}"
 
-    def _numbers(self, profile: Profile, cards: Collection[HostCard]) -> set[tuple[str, int, int]]:
-        """The device numbers of these cards' device files, so that a device file of another name is recognized, too."""
+    def _numbers(self, paths: Collection[str]) -> set[DeviceNumber]:
+        """The device numbers of these device files, so that a device file of another name is recognized, too."""
         numbers = set()
-        for path in {path for card in cards for path in _paths(profile, card)}:
+        for path in paths:
             try:
                 status = self._on_host(path).stat()
             except OSError:
@@ -188,6 +196,16 @@ def _paths(profile: Profile, card: HostCard) -> Iterator[str]:
             yield filled(template, naming(card))
 
 
-def _pattern(template: str) -> re.Pattern[str]:
-    parts = re.split(r"\{(?:index|minor)\}", template)
-    return re.compile("[0-9]+".join(re.escape(part) for part in parts))
+def _paths_inside(profile: Profile, card: HostCard, ordinal: int) -> Iterator[str]:
+    """The paths of the card's device files in a container whose cards are numbered anew."""
+    for template in profile.hardware.container_device_nodes:
+        with contextlib.suppress(EditsError):
+            yield filled(template, {**naming(card), "ordinal": ordinal})
+
+
+def _number(device: LinuxDevice) -> DeviceNumber:
+    return device.type, device.major, device.minor
+
+
+def _in_shared_folder(template: str) -> bool:
+    return any(f"{{{name}}}" in template for name in ("pci", "card_node", "render_node"))

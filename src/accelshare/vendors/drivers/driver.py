@@ -22,6 +22,8 @@ class HostCard:
     model: str = ""
     numa: int | None = None
     pci: str = ""
+    card_node: str = ""  # its names in /dev/dri, such as card1 and renderD129
+    render_node: str = ""
     healthy: bool = True
     problem: str = ""  # why it is not healthy
     used_mib: int | None = field(default=None, compare=False)  # memory in use at that moment; none: not reported

@@ -1,4 +1,6 @@
-"""The helper process that runs a vendor's library. A line of JSON on standard input is a call, a line of output its answer.
+"""The helper process that runs a vendor's library, or a profile's pattern.
+
+A line of JSON on standard input is a call, a line of output its answer.
 
 Belongs here: the helper's own side of `library_process.py`. It imports little: it is started often. Never: asyncio, the agent.
 """
@@ -23,8 +25,20 @@ SESSIONS: Final[Mapping[str, str]] = {
     "xpuml": "accelshare.vendors.drivers.kunlun_xpuml:Xpuml",
     "efml-first": "accelshare.vendors.drivers.enflame_efml:FirstEfml",
     "efml-newer": "accelshare.vendors.drivers.enflame_efml:NewerEfml",
+    "pattern": "accelshare.vendors.drivers.patterns:Matcher",
 }
-CALLS: Final = frozenset({"listing", "statuses", "processes", "xid_events", "memory_limit", "set_memory_limit"})
+CALLS: Final = frozenset(
+    {
+        "listing",
+        "statuses",
+        "processes",
+        "xid_events",
+        "memory_limit",
+        "set_memory_limit",
+        "match_lines",
+        "match_blocks",
+    }
+)
 _PR_SET_PDEATHSIG = 1
 
 
