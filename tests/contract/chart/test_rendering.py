@@ -281,3 +281,16 @@ def test_the_agent_gets_the_hosts_cgroups_only_to_set_limits(values: dict[str, o
     found = (volumes.get("cgroup"), mounts.get("cgroup"))
     assert found == (("/sys/fs/cgroup", "/sys/fs/cgroup") if mounted else (None, None))
     assert ("--no-limits" in agent["args"]) is off
+
+
+def test_the_agent_gets_a_capability_only_if_a_site_asks_for_it() -> None:
+    """The API server refuses SYS_ADMIN beside allowPrivilegeEscalation: false."""
+    for values, rights in (
+        ({}, {"capabilities": {"drop": ["ALL"]}, "allowPrivilegeEscalation": False}),
+        ({"agent__limits__capabilities": ["SYS_ADMIN"]}, {"capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}),
+    ):
+        things = objects(*preset("gpushare"), *setting(**values))
+        pod = next(thing for thing in things if thing["kind"] == "DaemonSet" and "agent" in str(thing["spec"]["selector"]))
+        (agent,) = pod["spec"]["template"]["spec"]["containers"]
+        context = agent["securityContext"]
+        assert {key: context[key] for key in ("capabilities", "allowPrivilegeEscalation") if key in context} == rights
