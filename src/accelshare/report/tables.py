@@ -9,14 +9,16 @@ Nodes with different units are in different tables. A vendor whose cards are onl
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from accelshare.report.units import NO_INVENTORIES, Inventories, in_cards, unit_label
-from accelshare.report.usage import NO_USES, WIDE_HEAD, Uses, cells, of_pod
 from accelshare.report.view import CardRow, NodeRow, PodRow
 from accelshare.terminal import padded, visible, width
 from accelshare.vendors.profile import Profile
 from accelshare.wire.inventory import CardEntry
+
+if TYPE_CHECKING:
+    from accelshare.report.usage import Uses
 
 PADDING: Final = 2
 
@@ -176,17 +178,21 @@ HEAD = ("NODE", "ADDRESS", "CARD", "MODEL", "ID", "USED", "FREE", "TOTAL", "UNIT
 
 
 def wide(
-    rows: Sequence[NodeRow], profiles: Sequence[Profile], inventories: Inventories = NO_INVENTORIES, uses: Uses = NO_USES
+    rows: Sequence[NodeRow], profiles: Sequence[Profile], inventories: Inventories = NO_INVENTORIES, uses: "Uses | None" = None
 ) -> str:
     """One line for each card, and one for each node's pods whose card is not known. Columns of use, if it is known anywhere."""
+    from accelshare.report.usage import WIDE_HEAD  # not above: the originals' tables, which must be fast, do without
+
     table = [[*HEAD[:-1], *WIDE_HEAD, HEAD[-1]] if uses else list(HEAD)]
     for row in rows:
         for profile in profiles:
-            table += _lines(row, profile, inventories, uses)
+            table += _lines(row, profile, inventories, uses or {})
     return tabbed(table)
 
 
-def _lines(row: NodeRow, profile: Profile, inventories: Inventories, uses: Uses) -> list[list[str]]:
+def _lines(row: NodeRow, profile: Profile, inventories: Inventories, uses: "Uses") -> list[list[str]]:
+    from accelshare.report.usage import WIDE_HEAD, cells, of_pod
+
     inventory = inventories.get(row.name, {}).get(profile.name)
     entries = {entry.index: entry for entry in inventory.cards} if inventory else {}
     lines = []

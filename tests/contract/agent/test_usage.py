@@ -1,6 +1,8 @@
 """Who uses the cards: a real agent process with a vendor's (fake) library and a fake /proc."""
 
+import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +172,31 @@ async def test_without_the_flag_there_is_no_such_page(used: UsedNode) -> None:
         await used.node.start_agent()
         assert " 404 " in (await used.node.page("/usage")).partition("\r\n")[0]
         assert not any(name.startswith("accelshare_pod_used") for name in await used.series())
+
+
+async def test_inspect_shows_what_the_agent_has_sampled(used: UsedNode) -> None:
+    """The whole way: library, /proc, agent, the API server's proxy, table."""
+    async with used.node.kubelet():
+        await used.start()
+        used.process(100, await used.place("a", 4))
+        used.hardware.runs((UUID, 100, 3072, 25), (UUID, 300, 1024, -1))
+        container = {"name": "agent", "image": "none", "ports": [{"name": "probes", "containerPort": used.node.port}]}
+        metadata = {"name": "agent", "labels": {"accelshare.io/agent": "true"}}
+        content = {"metadata": metadata, "spec": {"nodeName": NODE, "containers": [container]}}
+        used.node.api.store.create("pods", content, namespace="default")
+        status = {"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}}
+        used.node.api.store.patch("pods", "agent", status, subresource="status")
+
+        async def sampled() -> bool:
+            return (await used.pods()).get("a", {}).get("used_bytes") == 3 * GIB
+
+        await used.node.until(sampled, "the pod has its memory")
+        kubeconfig = used.node.directory / "kubeconfig"
+        command = [sys.executable, "-m", "accelshare", "inspect", "-o", "wide", f"--kubeconfig={kubeconfig}"]
+        done = await asyncio.create_subprocess_exec(
+            *command, f"--profiles={used.node.profiles}", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        out, err = await done.communicate()
+        assert (done.returncode, err) == (0, b"")
+        (line,) = [line for line in out.decode().splitlines() if " ZPU0 " in line]
+        assert line.endswith("4.0 GiB        25%          1.0 GiB    default/a 4 (3.0 GiB, 25%)")
