@@ -1,4 +1,4 @@
-"""Makes trees of Debian 13's packages, for the guest and for the build of its kernel, with this machine's mirror and apt settings."""
+"""Makes trees of Debian 13's packages, for the guest and for the build of its kernel, from this machine's mirror."""
 
 from __future__ import annotations
 
