@@ -45,6 +45,8 @@ _BASES: Final = ("x86_64_defconfig", "kvm_guest.config")
 _FRAGMENT: Final = "accelshare.config"
 _SOURCE: Final = "/usr/src/linux"
 _MODULE_INSIDE: Final = "/usr/src/fakevram"
+# objtool reads /proc. The mount is in a namespace that ends with the command.
+_WITH_PROC: Final = 'mount -t proc proc "$1/proc" && exec chroot "$@"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ class _Build:
     def _run(self, name: str, command: Sequence[str], how_far: Callable[[Path], str] = lambda _log: "") -> None:
         log = self._logs / f"{name.replace(' ', '-')}.log"
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "KBUILD_BUILD_USER": "accelshare"}
-        run(name, ["chroot", str(self._tree), *command], log, self._say, environment=environment, how_far=lambda: how_far(log))
+        inside = ["unshare", "--mount", "sh", "-c", _WITH_PROC, "sh", str(self._tree), *command]
+        run(name, inside, log, self._say, environment=environment, how_far=lambda: how_far(log))
 
     @staticmethod
     def _objects(log: Path) -> str:
