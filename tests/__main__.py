@@ -86,7 +86,7 @@ class Summary:
 
 def main() -> int:
     options = sys.argv[1:]
-    stages = FAST
+    stages: Sequence[Stage] = FAST
     try:
         if "--real" in options:
             options.remove("--real")

@@ -233,7 +233,7 @@ class VirtualNode:
                 raise ProcessError(f"the node ended before it was ready:\n{machine.last_lines()}{self.evidence()}")
             return self.ready
 
-        wait_until(ready_or_ended, f"node {self.name} ready", _READY_LIMIT_S, 1.0, evidence=self.evidence)
+        wait_until(ready_or_ended, f"node {self.name} ready", _READY_LIMIT_S, 3.0, evidence=self.evidence)
 
     def _connect(self) -> None:
         """One connection for all commands: under emulation a new one takes seconds of processor time."""

@@ -146,7 +146,12 @@ async def test_a_limit_that_was_taken_away_comes_back_with_the_agent(virtual_clu
 
 @pytest.mark.parametrize(
     "command",
-    ["systemctl restart kubelet", "systemctl restart containerd", "systemctl daemon-reload", "systemctl kill -s KILL containerd"],
+    [
+        "systemctl restart kubelet",
+        "systemctl restart containerd",
+        "systemctl kill --kill-whom=main --signal=KILL containerd",
+        "systemctl daemon-reload",
+    ],
 )
 async def test_restarts_change_no_limit(virtual_cluster: VirtualCluster, command: str) -> None:
     """A pod that ran before keeps its limit, and a pod after it gets its own."""

@@ -34,9 +34,8 @@ LIMIT_S: Final = 900.0  # the node is emulated
 PODS: Final = "/api/v1/namespaces/default/pods"
 
 # A container first prints the limits of its own cgroup, so that its log tells what held when it began; then the cards it sees.
-_BEGIN: Final = (
-    "cat /sys/fs/cgroup/dmem.max 2>/dev/null || echo 'no dmem'; ls /dev | grep '^zpu' | tr '\\n' ' '; echo; exec sleep 1000000"
-)
+_CARDS: Final = "cards:"
+_BEGIN: Final = f"cat /sys/fs/cgroup/dmem.max 2>/dev/null; echo {_CARDS} $(ls /dev | grep '^zpu[0-9]'); exec sleep 1000000"
 # In one process, because memory of a card is given back with the file: prints one line for each amount.
 _ALLOCATE: Final = "exec 3>$(echo /dev/zpu*); for bytes in {amounts}; do echo $bytes >&3 2>/dev/null && echo yes || echo no; done"
 _HOLD: Final = "setsid sh -c 'exec 3>$(echo /dev/zpu*); echo {amount} >&3; exec sleep 1000000' >/dev/null 2>&1 </dev/null &"
@@ -136,26 +135,13 @@ class VirtualCluster:
         answer = await self.client.request("GET", "/api/v1/namespaces/default/events", params=params)
         return [event["message"] for event in json.loads(answer)["items"]]
 
-    async def printed(self, pod: str, container: str = "c0") -> list[str]:
-        """What the container printed when it began: a line for each region of the kernel, then the cards it sees."""
-
-        async def lines() -> list[str] | None:
-            try:
-                text = await self.client.request("GET", f"{PODS}/{pod}/log", params={"container": container})
-            except NotFound:
-                return None  # a kubelet that has just started does not know its pods yet
-            return text.decode().splitlines() if b"zpu" in text.splitlines()[-1:] or text.count(b"\n") > 1 else None
-
-        found: list[str] = await self.until(lines, f"{pod} has printed what it sees")
-        return found
-
     async def cards(self, pod: str, container: str = "c0") -> list[str]:
-        """The device nodes that the container sees."""
-        return (await self.printed(pod, container))[-1].split()
+        """The device nodes that the container saw when it began."""
+        return (await self._printed(pod, container))[-1].removeprefix(_CARDS).split()
 
     async def limit_at_start(self, pod: str, container: str = "c0") -> dict[str, str]:
         """Region → limit, as the container read it from its own cgroup before it did anything else."""
-        return limits("\n".join((await self.printed(pod, container))[:-1]))
+        return limits("\n".join((await self._printed(pod, container))[:-1]))
 
     async def limit_now(self, pod: str, container: str = "c0") -> dict[str, str]:
         """The same, read at this moment."""
@@ -196,6 +182,17 @@ class VirtualCluster:
         retry_on: tuple[type[Exception], ...] = (),
     ) -> Any:
         return await wait_until_async(condition, what, limit_s, 0.5, evidence=self._evidence, retry_on=(*RETRY_ON, *retry_on))
+
+    async def _printed(self, pod: str, container: str) -> list[str]:
+        async def lines() -> list[str] | None:
+            try:
+                text = (await self.client.request("GET", f"{PODS}/{pod}/log", params={"container": container})).decode()
+            except NotFound:
+                return None  # a kubelet that has just started does not know its pods yet
+            return text.splitlines() if _CARDS in text else None
+
+        found: list[str] = await self.until(lines, f"{pod} has printed what it sees")
+        return found
 
     async def _holds(self, pod: str, amount: int, container: str) -> bool:
         current = limits(await self.exec(pod, "cat /sys/fs/cgroup/dmem.current", container))
