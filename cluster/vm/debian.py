@@ -46,9 +46,12 @@ def provide_tools(log: Path, say: Callable[[str], None]) -> None:
 
 
 def make_tree(
-    directory: Path, packages: Sequence[str], suites: Sequence[str], *, log: Path, say: Callable[[str], None], name: str
+    target: Path, packages: Sequence[str], suites: Sequence[str], *, log: Path, say: Callable[[str], None], name: str
 ) -> None:
-    """A directory with these packages and what they depend on. The machine's apt settings do not stay in it."""
+    """A directory, or an archive if its name ends in .tar, of these packages and what they depend on.
+
+    The machine's apt settings do not stay in it.
+    """
     mirror = _mirror()
     command = [
         "mmdebstrap",
@@ -60,7 +63,7 @@ def make_tree(
         *(f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale", "info")),
         f'--customize-hook=rm -f "$1{_SETTINGS_FILE}"',
         suites[0],
-        str(directory),
+        str(target),
         *(f"deb [signed-by={_KEYRING}] {mirror} {suite} main" for suite in suites),
     ]
     run(name, command, log, say)

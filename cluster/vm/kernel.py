@@ -9,14 +9,13 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cluster.cache import only_builder
+from cluster.cache import build_directory, only_builder
 from cluster.errors import BuildError
 from cluster.image.running import run
 from cluster.vm import debian
@@ -79,10 +78,8 @@ def identity() -> str:
 def _build(home: Path, cache: Path, say: Callable[[str], None]) -> None:
     begun = time.monotonic()
     say(f"building a kernel with the device memory controller into {cache}; some 20 minutes of processor time, once")
-    for leftover in cache.glob("kernel-build-*"):  # of a build that was killed; we hold the lock, so no other build uses it
-        shutil.rmtree(leftover)
-    with tempfile.TemporaryDirectory(prefix="kernel-build-", dir=cache) as name:
-        tree = Path(name) / "tree"
+    with build_directory(cache, "kernel") as directory:
+        tree = directory / "tree"
         debian.make_tree(
             tree,
             _PACKAGES,
@@ -95,7 +92,7 @@ def _build(home: Path, cache: Path, say: Callable[[str], None]) -> None:
         build.unpack()
         build.configure()
         build.compile()
-        finished = Path(name) / "finished"
+        finished = directory / "finished"
         build.collect(finished)
         finished.rename(home)
     say(f"built kernel {(home / 'release').read_text().strip()}: {time.monotonic() - begun:.0f} s")

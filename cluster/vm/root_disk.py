@@ -9,14 +9,13 @@ import hashlib
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from cluster.build import Binaries
-from cluster.cache import only_builder
+from cluster.cache import build_directory, only_builder
 from cluster.image.running import run
 from cluster.local.images import Content, busybox_files, make_image
 from cluster.local.layout import TEST_IMAGE
@@ -69,22 +68,33 @@ def _make(disk: Path, cache: Path, programs: Binaries, say: Callable[[str], None
     begun = time.monotonic()
     logs = cache / "logs"
     say("making the root disk of the virtual node; some 4 minutes, once")
-    for leftover in cache.glob("root-build-*"):  # of a build that was killed; we hold the lock, so no other build uses it
-        shutil.rmtree(leftover)
-    with tempfile.TemporaryDirectory(prefix="root-build-", dir=cache) as name:
-        tree = Path(name) / "tree"
-        debian.make_tree(
-            tree, _PACKAGES, (debian.RELEASE,), log=logs / "root-tree.log", say=say, name="mmdebstrap (the node's Debian)"
-        )
+    with build_directory(cache, "root") as directory:
+        tree = directory / "tree"
+        tree.mkdir()
+        base = _debian(cache, directory, say)
+        run("unpacking Debian", ["tar", "-xf", str(base), "-C", str(tree), "--numeric-owner"], logs / "root-tar.log", say)
         _add_python_packages(tree, logs, say)
         _add_programs(tree, programs)
         _add_images(tree)
         _add_files(tree)
-        unfinished = Path(name) / "disk"
+        unfinished = directory / "disk"
         make_file_system(unfinished, tree, _SIZE, logs / "root-mkfs.log", say)
         unfinished.rename(disk)
     _forget_old(disk)
     say(f"made {disk}: {time.monotonic() - begun:.0f} s, {disk.stat().st_blocks * 512 / 1e6:.0f} MB")
+
+
+def _debian(cache: Path, directory: Path, say: Callable[[str], None]) -> Path:
+    """An archive of Debian's packages alone, which change less often than what is added to them."""
+    archive = cache / f"debian-{hashlib.sha256(repr((debian.RELEASE, _PACKAGES)).encode()).hexdigest()[:12]}.tar"
+    if not archive.exists():
+        fresh = directory / archive.name
+        log = cache / "logs" / "root-tree.log"
+        debian.make_tree(fresh, _PACKAGES, (debian.RELEASE,), log=log, say=say, name="mmdebstrap (the node's Debian)")
+        for old in cache.glob("debian-*.tar"):
+            old.unlink()
+        fresh.rename(archive)
+    return archive
 
 
 def make_file_system(disk: Path, tree: Path, size: str, log: Path, say: Callable[[str], None]) -> None:

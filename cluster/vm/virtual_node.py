@@ -24,6 +24,7 @@ from cluster.cache import cache_directory
 from cluster.control_plane import ControlPlane
 from cluster.errors import ClusterError, ProcessError
 from cluster.local import packages
+from cluster.local.bring_up import provide_libraries
 from cluster.local.shell import run
 from cluster.process import Process
 from cluster.versions import CONTROL_PLANE_PROGRAMS
@@ -71,7 +72,7 @@ def provide(say: Callable[[str], None] = print) -> Parts:
 
 def _programs(say: Callable[[str], None]) -> Binaries:
     """The node's; the control plane's are built too, while there is a network."""
-    packages.ensure(packages.TO_BUILD_RUNC, cache_directory() / "logs" / "apt-get.log", say)
+    provide_libraries(say)
     return binaries((*CONTROL_PLANE_PROGRAMS, *NODE_PROGRAMS), say)
 
 
