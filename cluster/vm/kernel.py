@@ -127,7 +127,7 @@ class _Build:
     def compile(self) -> None:
         """The kernel, then the module. Without other modules there is no Module.symvers but the kernel's own."""
         jobs = f"-j{os.cpu_count() or 1}"
-        self._run("building the kernel", ["make", "-C", _SOURCE, jobs, "bzImage"], self._objects)
+        self._run("building the kernel", ["make", "-C", _SOURCE, jobs, "bzImage", "modules_prepare"], self._objects)
         shutil.copyfile(self._source / "vmlinux.symvers", self._source / "Module.symvers")
         shutil.copytree(MODULE, self._tree / _MODULE_INSIDE.removeprefix("/"))
         self._run("building the module", ["make", "-C", _SOURCE, jobs, f"M={_MODULE_INSIDE}", "modules"])
