@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 SHELL  := bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-real up down status check format bench bench-node cluster image protos manifests lock clean
+.PHONY: help demo test test-real test-vm up down status check format bench bench-node cluster image protos manifests lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: $(READY)  ## every test that needs no root and no built programs: minutes
 
 test-real: $(READY)  ## the tests on a real control plane, kubelet and containerd; builds them first (root for the node's)
 	@$(PY) -m tests --real
+
+test-vm: $(READY)  ## the tests on a virtual node with its own kernel, systemd and cgroup v2, under QEMU; builds it first (root)
+	@$(PY) -m tests --vm
 
 check: $(READY)  ## ruff, mypy --strict, the import contracts of packages, docs tests; warnings are errors
 	@$(VENV)/bin/ruff check .

@@ -54,6 +54,22 @@ def only_builder(cache: Path, say: Callable[[str], None]) -> Iterator[None]:
         yield  # the kernel lets go of the lock when the file is closed, even if we are killed
 
 
+@contextmanager
+def build_directory(cache: Path, name: str) -> Iterator[Path]:
+    """An empty directory for one build; it is thrown away afterwards, and so is what a killed build left.
+
+    The caller holds the cache's lock, so that no other build of this name is running.
+    """
+    for leftover in cache.glob(f"{name}-build-*"):
+        throw_away(cache, leftover)
+    directory = Path(tempfile.mkdtemp(prefix=f"{name}-build-", dir=cache))
+    try:
+        yield directory
+    finally:
+        throw_away(cache, directory)
+        empty_trash(cache)
+
+
 def throw_away(cache: Path, directory: Path) -> None:
     """Out of the way at once; `empty_trash` then takes its time."""
     trash = cache / "trash"

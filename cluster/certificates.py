@@ -39,9 +39,12 @@ class Authority:
         self.file = directory / "ca.crt"
         self.file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
-    def serving_certificate(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key of a server on loopback; a client's too, because etcd's HTTP gateway calls etcd with it."""
-        addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in _LOOPBACK]
+    def serving_certificate(self, name: str, *others: str) -> tuple[Path, Path]:
+        """Certificate and key of a server on loopback and these other addresses.
+
+        A client's too, because etcd's HTTP gateway calls etcd with it.
+        """
+        addresses = [x509.IPAddress(ipaddress.ip_address(address)) for address in dict.fromkeys((*_LOOPBACK, *others))]
         names = x509.SubjectAlternativeName([*(x509.DNSName(dns) for dns in _SERVING_NAMES), *addresses])
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         return self._sign(name, subject, [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH], names)

@@ -1,6 +1,7 @@
 """Command lines and configuration of each program of the control plane. No I/O.
 
-Everything listens on 127.0.0.1 with our CA's certificates. Data is thrown away, so etcd does not wait for the disk.
+Everything listens on 127.0.0.1 with our CA's certificates; only the API server can be given another address, for nodes that are
+other machines. Data is thrown away, so etcd does not wait for the disk.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Pki:
     etcd: tuple[Path, Path]
     etcd_client: tuple[Path, Path]
     serving: tuple[Path, Path]
+    kubelet_client: tuple[Path, Path]
     service_account_key: Path
 
 
@@ -59,23 +61,27 @@ def etcd(program: Path, port: int, data: Path, pki: Pki) -> list[str]:
     ]
 
 
-def api_server(program: Path, port: int, etcd_url: str, tokens: Path, pki: Pki, extra: Sequence[str]) -> list[str]:
+def api_server(program: Path, address: str, port: int, etcd_url: str, tokens: Path, pki: Pki, extra: Sequence[str]) -> list[str]:
     """Tokens and client certificates for authentication, RBAC for authorization."""
     etcd_certificate, etcd_key = pki.etcd_client
     certificate, key = pki.serving
+    kubelet_certificate, kubelet_key = pki.kubelet_client
     return [
         f"{program}",
         f"--etcd-servers={etcd_url}",
         f"--etcd-cafile={pki.ca}",
         f"--etcd-certfile={etcd_certificate}",
         f"--etcd-keyfile={etcd_key}",
-        f"--bind-address={HOST}",
-        f"--advertise-address={HOST}",
+        f"--bind-address={address}",
+        f"--advertise-address={address}",
         f"--secure-port={port}",
         f"--tls-cert-file={certificate}",
         f"--tls-private-key-file={key}",
         f"--client-ca-file={pki.ca}",
         f"--token-auth-file={tokens}",
+        f"--kubelet-client-certificate={kubelet_certificate}",  # for the logs of pods, and exec
+        f"--kubelet-client-key={kubelet_key}",
+        "--kubelet-preferred-address-types=InternalIP",  # by name, it would ask this machine's DNS for the node
         "--authorization-mode=Node,RBAC",
         f"--disable-admission-plugins={','.join(DISABLED_ADMISSION)}",
         "--service-account-issuer=https://kubernetes.default.svc",

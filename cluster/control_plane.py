@@ -4,7 +4,8 @@
         plane.kubectl("get", "nodes")
 
 Fresh for each start, and complete in its end: data, certificates, ports and processes are its own, all files are below
-its directory, and nothing survives it, not even its starter's SIGKILL. It needs no root.
+its directory, and nothing survives it, not even its starter's SIGKILL. It needs no root. For nodes that are other machines, the
+API server can be given another address.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ class ControlPlane:
     ca_file: Path
     kubeconfig: Path  # the same administrator's
 
-    def __init__(self, directory: Path, programs: Binaries, api_server_args: Sequence[str]) -> None:
+    def __init__(self, directory: Path, programs: Binaries, address: str, api_server_args: Sequence[str]) -> None:
         self.directory = directory.absolute()
         self._claim = claim(self.directory)
         self._programs = programs
+        self._address = address
         self._api_server_args = tuple(api_server_args)
         self._processes: list[Process] = []  # in the order of their start
         self._schedulers = 0
@@ -64,7 +66,8 @@ class ControlPlane:
             ca=self.ca_file,
             etcd=self._authority.serving_certificate("etcd"),
             etcd_client=self._authority.client_certificate("etcd-client"),
-            serving=self._authority.serving_certificate("serving"),
+            serving=self._authority.serving_certificate("serving", address),
+            kubelet_client=self._authority.client_certificate("kubelet-client", ["system:masters"]),
             service_account_key=write_key(self.directory / "pki" / "service-account.key"),
         )
         self.token = secrets.token_hex(16)
@@ -80,12 +83,16 @@ class ControlPlane:
         say: Callable[[str], None] = print,
         controllers: Sequence[str] | None = DEFAULT_CONTROLLERS,
         *,
+        address: str = HOST,
         api_server_args: Sequence[str] = (),
     ) -> Self:
-        """Build what is missing, start all but a scheduler, and return when it is ready. No controllers: no manager."""
+        """Build what is missing, start all but a scheduler, and return when it is ready. No controllers: no manager.
+
+        `address` is where the API server listens, for nodes that are other machines; all else stays on loopback.
+        """
         programs = binaries(_NEEDED, say)
         begun = time.monotonic()
-        plane = cls(directory, programs, api_server_args)
+        plane = cls(directory, programs, address, api_server_args)
         try:
             plane._bring_up(controllers or ())
         except BaseException:
@@ -198,9 +205,11 @@ class ControlPlane:
     def _serve_api_server(self, port: int | None = None) -> Process:
         def command(port: int) -> list[str]:
             program = self._programs["kube-apiserver"]
-            return components.api_server(program, port, self._etcd.url, self._tokens, self._pki, self._api_server_args)
+            return components.api_server(
+                program, self._address, port, self._etcd.url, self._tokens, self._pki, self._api_server_args
+            )
 
-        return self._serve("kube-apiserver", command, lambda url: self._https.answers(f"{url}/readyz"), port)
+        return self._serve("kube-apiserver", command, lambda url: self._https.answers(f"{url}/readyz"), port, self._address)
 
     def _serve_controller_manager(self, controllers: Sequence[str]) -> None:
         # system:masters, because each controller's own role would need each its own account and token.
@@ -223,12 +232,17 @@ class ControlPlane:
         self._serve("kube-controller-manager", command, ready)
 
     def _serve(
-        self, name: str, command: Callable[[int], Sequence[str]], ready: Callable[[str], bool], fixed_port: int | None = None
+        self,
+        name: str,
+        command: Callable[[int], Sequence[str]],
+        ready: Callable[[str], bool],
+        fixed_port: int | None = None,
+        address: str = HOST,
     ) -> Process:
         """Start it on a free port, and again on another if that port was taken meanwhile."""
         for tries_left in reversed(range(_PORT_TRIES)):
             port = fixed_port or free_port()
-            url = f"https://{HOST}:{port}"
+            url = f"https://{address}:{port}"
             process = Process(name, command(port), self._new_log(name), url=url)
             self._processes.append(process)
             try:

@@ -45,7 +45,7 @@ class Process:
         self.log = log
         self.url = url  # where it serves, if it does
         log.parent.mkdir(parents=True, exist_ok=True)
-        whole = [sys.executable, "-I", "-S", _END_WITH_PARENT, str(os.getpid()), *command]
+        whole = with_parent(command)
         with log.open("wb") as output:
             self._popen = _starter.submit(
                 subprocess.Popen[bytes],
@@ -138,6 +138,11 @@ class Process:
 
     def _evidence(self) -> str:
         return f"the end of {self.log}:\n{self.last_lines()}"
+
+
+def with_parent(command: Sequence[str | Path]) -> list[str | Path]:
+    """The same command, killed by the kernel when the thread that starts it, or this process, ends."""
+    return [sys.executable, "-I", "-S", _END_WITH_PARENT, str(os.getpid()), *command]
 
 
 def last_lines(*processes: Process | None) -> str:

@@ -1,9 +1,10 @@
-"""`make test` and `make test-real`: run the tests, then print how many passed, which failed and what could not run.
+"""`make test`, `make test-real`, `make test-vm`: run the tests, then print how many passed, which failed, what could not run.
 
 Belongs here: which tests run, in which order, and the summary. Never: a test.
 """
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 from cluster.build import binaries
 from cluster.errors import ClusterError
 from cluster.local.bring_up import provide
+from cluster.process import with_parent
 from cluster.versions import CONTROL_PLANE_PROGRAMS
+from cluster.vm import network, virtual_node
 
 ROOT = Path(__file__).parents[1]
 SLOWEST_FILES = 12  # named at the end with their time
@@ -27,6 +31,7 @@ SLOWEST_FILES = 12  # named at the end with their time
 class Stage:
     title: str
     pytest: Sequence[str]
+    own_network: bool = False  # in a network namespace that ends with it
 
 
 # Workers take file by file, in the order of collection: tests/contract, whose files are the slowest, comes first. Contract tests
@@ -35,7 +40,7 @@ FAST_WORKERS = min((os.cpu_count() or 1) + 1, 8)
 FAST = (
     Stage(
         "everything that needs neither root nor built programs",
-        ["-q", "-n", str(FAST_WORKERS), "--no-loadscope-reorder", "-m", "not real", "tests"],
+        ["-q", "-n", str(FAST_WORKERS), "--no-loadscope-reorder", "-m", "not real and not vm", "tests"],
     ),
 )
 # A machine has one kubelet: the tests that need it run on one worker (tests/workers.py).
@@ -43,6 +48,10 @@ REAL = (
     Stage("contracts, on the real control plane", ["-q", "-n", "2", "-m", "real", "tests/contract"]),
     Stage("end to end, on the real control plane and node", ["-v", "-n", "2", "--no-loadscope-reorder", "tests/e2e"]),
 )
+
+
+# One virtual node at a time, which takes two cores.
+VIRTUAL = (Stage("on a virtual node with its own kernel", ["-v", "-p", "no:xdist", "tests/vm"], own_network=True),)
 
 
 @dataclass(slots=True)
@@ -77,15 +86,22 @@ class Summary:
 
 def main() -> int:
     options = sys.argv[1:]
-    real = "--real" in options
-    if real:
-        options.remove("--real")
-        try:
+    stages: Sequence[Stage] = FAST
+    try:
+        if "--real" in options:
+            options.remove("--real")
+            stages = REAL
             _build_programs()
-        except ClusterError as error:
-            _print(f"the real control plane cannot be built, and without it none of these tests can run:\n{error}")
-            return 1
-    return _run(REAL if real else FAST, options)
+        elif "--vm" in options:
+            options.remove("--vm")
+            stages = VIRTUAL
+            signal.signal(signal.SIGTERM, _interrupt)  # so that `kill` cleans up just as Ctrl-C does
+            virtual_node.provide(_print)
+    except ClusterError as error:
+        what = "the virtual node" if stages is VIRTUAL else "the real control plane"
+        _print(f"{what} cannot be built, and without it none of these tests can run:\n{error}")
+        return 1
+    return _run(stages, options)
 
 
 def _build_programs() -> None:
@@ -106,11 +122,36 @@ def _run(stages: Sequence[Stage], options: Sequence[str]) -> int:
             _print(f"\n=== {number}/{len(stages)} {stage.title}")
             report = Path(directory) / f"{number}.xml"
             command = [sys.executable, "-m", "pytest", f"--junitxml={report}", *stage.pytest, *options]
-            codes.append(subprocess.run(command, cwd=ROOT, env=_environment(), check=False).returncode)
+            codes.append(run_alone(command) if stage.own_network else _run_here(command))
             if report.exists():
                 summary.add(report)
     summary.show(time.monotonic() - started)
     return max(codes)
+
+
+def _run_here(command: Sequence[str]) -> int:
+    return subprocess.run(command, cwd=ROOT, env=_environment(), check=False).returncode
+
+
+def run_alone(command: Sequence[str]) -> int:
+    """In a network namespace, and interrupted only through us: once, after which it has all the time to clean up."""
+    alone = with_parent(network.in_namespace(command))
+    with subprocess.Popen(alone, cwd=ROOT, env=_environment(), start_new_session=True) as child:
+        interrupted = False
+        while True:
+            try:
+                return child.wait()
+            except KeyboardInterrupt:
+                if interrupted:
+                    child.kill()  # and with it, by the kernel, every process that it started
+                else:
+                    _print("interrupted: the virtual node is powered off; once more ends it at once")
+                    child.send_signal(signal.SIGINT)
+                interrupted = True
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _environment() -> dict[str, str]:

@@ -23,6 +23,7 @@ settings.load_profile("accelshare")
 # Fixtures and folders that need root or programs that `make test-real` builds.
 REAL_FIXTURES = {"control_plane", "machine", "throwaway_machine"}
 REAL_FOLDERS = ("tests/e2e/", "tests/contract/chart/")
+VIRTUAL_FOLDER = "tests/vm/"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +40,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid.startswith(REAL_FOLDERS) or REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.real)
+        if item.nodeid.startswith(VIRTUAL_FOLDER):
+            item.add_marker(pytest.mark.vm)
     workers.write_machine_tests(config, items)
 
 

@@ -12,12 +12,18 @@ from cluster.process import Process
 
 
 def run(
-    name: str, command: Sequence[str], log: Path, say: Callable[[str], None], *, environment: Mapping[str, str] | None = None
+    name: str,
+    command: Sequence[str],
+    log: Path,
+    say: Callable[[str], None],
+    *,
+    environment: Mapping[str, str] | None = None,
+    how_far: Callable[[], str] = str,
 ) -> None:
-    """Return once it has succeeded; raises an error if it is missing or fails."""
+    """Return once it has succeeded; raises an error if it is missing or fails. `how_far` ends each line of progress."""
     program = shutil.which(command[0])
     if program is None:
         raise BuildError(f"{name}: there is no program {command[0]} on PATH")
     process = Process(name, [program, *command[1:]], log, environment={**os.environ, **(environment or {})})
-    if process.wait_ended(say, str) != 0:
+    if process.wait_ended(say, how_far) != 0:
         raise BuildError(f"{name} failed with exit code {process.exit_code}; the end of {log}:\n{process.last_lines()}")

@@ -120,7 +120,9 @@ def pod_network() -> str:
     return json.dumps({"cniVersion": "1.0.0", "name": NODE_NAME, "plugins": plugins}, indent=2)
 
 
-def containerd(*, root: Path, programs: Path, pause_image: str, may_raise_oom_score: bool, nri: Nri) -> str:
+def containerd(
+    *, root: Path, programs: Path, pause_image: str, may_raise_oom_score: bool, nri: Nri, systemd_cgroup: bool = False
+) -> str:
     """Of containerd 2.x. It must not ask for an OOM score below its own where the kernel would refuse."""
     images = "io.containerd.cri.v1.images"
     runtime = "io.containerd.cri.v1.runtime"
@@ -132,7 +134,10 @@ def containerd(*, root: Path, programs: Path, pause_image: str, may_raise_oom_sc
         f"plugins.'{runtime}'": {"restrict_oom_score_adj": not may_raise_oom_score},
         f"plugins.'{runtime}'.cni": {"bin_dirs": [str(programs)], "conf_dir": "/etc/cni/net.d"},
         f"plugins.'{runtime}'.containerd.runtimes.runc": {"runtime_type": "io.containerd.runc.v2"},
-        f"plugins.'{runtime}'.containerd.runtimes.runc.options": {"BinaryName": str(programs / "runc"), "SystemdCgroup": False},
+        f"plugins.'{runtime}'.containerd.runtimes.runc.options": {
+            "BinaryName": str(programs / "runc"),
+            "SystemdCgroup": systemd_cgroup,
+        },
         "plugins.'io.containerd.internal.v1.opt'": {"path": str(root / "opt")},
         "plugins.'io.containerd.nri.v1.nri'": {"disable": nri == "off", "socket_path": "/var/run/nri/nri.sock"},
         "plugins.'io.containerd.nri.v1.nri'.default_validator": {"enable": nri == "validated"},

@@ -99,7 +99,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
 
 # What cannot run where accelshare is tested, and why. Keep it short: each row is a sentence of the docs that nobody has tried.
 NOT_HERE: Mapping[str, str] = {
-    r"make (check|test|test-real|format)": "it checks, tests or rewrites the very checkout that this test is part of",
+    r"make (check|test|test-real|test-vm|format)": "it checks, tests or rewrites the very checkout that this test is part of",
     r"(docker|podman) .*": "there is no docker daemon and no podman",
     r"make image( IMAGE_FLAGS=\"--engine .*)?|deploy/scripts/build-image\.sh": "there is no registry to take a base image from",
 }
