@@ -42,6 +42,7 @@ _STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kub
 _CAP_SYS_RESOURCE: Final = 24  # linux/capability.h
 _READY_LIMIT_S: Final = 480.0
 _HEALTH_LIMIT_S: Final = 240.0
+_PORT_IN_USE: Final = "address already in use"
 
 
 def provide(say: Say) -> Binaries:
@@ -117,11 +118,14 @@ def start_containerd(layout: Layout) -> None:
 
 
 def start_kubelet(layout: Layout) -> None:
-    """Returns when it reports that it is healthy."""
+    """Returns when it reports that it is healthy. As systemd does, it is started again if its port was still in use."""
     daemon = Daemon(layout, "kubelet")
-    daemon.start(configuration.kubelet_command(layout.programs / "kubelet"))
+    command = configuration.kubelet_command(layout.programs / "kubelet")
+    daemon.start(command)
 
     def healthy() -> bool:
+        if not daemon.running and _PORT_IN_USE in daemon.evidence():
+            daemon.start(command)
         daemon.check()
         return _answers("http://127.0.0.1:10248/healthz")
 

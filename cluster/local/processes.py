@@ -87,12 +87,28 @@ def _alive(pids: Iterable[int]) -> list[Identity]:
 
 
 def _look(pid: int) -> Identity | None:
-    """None also for a zombie: it has ended, only its parent has not reaped it yet."""
+    """None also for a zombie: it has ended, only its parent has not reaped it yet.
+
+    While a killed process ends, its first thread may be a zombie before the others are, and they still hold its ports.
+    """
+    directory = _PROC / str(pid)
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = _stat(directory)
+        ended = fields[0] in "ZX" and not any(_is_alive(thread) for thread in (directory / "task").iterdir())
     except OSError:
         return None
-    return None if fields[0] in "ZX" else Identity(pid, fields[19])
+    return None if ended else Identity(pid, fields[19])
+
+
+def _is_alive(thread: Path) -> bool:
+    try:
+        return _stat(thread)[0] not in "ZX"
+    except OSError:
+        return False  # it has ended meanwhile
+
+
+def _stat(directory: Path) -> list[str]:
+    return (directory / "stat").read_text().rpartition(")")[2].split()
 
 
 def _environment(pid: int) -> list[bytes]:
