@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from accelshare.ledger.facts import NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Ask, Assignment, Card, Limits, Request, Slice
+from accelshare.ledger.nouns import Ask, Assignment, Card, LimitNeed, Request, Slice
 
 KIND = "gpu"
 _versions = itertools.count(1)
 
 
-def share(units: int, *, cards: int = 1, kind: str = KIND, limits: Limits = Limits.ANY) -> Request:
+def share(units: int, *, cards: int = 1, kind: str = KIND, limits: LimitNeed = LimitNeed.ANY) -> Request:
     return (Ask(kind, cards, units, limits=limits),)
 
 

@@ -254,7 +254,7 @@ def test_three_books_that_agree_are_silent() -> None:
     ],
     ids=["another card in kubelet", "fewer units in kubelet", "another card in the container"],
 )
-def test_a_book_that_says_otherwise_is_told(admitted: Admitted, words: str) -> None:
+def test_a_book_that_says_otherwise_is_disagreements(admitted: Admitted, words: str) -> None:
     assert re.search(words, "; ".join(disagreements(_pod(), admitted, _node(), CATALOG))[:400])
 
 
@@ -421,17 +421,17 @@ def test_a_slice_with_a_shape_counts_as_its_record_does() -> None:
     )
     pod = PodSeen("u", "default", "p", request=(), node="n1", slices=(Slice("ascend", 1, 16384, False, "id-1"),))
     node = Node(Metadata(name="n1"), NodeStatus())
-    assert not any("kubelet allocated" in line for line in _told(pod, admitted, node))
+    assert not any("kubelet allocated" in line for line in _disagreements(pod, admitted, node))
     wrong = PodSeen("u", "default", "p", request=(), node="n1", slices=(Slice("ascend", 1, 5, False, "id-1"),))
-    assert "ascend card 1 16384" in _told(wrong, admitted, node)[0]
+    assert "ascend card 1 16384" in _disagreements(wrong, admitted, node)[0]
 
 
-def _told(pod: PodSeen, admitted: Admitted, node: Node) -> list[str]:
+def _disagreements(pod: PodSeen, admitted: Admitted, node: Node) -> list[str]:
     """What is wrong, before the containers are compared."""
-    told = []
+    problems: list[str] = []
     with contextlib.suppress(KeyError):  # the node of this test publishes no cards
-        told.extend(disagreements(pod, admitted, node, CATALOG))
-    return told or [""]
+        problems.extend(disagreements(pod, admitted, node, CATALOG))
+    return problems or [""]
 
 
 # The user's own vendors.

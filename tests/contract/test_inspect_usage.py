@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accelshare.http.messages import JSON, TEXT, Request, Response
+from accelshare.http.messages import JSON, TEXT, HttpRequest, Response
 from accelshare.http.server import Server, listen
 from accelshare.testing.api_server import FakeApiServer
 from accelshare.wire import usage
@@ -27,7 +27,7 @@ class UsedCluster(InspectedCluster):
         self.page: Page = lambda: Response(404, b"the paths are /livez", TEXT)
         self.port = 0
 
-    def handle(self, request: Request) -> Response:
+    def handle(self, request: HttpRequest) -> Response:
         self.asked.append(request.path)
         return self.page()
 

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from accelshare.ledger.facts import Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Ask, Assignment, Card, Limits, Request, Slice
+from accelshare.ledger.nouns import Ask, Assignment, Card, LimitNeed, Request, Slice
 from accelshare.report.view import NodeRow, rows
 
 NODES = ("n1", "n2")
@@ -43,13 +43,13 @@ class World:
 
 
 asks = st.one_of(
-    st.builds(Ask, kind=st.just("gpu"), cards=st.integers(1, 3), share=st.integers(1, 12), limits=st.sampled_from(Limits)),
+    st.builds(Ask, kind=st.just("gpu"), cards=st.integers(1, 3), share=st.integers(1, 12), limits=st.sampled_from(LimitNeed)),
     st.builds(Ask, kind=st.sampled_from(KINDS), cards=st.integers(1, 2), whole=st.just(True)),
 )
 requests = st.one_of(asks.map(lambda ask: (ask,)), st.tuples(st.just(Ask("gpu", share=4)), st.just(Ask("npu", whole=True))))
 
 PROBES: tuple[Request, ...] = (
-    *((Ask("gpu", share=units, limits=limits),) for units in (1, 4, 8, 16) for limits in (Limits.ANY, Limits.REQUIRED)),
+    *((Ask("gpu", share=units, limits=limits),) for units in (1, 4, 8, 16) for limits in (LimitNeed.ANY, LimitNeed.REQUIRED)),
     (Ask("npu", whole=True),),
 )
 
@@ -131,14 +131,14 @@ class AnyOrder(RuleBasedStateMachine):
         assert node is not None
         assert node.fact is not None
         cards = {(card.kind, card.index): card for card in node.fact.cards}
-        required = {ask.kind for ask in request if ask.limits is Limits.REQUIRED}
+        required = {ask.kind for ask in request if ask.limits is LimitNeed.REQUIRED}
         for slice_ in offer.slices:
             card = cards[slice_.kind, slice_.index]
             assert card.limited or slice_.kind not in required
             assert slice_.whole or slice_.units >= card.min_units
 
-    @rule(data=st.data(), limits=st.sampled_from(Limits))
-    def an_owner_edits_what_the_pod_requires(self, data: st.DataObject, limits: Limits) -> None:
+    @rule(data=st.data(), limits=st.sampled_from(LimitNeed))
+    def an_owner_edits_what_the_pod_requires(self, data: st.DataObject, limits: LimitNeed) -> None:
         """On a bound pod this moves nothing and changes no sum."""
         bound = sorted(uid for uid, pod in self.world.pods.items() if pod.node)
         if bound:

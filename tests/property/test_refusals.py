@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from accelshare.ledger.facts import NodeSeen, PodSeen
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Ask, Assignment, Card, Limits, Request, Slice
+from accelshare.ledger.nouns import Ask, Assignment, Card, LimitNeed, Request, Slice
 from accelshare.ledger.placing import Fit, fit
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Refusal
@@ -19,7 +19,7 @@ cards = st.builds(
     limited=st.booleans(),
     min_units=st.sampled_from([0, 0, 2, 5]),
 )
-slices = st.builds(Ask, kind=st.just("gpu"), cards=st.integers(1, 2), share=st.integers(1, 9), limits=st.sampled_from(Limits))
+slices = st.builds(Ask, kind=st.just("gpu"), cards=st.integers(1, 2), share=st.integers(1, 9), limits=st.sampled_from(LimitNeed))
 wholes = st.builds(Ask, kind=st.just("gpu"), cards=st.integers(1, 2), whole=st.just(True))
 requests = st.one_of(st.tuples(slices), st.tuples(wholes), st.tuples(slices, wholes))
 # (index of the card or none: it is not known, units or 0: the whole card, priority)
@@ -82,7 +82,7 @@ def test_no_pod_is_evicted_in_vain(
     after = fit(node.without(chosen), request, ledger.policy)
     assert isinstance(after, Fit)
     by_index = {card.index: card for card in node.fact.cards}
-    required = any(ask.limits is Limits.REQUIRED for ask in request)
+    required = any(ask.limits is LimitNeed.REQUIRED for ask in request)
     for slice_ in after.assignment.slices:
         if not slice_.whole:
             assert by_index[slice_.index].limited or not required
@@ -104,7 +104,7 @@ def test_an_empty_node_serves_whatever_any_choice_of_cards_would(given_cards: li
         for card in healthy
         if needed is not None
         and card.size >= needed.share >= card.min_units
-        and (card.limited or needed.limits is not Limits.REQUIRED)
+        and (card.limited or needed.limits is not LimitNeed.REQUIRED)
     ]
     whole_count = sum(ask.cards for ask in request if ask.whole)
     slice_count = needed.cards if needed is not None else 0

@@ -52,7 +52,7 @@ class AgentMetrics:
             "accelshare_card_used_bytes", "Memory of the card that is in use, where the driver reports it", _CARD
         )
         self._card_enforcement = gauge(
-            "accelshare_card_enforcement",
+            "accelshare_agent_card_enforcement",
             "1 for the way in which a pod's share of the card is enforced; the way is nobody where it is not",
             (*_CARD, "way"),
         )

@@ -33,7 +33,7 @@ from accelshare.agent.discovery.units import ChosenUnit, chosen_unit
 from accelshare.agent.lifecycle import BackgroundTasks, Shutdown, finished_before
 from accelshare.agent.limits.cgroups import CgroupTree
 from accelshare.agent.limits.review import LimitReview
-from accelshare.agent.limits.setting import PROBE_S, Limits
+from accelshare.agent.limits.setting import PROBE_S, ContainerLimits
 from accelshare.agent.metrics import AgentMetrics
 from accelshare.agent.nri.container_decision import Rules
 from accelshare.agent.nri.container_handler import ContainerHandler
@@ -152,7 +152,7 @@ class Agent:
         rules = Rules(settings.on_host, guard if settings.guard else None, handlers.refusal)
         tree = CgroupTree(settings.cgroup_root)
         libraries = {name: one.limit_library() for name, one in self._drivers.items() if isinstance(one, HasLimitLibrary)}
-        self._limits = Limits(tree, libraries, unavailable=self._why_no_limits)
+        self._limits = ContainerLimits(tree, libraries, unavailable=self._why_no_limits)
         self._handler = ContainerHandler(
             self._devices,
             self._pods,

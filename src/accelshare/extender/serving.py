@@ -29,7 +29,7 @@ from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Limits
+from accelshare.ledger.nouns import LimitNeed
 from accelshare.ledger.placing import POLICIES
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire.pods import AgentIdentity, PodReader
@@ -56,7 +56,7 @@ class ExtenderSettings:
     tls: ServerTlsFiles | None = None
     probe_port: int = 0  # 0: probes use the port above
     agents: AgentIdentity | None = None
-    default_limits: Limits = Limits.ANY
+    default_limits: LimitNeed = LimitNeed.ANY
 
 
 async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:

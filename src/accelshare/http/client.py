@@ -145,7 +145,7 @@ class ClientResponse:
         await self._change
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ClientLimits(msgspec.Struct, frozen=True):
     """How long a request may take in total, and how long a new connection for it may take."""
 
     total_s: float
@@ -202,7 +202,7 @@ class ConnectionPool:
         self._closed = False
         self._busy: dict[ClientResponse, tuple[ClientConnection, asyncio.TimerHandle]] = {}
 
-    async def send(self, request: bytes, context: ssl.SSLContext | None, limits: Limits) -> ClientResponse:
+    async def send(self, request: bytes, context: ssl.SSLContext | None, limits: ClientLimits) -> ClientResponse:
         """Send the request and return its response, which still arrives and must be passed to `release` in the end.
 
         Raises ConnectError if nothing was sent because there is no connection. A response that is not complete in time fails

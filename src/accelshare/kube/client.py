@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from accelshare.http.client import ClientResponse, ConnectionPool, Limits, Lines, LineTooLongError
+from accelshare.http.client import ClientLimits, ClientResponse, ConnectionPool, Lines, LineTooLongError
 from accelshare.http.route import ConnectError, Route
 from accelshare.kube.config import Cluster
 from accelshare.kube.credentials import Presented
@@ -117,7 +117,7 @@ class Client:
         """
         total_s = self._timeout_s if timeout_s is None else timeout_s
         # Connecting times out before the request does, which proves that the request was never sent.
-        limits = Limits(total_s, connect_s=total_s * 0.75)
+        limits = ClientLimits(total_s, connect_s=total_s * 0.75)
         what = f"{method} {self._cluster.server}{path}"
         headers = ("Accept-Encoding: gzip", f"Content-Type: {content_type}") if body is not None else ("Accept-Encoding: gzip",)
         request = self._request(method, path, params, headers, body)
@@ -202,7 +202,7 @@ class Client:
         # Not gzip: a compressor would delay events.
         request = self._request("GET", path, query, ("Accept-Encoding: identity",))
         # The server should end the watch after server_s; if it does not, we do.
-        limits = Limits(total_s=server_s + self._timeout_s, connect_s=self._timeout_s)
+        limits = ClientLimits(total_s=server_s + self._timeout_s, connect_s=self._timeout_s)
         lines = Lines(max_bytes=MAX_EVENT_BYTES)
         response = await self._respond(request, limits, what)
         try:
@@ -220,7 +220,7 @@ class Client:
         if last := lines.rest():
             yield _event(last, what)
 
-    async def _read(self, request: "_Request", limits: Limits, what: str) -> bytes:
+    async def _read(self, request: "_Request", limits: ClientLimits, what: str) -> bytes:
         """The body of a successful response."""
         response = await self._respond(request, limits, what)
         try:
@@ -231,7 +231,7 @@ class Client:
             self._connections.release(response)
         return _decompress(body, response.headers.get("content-encoding", ""), what)
 
-    async def _respond(self, request: "_Request", limits: Limits, what: str) -> ClientResponse:
+    async def _respond(self, request: "_Request", limits: ClientLimits, what: str) -> ClientResponse:
         """A successful response whose body is still to be read. A 401 renews the credentials, once."""
         for again in (True, False):
             presented, context = await self._credentials()
@@ -254,7 +254,9 @@ class Client:
             self._context_for = None  # an expired certificate is a 401 too
         raise AssertionError("the second attempt returns or raises")
 
-    async def _head(self, request: "_Request", content: bytes, context: ssl.SSLContext | None, limits: Limits) -> ClientResponse:
+    async def _head(
+        self, request: "_Request", content: bytes, context: ssl.SSLContext | None, limits: ClientLimits
+    ) -> ClientResponse:
         """A response whose head is complete. An idempotent request is sent again if its connection closes without a response."""
         for again in (request.method in IDEMPOTENT, False):
             response = await self._connections.send(content, context, limits)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
-from accelshare.ledger.nouns import Limits, Request, Slice
+from accelshare.ledger.nouns import LimitNeed, Request, Slice
 from accelshare.ledger.placing import Fit, fit
 from accelshare.ledger.shapes import Ranking
 
@@ -92,7 +92,7 @@ def _offer_is_allowed(node: NodeLedger, request: Request, slices: Iterable[Slice
         where = f"{node.name}/{card.kind}/{card.index}"
         if not card.healthy:
             yield f"{where} is unhealthy and offered to {request}"
-        if ask.limits is Limits.REQUIRED and not card.limited:
+        if ask.limits is LimitNeed.REQUIRED and not card.limited:
             yield f"{where} is not limited and offered to {request}, which requires a limit"
         if not ask.whole and slice_.units < card.min_units:
             yield f"{where}: {slice_.units} units are offered to {request}, and a container needs at least {card.min_units}"

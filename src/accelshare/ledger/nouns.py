@@ -28,7 +28,7 @@ class Card:
 
 
 @unique
-class Limits(IntEnum):
+class LimitNeed(IntEnum):
     """Whether a pod needs cards that are limited: on which nobody can use more than their share."""
 
     ANY = 0
@@ -47,7 +47,7 @@ class Ask:
     cards: int = 1
     share: int = 0
     whole: bool = False
-    limits: Limits = Limits.ANY
+    limits: LimitNeed = LimitNeed.ANY
 
     @property
     def units(self) -> int:

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
-from accelshare.ledger.nouns import Ask, Assignment, Card, Limits, Request, Slice
+from accelshare.ledger.nouns import Ask, Assignment, Card, LimitNeed, Request, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 
 # (free units of the card, requested share) → key; the caller appends the card's index.
@@ -93,7 +93,7 @@ def _choose(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal
         for free_units, card in chosen:
             left += 0 if ask.whole else free_units - ask.share
             slices.append(Slice(ask.kind, card.card.index, ask.share, ask.whole, card.card.id))
-        if ask.limits is Limits.PREFERRED:
+        if ask.limits is LimitNeed.PREFERRED:
             unlimited = (unlimited or 0) + sum(not card.card.limited for _, card in chosen)
     rank = policy.node(left, node.untouched())
     return Fit(Assignment(node.name, tuple(slices)), rank if unlimited is None else (unlimited, *rank))
@@ -101,14 +101,14 @@ def _choose(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal
 
 def may_serve(card: Card, ask: Ask) -> bool:
     """Whether a share of this ask may be on the card, whatever is free there."""
-    return ask.share >= card.min_units and (card.limited or ask.limits is not Limits.REQUIRED)
+    return ask.share >= card.min_units and (card.limited or ask.limits is not LimitNeed.REQUIRED)
 
 
 def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Policy) -> list[tuple[int, CardLedger]] | Reason:
     unplaced = node.unplaced_asks(ask.kind) if node.unplaced else ()
     unplaced_pods = UnplacedPods(unplaced, [card.free_units for card in cards]) if unplaced else None
     fitting = []
-    share, any_limits = ask.share, ask.limits is not Limits.REQUIRED
+    share, any_limits = ask.share, ask.limits is not LimitNeed.REQUIRED
     full = 0  # cards with enough memory and as many slices as they can have
     for card in cards:
         free_units = card.free_units
@@ -122,7 +122,7 @@ def _shared(node: NodeLedger, cards: Sequence[CardLedger], ask: Ask, policy: Pol
                 fitting.append((policy.card(free_units, share), card.card.index, free_units, card))
     if len(fitting) >= ask.cards:
         fitting.sort(key=_key_and_index)
-        if ask.limits is Limits.PREFERRED:
+        if ask.limits is LimitNeed.PREFERRED:
             fitting.sort(key=lambda entry: not entry[3].card.limited)
         return [(free_units, card) for _, _, free_units, card in fitting[: ask.cards]]
     if not node.cards.get(ask.kind):
@@ -143,7 +143,7 @@ def _why_never(cards: Sequence[Card], ask: Ask) -> Reason:
     large_enough = [card for card in cards if card.size >= ask.share]
     if len(large_enough) < ask.cards:
         return Reason.LARGER_THAN_ANY_CARD
-    if ask.limits is Limits.REQUIRED and sum(card.limited for card in large_enough) < ask.cards:
+    if ask.limits is LimitNeed.REQUIRED and sum(card.limited for card in large_enough) < ask.cards:
         return Reason.LIMITS_NOT_ENFORCED
     if sum(may_serve(card, ask) for card in large_enough) < ask.cards:
         return Reason.SMALLER_THAN_MINIMUM
@@ -173,7 +173,7 @@ def _usefulness(card: Card, ask: Ask) -> int:
     """How much a slice needs this card: not at all, only if there is no better one, or most."""
     if card.size < ask.share or not may_serve(card, ask):
         return 0
-    return 1 if ask.limits is Limits.PREFERRED and not card.limited else 2
+    return 1 if ask.limits is LimitNeed.PREFERRED and not card.limited else 2
 
 
 class UnplacedPods:

@@ -9,7 +9,7 @@ from typing import Final
 
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
-from accelshare.ledger.nouns import Ask, Assignment, Limits, Request
+from accelshare.ledger.nouns import Ask, Assignment, LimitNeed, Request
 from accelshare.ledger.placing import Fit, UnplacedPods, fit, may_serve
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal
@@ -90,7 +90,7 @@ def _missing_limits(node: NodeLedger, ask: Ask, profile: Profile) -> str:
 
 
 def _without_requirement(state: ClusterState, node: NodeLedger, request: Request, ask: Ask) -> Iterator[str]:
-    softer = replace(ask, limits=Limits.PREFERRED)
+    softer = replace(ask, limits=LimitNeed.PREFERRED)
     if isinstance(state.ledger.offer(node.name, _with(request, ask, softer)), Assignment):
         yield f'the annotation {ENFORCEMENT_ANNOTATION}: "preferred"; then nobody enforces the memory limit here'
 
@@ -211,7 +211,7 @@ def _smaller_requests(
 
 def _parts(node: NodeLedger, ask: Ask, profile: Profile, unit: str, *, served: Callable[[Ask], bool]) -> Iterator[str]:
     """Free capacity that is enough in total, but spread over several cards."""
-    any_limits = ask.limits is not Limits.REQUIRED
+    any_limits = ask.limits is not LimitNeed.REQUIRED
     there = [card for card in node.cards.get(ask.kind, ()) if card.card.healthy and (any_limits or card.card.limited)]
     free = [free_of(node, card) for card in there]
     if sum(free) < ask.units:

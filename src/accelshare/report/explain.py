@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
-from accelshare.ledger.nouns import Ask, Assignment, Limits, Slice
+from accelshare.ledger.nouns import Ask, Assignment, LimitNeed, Slice
 from accelshare.ledger.placing import Fit, fit, may_serve
 from accelshare.report.capacity import free_of, shortfall
 from accelshare.report.cluster_state import ClusterState, NodeConstraints, PodDetails, obstacles
@@ -19,9 +19,8 @@ from accelshare.report.tables import tabbed
 from accelshare.report.units import amount, cards
 from accelshare.report.view import who_enforces
 from accelshare.terminal import visible
-from accelshare.vendors.profile import Profile
+from accelshare.vendors.profile import NOBODY, Profile
 from accelshare.vendors.refusal_texts import ENFORCEMENT_ANNOTATION
-from accelshare.wire.inventory import NOBODY
 
 ALTERNATIVES: Final = 5
 # What a policy prefers; a policy that is not listed here is only named.
@@ -121,7 +120,7 @@ def _limits(state: ClusterState, pod: PodSeen, details: PodDetails) -> Iterator[
     """What it needs, and the nodes whose cards have it."""
     where = f"annotation {ENFORCEMENT_ANNOTATION}" if ENFORCEMENT_ANNOTATION in details.annotations else "by default"
     for ask in pod.request:
-        if ask.limits is Limits.ANY:
+        if ask.limits is LimitNeed.ANY:
             continue
         noun = state.catalog[ask.kind].noun
         ways: dict[str, dict[str, int]] = {}
@@ -132,7 +131,7 @@ def _limits(state: ClusterState, pod: PodSeen, details: PodDetails) -> Iterator[
         named = [f"{node} ({', '.join(f'{way} on {cards(count, noun)}' for way, count in ways[node].items())})" for node in ways]
         more = f" and {len(named) - ALTERNATIVES} more" if len(named) > ALTERNATIVES else ""
         nodes = f"nodes that enforce them: {', '.join(named[:ALTERNATIVES])}{more}" if named else "no node enforces them"
-        verb = "requires" if ask.limits is Limits.REQUIRED else "prefers"
+        verb = "requires" if ask.limits is LimitNeed.REQUIRED else "prefers"
         yield f"It {verb} enforced memory limits of its {noun} ({where}); {nodes}."
 
 
@@ -228,7 +227,7 @@ def _sits(state: ClusterState, node: NodeLedger, card: CardLedger, slice_: Slice
 def _enforced(state: ClusterState, pod: PodSeen, card: CardLedger) -> str:
     noun = state.catalog[card.card.kind].noun
     line = f"Its memory limit on {noun}{card.card.index} is enforced by {card.card.way or NOBODY}."
-    required = any(ask.kind == card.card.kind and ask.limits is Limits.REQUIRED for ask in pod.request)
+    required = any(ask.kind == card.card.kind and ask.limits is LimitNeed.REQUIRED for ask in pod.request)
     if required and not card.card.limited:
         line += " It requires an enforced limit: it keeps its card, and a new pod like it would not get this card."
     return line
@@ -239,9 +238,9 @@ def _why_there(state: ClusterState, pod: PodSeen) -> Iterator[str]:
     policy = state.ledger.policy
     if any(not ask.whole for ask in pod.request):
         yield f"The policy {policy.name} takes {CHOICE.get(policy.name, 'the best card by its own order')} in the whole cluster."
-    if any(ask.limits is Limits.REQUIRED for ask in pod.request):
+    if any(ask.limits is LimitNeed.REQUIRED for ask in pod.request):
         yield "Only cards with enforced memory limits are considered."
-    elif any(ask.limits is Limits.PREFERRED for ask in pod.request):
+    elif any(ask.limits is LimitNeed.PREFERRED for ask in pod.request):
         yield "Cards with enforced memory limits come first."
     if any(ask.whole for ask in pod.request):
         yield "Of the empty cards the smallest are allocated whole, so that large cards stay free for large slices."

@@ -10,7 +10,7 @@ from typing import Final
 
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.node_ledger import CardLedger
-from accelshare.ledger.nouns import Ask, Limits
+from accelshare.ledger.nouns import Ask, LimitNeed
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.cluster_state import ClusterState, PodDetails
 from accelshare.report.units import amount, cards
@@ -116,7 +116,7 @@ def _limits(state: ClusterState, profile: Profile, ask: Ask, details: PodDetails
     if ask.whole:
         return
     large = [(card.card, node) for node, card in state.cards(profile.name) if card.card.size >= ask.share]
-    if ask.limits is Limits.REQUIRED and large:
+    if ask.limits is LimitNeed.REQUIRED and large:
         large = [(card, node) for card, node in large if card.limited]
         if not large:
             where = f"annotation {ENFORCEMENT_ANNOTATION}" if ENFORCEMENT_ANNOTATION in details.annotations else "the default"

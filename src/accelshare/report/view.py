@@ -10,8 +10,8 @@ from msgspec import Struct
 from accelshare.ledger.audit import oversold
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
-from accelshare.ledger.nouns import Limits
-from accelshare.wire.inventory import NOBODY
+from accelshare.ledger.nouns import LimitNeed
+from accelshare.vendors.profile import NOBODY
 
 
 class PodRow(Struct, frozen=True):
@@ -108,7 +108,7 @@ def _without_limit(ledger: Ledger, node_ledger: NodeLedger) -> Iterator[str]:
     """Pods that require a limit, by what their owner says now, on cards that have none. They stay: the limit may come back."""
     for pod in (pod for uid in node_ledger.pods if (pod := ledger.pod(uid)) is not None):
         uid, name = pod.seen.uid, f"{pod.seen.namespace}/{pod.seen.name}"
-        for kind in (ask.kind for ask in pod.latest.request if ask.limits is Limits.REQUIRED):
+        for kind in (ask.kind for ask in pod.latest.request if ask.limits is LimitNeed.REQUIRED):
             for card in node_ledger.cards.get(kind, ()):
                 if uid in card.holders and uid not in card.wholes and not card.card.limited:
                     what = "requires an enforced memory limit, and nobody enforces it"

@@ -11,14 +11,14 @@ from typing import Final
 import msgspec
 
 from accelshare.ledger.nouns import Card
+from accelshare.vendors.profile import FORMER_NOBODY, NOBODY
 from accelshare.wire.decoding import LONGEST_ANNOTATION, Decoder, UnreadableError
 
 KEY: Final = "accelshare.io/inventory"
 LARGEST_SIZE: Final = 2**24  # units of one card
 MOST_CARDS: Final = 256  # of one kind on one node
 LONGEST_ID: Final = 128  # characters of a card's hardware id
-NOBODY: Final = "nobody"  # enforces a pod's share of a card
-_NO_WAY: Final = frozenset({"", NOBODY, "watch"})  # earlier agents write "watch" or nothing
+_NO_WAY: Final = frozenset({"", NOBODY, FORMER_NOBODY})  # earlier agents write nothing, or the former name
 _WAY: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 BY_DEVICE_PLUGIN: Final = ("device-plugin", "device-plugin+nri")
 BY_RUNTIME: Final = "nri"  # the container runtime delivers the card, on behalf of our NRI plugin

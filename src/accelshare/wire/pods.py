@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from accelshare.ledger.facts import AgentSeen, Needs, PodSeen
-from accelshare.ledger.nouns import Ask, Limits, Request, placed_as
+from accelshare.ledger.nouns import Ask, LimitNeed, Request, placed_as
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
@@ -69,14 +69,14 @@ WRONG_POD: Final = (
 )
 
 # The values of the annotation, and of the default for pods without it.
-ENFORCEMENT: Final = {"required": Limits.REQUIRED, "preferred": Limits.PREFERRED}
+ENFORCEMENT: Final = {"required": LimitNeed.REQUIRED, "preferred": LimitNeed.PREFERRED}
 
 Role: TypeAlias = Literal["memory", "whole"]
 
 
-def default_limits(named: str | None) -> Limits:
+def default_limits(named: str | None) -> LimitNeed:
     """What pods without the annotation need, by a value of the annotation; None: nothing."""
-    return Limits.ANY if named is None else ENFORCEMENT[named]
+    return LimitNeed.ANY if named is None else ENFORCEMENT[named]
 
 
 class AgentIdentity(NamedTuple):
@@ -89,7 +89,9 @@ class AgentIdentity(NamedTuple):
 class PodReader:
     """Reads pods with the resource names of a catalog."""
 
-    def __init__(self, catalog: Catalog, *, agents: AgentIdentity | None = None, default_limits: Limits = Limits.ANY) -> None:
+    def __init__(
+        self, catalog: Catalog, *, agents: AgentIdentity | None = None, default_limits: LimitNeed = LimitNeed.ANY
+    ) -> None:
         """`agents`: which pods are agents; None: every pod with the label, for readers that make no decision by it.
 
         `default_limits`: what slices need whose pod does not say it.
@@ -174,7 +176,7 @@ class PodReader:
                 if limits is None:
                     refusal = refusal or Refusal(Reason.ENFORCEMENT_UNREADABLE, kind)
                 cards = count if count is not None and not amount % count else 1
-                asks.append(Ask(kind, cards, amount // cards, limits=Limits.ANY if limits is None else limits))
+                asks.append(Ask(kind, cards, amount // cards, limits=LimitNeed.ANY if limits is None else limits))
         return tuple(asks), refusal
 
     def _mixed(self, pod: Pod | PodToSchedule) -> Refusal | None:
@@ -254,7 +256,7 @@ class PodReader:
         count = int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else 0
         return count if 1 <= count <= profile.request.max_cards else None
 
-    def _limits(self, pod: Pod | PodToSchedule) -> Limits | None:
+    def _limits(self, pod: Pod | PodToSchedule) -> LimitNeed | None:
         text = (pod.metadata.annotations or {}).get(ENFORCEMENT_ANNOTATION)
         return self._default_limits if text is None else ENFORCEMENT.get(text)
 

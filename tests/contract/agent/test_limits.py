@@ -149,7 +149,7 @@ async def test_the_driver_limits_a_container_before_it_starts(fake_node: FakeNod
     await validated.start_agent()
     assert validated.ways() == ["driver"] * 3
     assert [card.min_units for card in fake_node.entry().cards] == [2] * 3
-    assert await fake_node.metric('accelshare_card_enforcement{card="0",node="n1",vendor="acme",way="driver"}') == 1
+    assert await fake_node.metric('accelshare_agent_card_enforcement{card="0",node="n1",vendor="acme",way="driver"}') == 1
     assert Event.START_CONTAINER in validated.runtime.real.wanted[0]
     bind(fake_node, "a", {MEMORY: 4}, 1, units=4)
     made = await validated.create("a")

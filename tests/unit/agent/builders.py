@@ -6,7 +6,7 @@ from pathlib import Path
 from accelshare.agent.delivery_mode import CurrentMode, Deliverer, DeliveryMode
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.limits.cgroups import CgroupTree
-from accelshare.agent.limits.setting import Limits
+from accelshare.agent.limits.setting import ContainerLimits
 from accelshare.agent.nri.container_decision import Rules
 from accelshare.agent.nri.container_handler import ContainerHandler
 from accelshare.agent.nri.guard import Guard
@@ -39,7 +39,7 @@ def container_handler(
     guard: Guard | None = None,
     wrong_handler: Callable[[Profile, str], str] = lambda _profile, _handler: "",
     outcomes: OutcomeQueue | None = None,
-    limits: Limits | None = None,
+    limits: ContainerLimits | None = None,
     node_labels: Callable[[], Mapping[str, str]] = dict,
     node_resources: Callable[[], Collection[str]] = tuple,
     on_host: Callable[[str], Path] = Path,
@@ -50,7 +50,7 @@ def container_handler(
         mode(deliverer),
         outcomes or OutcomeQueue(),
         Rules(on_host, guard, wrong_handler),
-        limits or Limits(CgroupTree(Path("/nowhere")), {}),
+        limits or ContainerLimits(CgroupTree(Path("/nowhere")), {}),
         node_labels=node_labels,
         node_resources=node_resources,
     )

@@ -56,12 +56,15 @@ def pod(name: str, resource: str, *amounts: int, card: int | None = 0, catalog: 
 def vendor(kind: str = "ascend", *, cards: int = 2, units: int = 65536, catalog: Catalog = CATALOG) -> VendorCards:
     profile = catalog[kind]
     way = next(iter(profile.enforcement.ways), "")
+    enforcement = Enforcement(way, profile.enforcement.ways[way].env) if way else None
     return VendorCards(
         profile,
         profile.unit.default,
         profile.unit.mib[profile.unit.default],
-        {index: InventoryCard(HostCard(index, f"id{index}", 65536, minor=index), units) for index in range(cards)},
-        enforcement=Enforcement(way, profile.enforcement.ways[way].env) if way else None,
+        {
+            index: InventoryCard(HostCard(index, f"id{index}", 65536, minor=index), units, enforcement=enforcement)
+            for index in range(cards)
+        },
     )
 
 

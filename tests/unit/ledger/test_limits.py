@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from accelshare.ledger.ledger import CannotHoldError, Ledger
-from accelshare.ledger.nouns import Ask, Assignment, Limits, Request, Slice
+from accelshare.ledger.nouns import Ask, Assignment, LimitNeed, Request, Slice
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal
 from tests.builders import KIND, again, card, given, limited, node, pending, place, running, share, whole
 
-REQUIRED, PREFERRED = Limits.REQUIRED, Limits.PREFERRED
+REQUIRED, PREFERRED = LimitNeed.REQUIRED, LimitNeed.PREFERRED
 
 
 def refused(reason: Reason) -> Refusal:
@@ -85,8 +85,8 @@ def test_a_ranking_follows_cards_that_get_and_lose_their_limit(ledger: Ledger) -
     assert ledger.ranking(share(4, limits=PREFERRED)).best(("n1", "n2")) == ["n1", "n2"]
 
 
-@pytest.mark.parametrize("limits", Limits)
-def test_a_share_below_the_minimum_of_the_card_is_refused(ledger: Ledger, limits: Limits) -> None:
+@pytest.mark.parametrize("limits", LimitNeed)
+def test_a_share_below_the_minimum_of_the_card_is_refused(ledger: Ledger, limits: LimitNeed) -> None:
     ledger.apply(node("n1", cards=(limited(0, 16, min_units=2), limited(1, 32, min_units=3))))
     assert ledger.offer("n1", share(1, limits=limits)) == refused(Reason.SMALLER_THAN_MINIMUM)
     assert ledger.offer("n1", share(2, limits=limits)) == given("n1/0", 2)
@@ -113,7 +113,7 @@ def test_whole_cards_are_not_affected_by_limits(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("limits", [PREFERRED, REQUIRED])
-def test_the_whole_cards_of_a_pod_leave_its_slice_a_card_with_a_limit(ledger: Ledger, limits: Limits) -> None:
+def test_the_whole_cards_of_a_pod_leave_its_slice_a_card_with_a_limit(ledger: Ledger, limits: LimitNeed) -> None:
     both: Request = (Ask(KIND, share=4, limits=limits), Ask(KIND, whole=True))
     ledger.apply(node("n1", cards=(limited(0, 8), card(1, 16))))
     assert ledger.offer("n1", both) == Assignment("n1", (Slice(KIND, 1, whole=True), Slice(KIND, 0, 4)))
@@ -148,8 +148,8 @@ def test_a_hold_is_refused_when_the_limit_was_lost_after_the_offer(ledger: Ledge
         ledger.hold("late", offer)
 
 
-@pytest.mark.parametrize("edited", Limits)
-def test_an_edit_of_a_bound_pod_moves_nothing_and_frees_nothing(ledger: Ledger, edited: Limits) -> None:
+@pytest.mark.parametrize("edited", LimitNeed)
+def test_an_edit_of_a_bound_pod_moves_nothing_and_frees_nothing(ledger: Ledger, edited: LimitNeed) -> None:
     ledger.apply(node("n1", cards=(limited(0, 16), card(1, 16))))
     place(ledger, "mine", share(4, limits=REQUIRED), on="n1")
     bound = running("mine", on="n1/0", request=share(4, limits=REQUIRED))

@@ -8,7 +8,7 @@ import pytest
 
 from accelshare.ledger.facts import AgentSeen, NodeSeen, PodSeen
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Ask, Card, Limits, Request
+from accelshare.ledger.nouns import Ask, Card, LimitNeed, Request
 from accelshare.ledger.placing import POLICIES
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.cluster_state import ClusterState, NodeConstraints, PodDetails, Taint, Toleration
@@ -425,7 +425,7 @@ def test_the_text_is_coloured_only_by_its_caller_and_long_lists_are_cut() -> Non
     assert text_of(explanation, most_nodes=100).count("can serve it:") == 25
 
 
-# Limits.
+# LimitNeed.
 
 REQUIRES = replace(ME, annotations={ENFORCEMENT_ANNOTATION: "required"})
 
@@ -445,7 +445,7 @@ def test_a_pod_that_requires_limits_learns_which_nodes_have_them_and_what_would_
         with_limits("n3", 8, way="dmem"),
         running("a", on="n2/0,1", request=gpu(16, 2)),
     )
-    explanation = scene.waiting(share(9, kind="nvidia", limits=Limits.REQUIRED), REQUIRES)
+    explanation = scene.waiting(share(9, kind="nvidia", limits=LimitNeed.REQUIRED), REQUIRES)
     assert explanation.limits == (
         "It requires enforced memory limits of its GPU (annotation accelshare.io/enforcement); "
         "nodes that enforce them: n2 (nvml on 2 GPUs), n3 (dmem on 1 GPU).",
@@ -462,14 +462,14 @@ def test_a_pod_that_requires_limits_learns_which_nodes_have_them_and_what_would_
 
 
 def test_a_pod_that_requires_limits_by_default_in_a_cluster_without_any() -> None:
-    explanation = Scene(a_node("n1", 16)).waiting(share(9, kind="nvidia", limits=Limits.REQUIRED))
+    explanation = Scene(a_node("n1", 16)).waiting(share(9, kind="nvidia", limits=LimitNeed.REQUIRED))
     assert explanation.limits == ("It requires enforced memory limits of its GPU (by default); no node enforces them.",)
     assert explanation.mistakes == ("the default is required, and nobody enforces memory limits on a GPU that is large enough",)
     assert explanation.in_short == "No node can ever serve this request."
 
 
 def test_a_pod_that_prefers_limits_learns_which_nodes_have_them() -> None:
-    explanation = Scene(a_node("n1", 16), with_limits("n2", 16)).waiting(share(4, kind="nvidia", limits=Limits.PREFERRED))
+    explanation = Scene(a_node("n1", 16), with_limits("n2", 16)).waiting(share(4, kind="nvidia", limits=LimitNeed.PREFERRED))
     assert explanation.limits == (
         "It prefers enforced memory limits of its GPU (by default); nodes that enforce them: n2 (nvml on 1 GPU).",
     )
@@ -501,7 +501,7 @@ def test_an_unreadable_enforcement_annotation_is_shown_with_its_value() -> None:
 
 def test_a_pod_that_requires_a_limit_on_a_card_that_lost_it_stays_and_says_so() -> None:
     scene = Scene(a_node("n1", 16))
-    explanation = scene.about(running("me", on="n1/0", request=share(4, kind="nvidia", limits=Limits.REQUIRED)), REQUIRES)
+    explanation = scene.about(running("me", on="n1/0", request=share(4, kind="nvidia", limits=LimitNeed.REQUIRED)), REQUIRES)
     assert "Its memory limit on GPU0 is enforced by nobody. It requires an enforced limit: " in explanation.place[1]
     (node,) = rows(scene.ledger)
     assert node.problems == ("pod default/me requires an enforced memory limit, and nobody enforces it on nvidia card 0",)

@@ -36,7 +36,7 @@ def test_the_inventory_lists_each_card(reader: NodeReader) -> None:
 def test_a_card_is_limited_if_a_way_was_proven_for_it(reader: NodeReader) -> None:
     entries = [
         inventory.CardEntry(index=0, size=23, enforced_by="nvml", min_units=1),
-        inventory.CardEntry(index=1, size=23, enforced_by=inventory.NOBODY),
+        inventory.CardEntry(index=1, size=23, enforced_by="nobody"),
         inventory.CardEntry(index=2, size=23, enforced_by="watch"),
         inventory.CardEntry(index=3, size=23),
     ]

@@ -11,7 +11,7 @@ import pytest
 
 from accelshare.extender.command import extender
 from accelshare.ledger.facts import AgentSeen
-from accelshare.ledger.nouns import Ask, Limits, Slice
+from accelshare.ledger.nouns import Ask, LimitNeed, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog, load
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
@@ -127,8 +127,10 @@ def test_whole_cards_and_a_slice_of_one_kind_in_one_container_are_refused(reader
     assert decode(reader, apart).refusal is None
 
 
-@pytest.mark.parametrize(("said", "limits"), [("required", Limits.REQUIRED), ("preferred", Limits.PREFERRED), (None, Limits.ANY)])
-def test_slices_of_every_vendor_need_what_the_annotation_says(reader: PodReader, said: str | None, limits: Limits) -> None:
+@pytest.mark.parametrize(
+    ("said", "limits"), [("required", LimitNeed.REQUIRED), ("preferred", LimitNeed.PREFERRED), (None, LimitNeed.ANY)]
+)
+def test_slices_of_every_vendor_need_what_the_annotation_says(reader: PodReader, said: str | None, limits: LimitNeed) -> None:
     """Pods of one template and different annotations are different requests. Whole cards have no limit."""
     annotations = {ENFORCEMENT_ANNOTATION: said} if said is not None else None
     fact = decode(reader, pod({MEMORY: "4", XPU: "8", "enflame.com/gcu": "1"}, annotations=annotations))
@@ -145,10 +147,10 @@ def test_another_value_of_the_enforcement_annotation_is_refused(reader: PodReade
 
 
 def test_the_default_is_for_slices_of_pods_that_say_nothing(catalog: Catalog) -> None:
-    reader = PodReader(catalog, default_limits=Limits.REQUIRED)
-    assert decode(reader, pod({MEMORY: "4"})).request == (Ask("nvidia", 1, 4, limits=Limits.REQUIRED),)
+    reader = PodReader(catalog, default_limits=LimitNeed.REQUIRED)
+    assert decode(reader, pod({MEMORY: "4"})).request == (Ask("nvidia", 1, 4, limits=LimitNeed.REQUIRED),)
     preferring = pod({MEMORY: "4"}, annotations={ENFORCEMENT_ANNOTATION: "preferred"})
-    assert decode(reader, preferring).request == (Ask("nvidia", 1, 4, limits=Limits.PREFERRED),)
+    assert decode(reader, preferring).request == (Ask("nvidia", 1, 4, limits=LimitNeed.PREFERRED),)
     assert decode(reader, pod({WHOLE: "1"})).request == (Ask("nvidia", 1, whole=True),)
 
 
@@ -157,14 +159,14 @@ def test_the_default_is_named_as_the_annotation_is() -> None:
     assert isinstance(choices, click.Choice)
     assert set(choices.choices) == set(ENFORCEMENT)
     assert {name: default_limits(name) for name in ENFORCEMENT} == ENFORCEMENT
-    assert default_limits(None) is Limits.ANY
+    assert default_limits(None) is LimitNeed.ANY
 
 
 def test_a_record_over_other_cards_keeps_what_the_pod_requires(reader: PodReader) -> None:
     record = {"nvidia": [{"index": 0, "units": 4}, {"index": 1, "units": 4}]}
     annotations = {"accelshare.io/assignment": json.dumps(record), ENFORCEMENT_ANNOTATION: "required"}
     fact = decode(reader, pod({MEMORY: "8"}, annotations=annotations, node="n1"))
-    assert fact.request == (Ask("nvidia", 2, 4, limits=Limits.REQUIRED),)
+    assert fact.request == (Ask("nvidia", 2, 4, limits=LimitNeed.REQUIRED),)
     assert fact.slices == (Slice("nvidia", 0, 4), Slice("nvidia", 1, 4))
 
 

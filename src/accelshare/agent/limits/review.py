@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from accelshare.agent.limits.cgroups import CgroupError, container_group
-from accelshare.agent.limits.setting import LimitError, Limits
+from accelshare.agent.limits.setting import ContainerLimits, LimitError
 from accelshare.agent.limits.wanted import Limit
 from accelshare.wire.node_pods import NodePod
 
@@ -37,7 +37,7 @@ class LimitedContainer(Protocol):
 class LimitReview:
     def __init__(
         self,
-        limits: Limits,
+        limits: ContainerLimits,
         containers: Callable[[], Iterable[LimitedContainer]],
         *,
         on_repaired: Callable[[], None],

@@ -106,7 +106,7 @@ class LibrarySetter:
         return library
 
 
-class Limits:
+class ContainerLimits:
     """Limits of this node's cards on cgroups."""
 
     def __init__(

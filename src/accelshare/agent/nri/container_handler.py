@@ -14,7 +14,7 @@ from typing import Final
 from accelshare.agent.delivery_mode import CurrentMode
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.limits.cgroups import CgroupError, container_group, pod_group
-from accelshare.agent.limits.setting import LimitError, Limits
+from accelshare.agent.limits.setting import ContainerLimits, LimitError
 from accelshare.agent.limits.wanted import Limit
 from accelshare.agent.nri.container_decision import ContainerDecision, NodeSnapshot, Rules, delivered_slices
 from accelshare.agent.nri.outcomes import OutcomeQueue, Refused, Unentitled
@@ -48,7 +48,7 @@ class ContainerHandler:
         mode: CurrentMode,
         outcomes: OutcomeQueue,
         rules: Rules,
-        limits: Limits,
+        limits: ContainerLimits,
         *,
         node_labels: Callable[[], Mapping[str, str]] = dict,
         node_resources: Callable[[], Collection[str]] = tuple,

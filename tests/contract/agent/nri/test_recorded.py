@@ -50,7 +50,7 @@ async def test_the_plugin_answers_a_real_runtime_as_recorded(file: Path, socket:
     train, refused, broken = cards.created
     assert (train.name, refused.name, broken.name) == ("train", "refused", "broken")
     assert environment(train)["CARD"] == "7"
-    # Limits need the cgroups of container and pod, which the runtime names before it makes the container.
+    # ContainerLimits need the cgroups of container and pod, which the runtime names before it makes the container.
     assert pod_group(cards.pod_groups[0]) == container_group(train.linux.cgroups_path).parent
     assert container_group(train.linux.cgroups_path).name == train.id
     if validated:

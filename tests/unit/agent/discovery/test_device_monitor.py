@@ -13,7 +13,7 @@ import pytest
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.discovery.device_monitor import DeviceMonitor, merged
 from accelshare.agent.discovery.units import ChosenUnit
-from accelshare.agent.limits.setting import Limits
+from accelshare.agent.limits.setting import ContainerLimits
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import DriverError, Health, HostCard
 from accelshare.vendors.enforcement import Enforcement, choose
@@ -220,7 +220,7 @@ async def test_enforcement_is_checked_again_and_again() -> None:
 async def test_a_card_whose_limit_is_no_longer_held_has_nobody(tmp_path: Path) -> None:
     """The agent sets and reads a limit again and again; what it published before is not believed."""
     kernel = Kernel(tmp_path, {"fake/0": 2**34, "fake/1": 2**34})
-    limits, devices = Limits(kernel, {}), DeviceInventory()
+    limits, devices = ContainerLimits(kernel, {}), DeviceInventory()
     rules = EnforcementRules(("kernel",), {"kernel": Way(set_by="dmem", region="fake/{index}")})
 
     async def prove(cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:

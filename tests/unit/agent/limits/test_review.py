@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from accelshare.agent.limits.review import LimitReview
-from accelshare.agent.limits.setting import Limits
+from accelshare.agent.limits.setting import ContainerLimits
 from accelshare.agent.limits.wanted import Limit
 from accelshare.ledger.facts import PodSeen
 from accelshare.vendors.enforcement import Enforcement, Region
@@ -34,7 +34,7 @@ class Node:
         self.repaired = 0
         self.failed: list[str] = []
         self.review = LimitReview(
-            Limits(self.kernel, {}),
+            ContainerLimits(self.kernel, {}),
             lambda: self.containers,
             on_repaired=self._count,
             on_failed=lambda pod, problem: self.failed.append(f"{pod.name}: {problem}"),

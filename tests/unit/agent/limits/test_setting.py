@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from accelshare.agent.limits.cgroups import CgroupTree
-from accelshare.agent.limits.setting import LimitError, Limits, is_held
+from accelshare.agent.limits.setting import ContainerLimits, LimitError, is_held
 from accelshare.agent.limits.wanted import Limit
 from accelshare.vendors.drivers.driver import HostCard
 from accelshare.vendors.drivers.library_client import LibraryClient
@@ -36,30 +36,30 @@ def kernel(tmp_path: Path) -> Kernel:
 
 
 @pytest.fixture
-def limits(kernel: Kernel) -> Limits:
-    return Limits(kernel, {}, clock=lambda: 0.0)
+def limits(kernel: Kernel) -> ContainerLimits:
+    return ContainerLimits(kernel, {}, clock=lambda: 0.0)
 
 
-def test_the_kernel_holds_a_limit(kernel: Kernel, limits: Limits) -> None:
+def test_the_kernel_holds_a_limit(kernel: Kernel, limits: ContainerLimits) -> None:
     group = kernel.make("pod/one")
     limits.hold(group, [limit(4)], timeout_s=1)
     assert kernel.read(group, "dmem.max") == f"fake/zpu0 {4 * GIB}\nfake/zpu1 max\n"
 
 
-def test_a_limit_that_the_kernel_does_not_keep_is_an_error_with_both_values(kernel: Kernel, limits: Limits) -> None:
+def test_a_limit_that_the_kernel_does_not_keep_is_an_error_with_both_values(kernel: Kernel, limits: ContainerLimits) -> None:
     group = kernel.make("pod/one")
     kernel.forgets = True
     with pytest.raises(LimitError, match=f"{4 * GIB} bytes of card 0 of acme .* no limit was read back"):
         limits.hold(group, [limit(4)], timeout_s=1)
 
 
-def test_a_group_without_the_controller_is_an_error(kernel: Kernel, limits: Limits, tmp_path: Path) -> None:
+def test_a_group_without_the_controller_is_an_error(kernel: Kernel, limits: ContainerLimits, tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     with pytest.raises(LimitError, match=r"bare/dmem\.max .*No such file"):
         limits.hold(PurePosixPath("bare"), [limit(4)], timeout_s=1)
 
 
-def test_a_limit_is_repaired_if_it_is_missing_or_wrong(kernel: Kernel, limits: Limits) -> None:
+def test_a_limit_is_repaired_if_it_is_missing_or_wrong(kernel: Kernel, limits: ContainerLimits) -> None:
     group = kernel.make("pod/one")
     assert limits.repair(group, limit(4), timeout_s=1) == "no limit"
     assert limits.repair(group, limit(4), timeout_s=1) == ""
@@ -67,7 +67,7 @@ def test_a_limit_is_repaired_if_it_is_missing_or_wrong(kernel: Kernel, limits: L
     assert limits.repair(PurePosixPath("gone"), limit(4), timeout_s=1) == ""
 
 
-def test_a_card_is_proven_on_a_group_of_our_own(kernel: Kernel, limits: Limits) -> None:
+def test_a_card_is_proven_on_a_group_of_our_own(kernel: Kernel, limits: ContainerLimits) -> None:
     assert limits.prove("acme", ZPU, DMEM, deadline=LATE) == ProbeResult(True, "a limit was set and read back", (REGION,))
     assert not kernel.has(PurePosixPath("accelshare-probe"))
 
@@ -79,20 +79,22 @@ def test_a_card_is_proven_on_a_group_of_our_own(kernel: Kernel, limits: Limits) 
         (ZPU, NVML, "the driver of acme has no library that sets limits"),
     ],
 )
-def test_a_card_without_a_region_or_a_library_is_not_proven(limits: Limits, card: HostCard, way: Way, message: str) -> None:
+def test_a_card_without_a_region_or_a_library_is_not_proven(
+    limits: ContainerLimits, card: HostCard, way: Way, message: str
+) -> None:
     assert limits.prove("acme", card, way, deadline=LATE) == ProbeResult(False, message)
 
 
-def test_a_limit_that_does_not_read_back_is_not_proven(kernel: Kernel, limits: Limits) -> None:
+def test_a_limit_that_does_not_read_back_is_not_proven(kernel: Kernel, limits: ContainerLimits) -> None:
     kernel.forgets = True
     found = limits.prove("acme", ZPU, DMEM, deadline=LATE)
     assert (found.met, found.message) == (False, f"a limit of {GIB} bytes was set and no limit read back")
 
 
 def test_nothing_is_tried_where_limits_cannot_be_set(kernel: Kernel, tmp_path: Path) -> None:
-    off = Limits(kernel, {}, unavailable=lambda: "device plugins deliver")
+    off = ContainerLimits(kernel, {}, unavailable=lambda: "device plugins deliver")
     assert off.prove("acme", ZPU, DMEM, deadline=LATE) == ProbeResult(False, "device plugins deliver")
-    old = Limits(CgroupTree(tmp_path / "v1"), {})
+    old = ContainerLimits(CgroupTree(tmp_path / "v1"), {})
     assert "cgroup v2 is needed" in old.prove("acme", ZPU, DMEM, deadline=LATE).message
 
 
@@ -129,7 +131,7 @@ CARD = {"index": 0, "uuid": "GPU-0", "memory_mib": 16384}
 
 def test_the_driver_holds_a_limit(kernel: Kernel, hardware: Hardware, library: LibraryClient) -> None:
     hardware.has(CARD)
-    limits = Limits(kernel, {"nvidia": library}, clock=lambda: 0.0)
+    limits = ContainerLimits(kernel, {"nvidia": library}, clock=lambda: 0.0)
     proof = limits.prove("nvidia", GPU, NVML, deadline=LATE)
     assert proof.met
     group = kernel.make("pod/one")
@@ -152,7 +154,7 @@ def test_a_card_whose_driver_holds_no_limit_is_not_proven(
 ) -> None:
     """One card of a node, and another beside it."""
     hardware.has({**CARD, **changes}, {**CARD, "index": 1, "uuid": "GPU-1"})
-    limits = Limits(kernel, {"nvidia": library}, clock=lambda: 0.0)
+    limits = ContainerLimits(kernel, {"nvidia": library}, clock=lambda: 0.0)
     found = limits.prove("nvidia", GPU, NVML, deadline=LATE)
     assert not found.met
     assert message in found.message
