@@ -428,7 +428,7 @@ def test_a_slice_with_a_shape_counts_as_its_record_does() -> None:
 
 def _told(pod: PodSeen, admitted: Admitted, node: Node) -> list[str]:
     """What is wrong, before the containers are compared."""
-    told = []
+    told = list[str]()
     with contextlib.suppress(KeyError):  # the node of this test publishes no cards
         told.extend(disagreements(pod, admitted, node, CATALOG))
     return told or [""]
