@@ -24,7 +24,7 @@ from tests.unit.kube.support import asking, hang_up, refusal
 
 ASKED = BindArguments(pod_name="a", pod_namespace="ml", node="n1", pod_uid="u1")
 CATALOG = load(())
-PROFILE = CATALOG.profiles[0]
+PROFILE = next(one for one in CATALOG if one.annotations.assign_time and not one.request.shapes)  # two POSTs differ in their time
 CARD = Card(PROFILE.name, 0, 16, id="first")
 REQUEST: Request = (Ask(PROFILE.name, share=12),)
 LIMIT_S = 60.0
