@@ -106,7 +106,7 @@ class VirtualNode:
         kernel_arguments: Sequence[str] = (),
         say: Callable[[str], None] = print,
     ) -> Self:
-        """Boot it and return when its Node object is Ready. The agent is not started yet; it will have these profiles and flags."""
+        """Boot it and return when its Node object is Ready. The agent is not started; it will have these profiles and flags."""
         begun = time.monotonic()
         directory.mkdir(parents=True)
         node = cls(parts, plane, directory, say)
