@@ -33,6 +33,7 @@ AUTHORIZED_KEYS: Final = "authorized_keys"
 MODULE: Final = "fakevram.ko"
 PROFILES: Final = "profiles"
 AGENT_SOURCE: Final = "src"
+AGENT_ENVIRONMENT: Final = "agent.env"
 
 AGENT_UNIT: Final = "accelshare-agent"
 
@@ -139,7 +140,8 @@ ExecStart=/usr/bin/python3 -m accelshare agent \\
   --kubeconfig={SECOND_DISK}/{AGENT_KUBECONFIG} \\
   --node-name={NODE_NAME} \\
   --profiles={SECOND_DISK}/{PROFILES} \\
-  --port={AGENT_PORT}
+  --port={AGENT_PORT} $AGENT_FLAGS
+EnvironmentFile={SECOND_DISK}/{AGENT_ENVIRONMENT}
 Environment=PYTHONPATH={SOURCE}:{PYTHON_PACKAGES}
 Restart=no
 """

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from cluster.errors import ClusterError
 from cluster.local.shell import run, run_json
@@ -20,16 +19,15 @@ def in_namespace(command: Sequence[str]) -> list[str]:
 
 
 def make_tap() -> None:
-    """The machine's end of the node's network; safe to repeat. Raises outside of a namespace of our own."""
-    if not _own_namespace():
-        raise ClusterError("a virtual node needs a network namespace of its own: run this with `unshare --net`")
-    if any(link["ifname"] == TAP for link in run_json(["ip", "-json", "link", "show"])):
+    """The machine's end of the node's network; safe to repeat. Raises in a network that has other links."""
+    links = run_json(["ip", "-json", "link", "show"])
+    if others := [link["ifname"] for link in links if link["ifname"] not in ("lo", TAP) and "UP" in link["flags"]]:
+        raise ClusterError(
+            f"a virtual node needs a network namespace of its own, and this one has {', '.join(others)}: use `unshare --net`"
+        )
+    if any(link["ifname"] == TAP for link in links):
         return
     run(["ip", "link", "set", "lo", "up"])
     run(["ip", "tuntap", "add", TAP, "mode", "tap"])
     run(["ip", "address", "add", f"{HOST_ADDRESS}/{PREFIX}", "dev", TAP])
     run(["ip", "link", "set", TAP, "up"])
-
-
-def _own_namespace() -> bool:
-    return Path("/proc/self/ns/net").readlink() != Path("/proc/1/ns/net").readlink()

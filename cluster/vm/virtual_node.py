@@ -42,6 +42,7 @@ _ARGUMENTS: Final = (
     "root=/dev/vda",
     "rw",
     "console=ttyS0",
+    "TERM=dumb",  # no colours and animations in its file
     "net.ifnames=0",
     "mitigations=off",
     "panic=-1",
@@ -101,16 +102,17 @@ class VirtualNode:
         directory: Path,
         *,
         profiles: Sequence[Path],
+        agent_flags: Sequence[str] = (),
         kernel_arguments: Sequence[str] = (),
         say: Callable[[str], None] = print,
     ) -> Self:
-        """Boot it and return when its Node object is Ready. The agent is not started yet; it will have these profiles."""
+        """Boot it and return when its Node object is Ready. The agent is not started; it will have these profiles and flags."""
         begun = time.monotonic()
         directory.mkdir(parents=True)
         node = cls(parts, plane, directory, say)
         try:
             network.make_tap()
-            node._boot(node._second_disk(profiles), kernel_arguments)
+            node._boot(node._second_disk(profiles, agent_flags), kernel_arguments)
             node._wait_until_ready()
             node._connect()
         except BaseException:
@@ -178,11 +180,12 @@ class VirtualNode:
         except (ClusterError, subprocess.TimeoutExpired) as error:
             self._say(f"the node did not power off, QEMU is ended: {error}")
 
-    def _second_disk(self, profiles: Sequence[Path]) -> Path:
+    def _second_disk(self, profiles: Sequence[Path], agent_flags: Sequence[str]) -> Path:
         tree = self._directory / "second-disk"
         (tree / guest_files.PROFILES).mkdir(parents=True)
         for profile in profiles:
             shutil.copy(profile, tree / guest_files.PROFILES)
+        (tree / guest_files.AGENT_ENVIRONMENT).write_text(f"AGENT_FLAGS={' '.join(agent_flags)}\n")
         shutil.copytree(SOURCE, tree / guest_files.AGENT_SOURCE, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
         shutil.copy(self._parts.kernel.module, tree / guest_files.MODULE)
         shutil.copy(self._plane.ca_file, tree / guest_files.CA)

@@ -13,7 +13,7 @@ from cluster.process import Process
 from cluster.vm import network
 from cluster.vm.layout import HOST_ADDRESS
 from cluster.vm.virtual_node import Parts, VirtualNode, provide
-from tests.vm.virtual_cluster import MEMORY, PROFILE, VirtualCluster, open_virtual_cluster
+from tests.vm.virtual_cluster import KIND, MEMORY, PROFILE, VirtualCluster, open_virtual_cluster
 
 ROOT = Path(__file__).parents[2]
 RIGHTS = ("deploy/agent-rbac.yaml", "deploy/extender-rbac.yaml")
@@ -39,6 +39,7 @@ class Nodes:
             self._plane,
             self._directory / f"node-{self._starts}",
             profiles=[PROFILE],
+            agent_flags=[f"--vendor={KIND}"],  # to look for cards of others takes long under emulation
             kernel_arguments=kernel_arguments,
         )
         self._current = (kernel_arguments, node)
