@@ -147,7 +147,7 @@ async def _scene() -> AsyncIterator[Scene]:
 
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.setattr(binding, "bind", partial(binding.bind, deadline_s=0.5))
+    monkeypatch.setattr(binding, "bind", partial(binding.bind, deadline_s=2.0))
     monkeypatch.setattr(binder_module, "RETRY_S", 0.01)
     async with _scene() as made:
         yield made

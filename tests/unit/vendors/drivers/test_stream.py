@@ -195,8 +195,8 @@ async def test_a_tool_that_fails_is_quoted(host: Host, how: str, says: str) -> N
 async def test_a_tool_that_hangs_is_killed_with_its_children(host: Host) -> None:
     host.says(board(0), all="hang")
     started = time.monotonic()
-    with pytest.raises(DriverError, match=r"no answer within 1 s"):
-        await host.driver(timeout_s=1).discover()
+    with pytest.raises(DriverError, match=r"no answer within 5 s"):
+        await host.driver(timeout_s=5).discover()
     assert time.monotonic() - started < 60
     child = int((host.root / "child.pid").read_text())
     # A killed process takes a moment to be gone.
