@@ -73,12 +73,16 @@ class Server:
         loop = asyncio.get_running_loop()
         self._listening.setblocking(False)
         self._listening.listen(BACKLOG)
-        self._tasks = [loop.create_task(self._accept()), loop.create_task(self._close_idle())]
+        loop.add_reader(self._listening, self._accept)
+        self._accept_again: asyncio.TimerHandle | None = None
+        self._closing_idle = loop.create_task(self._close_idle())
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._accept_again is not None:
+            self._accept_again.cancel()
+        asyncio.get_running_loop().remove_reader(self._listening)
+        self._closing_idle.cancel()
+        await asyncio.gather(self._closing_idle, return_exceptions=True)
         self._listening.close()
         for connection in tuple(self._connections):
             connection.close_when_idle()
@@ -88,31 +92,41 @@ class Server:
             connection.abort()
         await _wait_all([task for each in self._connections for task in (each.connecting, each.responding) if task], CLOSE_S)
 
-    async def _accept(self) -> None:
+    def _accept(self) -> None:
+        """Accept one connection that waits; the event loop calls again for the next one, so that dropped ones are closed before.
+
+        A callback, not a task: cancelling a task can lose a connection that it has just accepted.
+        """
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, address = await loop.sock_accept(self._listening)
-            except OSError as error:  # above all: too many open files
-                log.warning("accept outcome=failed connections=%d error=%r", len(self._connections), str(error))
-                self._connections.drop_one()
-                await asyncio.sleep(CLOSE_S)
-                continue
-            if len(self._connections) >= self._max_connections and not self._connections.drop_one():
-                self._connections.dropped += 1
-                accepted.close()
-                continue
-            connection = ServerConnection(
-                self._handler,
-                self._connections,
-                address=str(address[0]),
-                max_body_bytes=self._max_body_bytes,
-                max_head_bytes=self._max_head_bytes,
-            )
-            self._connections.add(connection)
-            connection.connecting = loop.create_task(self._connect(connection, accepted))
-            # A callback, not a finally: a task that is cancelled before its first step runs none of its code.
-            connection.connecting.add_done_callback(partial(self._finish_connect, connection, accepted))
+        try:
+            accepted, address = self._listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # above all: too many open files
+            log.warning("accept outcome=failed connections=%d error=%r", len(self._connections), str(error))
+            self._connections.drop_one()
+            loop.remove_reader(self._listening)
+            self._accept_again = loop.call_later(CLOSE_S, loop.add_reader, self._listening, self._accept)
+            return
+        accepted.setblocking(False)
+        self._serve(accepted, str(address[0]))
+
+    def _serve(self, accepted: socket.socket, address: str) -> None:
+        if len(self._connections) >= self._max_connections and not self._connections.drop_one():
+            self._connections.dropped += 1
+            accepted.close()
+            return
+        connection = ServerConnection(
+            self._handler,
+            self._connections,
+            address=address,
+            max_body_bytes=self._max_body_bytes,
+            max_head_bytes=self._max_head_bytes,
+        )
+        self._connections.add(connection)
+        connection.connecting = asyncio.get_running_loop().create_task(self._connect(connection, accepted))
+        # A callback, not a finally: a task that is cancelled before its first step runs none of its code.
+        connection.connecting.add_done_callback(partial(self._finish_connect, connection, accepted))
 
     async def _connect(self, connection: ServerConnection, accepted: socket.socket) -> None:
         """Make the transport, over TLS after the handshake. The connection counts from accept on."""

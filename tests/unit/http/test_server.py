@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -644,3 +645,22 @@ def test_a_port_that_is_taken_is_named() -> None:
         port = first.getsockname()[1]
         with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"):
             listen("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_is_accepted_when_the_server_stops_is_closed(turns: int) -> None:
+    """However far the event loop has come with it, the client sees the end of its connection, and no socket is left open."""
+    listening = listen("127.0.0.1", 0)
+    server = Server(Mock(), listening, max_body_bytes=1000)
+    server.start()
+    await asyncio.sleep(0)  # it listens
+    with socket.create_connection(listening.getsockname()) as client:
+        client.settimeout(LIMIT_S)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.stop()
+        try:
+            assert await asyncio.to_thread(client.recv, 1) == b""
+        except ConnectionResetError:
+            pass  # it was not accepted
+    gc.collect()  # a socket that nobody closed is a warning, and so an error
