@@ -25,7 +25,6 @@ CHECK_EVERY_S: Final = 5.0
 DRAIN_S: Final = 30.0
 CLOSE_S: Final = 1.0
 BACKLOG: Final = 2048
-ACCEPTS_AT_ONCE: Final = 64  # between two turns of the event loop
 MAX_CONNECTIONS: Final = 1000
 MAX_UNREAD_BYTES: Final = 64 << 20  # responses to all clients that they have not read: a few /metrics pages of 5,000 nodes
 
@@ -94,21 +93,23 @@ class Server:
         await _wait_all([task for each in self._connections for task in (each.connecting, each.responding) if task], CLOSE_S)
 
     def _accept(self) -> None:
-        """Accept the connections that wait. A callback, not a task: cancelling a task can lose a connection that it accepted."""
+        """Accept one connection that waits; the event loop calls again for the next one, so that dropped ones are closed before.
+
+        A callback, not a task: cancelling a task can lose a connection that it has just accepted.
+        """
         loop = asyncio.get_running_loop()
-        for _ in range(ACCEPTS_AT_ONCE):
-            try:
-                accepted, address = self._listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:  # above all: too many open files
-                log.warning("accept outcome=failed connections=%d error=%r", len(self._connections), str(error))
-                self._connections.drop_one()
-                loop.remove_reader(self._listening)
-                self._accept_again = loop.call_later(CLOSE_S, loop.add_reader, self._listening, self._accept)
-                return
-            accepted.setblocking(False)
-            self._serve(accepted, str(address[0]))
+        try:
+            accepted, address = self._listening.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # above all: too many open files
+            log.warning("accept outcome=failed connections=%d error=%r", len(self._connections), str(error))
+            self._connections.drop_one()
+            loop.remove_reader(self._listening)
+            self._accept_again = loop.call_later(CLOSE_S, loop.add_reader, self._listening, self._accept)
+            return
+        accepted.setblocking(False)
+        self._serve(accepted, str(address[0]))
 
     def _serve(self, accepted: socket.socket, address: str) -> None:
         if len(self._connections) >= self._max_connections and not self._connections.drop_one():
