@@ -58,7 +58,7 @@ class AnyOrder(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.ledger = Ledger(shapes=4)
+        self.ledger = Ledger(cached_requests=4)
         self.post: list[Fact] = []  # written, not delivered
         self.made = 0
 

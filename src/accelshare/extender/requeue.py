@@ -91,7 +91,7 @@ class Requeue:
                 break
             fitting: list[tuple[LedgerPod, _Refused]] = []
             resting: list[float] = []
-            fits: dict[Request, bool] = {}  # there are few shapes and thousands of pods
+            fits: dict[Request, bool] = {}  # there are few different requests and thousands of pods
             for uid, refused in list(self._refused.items()):
                 if refused.at >= free.since:
                     continue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 from accelshare.ledger.nouns import LimitNeed, Request, Slice
 from accelshare.ledger.placing import Fit, fit
-from accelshare.ledger.shapes import Ranking
+from accelshare.ledger.rankings import Ranking
 
 if TYPE_CHECKING:
     from accelshare.ledger.ledger import Ledger

@@ -15,8 +15,8 @@ from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone
 from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Ask, Assignment, Request, Slice, spread_as
 from accelshare.ledger.placing import DEFAULT, Fit, Policy, fit
+from accelshare.ledger.rankings import MOST_REQUESTS, Ranking, RankingCache
 from accelshare.ledger.refusals import Reason, Refusal
-from accelshare.ledger.shapes import MOST_SHAPES, Ranking, Shapes
 
 ENDED_REMEMBERED: Final = 16_384  # uids of ended pods and names of deleted nodes, so that a late fact does not bring them back
 
@@ -54,7 +54,7 @@ class LedgerPod:
 
 
 class Ledger:
-    def __init__(self, policy: Policy = DEFAULT, *, shapes: int = MOST_SHAPES) -> None:
+    def __init__(self, policy: Policy = DEFAULT, *, cached_requests: int = MOST_REQUESTS) -> None:
         self.policy = policy
         self._nodes: dict[str, NodeLedger] = {}  # also nodes known only from pods bound to them
         self._known: dict[str, None] = {}  # the nodes that have been seen and are not gone
@@ -63,7 +63,7 @@ class Ledger:
         self._agents_on: dict[str, set[str]] = {}  # node → uids
         self._ended: dict[str, None] = {}
         self._gone_nodes: dict[str, int] = {}
-        self._shapes = Shapes(self._answer, most=shapes)
+        self._rankings = RankingCache(self._answer, most=cached_requests)
         # The last answer: filter, bind and hold need it one after the other for the same pod.
         self._last_question: tuple[str, Request] | None = None
         self._last_answer: Fit | Refusal | None = None
@@ -274,7 +274,7 @@ class Ledger:
 
     def ranking(self, request: Request) -> Ranking:
         """Every node's answer to this request. It is the ledger's own cache: read it, do not keep it."""
-        return self._shapes.ranking(request, self._known)
+        return self._rankings.ranking(request, self._known)
 
     def hold(self, uid: str, assignment: Assignment) -> None:
         """Count the assignment as allocated from now on, before the Binding is sent.
@@ -316,7 +316,7 @@ class Ledger:
 
     def _touch(self, node: str) -> None:
         """This node's answers may have changed."""
-        self._shapes.touch(node)
+        self._rankings.touch(node)
         if self._last_question is not None and self._last_question[0] == node:
             self._last_question = None
 
@@ -355,7 +355,7 @@ class Ledger:
         """Every violated invariant of this ledger, as text; empty if there is none."""
         from accelshare.ledger.audit import audit
 
-        return audit(self, self._shapes.rankings(self._known))
+        return audit(self, self._rankings.rankings(self._known))
 
 
 def _serving(request: Request, named: Iterable[Slice]) -> tuple[Request, tuple[Slice, ...]]:

@@ -1,15 +1,15 @@
-"""Which node first, remembered per shape and brought up to date by what changed."""
+"""Which node first, remembered for each request and brought up to date by what changed."""
 
 import pytest
 
 from accelshare.ledger import ledger as book_module
-from accelshare.ledger import shapes as shapes_room
+from accelshare.ledger import rankings as rankings_module
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Request
 from accelshare.ledger.placing import POLICIES, Fit, Policy, fit
+from accelshare.ledger.rankings import CHANGES_REMEMBERED
 from accelshare.ledger.refusals import Reason, Refusal
-from accelshare.ledger.shapes import CHANGES_REMEMBERED
 from tests.builders import gone, node, node_gone, place, running, share
 
 ALL = frozenset({"n1", "n2", "n3"})
@@ -95,17 +95,17 @@ def test_a_repeated_ranking_evaluates_only_changed_nodes(monkeypatch: pytest.Mon
     assert len(looked) <= 3 * 50
 
 
-def asked_anew(ledger: Ledger, shapes: int) -> int:
-    """How many of these shapes, requested in turn, are no longer cached in the next round."""
-    for units in range(1, shapes + 1):
+def asked_anew(ledger: Ledger, requests: int) -> int:
+    """How many of these requests, asked in turn, are no longer cached in the next round."""
+    for units in range(1, requests + 1):
         ledger.ranking(share(units))
-    remembered = set(ledger._shapes._rankings)
-    return sum(share(units) not in remembered for units in range(1, shapes + 1))
+    remembered = set(ledger._rankings._rankings)
+    return sum(share(units) not in remembered for units in range(1, requests + 1))
 
 
-def test_more_shapes_are_cached_if_there_are_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shapes_room, "ANSWERS_REMEMBERED", 1_000)
-    monkeypatch.setattr(shapes_room, "FEWEST_SHAPES", 3)
+def test_more_requests_are_cached_if_there_are_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rankings_module, "ANSWERS_REMEMBERED", 1_000)
+    monkeypatch.setattr(rankings_module, "FEWEST_REQUESTS", 3)
     ledger = Ledger()
     for number in range(10):
         ledger.apply(node(f"n{number}", 16))
@@ -116,16 +116,16 @@ def test_more_shapes_are_cached_if_there_are_few_nodes(monkeypatch: pytest.Monke
     assert asked_anew(ledger, 10) == 7
 
 
-def test_the_cache_of_shapes_is_bounded() -> None:
-    ledger = Ledger(shapes=4)
+def test_the_cache_of_requests_is_bounded() -> None:
+    ledger = Ledger(cached_requests=4)
     ledger.apply(node("n1", 64))
     for units in range(1, 33):
         assert ledger.ranking(share(units)).best({"n1"}) == ["n1"]
-    assert len(ledger._shapes._rankings) == 4
+    assert len(ledger._rankings._rankings) == 4
     assert ledger.check() == []
 
 
-def test_a_shape_unused_for_a_long_history_is_evaluated_again(ledger: Ledger) -> None:
+def test_a_request_unused_for_a_long_history_is_evaluated_again(ledger: Ledger) -> None:
     ledger.apply(node("n1", 16))
     ledger.ranking(share(8))
     for number in range(CHANGES_REMEMBERED + 1):
@@ -133,4 +133,4 @@ def test_a_shape_unused_for_a_long_history_is_evaluated_again(ledger: Ledger) ->
         ledger.apply(gone(f"p{number}"))
     ledger.apply(running("last", on="n1/0", request=share(12)))
     assert ledger.ranking(share(8)).best({"n1"}) == []
-    assert len(ledger._shapes._log) <= 2 * CHANGES_REMEMBERED
+    assert len(ledger._rankings._log) <= 2 * CHANGES_REMEMBERED

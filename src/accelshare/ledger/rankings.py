@@ -14,14 +14,14 @@ from accelshare.ledger.placing import Fit, Rank
 from accelshare.ledger.refusals import Refusal
 
 CHANGES_REMEMBERED: Final = 8192
-# Answers of all shapes together, some 140 bytes each: 102 shapes of 5,000 nodes take 72 MB. Evaluating 5,000 nodes takes 70 ms.
+# To all requests together, some 140 bytes each: 102 requests on 5,000 nodes take 72 MB. Evaluating 5,000 nodes takes 70 ms.
 ANSWERS_REMEMBERED: Final = 512_000
-FEWEST_SHAPES: Final = 32
-MOST_SHAPES: Final = 1_024
+FEWEST_REQUESTS: Final = 32
+MOST_REQUESTS: Final = 1_024
 
 
 class Ranking:
-    """One shape's answers for every node: the fitting ones in order, the refused ones with their reason."""
+    """The answers of every node to one request: the fitting ones in order, the refused ones with their reason."""
 
     __slots__ = ("_order", "_ranks", "_refused", "refused")
 
@@ -76,10 +76,10 @@ class Ranking:
         yield from self._refused.items()
 
 
-class Shapes:
+class RankingCache:
     """The rankings of recent requests, each updated when it is needed again."""
 
-    def __init__(self, answer: Callable[[str, Request], Fit | Refusal | None], *, most: int = MOST_SHAPES) -> None:
+    def __init__(self, answer: Callable[[str, Request], Fit | Refusal | None], *, most: int = MOST_REQUESTS) -> None:
         self._answer = answer
         self._most = most
         self._rankings: dict[
@@ -91,7 +91,7 @@ class Shapes:
     def touch(self, node: str) -> None:
         """This node's answers may have changed."""
         self._log.append(node)
-        # A shape that missed that many changes is evaluated again for every node.
+        # A ranking that missed that many changes is evaluated again for every node.
         if len(self._log) > 2 * CHANGES_REMEMBERED:
             del self._log[:CHANGES_REMEMBERED]
             self._log_start += CHANGES_REMEMBERED
@@ -107,7 +107,7 @@ class Shapes:
             for node in set(self._log[known - self._log_start :]):
                 ranking.put(node, self._answer(node, request))
         self._rankings[request] = (ranking, end)
-        few = max(FEWEST_SHAPES, ANSWERS_REMEMBERED // max(1, len(nodes)))
+        few = max(FEWEST_REQUESTS, ANSWERS_REMEMBERED // max(1, len(nodes)))
         while len(self._rankings) > min(few, self._most):
             del self._rankings[next(iter(self._rankings))]
         return ranking
