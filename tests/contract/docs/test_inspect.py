@@ -59,7 +59,7 @@ async def test_usage(scheduling_cluster: SchedulingCluster, throwaway_machine: M
     await the_scene(scheduling_cluster)
     page_runner = PageRunner(throwaway_machine)
     await page_runner.run(commands("docs/how-to/usage.md"))
-    assert "NAMESPACE" in page_runner.out("accelshare inspect --idle")
+    assert json.loads(page_runner.out("accelshare inspect --idle=8 -o json")) == {"idle": []}
 
 
 async def test_preflight(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
