@@ -50,8 +50,8 @@ REAL = (
 )
 
 
-# One virtual node at a time, which takes two cores.
-VIRTUAL = (Stage("on a virtual node with its own kernel", ["-v", "-p", "no:xdist", "tests/vm"], own_network=True),)
+# One virtual node at a time, which takes two cores. What it prints is progress.
+VIRTUAL = (Stage("on a virtual node with its own kernel", ["-v", "-s", "tests/vm"], own_network=True),)
 
 
 @dataclass(slots=True)

@@ -45,6 +45,7 @@ _ARGUMENTS: Final = (
     "TERM=dumb",  # no colours and animations in its file
     "net.ifnames=0",
     "mitigations=off",
+    "tsc=reliable",  # a busy machine makes it look unstable, and any other clock is slow under emulation
     "panic=-1",
     "systemd.default_device_timeout_sec=1200",
     "systemd.default_timeout_start_sec=1200",
