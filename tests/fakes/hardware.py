@@ -4,6 +4,8 @@ Belongs here: writing that file, and the options that point a driver at the fake
 """
 
 import asyncio
+import contextlib
+import fcntl
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -46,6 +48,13 @@ class Hardware:
         lines = (f"{uuid} {pid} {mib} {percent} {type}\n" for uuid, pid, mib, percent in processes)
         fresh.write_text("".join(lines), encoding="utf-8")
         fresh.rename(self.folder / "processes")
+
+    def limits(self) -> str:
+        """The memory limits that processes have set, one line each; read while no process writes them."""
+        with contextlib.suppress(FileNotFoundError), (self.folder / "limits").open(encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
+            return file.read()
+        return ""
 
     def path(self, name: str) -> str:
         return str(self.folder / name)

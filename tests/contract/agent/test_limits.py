@@ -104,8 +104,7 @@ class Node:
 
     def limits(self) -> dict[tuple[str, str], int]:
         """What the driver has: by card and cgroup, the hard limit."""
-        file = self.hardware.folder / "limits"
-        lines = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+        lines = [line.split() for line in self.hardware.limits().splitlines()]
         assert all(soft == "0" for _, _, soft, _ in lines)
         return {(card, group): int(hard) for card, group, _, hard in lines}
 

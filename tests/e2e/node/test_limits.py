@@ -24,7 +24,7 @@ class LimitedNode:
     def __init__(self, real_node: RealNode, tree: Path) -> None:
         self.real = real_node
         self.tree = tree
-        self.file = real_node.hardware["nvidia"].folder / "limits"
+        self.hardware = real_node.hardware["nvidia"]
 
     async def start_agent(self) -> None:
         await self.real.start_agent(f"--cgroup-root={self.tree}")
@@ -40,7 +40,7 @@ class LimitedNode:
 
     def limits(self) -> dict[tuple[str, str], int]:
         """By card and cgroup below the tree: the hard limit."""
-        lines = [line.split() for line in self.file.read_text().splitlines()] if self.file.exists() else []
+        lines = [line.split() for line in self.hardware.limits().splitlines()]
         return {(card, group.removeprefix(str(self.tree))): int(hard) for card, group, _, hard in lines}
 
     def limit_of(self, pod: Object) -> int | None:
