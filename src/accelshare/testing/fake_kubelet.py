@@ -140,7 +140,12 @@ class FakeKubelet:
     # Plugins.
 
     async def _register(self, request: plugin_api.RegisterRequest, _context: Any) -> plugin_api.Empty:
-        options = [("grpc.max_receive_message_length", LARGEST_LIST), ("grpc.default_authority", "localhost")]
+        options = [
+            ("grpc.max_receive_message_length", LARGEST_LIST),
+            ("grpc.default_authority", "localhost"),
+            # A connection of its own: a shared one may still wait after it failed to reach the plugin before this one.
+            ("grpc.use_local_subchannel_pool", 1),
+        ]
         channel = grpc.aio.insecure_channel(f"unix://{self._plugins / request.endpoint}", options=options)
         response = request.options
         if self._calls_options:
