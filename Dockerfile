@@ -39,7 +39,8 @@ LABEL org.opencontainers.image.title="accelshare" \
       org.opencontainers.image.description="Accelerator sharing for Kubernetes: one engine, one data file per vendor" \
       org.opencontainers.image.licenses="Apache-2.0"
 ENV PATH=/opt/accelshare/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+    PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=131072
 COPY --from=sbom /opt/accelshare /opt/accelshare
 USER 65532:65532
 ENTRYPOINT ["accelshare"]

@@ -5,32 +5,30 @@ Belongs here: options, the order of the measurements, where the page goes. Never
 
 import argparse
 import asyncio
-import platform
+import contextlib
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from accelshare import __version__
 from accelshare.kube.errors import KubeError
-from bench import calls, crowd, first_byte, growth, scrape, throughput
+from bench import arrivals, calls, crowd, first_byte, growth, scrape, throughput
 from bench.document import document
 from bench.goals import verdicts
 from bench.noise import NoiseMeter
 from bench.procfs import load, machine
 from bench.progress import Progress
-from bench.results import Call, Crowd, FirstByte, Results, Scrape, Step, Throughput
-from bench.scene import ROOT, Scene, open_scene
-from bench.settings import FULL, QUICK, Settings, pods_and_rounds
+from bench.results import Arrivals, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput
+from bench.scene import ROOT, Scene, open_scene, versions
+from bench.settings import FULL, QUICK, Settings, with_nodes, with_rounds
 from cluster.control_plane import ControlPlane
 from cluster.errors import ClusterError
-from cluster.versions import ETCD_VERSION, KUBERNETES_VERSION
 
 PAGE: Final = ROOT / "docs/benchmarks.md"
-MEASURES: Final = ("startup", "throughput", "calls", "growth", "scrape", "crowd")
+MEASURES: Final = ("startup", "throughput", "arrivals", "calls", "growth", "scrape", "crowd", "large")
 ENDED_BY_SIGNAL: Final = 130
 # With one worker, the API server takes longer to delete a run's pods than the run itself.
 API_SERVER_ARGS: Final = ("--delete-collection-workers=16",)
@@ -49,13 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that both signals clean up
     progress = Progress()
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="accelshare-bench-") as directory,
-            ControlPlane.start(
-                Path(directory) / "plane", progress.say, controllers=None, api_server_args=API_SERVER_ARGS
-            ) as plane,
-        ):
+        with _control_plane(progress) as plane:
             results = asyncio.run(_measure(plane, plan, progress))
+        if "large" in plan.measures and plan.settings.large:
+            with _control_plane(progress) as plane:
+                rates = asyncio.run(_measure_large(plane, plan, progress))
+            results = replace(results, throughput=results.throughput + rates)
     except (ClusterError, KubeError, RuntimeError, TimeoutError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -72,12 +69,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def _control_plane(progress: Progress) -> Iterator[ControlPlane]:
+    with (
+        tempfile.TemporaryDirectory(prefix="accelshare-bench-") as directory,
+        ControlPlane.start(Path(directory) / "plane", progress.say, controllers=None, api_server_args=API_SERVER_ARGS) as plane,
+    ):
+        yield plane
+
+
+async def _measure_large(plane: ControlPlane, plan: Plan, progress: Progress) -> tuple[Throughput, ...]:
+    """Alone on a new control plane: the other one has all the pods of the crowd."""
+    async with open_scene(plane, progress) as scene, progress.beating():
+        return tuple([await throughput.measure(scene, NoiseMeter(load), queue) for queue in plan.settings.large])
+
+
 async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Results:
     """From the smallest cluster to the largest, because nodes are only ever added."""
     noise = NoiseMeter(load)
     for _ in range(3):
         noise.listen()
     rates: list[Throughput] = []
+    streams: list[Arrivals] = []
     called: list[Call] = []
     steps: list[Step] = []
     first_bytes: tuple[FirstByte, ...] = ()
@@ -87,7 +100,10 @@ async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Resul
         if "startup" in plan.measures:
             first_bytes = await first_byte.measure(scene, noise, starts=plan.settings.inspects)
         for nodes in _sizes(plan):
-            rates += await _throughput(scene, noise, plan, nodes)
+            if "throughput" in plan.measures:
+                rates += [await throughput.measure(scene, noise, each) for each in plan.settings.queues if each.nodes == nodes]
+            if "arrivals" in plan.measures:
+                streams += [await arrivals.measure(scene, noise, each) for each in plan.settings.streams if each.nodes == nodes]
             if "calls" in plan.measures and nodes in plan.settings.call_nodes:
                 called += await calls.measure(scene, noise, nodes=nodes, calls=plan.settings.calls)
             if "growth" in plan.measures and nodes in plan.settings.growth_nodes:
@@ -103,21 +119,15 @@ async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Resul
     return Results(
         machine=machine(),
         noise=noise.summary(),
-        versions=_versions(),
+        versions=versions(),
         throughput=tuple(rates),
+        arrivals=tuple(streams),
         calls=tuple(called),
         steps=tuple(steps),
         crowd=crowded,
         first_bytes=first_bytes,
         scrape=scraped,
     )
-
-
-async def _throughput(scene: Scene, noise: NoiseMeter, plan: Plan, nodes: int) -> list[Throughput]:
-    if "throughput" not in plan.measures or nodes not in plan.settings.nodes:
-        return []
-    pods, rounds = pods_and_rounds(plan.settings, nodes)
-    return [await throughput.measure(scene, noise, nodes=nodes, pods=pods, rounds=rounds)]
 
 
 async def _scrape(scene: Scene, noise: NoiseMeter, settings: Settings) -> Scrape:
@@ -140,20 +150,12 @@ async def _crowd(scene: Scene, noise: NoiseMeter, settings: Settings) -> Crowd:
 def _sizes(plan: Plan) -> list[int]:
     settings = plan.settings
     wanted = {
-        "throughput": settings.nodes,
+        "throughput": tuple(queue.nodes for queue in settings.queues),
+        "arrivals": tuple(stream.nodes for stream in settings.streams),
         "calls": settings.call_nodes,
         "growth": settings.growth_nodes,
     }
     return sorted({nodes for measure in plan.measures for nodes in wanted.get(measure, ())})
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "accelshare": __version__,
-        "Python": platform.python_version(),
-        "Kubernetes": KUBERNETES_VERSION,
-        "etcd": f"{ETCD_VERSION}, without fsync",
-    }
 
 
 def _plan(arguments: Sequence[str] | None) -> Plan:
@@ -167,11 +169,9 @@ def _plan(arguments: Sequence[str] | None) -> Plan:
     if options.rounds is not None:
         if options.rounds < 1:
             parser.error(f"--rounds is {options.rounds}; it must be at least 1")
-        settings = replace(settings, rounds=(options.rounds,) * len(settings.rounds))
+        settings = with_rounds(settings, options.rounds)
     if options.nodes is not None:
-        chosen = [pods_and_rounds(settings, nodes) for nodes in options.nodes]
-        pods, rounds = (tuple(pair[0] for pair in chosen), tuple(pair[1] for pair in chosen))
-        settings = replace(settings, nodes=options.nodes, pods=pods, rounds=rounds)
+        settings = with_nodes(settings, options.nodes)
     complete = not (options.quick or options.only or options.nodes)
     return Plan(settings, tuple(options.only or MEASURES), complete)
 

@@ -32,7 +32,7 @@ async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, calls: int) ->
             await scene.create(PODS, (workload.filler(number) for number in numbers), len(numbers))
         bodies = await _bodies(scene, nodes)
         noise.listen()
-        async with scene.extender(shortlist=1) as extender:
+        async with scene.extender() as extender:
             for verb, body in bodies.items():
                 scene.progress.doing(f"calls, {nodes:,} nodes, {'80 % full' if full else 'empty'}: {verb}")
                 measured.append(await asyncio.to_thread(_many, extender, verb, body, nodes, full, calls))

@@ -37,7 +37,7 @@ async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, pods: int, sta
         scene.progress.doing(f"start {number} of {starts} with {nodes:,} nodes and {pods:,} pods")
         bare.append(await asyncio.to_thread(_bare_start, scene, number))
         begun = time.perf_counter()
-        async with scene.extender(shortlist=1, wait_ready=False) as extender:
+        async with scene.extender(wait_ready=False) as extender:
             measured.append(await asyncio.to_thread(_watch_start, extender, begun))
             scene.progress.say(f"  ready in {measured[-1].wall_s:.2f} s, {measured[-1].memory.rss_mb:.0f} MB")
             if number == starts:

@@ -9,9 +9,9 @@ from statistics import median
 from bench.figures import Spread, ratios
 from bench.goals import verdicts
 from bench.page import goals_section, machine_table
-from bench.results import BARE, VARIANTS, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput, Waits
+from bench.results import BARE, PROMISES, Arrivals, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput, Waits
 from bench.tables import number, spread, table
-from bench.workload import CARD_UNITS, CARDS, FULL_SHARE, SHARE
+from bench.workload import CARD_UNITS, CARDS, FULL_SHARE, PRIORITIES, SHARE
 
 HEAD = """\
 # Benchmarks
@@ -26,10 +26,9 @@ NOT_MEASURED = """\
 
 - kubelets and containers: nodes are objects, so a pod ends its way here when it is bound.
 - A control plane on machines of its own, disks that are waited for, networks with latency: here all of it shares the cores.
-- TLS between kube-scheduler and the extender.
 - Several extenders, node agents, preemption.
-- Pods of many different shapes at once: the queue is of one shape, which is what a large job looks like.
-- Other schedulers and other extenders.
+- Other schedulers and other extenders. gpushare's own Go extender is no row: it could not be built, because the Go module
+  proxy here refuses (403) its list of versions, its branch and its last commit.
 
 ## Again
 
@@ -45,6 +44,7 @@ python -m bench --only startup --only scrape
 def document(results: Results) -> str:
     parts = [HEAD, machine_table(results.machine, results.noise, results.versions), goals_section(verdicts(results))]
     parts += [_throughput(size) for size in results.throughput]
+    parts += [_arrivals(stream) for stream in results.arrivals]
     if results.calls:
         parts.append(_calls(results.calls))
     steps = (*results.steps, *(results.crowd.steps if results.crowd is not None else ()))
@@ -61,11 +61,19 @@ def document(results: Results) -> str:
 
 def _throughput(size: Throughput) -> str:
     rounds = len(size.paces[BARE])
+    ask = (
+        f"ask {SHARE} of a card's {CARD_UNITS} units"
+        if size.shapes == 1
+        else f"ask in {size.shapes} ways (1 to {CARD_UNITS} units of a card, or of two, with little or much CPU) and have "
+        f"{len(PRIORITIES)} priorities"
+    )
     words = (
-        f"{size.pods} pods that ask {SHARE} of a card's {CARD_UNITS} units wait when kube-scheduler starts; {CARDS} cards a "
-        f"node. Every node is scored (percentageOfNodesToScore 100) and client limits are lifted, in all rows. Counted are the "
+        f"{size.pods} pods that {ask} wait when kube-scheduler starts; {CARDS} cards a "
+        f"node. Every node is scored (percentageOfNodesToScore 100) and client limits are lifted, in all rows. kube-scheduler "
+        f"calls the extender over mutual TLS, as the chart installs it. Counted are the "
         f"middle 80 % of the pods. The rows took turns, {rounds} rounds; each is divided by the bare run of its own round. The "
-        f"last column is the noise: what processes that are not part of this took meanwhile. Median (least–most)."
+        f"last column is the noise: what processes that are not part of this took meanwhile. Median (least–most). *Promises* is "
+        f"shortlist 1 with `--promises=16`; {median(pace.wasted for pace in size.paces[PROMISES]):.0%} of them did not help."
     )
     head = (
         "filter answers with",
@@ -77,12 +85,12 @@ def _throughput(size: Throughput) -> str:
         "all of these",
         "cores taken by others",
     )
-    return f"## Throughput at {size.nodes:,} nodes\n\n{words}\n\n{table(head, _throughput_rows(size))}\n"
+    title = f"Throughput at {size.nodes:,} nodes" + (f", {size.shapes} shapes of pods" if size.shapes > 1 else "")
+    return f"## {title}\n\n{words}\n\n{table(head, _throughput_rows(size))}\n"
 
 
 def _throughput_rows(size: Throughput) -> Iterator[tuple[str, ...]]:
-    for variant in VARIANTS:
-        paces = size.paces[variant]
+    for variant, paces in size.paces.items():
         ratio = Spread.of(ratios(paces, size.paces[BARE], lambda pace: pace.pods_per_s))
         yield (
             variant if variant != BARE else f"({BARE})",
@@ -94,6 +102,35 @@ def _throughput_rows(size: Throughput) -> Iterator[tuple[str, ...]]:
             number(median(pace.scheduler_ms + pace.extender_ms + pace.api_server_ms for pace in paces)),
             spread(Spread.of([pace.others_cores for pace in paces])),
         )
+
+
+def _arrivals(stream: Arrivals) -> str:
+    words = (
+        f"{stream.pods} pods arrive one after the other, {stream.per_s:g} a second. From the moment at which its creation is "
+        f"sent to the moment at which a watch shows the node, in ms; the rows took turns, {len(stream.waits[BARE])} rounds. "
+        f"Median (least–most) of the rounds."
+    )
+    rows = [
+        (
+            variant if variant != BARE else f"({BARE})",
+            *(spread(Spread.of([value(one) for one in waits])) for value in (_p50, _p99, _most)),
+        )
+        for variant, waits in stream.waits.items()
+    ]
+    head = ("filter answers with", "half of the pods within", "99 % within", "all within")
+    return f"## Steady arrivals at {stream.nodes:,} nodes\n\n{words}\n\n{table(head, rows)}\n"
+
+
+def _p50(waits: Waits) -> float:
+    return waits.p50_ms
+
+
+def _p99(waits: Waits) -> float:
+    return waits.p99_ms
+
+
+def _most(waits: Waits) -> float:
+    return waits.most_ms
 
 
 def _calls(calls: tuple[Call, ...]) -> str:
@@ -180,8 +217,8 @@ def _scrape(scrape: Scrape) -> str:
         )
 
     rows = [
-        row("half of the calls within", lambda waits: waits.p50_ms),
-        row("99 % within", lambda waits: waits.p99_ms),
-        row("all within", lambda waits: waits.most_ms),
+        row("half of the calls within", _p50),
+        row("99 % within", _p99),
+        row("all within", _most),
     ]
     return f"## Scrapes\n\n{words}\n\n{table(('filter', 'undisturbed', 'while scraped', 'ratio'), rows)}\n"

@@ -58,6 +58,7 @@ class Pace:
     extender_ms: float
     api_server_ms: float
     others_cores: float
+    wasted: float = 0.0  # of the promises of a whole run, the part that did not help; 0 without promises
 
 
 def pace(first: Moment, last: Moment) -> Pace:

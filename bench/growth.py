@@ -9,34 +9,17 @@ import asyncio
 import msgspec
 
 from bench import workload
+from bench.answers import BindAnswer, FilterAnswer, Pod
 from bench.noise import NoiseMeter
 from bench.procfs import cpu_s
 from bench.results import Step
 from bench.scene import PODS, Extender, Scene
 
 
-class _Metadata(msgspec.Struct):
-    name: str
-    uid: str
-
-
-class _Pod(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _FilterAnswer(msgspec.Struct, rename="pascal"):
-    node_names: list[str] | None = None
-    error: str = ""
-
-
-class _BindAnswer(msgspec.Struct, rename="pascal"):
-    error: str = ""
-
-
 async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, steps: int, step_pods: int) -> list[Step]:
     await scene.grow_to(nodes)
     measured: list[Step] = []
-    async with scene.extender(shortlist=1) as extender:
+    async with scene.extender() as extender:
         for step in range(steps):
             noise.listen()
             before = step * step_pods
@@ -60,11 +43,11 @@ async def one_step(scene: Scene, extender: Extender, *, nodes: int, pods_before:
 
 def _place_all(extender: Extender, pods: list[bytes], names: bytes) -> None:
     for raw in pods:
-        pod = msgspec.json.decode(raw, type=_Pod).metadata
-        filtered = msgspec.json.decode(extender.call("filter", workload.call_with_names(raw, names)), type=_FilterAnswer)
+        pod = msgspec.json.decode(raw, type=Pod).metadata
+        filtered = msgspec.json.decode(extender.call("filter", workload.call_with_names(raw, names)), type=FilterAnswer)
         if filtered.error or not filtered.node_names:
             raise RuntimeError(f"filter found no node for {pod.name}: {filtered.error or 'every node refused'}")
         body = workload.bind_call(pod.name, pod.uid, filtered.node_names[0])
-        bound = msgspec.json.decode(extender.call("bind", body), type=_BindAnswer)
+        bound = msgspec.json.decode(extender.call("bind", body), type=BindAnswer)
         if bound.error:
             raise RuntimeError(f"bind of {pod.name} failed: {bound.error}")

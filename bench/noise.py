@@ -1,6 +1,6 @@
 """Measures the machine's noise: one fixed loop, timed repeatedly between the measurements.
 
-Belongs here: the loop and its times. Never: correcting a result by it.
+Belongs here: the loop and its times. Never: correcting a result by it (goals.py scales limits).
 """
 
 import time

@@ -5,7 +5,7 @@ Belongs here: these two tables. Never: what one page alone shows (document.py, n
 
 from collections.abc import Mapping, Sequence
 
-from bench.goals import Verdict
+from bench.goals import REFERENCE_LOOP_S, Verdict
 from bench.noise import Noise
 from bench.procfs import Machine
 from bench.tables import table
@@ -31,5 +31,9 @@ def machine_table(machine: Machine, noise: Noise, versions: Mapping[str, str]) -
 
 def goals_section(verdicts: Sequence[Verdict]) -> str:
     """Empty if the run measured no goal."""
+    text = (
+        f"Goals in seconds were set on a machine whose fixed loop takes {1000 * REFERENCE_LOOP_S:g} ms. "
+        "A factor says how much longer the loop takes here."
+    )
     rows = [(verdict.goal, verdict.measured, "met" if verdict.met else "**not met**") for verdict in verdicts]
-    return f"## Goals\n\n{table(('goal', 'measured', ''), rows)}\n" if rows else ""
+    return f"## Goals\n\n{text}\n\n{table(('goal', 'measured', ''), rows)}\n" if rows else ""

@@ -3,7 +3,7 @@
 Belongs here: the shapes of results. Never: measuring, judging.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +15,16 @@ BARE: Final = "bare kube-scheduler"
 SHORTLIST_1: Final = "shortlist 1"
 SHORTLIST_16: Final = "shortlist 16"
 ALL: Final = "all nodes"
-# How many nodes filter names; None is kube-scheduler without an extender.
-VARIANTS: Final[Mapping[str, int | None]] = {BARE: None, SHORTLIST_1: 1, SHORTLIST_16: 16, ALL: 0}
+PROMISES: Final = "promises"
+# The flags of the extender; None is kube-scheduler without one.
+VARIANTS: Final[Mapping[str, tuple[str, ...] | None]] = {
+    BARE: None,
+    SHORTLIST_1: ("--shortlist=1",),
+    PROMISES: ("--shortlist=1", "--promises=16"),
+    SHORTLIST_16: ("--shortlist=16",),
+    ALL: ("--shortlist=0",),
+}
+MAIN: Final = (BARE, SHORTLIST_1, PROMISES)  # where not all are measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +34,31 @@ class Throughput:
     nodes: int
     pods: int
     paces: Mapping[str, tuple[Pace, ...]]
+    shapes: int = 1  # of pods; with several there are several priorities, too
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long the calls, or the pods, of one round waited."""
+
+    p50_ms: float
+    p99_ms: float
+    most_ms: float
+
+    @classmethod
+    def of(cls, waits_ms: Iterable[float]) -> "Waits":
+        ordered = sorted(waits_ms)
+        return cls(p50_ms=ordered[len(ordered) // 2], p99_ms=ordered[len(ordered) * 99 // 100], most_ms=ordered[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Pods that arrive at a steady rate: from creation to bound, in each round of each variant."""
+
+    nodes: int
+    pods: int
+    per_s: float
+    waits: Mapping[str, tuple[Waits, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +120,6 @@ class FirstByte:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """The latency of filter calls in one round."""
-
-    p50_ms: float
-    p99_ms: float
-    most_ms: float
-
-
-@dataclass(frozen=True, slots=True)
 class Scrape:
     """The same calls in turn without a scrape and during continuous scrapes."""
 
@@ -113,6 +137,7 @@ class Results:
     noise: Noise
     versions: Mapping[str, str]
     throughput: tuple[Throughput, ...] = ()
+    arrivals: tuple[Arrivals, ...] = ()
     calls: tuple[Call, ...] = ()
     steps: tuple[Step, ...] = ()
     crowd: Crowd | None = None

@@ -6,22 +6,26 @@ Belongs here: creating and deleting objects, starting and stopping processes. Ne
 import asyncio
 import contextlib
 import http.client
+import platform
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from accelshare import __version__
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from bench import workload
 from bench.progress import Progress
 from bench.workload import Object
+from cluster.certificates import Authority
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
 from cluster.kubeconfig import Token, write_kubeconfig
 from cluster.process import Process
+from cluster.versions import ETCD_VERSION, KUBERNETES_VERSION
 
 ROOT: Final = Path(__file__).parents[1]
 AT_ONCE: Final = 32
@@ -30,13 +34,14 @@ PODS: Final = "/api/v1/namespaces/default/pods"
 
 
 class Extender:
-    """A running extender and one keep-alive connection to it."""
+    """A running extender and one keep-alive connection to it; with TLS, to the port for its metrics and health."""
 
-    def __init__(self, process: Process, port: int) -> None:
+    def __init__(self, process: Process, port: int, *, metrics_port: int, tls: Mapping[str, str] | None = None) -> None:
         self.process = process
         self.port = port
-        self.url = f"http://127.0.0.1:{port}"
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self.tls = tls  # of kube-scheduler's configuration
+        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
+        self._connection = http.client.HTTPConnection("127.0.0.1", metrics_port, timeout=60)
 
     @property
     def pid(self) -> int:
@@ -53,6 +58,11 @@ class Extender:
             return False
         return response.status == http.client.OK
 
+    def metrics(self) -> str:
+        """The metrics page. Blocks."""
+        self._connection.request("GET", "/metrics")
+        return self._connection.getresponse().read().decode()
+
     def call(self, verb: str, body: bytes) -> bytes:
         """One call, as kube-scheduler makes it. Blocks."""
         self._connection.request("POST", f"/accelshare/{verb}", body, {"Content-Type": "application/json"})
@@ -68,6 +78,9 @@ class Scene:
         self.plane = plane
         self.client = client
         self._extender_kubeconfig = extender_kubeconfig
+        directory = plane.directory / "extender-tls"
+        directory.mkdir()
+        self._authority = Authority(directory)
         self.progress = progress
         self.nodes = 0
         self._starts = 0
@@ -98,6 +111,11 @@ class Scene:
         await self.until(self._no_pods, "all pods are gone")
         await self.client.request("DELETE", "/api/v1/namespaces/default/events", timeout_s=LIMIT_S)
 
+    async def version_of_pods(self) -> str:
+        """From which a watch sees all that happens to pods from now on."""
+        listed = msgspec.json.decode(await self.client.request("GET", PODS, params={"limit": "1"}), type=Object)
+        return str(listed["metadata"]["resourceVersion"])
+
     async def _no_pods(self) -> bool:
         body = await self.client.request("GET", PODS, params={"limit": "1"})
         return not msgspec.json.decode(body, type=Object)["items"]
@@ -123,13 +141,23 @@ class Scene:
     # Processes.
 
     @contextlib.asynccontextmanager
-    async def extender(self, *, shortlist: int, wait_ready: bool = True) -> AsyncIterator[Extender]:
-        """An extender, ready; stopped when the block ends."""
+    async def extender(self, *flags: str, wait_ready: bool = True, tls: bool = False) -> AsyncIterator[Extender]:
+        """An extender, ready; stopped when the block ends. With TLS it asks for client certificates, as the chart installs it."""
         self._starts += 1
         port = free_port()
-        command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{port}", f"--shortlist={shortlist}"]
+        command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{port}", *flags]
         command.append(f"--kubeconfig={self._extender_kubeconfig}")
-        extender = Extender(Process("extender", command, self.plane.directory / f"extender-{self._starts}.log"), port)
+        log = self.plane.directory / f"extender-{self._starts}.log"
+        if tls:
+            metrics_port = free_port()
+            certificate, key = self._authority.serving_certificate("extender")
+            command += [f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={self._authority.file}"]
+            command.append(f"--probe-port={metrics_port}")
+            certificate, key = self._authority.client_certificate("kube-scheduler")
+            files = {"caFile": str(self._authority.file), "certFile": str(certificate), "keyFile": str(key)}
+            extender = Extender(Process("extender", command, log), port, metrics_port=metrics_port, tls=files)
+        else:
+            extender = Extender(Process("extender", command, log), port, metrics_port=port)
         try:
             if wait_ready:
                 await asyncio.to_thread(extender.process.wait_ready, extender.ready)
@@ -138,12 +166,11 @@ class Scene:
             await asyncio.to_thread(extender.process.stop)
 
     @contextlib.asynccontextmanager
-    async def scheduler(self, extender_url: str = "") -> AsyncIterator[Process]:
+    async def scheduler(self, extender: Extender | None) -> AsyncIterator[Process]:
         """A kube-scheduler, yielded as soon as its process exists; stopped when the block ends."""
         before = len(self.plane.processes)
-        starting = asyncio.create_task(
-            asyncio.to_thread(self.plane.start_scheduler, workload.scheduler_configuration(extender_url))
-        )
+        configuration = workload.scheduler_configuration(*((extender.url, extender.tls) if extender is not None else ()))
+        starting = asyncio.create_task(asyncio.to_thread(self.plane.start_scheduler, configuration))
         try:
             while len(self.plane.processes) == before and not starting.done():
                 await asyncio.sleep(0.005)
@@ -165,13 +192,25 @@ class Scene:
             raise RuntimeError(f"not within {limit_s:g} s: {what}") from error
 
 
+def versions() -> dict[str, str]:
+    """Of everything that is measured."""
+    return {
+        "accelshare": __version__,
+        "Python": platform.python_version(),
+        "Kubernetes": KUBERNETES_VERSION,
+        "etcd": f"{ETCD_VERSION}, without fsync",
+    }
+
+
 @contextlib.asynccontextmanager
 async def open_scene(plane: ControlPlane, progress: Progress) -> AsyncIterator[Scene]:
     """An empty cluster in which the extender has its role."""
     await asyncio.to_thread(plane.kubectl, "apply", "-f", str(ROOT / "deploy/extender-rbac.yaml"))
     kubeconfig = await asyncio.to_thread(_as_service_account, plane)
     async with Client(config.load(plane.kubeconfig), user_agent="accelshare-bench") as client:
-        yield Scene(plane, client, progress, extender_kubeconfig=kubeconfig)
+        scene = Scene(plane, client, progress, extender_kubeconfig=kubeconfig)
+        await scene.create(workload.PRIORITY_CLASSES, workload.priority_classes(), len(workload.PRIORITIES))
+        yield scene
 
 
 def _as_service_account(plane: ControlPlane) -> Path:

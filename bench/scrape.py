@@ -38,7 +38,7 @@ async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, calls: int, ro
     quiet: list[Waits] = []
     scraped: list[Waits] = []
     pages: list[tuple[float, int, int]] = []
-    async with scene.extender(shortlist=1) as extender:
+    async with scene.extender() as extender:
         await asyncio.to_thread(_waits, extender, body, 20)  # connections, caches and the first ranking
         for number in range(1, rounds + 1):
             noise.listen()
@@ -77,5 +77,4 @@ def _waits(extender: Extender, body: bytes, calls: int) -> Waits:
         begun = time.perf_counter()
         extender.call("filter", body)
         walls.append(1000 * (time.perf_counter() - begun))
-    walls.sort()
-    return Waits(p50_ms=walls[len(walls) // 2], p99_ms=walls[len(walls) * 99 // 100], most_ms=walls[-1])
+    return Waits.of(walls)

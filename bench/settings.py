@@ -3,15 +3,39 @@
 Belongs here: numbers of nodes, pods, calls and rounds. Never: measuring.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
+
+from bench.results import MAIN, VARIANTS
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue of pods that waits when kube-scheduler starts, in a cluster of this size."""
+
+    nodes: int
+    pods: int
+    rounds: int  # how often the variants take turns
+    variants: tuple[str, ...] = tuple(VARIANTS)
+    shapes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Pods that arrive at a steady rate, in a cluster of this size."""
+
+    nodes: int
+    pods: int
+    per_s: float
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    nodes: tuple[int, ...]  # the sizes of cluster at which throughput is measured
-    pods: tuple[int, ...]  # how many pods are in the queue, for each of these
-    rounds: tuple[int, ...]  # how often all variants run, for each of these
+    queues: tuple[Queue, ...]
+    large: tuple[Queue, ...]  # on a control plane of their own, because nodes are only ever added
+    streams: tuple[Stream, ...]
     call_nodes: tuple[int, ...]  # how many names a call has, which is also how many nodes there are
     calls: int  # of each kind, at each size
     growth_nodes: tuple[int, ...]
@@ -27,9 +51,14 @@ class Settings:
 
 
 FULL: Final = Settings(
-    nodes=(1000, 5000),
-    pods=(400, 300),
-    rounds=(7, 5),
+    queues=(
+        Queue(nodes=100, pods=400, rounds=5, variants=MAIN),
+        Queue(nodes=1000, pods=400, rounds=5),
+        Queue(nodes=1000, pods=400, rounds=3, variants=MAIN, shapes=20),
+        Queue(nodes=5000, pods=300, rounds=3),
+    ),
+    large=(Queue(nodes=15_000, pods=200, rounds=2, variants=MAIN),),
+    streams=(Stream(nodes=1000, pods=300, per_s=20, rounds=2), Stream(nodes=5000, pods=150, per_s=8, rounds=2)),
     call_nodes=(100, 1000, 5000),
     calls=300,
     growth_nodes=(100, 1000, 5000),
@@ -44,9 +73,13 @@ FULL: Final = Settings(
     scrape_rounds=5,
 )
 QUICK: Final = Settings(
-    nodes=(100, 300),
-    pods=(60, 60),
-    rounds=(2, 2),
+    queues=(
+        Queue(nodes=100, pods=60, rounds=2),
+        Queue(nodes=100, pods=60, rounds=2, variants=MAIN, shapes=20),
+        Queue(nodes=300, pods=60, rounds=2),
+    ),
+    large=(Queue(nodes=400, pods=60, rounds=1, variants=MAIN),),
+    streams=(Stream(nodes=100, pods=40, per_s=10, rounds=1),),
     call_nodes=(100, 300),
     calls=30,
     growth_nodes=(100, 300),
@@ -62,8 +95,17 @@ QUICK: Final = Settings(
 )
 
 
-def pods_and_rounds(settings: Settings, nodes: int) -> tuple[int, int]:
-    """Those of this size in the settings, or of the next smaller size."""
-    known = [at for at, size in enumerate(settings.nodes) if size <= nodes]
-    at = known[-1] if known else 0
-    return settings.pods[at], settings.rounds[at]
+def with_nodes(settings: Settings, sizes: Sequence[int]) -> Settings:
+    """The same with queues at these sizes, each like the one of the next smaller size in the settings, and no other queue."""
+    known = [queue for queue in settings.queues if queue.shapes == 1]
+
+    def at(nodes: int) -> Queue:
+        smaller = [queue for queue in known if queue.nodes <= nodes]
+        return replace((smaller or known)[-1 if smaller else 0], nodes=nodes)
+
+    return replace(settings, queues=tuple(at(nodes) for nodes in sizes), large=())
+
+
+def with_rounds(settings: Settings, rounds: int) -> Settings:
+    queues, large = (tuple(replace(queue, rounds=rounds) for queue in each) for each in (settings.queues, settings.large))
+    return replace(settings, queues=queues, large=large)

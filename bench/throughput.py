@@ -7,8 +7,11 @@ one round are compared, because a slow minute of the machine affects all of them
 """
 
 import asyncio
+import re
 import time
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -17,11 +20,13 @@ from bench import workload
 from bench.figures import Moment, Pace, middle_of, pace
 from bench.noise import NoiseMeter
 from bench.procfs import cpu_s, machine_cpu_s
-from bench.results import VARIANTS, Throughput
+from bench.results import PROMISES, VARIANTS, Throughput
 from bench.scene import PODS, Extender, Scene
+from bench.settings import Queue
 from cluster.process import Process
 
 LIMIT_S: Final = 300.0
+_PROMISES: Final = re.compile(r'^accelshare_promises_total\{outcome="(?P<outcome>[^"]+)"\} (?P<count>[0-9.e+]+)$', re.MULTILINE)
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -42,40 +47,59 @@ class _Pod(msgspec.Struct):
 _decode: Final = msgspec.json.Decoder(_Pod).decode
 
 
-async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, pods: int, rounds: int) -> Throughput:
-    await scene.grow_to(nodes)
-    paces: dict[str, list[Pace]] = {variant: [] for variant in VARIANTS}
-    for round_ in range(1, rounds + 1):
-        for number, (variant, shortlist) in enumerate(VARIANTS.items()):
+async def measure(scene: Scene, noise: NoiseMeter, queue: Queue) -> Throughput:
+    await scene.grow_to(queue.nodes)
+    paces: dict[str, list[Pace]] = {variant: [] for variant in queue.variants}
+    where = f"{queue.nodes:,} nodes" + (f", {queue.shapes} shapes" if queue.shapes > 1 else "")
+    for round_ in range(1, queue.rounds + 1):
+        for number, variant in enumerate(queue.variants):
             noise.listen()
-            scene.progress.doing(f"throughput, {nodes:,} nodes, round {round_} of {rounds}: {variant}")
-            measured = await _run(scene, f"queue-{round_}-{number}", pods, shortlist)
+            scene.progress.doing(f"throughput, {where}, round {round_} of {queue.rounds}: {variant}")
+            measured = await _run(scene, f"queue-{round_}-{number}", queue, VARIANTS[variant])
             await scene.clear_pods()
             paces[variant].append(measured)
             scene.progress.say(
                 f"  {measured.pods_per_s:.1f} pods/s, CPU a pod: scheduler {measured.scheduler_ms:.2f} ms, "
                 f"extender {measured.extender_ms:.2f} ms, API server {measured.api_server_ms:.2f} ms; "
                 f"others took {measured.others_cores:.2f} cores"
+                + (f"; {measured.wasted:.0%} of the promises wasted" if variant == PROMISES else "")
             )
     noise.listen()
-    return Throughput(nodes, pods, {variant: tuple(measured) for variant, measured in paces.items()})
+    return Throughput(
+        queue.nodes, queue.pods, {variant: tuple(measured) for variant, measured in paces.items()}, shapes=queue.shapes
+    )
 
 
-async def _run(scene: Scene, prefix: str, pods: int, shortlist: int | None) -> Pace:
-    await scene.create(PODS, (workload.pod(f"{prefix}-{number:05d}") for number in range(pods)), pods)
+async def _run(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, ...] | None) -> Pace:
+    names = (f"{prefix}-{number:05d}" for number in range(queue.pods))
+    one = workload.pod if queue.shapes == 1 else workload.mixed_pods(queue.shapes)
+    await scene.create(PODS, map(one, names), queue.pods)
     async with AsyncExitStack() as running:
-        extender = None if shortlist is None else await running.enter_async_context(scene.extender(shortlist=shortlist))
-        listed = msgspec.json.decode(await scene.client.request("GET", PODS, params={"limit": "1"}), type=dict[str, object])
-        version = msgspec.convert(listed["metadata"], dict[str, object])["resourceVersion"]
-        scheduler = await running.enter_async_context(scene.scheduler(extender.url if extender else ""))
+        extender = None if flags is None else await running.enter_async_context(scene.extender(*flags, tls=True))
+        version = await scene.version_of_pods()
+        scheduler = await running.enter_async_context(scene.scheduler(extender))
         async with asyncio.timeout(LIMIT_S):
-            return await _watch_binds(scene, str(version), pods, scheduler, extender)
+            measured = await _pace(scene, version, queue.pods, scheduler, extender)
+        return measured if extender is None else replace(measured, wasted=wasted(await asyncio.to_thread(extender.metrics)))
 
 
-async def _watch_binds(scene: Scene, version: str, pods: int, scheduler: Process, extender: Extender | None) -> Pace:
+async def _pace(scene: Scene, version: str, pods: int, scheduler: Process, extender: Extender | None) -> Pace:
     """The pace of the middle pods, from a watch that sees them get their nodes."""
     start, end = middle_of(pods)
     moments: dict[int, Moment] = {}
+    bound = 0
+    async with aclosing(binds(scene, version, recorded=extender is not None)) as seen:
+        async for _ in seen:
+            bound += 1
+            if bound in (start, end):
+                moments[bound] = _now(bound, scene, scheduler, extender)
+            if bound == pods:
+                break
+    return pace(moments[start], moments[end])
+
+
+async def binds(scene: Scene, version: str, *, recorded: bool) -> AsyncGenerator[str]:
+    """The names of pods, each when the watch shows its node for the first time. Without an end."""
     bound: set[str] = set()
     while True:
         async with aclosing(scene.client.watch(PODS, resource_version=version, timeout_s=LIMIT_S)) as events:
@@ -86,15 +110,19 @@ async def _watch_binds(scene: Scene, version: str, pods: int, scheduler: Process
                 version = pod.metadata.resource_version
                 if not pod.spec.node_name or pod.metadata.name in bound:
                     continue
-                if extender is not None and workload.ASSIGNMENT not in pod.metadata.annotations:
+                if recorded and workload.ASSIGNMENT not in pod.metadata.annotations:
                     raise RuntimeError(f"pod {pod.metadata.name} was bound without the extender, so this run is invalid")
                 bound.add(pod.metadata.name)
-                if len(bound) in (start, end):
-                    moments[len(bound)] = _now(len(bound), scene, scheduler, extender)
-                if len(bound) == pods:
-                    return pace(moments[start], moments[end])
+                yield pod.metadata.name
         # On a busy machine the API server ends the watch of a slow client; the next watch has the missed events.
-        scene.progress.say(f"  the watch ended when {len(bound)} of {pods} pods were bound; watching again")
+        scene.progress.say(f"  the watch ended when {len(bound)} pods were bound; watching again")
+
+
+def wasted(metrics: str) -> float:
+    """The part of all promises that was not kept, from a metrics page; 0 if there were none."""
+    counts = {match["outcome"]: float(match["count"]) for match in _PROMISES.finditer(metrics)}
+    total = sum(counts.values())
+    return 1 - counts.get("kept", 0.0) / total if total else 0.0
 
 
 def _now(bound: int, scene: Scene, scheduler: Process, extender: Extender | None) -> Moment:

@@ -3,8 +3,9 @@
 Belongs here: manifests, and kube-scheduler's requests with them. Never: sending them.
 """
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -18,6 +19,12 @@ CARD_UNITS: Final = 16
 SHARE: Final = 4  # units that each pod of the queue requests
 FULL_SHARE: Final = 13  # of each card of a full node: no card has enough left, though all together have
 ASSIGNMENT: Final = "accelshare.io/assignment"
+CARD_COUNT: Final = "accelshare.io/card-count"
+PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+PRIORITIES: Final = {"bench-low": -10, "bench-middle": 10, "bench-high": 1000}
+# Units, cards and CPU of the pods of a mixed queue.
+_SHARES: Final = ((1, 1), (2, 1), (3, 1), (4, 1), (6, 1), (8, 1), (12, 1), (16, 1), (8, 2), (24, 2))
+SHAPES: Final = tuple((units, cards, cpu) for cpu in ("500m", "2") for units, cards in _SHARES)
 
 
 def node_name(number: int) -> str:
@@ -76,13 +83,35 @@ def pod(name: str, *, units: int = SHARE) -> Object:
     }
 
 
+def mixed_pods(shapes: int) -> Callable[[str], Object]:
+    """Makes pods whose shapes and priorities take turns, in a fixed order that mixes them."""
+    turns = itertools.count()
+
+    def one(name: str) -> Object:
+        turn = next(turns)
+        units, cards, cpu = SHAPES[:shapes][turn * 7 % shapes]
+        made = pod(name, units=units)
+        made["metadata"]["annotations"] |= {CARD_COUNT: str(cards)} if cards > 1 else {}
+        made["spec"]["containers"][0]["resources"]["limits"]["cpu"] = cpu
+        made["spec"]["priorityClassName"] = list(PRIORITIES)[turn * 5 % 17 % len(PRIORITIES)]
+        return made
+
+    return one
+
+
+def priority_classes() -> list[Object]:
+    """They preempt nobody: there is room for all."""
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "preemptionPolicy": "Never"}
+    return [{**kind, "metadata": {"name": name}, "value": value} for name, value in PRIORITIES.items()]
+
+
 def bound_pod(name: str, *, node: int, cards: Sequence[int], share: int) -> Object:
     """A bound pod with accelshare's record."""
     made = pod(name, units=share * len(cards))
     entries = [{"index": card, "id": f"GPU-{node:08x}-{card:04x}-4000", "units": share} for card in cards]
     made["metadata"]["annotations"] |= {
         ASSIGNMENT: json.dumps({"nvidia": entries}),
-        "accelshare.io/card-count": str(len(cards)),
+        CARD_COUNT: str(len(cards)),
         "ALIYUN_COM_GPU_MEM_IDX": ",".join(str(card) for card in cards),
         "ALIYUN_COM_GPU_MEM_DEV": str(CARD_UNITS),
         "ALIYUN_COM_GPU_MEM_POD": str(share * len(cards)),
@@ -131,12 +160,12 @@ def bind_call(name: str, uid: str, node: str) -> bytes:
     return orjson.dumps({"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node})
 
 
-def scheduler_configuration(extender_url: str = "") -> Object:
+def scheduler_configuration(extender_url: str = "", tls: Mapping[str, str] | None = None) -> Object:
     """Scores every node and lifts the client limits, with an extender and without."""
     config: Object = {"percentageOfNodesToScore": 100, "clientConnection": {"qps": 100_000, "burst": 100_000}}
     if not extender_url:
         return config
-    entry = {
+    entry: Object = {
         "urlPrefix": f"{extender_url}/accelshare",
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
@@ -147,4 +176,6 @@ def scheduler_configuration(extender_url: str = "") -> Object:
         "httpTimeout": "30s",
         "managedResources": [{"name": MEMORY, "ignoredByScheduler": False}],
     }
+    if tls is not None:
+        entry |= {"enableHTTPS": True, "tlsConfig": dict(tls)}
     return config | {"extenders": [entry]}

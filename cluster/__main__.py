@@ -19,8 +19,8 @@ from cluster.errors import ClusterError
 from cluster.image import build_with_debian, build_with_engine
 from cluster.local import LocalCluster, accelshare
 from cluster.local.bring_up import provide_libraries
-from cluster.local.layout import NODE_NAME
-from cluster.versions import CONTROL_PLANE_PROGRAMS, ETCD_VERSION, KUBERNETES_VERSION, PROGRAMS
+from cluster.local.layout import MOST_NODES
+from cluster.versions import CONTROL_PLANE_PROGRAMS, ETCD_VERSION, KUBERNETES_VERSION, PROGRAMS, QUEUE_PROGRAMS
 from cluster.waiting import wait_until
 
 _ENDED_BY_SIGNAL = 130
@@ -95,7 +95,7 @@ def control_plane(options: argparse.Namespace) -> None:
 
 def up(options: argparse.Namespace) -> None:
     """Bring the local cluster up and print how to use it."""
-    local = LocalCluster.up(say, fake_cards=options.fake_cards)
+    local = LocalCluster.up(say, fake_cards=options.fake_cards, nodes=options.nodes)
     if options.accelshare:
         accelshare.install(local, say)
     say(f"\n  {_to_use(local)}\n  kubectl get pods --all-namespaces\n")
@@ -109,10 +109,12 @@ def down(_options: argparse.Namespace) -> None:
 
 def status(_options: argparse.Namespace) -> None:
     """Print which parts run and the state of the cluster; an error if it is not up."""
-    for name, pid in LocalCluster.parts().items():
-        say(f"{name:<12} {f'runs as process {pid}' if pid else 'does not run'}")
+    parts = LocalCluster.parts()
+    width = max(map(len, parts))
+    for name, pid in parts.items():
+        say(f"{name:<{width}}  {f'runs as process {pid}' if pid else 'does not run'}")
     local = LocalCluster.attach()
-    say(local.kubectl("get", "node", NODE_NAME, "--output=wide"))
+    say(local.kubectl("get", "nodes", "--output=wide"))
     say(local.kubectl("get", "pods", "--all-namespaces", "--output=wide"))
     say(f"  {_to_use(local)}")
 
@@ -135,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m cluster",
         description=f"A real Kubernetes {KUBERNETES_VERSION} (etcd {ETCD_VERSION}) on this machine: "
-        "its control plane without root, or with root a whole cluster of one node.",
+        "its control plane without root, or with root a whole cluster.",
         epilog=f"Built programs are kept in {cache_directory()}; ACCELSHARE_CACHE names another directory.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -146,7 +148,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Build the pinned programs from source into the cache: some 10 minutes on 2 cores the first time, "
         "nothing the second time. Needs Go on PATH, or pip, with which it fetches a Go of its own into the cache.",
     )
-    builder.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"only these; there are {', '.join(PROGRAMS)}")
+    known = f"{', '.join(PROGRAMS)}, and, built only if named, {', '.join(QUEUE_PROGRAMS)}"
+    builder.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"only these; there are {known}")
     builder.add_argument(
         "--keep-go-caches", action="store_true", help="keep Go's build and module caches (several GB) afterwards"
     )
@@ -194,9 +197,13 @@ def _parser() -> argparse.ArgumentParser:
 
     starter = commands.add_parser(
         "up",
-        help="bring up a whole cluster of one node, as kubeadm makes it (root)",
+        help="bring up a whole cluster, of one node or of several, as kubeadm makes it (root)",
         description="Bring up a Kubernetes of one node, as kubeadm makes it: kubelet, containerd, real containers. It runs in "
-        "the background until `down`, in a mount namespace of its own, and refuses to start beside another kubelet.",
+        "the background until `down`, in a mount namespace of its own, and refuses to start beside another kubelet. "
+        "Further nodes have their own mount, pid, network and cgroup namespaces.",
+    )
+    starter.add_argument(
+        "--nodes", type=int, default=1, metavar="N", help=f"so many nodes, each with its own kubelet and cards: 1 to {MOST_NODES}"
     )
     starter.add_argument("--fake-cards", action="store_true", help="make the device nodes of cards that are not there")
     starter.add_argument(

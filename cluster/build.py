@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +21,10 @@ from cluster.cache import cache_directory, empty_trash, only_builder, throw_away
 from cluster.errors import BuildError
 from cluster.process import Process
 from cluster.toolchain import Go, find_go
-from cluster.versions import CONTROL_PLANE_PROGRAMS, PROGRAMS, SOURCES, ProgramSource
+from cluster.versions import CONTROL_PLANE_PROGRAMS, PROGRAMS, QUEUE_PROGRAMS, QUEUE_SOURCES, SOURCES, ProgramSource
 
+_SOURCES: Final = (*SOURCES, *QUEUE_SOURCES)
+_PROGRAMS: Final = (*PROGRAMS, *QUEUE_PROGRAMS)
 _FLAGS: Final = ("-trimpath", "-mod=readonly", "-modcacherw", "-buildvcs=false", "-v")
 _WORD_EVERY_S: Final = 5.0
 
@@ -46,11 +51,14 @@ def binaries(
 
     Go's caches are thrown away in the background, or before the return with `wait_for_trash`.
     """
-    if unknown := sorted(set(names) - set(PROGRAMS)):
-        raise BuildError(f"no such program: {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+    if unknown := sorted(set(names) - set(_PROGRAMS)):
+        raise BuildError(f"no such program: {', '.join(unknown)}; there are {', '.join(_PROGRAMS)}")
     cache = cache or cache_directory()
     wanted = {
-        program: (source, _home(cache, source) / program) for source in SOURCES for program in source.packages if program in names
+        program: (source, _home(cache, source) / program)
+        for source in _SOURCES
+        for program in source.packages
+        if program in names
     }
     built = Binaries({program: path for program, (_, path) in wanted.items()})
     if not all(path.exists() for path in built.paths.values()):
@@ -68,7 +76,7 @@ def binaries(
 def missing(names: Sequence[str], cache: Path | None = None) -> list[str]:
     """Those of the named programs that are not built yet."""
     cache = cache or cache_directory()
-    homes = {program: _home(cache, source) for source in SOURCES for program in source.packages}
+    homes = {program: _home(cache, source) for source in _SOURCES for program in source.packages}
     return [name for name in names if not (homes[name] / name).exists()]
 
 
@@ -109,9 +117,23 @@ def _build(program: str, source: ProgramSource, path: Path, go: Go, log: Path, s
     exit_code = process.wait_ended(say, lambda: _how_far(log, source.packages[program]))
     if exit_code != 0:
         raise BuildError(f"{process.name} failed with exit code {exit_code}; the end of {log}:\n{process.last_lines()}")
-    fresh.replace(path)
+    _copy_files(source, path.parent, go)
+    fresh.replace(path)  # the last step: a program that is there is complete
     named = program if program == source.name else f"{program} of {source.name}"
     say(f"built {named} {source.version}: {time.monotonic() - begun:.0f} s, {path.stat().st_size / 1e6:.0f} MB")
+
+
+def _copy_files(source: ProgramSource, home: Path, go: Go) -> None:
+    """Manifests that the source's modules ship, beside its programs; Go's module cache is thrown away later."""
+    for name, (module, path) in source.files.items():
+        command: list[str | Path] = [go.command, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]
+        done = subprocess.run(command, cwd=source.directory, env=go.environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BuildError(f"the files of {module} cannot be found: {done.stderr.strip()}")
+        if not (home / name).exists():
+            fresh = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=home))
+            shutil.copytree(Path(done.stdout.strip()) / path, fresh, dirs_exist_ok=True, copy_function=shutil.copyfile)
+            fresh.rename(home / name)
 
 
 def _how_far(log: Path, package: str) -> str:
@@ -142,6 +164,7 @@ def _home(cache: Path, source: ProgramSource) -> Path:
         *((source.directory / name).read_bytes() for name in ("go.mod", "go.sum")),
         " ".join([*_flags(source), _linker_flags(source)]).encode(),
         f"{platform.system()} {platform.machine()}".encode(),
+        *(f"{name} {module} {path}".encode() for name, (module, path) in source.files.items()),
     ):
         recipe.update(hashlib.sha256(part).digest())
     return cache / "bin" / f"{source.name}-{source.version}-{recipe.hexdigest()[:12]}"

@@ -22,6 +22,7 @@ DEFAULT_CONTROLLERS: Final = (
     "garbage-collector-controller",
     "namespace-controller",
     "pod-garbage-collector-controller",
+    "resourcequota-controller",
     "serviceaccount-controller",
     "root-ca-certificate-publisher-controller",
 )

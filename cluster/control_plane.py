@@ -166,6 +166,16 @@ class ControlPlane:
         """The API server; killing it is an outage that `restart_api_server` ends."""
         return self._api_server
 
+    @property
+    def etcd(self) -> Process:
+        """etcd; killing it is an outage that `restart_etcd` ends."""
+        return self._etcd
+
+    def restart_etcd(self) -> None:
+        """A new etcd on the same port and data; the old one, if it runs, ends as in a crash."""
+        self._etcd.kill()
+        self._etcd = self._serve_etcd(int(self._etcd.url.rpartition(":")[2]))
+
     def restart_api_server(self) -> None:
         """A new API server on the same port and data; the old one, if it runs, ends as in a crash.
 
@@ -189,11 +199,7 @@ class ControlPlane:
         return revision
 
     def _bring_up(self, controllers: Sequence[str]) -> None:
-        self._etcd = self._serve(
-            "etcd",
-            lambda port: components.etcd(self._programs["etcd"], port, self.directory / f"etcd-{port}", self._pki),
-            lambda url: self._https.answers(f"{url}/health"),
-        )
+        self._etcd = self._serve_etcd()
         self._api_server = self._serve_api_server()
         self.url = self._api_server.url
         self.kubeconfig = write_kubeconfig(
@@ -201,6 +207,12 @@ class ControlPlane:
         )
         if controllers:
             self._serve_controller_manager(controllers)
+
+    def _serve_etcd(self, port: int | None = None) -> Process:
+        def command(port: int) -> list[str]:
+            return components.etcd(self._programs["etcd"], port, self.directory / f"etcd-{port}", self._pki)
+
+        return self._serve("etcd", command, lambda url: self._https.answers(f"{url}/health"), port)
 
     def _serve_api_server(self, port: int | None = None) -> Process:
         def command(port: int) -> list[str]:

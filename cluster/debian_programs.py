@@ -30,6 +30,7 @@ class DebianProgram:
 
 
 PROMTOOL: Final = DebianProgram("promtool", "prometheus")  # Prometheus' own checker of rules
+PROMETHEUS: Final = DebianProgram("prometheus", "prometheus")
 SHELLCHECK: Final = DebianProgram("shellcheck", "shellcheck")
 
 
@@ -39,6 +40,8 @@ def ensure(program: DebianProgram, say: Callable[[str], None]) -> Path:
         return Path(installed)
     cache = cache_directory()
     place = cache / "bin" / f"{program.name}-debian" / program.name
+    if place.exists():  # it appears complete or not at all, so there is no need to wait for whoever builds something else
+        return place
     with only_builder(cache, say):
         if not place.exists():
             _unpack(program, place, say)

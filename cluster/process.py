@@ -128,6 +128,14 @@ class Process:
         self._signal(signal.SIGKILL)
         self._popen.wait()
 
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections and does nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT, after a pause."""
+        self._signal(signal.SIGCONT)
+
     def _signal(self, number: signal.Signals) -> None:
         if not self.running:  # polled just now, so an id that the kernel reused is never signalled
             return

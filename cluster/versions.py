@@ -8,7 +8,7 @@ directory, and the next build makes the new programs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ ETCD_VERSION: Final = "v3.7.3"
 CONTAINERD_VERSION: Final = "v2.4.2"
 RUNC_VERSION: Final = "v1.5.2"
 HELM_VERSION: Final = "v3.22.0"
+KUEUE_VERSION: Final = "v0.19.2"
 GO_VERSION: Final = (1, 26, 6)  # the oldest Go that containerd's go.mod accepts, the most demanding of them
 
 # The same stamps as in Kubernetes' own release; without them every program reports v0.0.0-master.
@@ -38,6 +39,7 @@ class ProgramSource:
     stamps: Mapping[str, str]  # Go variable → value, set by the linker
     tags: tuple[str, ...] = ()
     c_libraries: tuple[str, ...] = ()  # linked in statically, found by pkg-config; then a C compiler is needed too
+    files: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name beside the programs → Go module, path in it
 
     @property
     def directory(self) -> Path:
@@ -101,8 +103,21 @@ HELM: Final = ProgramSource(
     stamps={"helm.sh/helm/v3/internal/version.version": HELM_VERSION},
 )
 
+# The controllers of the queue tests. JobSet is at the version that Kueue itself names.
+KUEUE: Final = ProgramSource(
+    name="kueue",
+    version=KUEUE_VERSION,
+    packages={"kueue": "sigs.k8s.io/kueue/cmd/kueue", "jobset": "sigs.k8s.io/jobset"},
+    stamps={"sigs.k8s.io/kueue/pkg/version.GitVersion": KUEUE_VERSION},
+    files={"kueue-config": ("sigs.k8s.io/kueue", "config"), "jobset-config": ("sigs.k8s.io/jobset", "config")},
+)
+
 SOURCES: Final = (ETCD, KUBERNETES, CONTAINERD, RUNC, HELM)
 PROGRAMS: Final = tuple(program for source in SOURCES for program in source.packages)
+
+# Built only for `make test-queues`, because they take as long as Kubernetes itself.
+QUEUE_SOURCES: Final = (KUEUE,)
+QUEUE_PROGRAMS: Final = tuple(program for source in QUEUE_SOURCES for program in source.packages)
 
 # What runs without root, and what needs no C compiler to be built.
 CONTROL_PLANE_PROGRAMS: Final = (

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ STARTED_S = time.perf_counter()
 WHAT = "accelshare's main job without a cluster, hardware or root. Takes a few seconds and leaves nothing behind."
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code. `arguments` default to those of the program."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=WHAT)
     parser.add_argument("--keep", action="store_true", help="keep API server, extender and agents running until Ctrl-C")
     parser.add_argument("--profiles", type=Path, metavar="DIR", help="play the vendors of your own profiles in this directory")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
 
     # Slow imports come after the flags, so that --help is fast.
     from accelshare.kube.errors import KubeError

@@ -43,6 +43,7 @@ class DemoCluster:
     client: Client  # to the API server
     session: aiohttp.ClientSession  # to the extender
     nodes: Mapping[str, DemoNode] = field(default_factory=dict)
+    kubeconfig: Path = Path()
 
     @property
     def processes(self) -> Iterator[Process]:
@@ -125,7 +126,7 @@ async def start_cluster(
                     )
                 )
                 nodes[node.name] = node
-        cluster = DemoCluster(api.url, f"http://{listen}", extender, client, session, nodes)
+        cluster = DemoCluster(api.url, f"http://{listen}", extender, client, session, nodes, kubeconfig)
         await cluster.until(cluster.ready, "the extender is ready")
         yield cluster
 

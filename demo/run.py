@@ -124,7 +124,8 @@ class Demo:
         )
         took_s = time.perf_counter() - started_s
         self._output.line(f"its record, kubelet's device ids and its container's devices agree; {took_s:.1f} s.", "title")
-        self._output.line(f"Next: {ROOT / 'README.md'}; the manifests are in {ROOT / 'examples'}.")
+        readme = ROOT / "README.md"  # an installed wheel has none
+        self._output.line(f"{f'Next: {readme}; the' if readme.exists() else 'The'} manifests are in {ROOT / 'examples'}.")
 
     async def _schedule(self, name: str, *, again: bool = False) -> None:
         snapshot = await self._snapshot()
@@ -216,6 +217,8 @@ async def _keep_running(cluster: DemoCluster, catalog: Catalog, output: DemoOutp
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     prefixes = ["/accelshare", *(profile.http.prefix for profile in catalog if profile.http.prefix)]
     output.title("Still running until Ctrl-C:")
+    for words in ("inspect", "inspect --watch", "explain"):
+        output.line(f"  KUBECONFIG={cluster.kubeconfig} accelshare {words}")
     for url in (*(f"{cluster.extender_url}{prefix}/inspect" for prefix in prefixes), f"{cluster.extender_url}/metrics"):
         output.line(f"  curl {url}")
     output.line(f"  curl {cluster.api_url}/api/v1/pods")

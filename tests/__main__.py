@@ -1,4 +1,4 @@
-"""`make test`, `make test-real`, `make test-vm`: run the tests, then print how many passed, which failed, what could not run.
+"""`make test`, its siblings `test-real`, `test-nodes`, `test-queues` and `test-vm`, and `make fuzz`: run tests, print a summary.
 
 Belongs here: which tests run, in which order, and the summary. Never: a test.
 """
@@ -20,11 +20,11 @@ from cluster.build import binaries
 from cluster.errors import ClusterError
 from cluster.local.bring_up import provide
 from cluster.process import with_parent
-from cluster.versions import CONTROL_PLANE_PROGRAMS
+from cluster.versions import CONTROL_PLANE_PROGRAMS, QUEUE_PROGRAMS
 from cluster.vm import network, virtual_node
 
 ROOT = Path(__file__).parents[1]
-SLOWEST_FILES = 12  # named at the end with their time
+SLOWEST = 12  # files, and tests, that are named at the end with their time
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Stage:
 
 
 # Workers take file by file, in the order of collection: tests/contract, whose files are the slowest, comes first. Contract tests
-# wait for processes much of the time, so there is one worker more than there are cores.
-FAST_WORKERS = min((os.cpu_count() or 1) + 1, 8)
+# wait for processes much of the time, so there are two workers more than there are cores.
+FAST_WORKERS = min((os.cpu_count() or 1) + 2, 8)
 FAST = (
     Stage(
         "everything that needs neither root nor built programs",
@@ -44,11 +44,19 @@ FAST = (
     ),
 )
 # A machine has one kubelet: the tests that need it run on one worker (tests/workers.py).
+REAL_WORKERS = 4  # that one, and three more; each waits for other processes about half of the time
 REAL = (
-    Stage("contracts, on the real control plane", ["-q", "-n", "2", "-m", "real", "tests/contract"]),
-    Stage("end to end, on the real control plane and node", ["-v", "-n", "2", "--no-loadscope-reorder", "tests/e2e"]),
+    Stage(
+        "on the real control plane, kubelet and containerd",
+        ["-v", "-n", str(REAL_WORKERS), "--no-loadscope-reorder", "-m", "real", "tests/e2e", "tests/contract"],
+    ),
 )
+# One cluster of three nodes, so one worker.
+SEVERAL_NODES = (Stage("on three real nodes", ["-v", "-s", "--nodes", "tests/e2e/nodes"]),)
 
+
+# Their controllers take minutes to build, so they are no part of `make test-real`. One control plane, so one worker.
+QUEUES = (Stage("with Kueue and JobSet on the real control plane", ["-v", "--queues", "tests/e2e/queues"]),)
 
 # One virtual node at a time, which takes two cores. What it prints is progress.
 VIRTUAL = (Stage("on a virtual node with its own kernel", ["-v", "-s", "tests/vm"], own_network=True),)
@@ -59,6 +67,7 @@ class Summary:
     counts: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)  # by reason
     seconds: Counter[str] = field(default_factory=Counter)  # by file
+    of_tests: Counter[str] = field(default_factory=Counter)  # seconds by test
     broken: list[str] = field(default_factory=list)  # name and first line of what went wrong
 
     def add(self, report: Path) -> None:
@@ -67,15 +76,16 @@ class Summary:
             broken = [found for kind in ("failure", "error") if (found := case.find(kind)) is not None]
             file = case.get("classname", "").replace(".", "/")
             self.seconds[file] += round(float(case.get("time", "0")))
+            self.of_tests[f"{file}::{case.get('name')}"] += round(float(case.get("time", "0")))
             self.broken += [f"{file}::{case.get('name')}: {_first_line(one.get('message', ''))}" for one in broken]
             self.counts["failed" if broken else "skipped" if skipped is not None else "passed"] += 1
             if skipped is not None:
                 self.skipped[skipped.get("message", "no reason given")] += 1
 
     def show(self, took_s: float) -> None:
-        _print(f"\n{took_s:.0f} s; the slowest files, in seconds:")
-        for file, seconds in self.seconds.most_common(SLOWEST_FILES):
-            _print(f"  {seconds:4} {file}")
+        _print(f"\n{took_s:.0f} s; the slowest files and tests, in seconds:")
+        for name, seconds in self.seconds.most_common(SLOWEST) + self.of_tests.most_common(SLOWEST):
+            _print(f"  {seconds:4} {name}")
         _print("could not run here:" if self.skipped else "nothing was skipped")
         for reason, times in self.skipped.items():
             _print(f"  {times} × {reason}")
@@ -86,12 +96,25 @@ class Summary:
 
 def main() -> int:
     options = sys.argv[1:]
+    if "--fuzz" in options:
+        from tests.fuzz.__main__ import main as fuzz
+
+        at = options.index("--fuzz")
+        return fuzz(["--cases", *options[at + 1 :], *options[:at]])
     stages: Sequence[Stage] = FAST
     try:
         if "--real" in options:
             options.remove("--real")
             stages = REAL
             _build_programs()
+        elif "--nodes" in options:
+            options.remove("--nodes")
+            stages = SEVERAL_NODES
+            _build_programs()
+        elif "--queues" in options:
+            options.remove("--queues")
+            stages = QUEUES
+            binaries((*CONTROL_PLANE_PROGRAMS, *QUEUE_PROGRAMS), _print)
         elif "--vm" in options:
             options.remove("--vm")
             stages = VIRTUAL
@@ -136,6 +159,8 @@ def _run_here(command: Sequence[str]) -> int:
 def run_alone(command: Sequence[str]) -> int:
     """In a network namespace, and interrupted only through us: once, after which it has all the time to clean up."""
     alone = with_parent(network.in_namespace(command))
+    # A background job of a shell ignores SIGINT, and so would its children. A signal with a handler is not ignored by them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(alone, cwd=ROOT, env=_environment(), start_new_session=True) as child:
         interrupted = False
         while True:

@@ -21,19 +21,45 @@ settings.register_profile("accelshare", deadline=None)  # speed is measured in b
 settings.load_profile("accelshare")
 
 # Fixtures and folders that need root or programs that `make test-real` builds.
-REAL_FIXTURES = {"control_plane", "machine", "throwaway_machine"}
-REAL_FOLDERS = ("tests/e2e/", "tests/contract/chart/")
+REAL_FIXTURES = {"control_plane", "machine", "plain_machine", "throwaway_machine"}
+REAL_FOLDERS = ("tests/e2e/", "tests/contract/chart/", "tests/contract/test_prometheus.py")
 VIRTUAL_FOLDER = "tests/vm/"
+NODES_FOLDER = "tests/e2e/nodes/"
+QUEUES_FOLDER = "tests/e2e/queues/"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long-runs", action="store_true", help="ten rounds in the tests that kill processes, instead of three")
+    parser.addoption(
+        "--long-runs", action="store_true", help="ten rounds of 50 pods in the tests that kill processes, instead of one of 25"
+    )
+    parser.addoption("--nodes", action="store_true", help="also the tests on a cluster of three nodes, which take minutes")
+    parser.addoption("--queues", action="store_true", help="also the tests with Kueue and JobSet, which are built first")
+    parser.addoption(
+        "--extender-flag",
+        action="append",
+        default=[],
+        metavar="FLAG",
+        help="for every extender on the control plane; repeatable",
+    )
+    parser.addoption("--write-pictures", action="store_true", help="write the dashboard's pictures into docs/images")
 
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> int:
     """How often a test kills each process."""
-    return 10 if request.config.getoption("--long-runs") else 3
+    return 10 if request.config.getoption("--long-runs") else 1
+
+
+@pytest.fixture
+def extender_flags(request: pytest.FixtureRequest) -> list[str]:
+    """What the run was asked to give to every extender, such as --promises=8."""
+    return list(request.config.getoption("--extender-flag"))
+
+
+@pytest.fixture
+def rush_size(request: pytest.FixtureRequest) -> int:
+    """How many pods of one rush a real node gets at once."""
+    return 50 if request.config.getoption("--long-runs") else 25
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,7 +68,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.real)
         if item.nodeid.startswith(VIRTUAL_FOLDER):
             item.add_marker(pytest.mark.vm)
+        if item.nodeid.startswith(NODES_FOLDER) and not config.getoption("--nodes"):
+            item.add_marker(pytest.mark.skip(reason="tests on three nodes run with `make test-nodes`, or with --nodes"))
+        if item.nodeid.startswith(QUEUES_FOLDER) and not config.getoption("--queues"):
+            item.add_marker(pytest.mark.skip(reason="tests with queues run with `make test-queues`, or with --queues"))
     workers.write_machine_tests(config, items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    workers.give_way(item)
 
 
 @pytest.hookimpl(optionalhook=True)  # nobody asks where xdist is off

@@ -1,4 +1,4 @@
-"""A TCP proxy that can cut or stall connections between a program and its server.
+"""A TCP proxy that can cut, stall, slow or tear connections between a program and its server.
 
 Belongs here: forwarding bytes, and not forwarding them. Never: what they mean.
 """
@@ -17,6 +17,8 @@ class Proxy:
         self._flows = asyncio.Event()
         self._flows.set()
         self._cut = False
+        self._delay_s = 0.0
+        self._tears = 0
         self._callers: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -40,9 +42,19 @@ class Proxy:
         """Keep every connection, and forward nothing."""
         self._flows.clear()
 
+    def slow(self, delay_s: float) -> None:
+        """Forward each piece only after this time."""
+        self._delay_s = delay_s
+
+    def tear(self, answers: int) -> None:
+        """Of each of the next answers, forward half of a piece, then end the connection."""
+        self._tears = answers
+
     def restore(self) -> None:
         """New connections are forwarded. What stalled before is dead and stays so."""
         self._cut = False
+        self._delay_s = 0.0
+        self._tears = 0
         self._flows = asyncio.Event()
         self._flows.set()
 
@@ -64,12 +76,20 @@ class Proxy:
             await flows.wait()
             there, back = await asyncio.open_connection(*self._to)
             with contextlib.closing(back):
-                await asyncio.gather(_copy(reader, back, flows), _copy(there, writer, flows))
+                await asyncio.gather(self._copy(reader, back, flows), self._copy(there, writer, flows, answers=True))
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event) -> None:
-    while piece := await reader.read(65536):
-        await flows.wait()
-        writer.write(piece)
-        await writer.drain()
-    writer.close()
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event, *, answers: bool = False
+    ) -> None:
+        while piece := await reader.read(65536):
+            await flows.wait()
+            if self._delay_s:
+                await asyncio.sleep(self._delay_s)
+            if answers and self._tears:
+                self._tears -= 1
+                writer.write(piece[: len(piece) // 2])
+                await writer.drain()
+                raise ConnectionError("torn")
+            writer.write(piece)
+            await writer.drain()
+        writer.close()

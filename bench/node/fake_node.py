@@ -5,6 +5,7 @@ Belongs here: starting and ending it, pods bound as the extender binds them. Nev
 
 import asyncio
 import contextlib
+import os
 import sys
 import tempfile
 import time
@@ -28,6 +29,8 @@ from cluster.waiting import wait_until_async
 
 NODE: Final = "n1"
 LIMIT_S: Final = 180.0
+# As in the image: 1 to 2 MB less on every node.
+MALLOC: Final = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "131072"}
 RUNTIME: Final = RuntimeFeatures(name="containerd", version="v2.4.2", validator=True)
 
 
@@ -60,7 +63,7 @@ class FakeBenchNode:
         command += [f"--node-name={NODE}", f"--profiles={at / 'profiles'}", f"--kubelet-root={at}", f"--dev-root={at / 'dev'}"]
         command += [f"--cdi-directory={at / 'cdi'}", f"--port={self._port}", f"--delivery={way}"]
         command += [f"--nri-socket={at / 'nri.sock'}", f"--containerd-config={at / 'containerd.toml'}"]
-        self.agent = Process("agent", command, at / "agent.log")
+        self.agent = Process("agent", command, at / "agent.log", environment={**os.environ, **MALLOC})
         await asyncio.to_thread(self.agent.wait_ready, lambda: pages.status(self._port, "/readyz") == 200)
 
     def stop_agent(self) -> None:

@@ -36,17 +36,18 @@ def install(local: LocalCluster, say: Callable[[str], None], *, values: Mapping[
 
 
 def provide(local: LocalCluster, say: Callable[[str], None]) -> Path:
-    """The image in the cluster's containerd, the fake tools on its host, and the file with the values that name them."""
+    """The image in each node's containerd, the fake tools on each node, and the file with the values that name them."""
     built = build_with_debian(say)
     assert built.archive is not None
     say("loading the image")
-    local.load_image(built.archive)
-    fakes = local.state / "fakes"
-    fake_tools.write(fakes)
+    for node in local.nodes:
+        node.load_image(built.archive)
+        fake_tools.write(node.fakes, node.number)
     repository, _, tag = built.reference.rpartition(":")
     image = {"repository": repository, "tag": tag, "pullPolicy": "Never"}
     file = local.state / "values.json"
-    file.write_text(json.dumps({**fake_tools.values(fakes), "image": image, "nodes": {"names": [NODE_NAME]}}, indent=1))
+    names = [node.node_name for node in local.nodes]
+    file.write_text(json.dumps({**fake_tools.values(local.fakes), "image": image, "nodes": {"names": names}}, indent=1))
     return file
 
 

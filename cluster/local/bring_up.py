@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import sys
@@ -15,12 +16,13 @@ from typing import Final
 
 import grpc
 
+from cluster import audit
 from cluster.build import Binaries, binaries, missing
 from cluster.cache import cache_directory
 from cluster.errors import ClusterError
 from cluster.local import cgroups, configuration, devices, namespace, network, packages
 from cluster.local.configuration import KUBE_PROXY_KUBECONFIG, KUBEADM_FILE, Nri
-from cluster.local.daemon import LAUNCH, Daemon, environment, last_lines, namespace_file, wait_for
+from cluster.local.daemon import LAUNCH, Daemon, environment, holder, last_lines, namespace_files, wait_for
 from cluster.local.images import Content, busybox_files, make_image
 from cluster.local.journal import Journal
 from cluster.local.layout import (
@@ -38,6 +40,7 @@ from cluster.waiting import wait_until
 Say = Callable[[str], None]
 
 CONTAINERD_CONFIG: Final = "/etc/containerd/config.toml"
+_CA: Final = "/etc/kubernetes/pki/ca.crt"
 _STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _CAP_SYS_RESOURCE: Final = 24  # linux/capability.h
 _READY_LIMIT_S: Final = 480.0
@@ -58,20 +61,25 @@ def provide_libraries(say: Say) -> None:
         packages.ensure(packages.TO_BUILD_RUNC, cache_directory() / "logs" / "apt-get.log", say)
 
 
-def bring_up(layout: Layout, programs: Binaries, say: Say, *, fake_cards: bool, nri: Nri) -> None:
+def bring_up(
+    layout: Layout, programs: Binaries, say: Say, *, fake_cards: bool, nri: Nri, audited: bool = False, nodes: int = 1
+) -> None:
     """Everything after the programs are there; the first thing that it makes is the journal of what it makes."""
     begun = time.monotonic()
     with _part("directories, cgroup, network", say):
         journal = _make_directories(layout, programs)
         namespace.make_directories(layout, journal)
-        cgroups.make()
+        cgroups.make(layout)
         network.make(journal)
         if fake_cards:
             devices.make_fake_cards(journal, say)
     with _part("mount namespace", say):
         _start_namespace(layout)
     with _part("containerd", say):
-        (layout.configuration / KUBEADM_FILE).write_text(configuration.kubeadm())
+        if audited:
+            layout.audit.mkdir()
+            audit.policy_file(layout.audit).write_text(audit.policy())
+        (layout.configuration / KUBEADM_FILE).write_text(configuration.kubeadm(layout, layout.audit if audited else None))
         write_containerd_configuration(layout, nri)
         start_containerd(layout)
     with _part("images; kubeadm: certificates, kubeconfigs, static pods", say), ThreadPoolExecutor() as pool:
@@ -86,8 +94,15 @@ def bring_up(layout: Layout, programs: Binaries, say: Say, *, fake_cards: bool, 
         _kubeadm_after(layout)
     with _part("node ready", say):
         _wait_for_node(layout)
+    further = [layout.node(number) for number in range(2, nodes + 1)]
+    for node in further:
+        _add_node(node, layout, programs, say, fake_cards=fake_cards, nri=nri, nodes=nodes)
+    for node in further:
+        with _part(f"{node.node_name} ready", say):
+            _wait_for_node(node)
     layout.ready.touch()
-    say(f"up in {time.monotonic() - begun:.1f} s: Kubernetes {KUBERNETES_VERSION}, node {NODE_NAME}, files in {layout.state}")
+    names = ", ".join(node.node_name for node in (layout, *further))
+    say(f"up in {time.monotonic() - begun:.1f} s: Kubernetes {KUBERNETES_VERSION}, node {names}, files in {layout.state}")
 
 
 # Used again while the cluster runs.
@@ -120,14 +135,14 @@ def start_containerd(layout: Layout) -> None:
 def start_kubelet(layout: Layout) -> None:
     """Returns when it reports that it is healthy. As systemd does, it is started again if its port was still in use."""
     daemon = Daemon(layout, "kubelet")
-    command = configuration.kubelet_command(layout.programs / "kubelet")
+    command = configuration.kubelet_command(layout.programs / "kubelet", layout)
     daemon.start(command)
 
     def healthy() -> bool:
         if not daemon.running and _PORT_IN_USE in daemon.evidence():
             daemon.start(command)
         daemon.check()
-        return _answers("http://127.0.0.1:10248/healthz")
+        return _answers(f"http://{layout.health_address}:10248/healthz")
 
     _wait(healthy, daemon)
 
@@ -139,14 +154,14 @@ def start_kube_proxy(layout: Layout) -> None:
 
     def healthy() -> bool:
         daemon.check()
-        return _answers("http://127.0.0.1:10256/healthz")
+        return _answers(f"http://{layout.health_address}:10256/healthz")
 
     _wait(healthy, daemon)
 
 
 def inside(layout: Layout, command: Sequence[str | Path]) -> list[str | Path]:
-    """The same command, run in the cluster's mount namespace and cgroup."""
-    return [sys.executable, "-I", "-S", LAUNCH, "", cgroups.daemons(), namespace_file(layout), *command]
+    """The same command, run in the node's namespaces and cgroup."""
+    return [sys.executable, "-I", "-S", LAUNCH, "", cgroups.daemons(layout), namespace_files(layout), *command]
 
 
 def run_inside(layout: Layout, command: Sequence[str | Path], limit_s: float = 300.0) -> str:
@@ -161,15 +176,44 @@ def ctr(layout: Layout, *arguments: str | Path, limit_s: float = 300.0) -> str:
 # The steps.
 
 
+def _add_node(node: Layout, first: Layout, programs: Binaries, say: Say, *, fake_cards: bool, nri: Nri, nodes: int) -> None:
+    """Start a further node and return before it is ready."""
+    with _part(f"{node.node_name}: namespaces, network, containerd, images", say):
+        _make_directories(node, programs)
+        namespace.make_directories(node, Journal(node.journal))
+        cgroups.make(node)
+        (node.configuration / KUBEADM_FILE).write_text(configuration.kubeadm(node))
+        write_containerd_configuration(node, nri)
+        _start_namespace(node)
+        _connect(node, nodes)
+        if fake_cards:
+            devices.make_fake_cards_of(Path(f"/proc/{holder(node)}/root"))
+        start_containerd(node)
+        _load_images(node, programs)
+    with _part(f"{node.node_name}: kubeadm: certificates, kubeconfigs; kubelet, kube-proxy", say):
+        _kubeadm_for_node(node, first)
+        _make_node_object(node)
+        start_kubelet(node)
+        start_kube_proxy(node)
+    node.ready.touch()
+
+
 def _make_directories(layout: Layout, programs: Binaries) -> Journal:
     layout.state.mkdir(parents=True, mode=0o755)
     layout.state.chmod(0o755)
-    for directory in (layout.bin, layout.programs, layout.tools, layout.logs, layout.pids, layout.configuration):
+    for directory in (layout.tools, layout.logs, layout.pids, layout.configuration):
+        directory.mkdir()
+    if layout.first:
+        _link_programs(layout, programs)
+    return Journal(layout.journal)
+
+
+def _link_programs(layout: Layout, programs: Binaries) -> None:
+    for directory in (layout.bin, layout.programs):
         directory.mkdir()
     for program, path in programs.paths.items():
         (layout.programs / program).symlink_to(path)
     (layout.bin / "kubectl").symlink_to(programs["kubectl"])
-    return Journal(layout.journal)
 
 
 def _start_namespace(layout: Layout) -> None:
@@ -177,9 +221,15 @@ def _start_namespace(layout: Layout) -> None:
     covered = layout.state / "covered"
     daemon.start(namespace.holder(layout, covered), inside=False)
     if not wait_for(covered, limit_s=120):
-        raise ClusterError(f"the paths of the cluster could not be covered; {daemon.evidence()}")
+        raise ClusterError(f"the paths of {layout.node_name} could not be covered; {daemon.evidence()}")
     (layout.covering("/etc/cni") / "net.d").mkdir()
-    (layout.covering("/etc/cni") / "net.d" / "10-pods.conflist").write_text(configuration.pod_network())
+    (layout.covering("/etc/cni") / "net.d" / "10-pods.conflist").write_text(configuration.pod_network(layout.pod_network))
+
+
+def _connect(layout: Layout, nodes: int) -> None:
+    batch = layout.configuration / "network"
+    batch.write_text("\n".join(network.connect(layout, nodes, holder(layout))) + "\n")
+    run_inside(layout, ["ip", "-batch", batch])
 
 
 def _images(layout: Layout) -> dict[str, str]:
@@ -201,8 +251,9 @@ def _load_images(layout: Layout, programs: Binaries) -> None:
     work: list[tuple[str, Mapping[str, Content], list[str]]] = [
         (named["pause"], {"bin/busybox": busybox}, ["/bin/busybox", "sleep", "infinity"]),
         (TEST_IMAGE, busybox_files(busybox), ["/bin/sh"]),
-        *((named[pod], {f"usr/local/bin/{pod}": programs[pod]}, [f"/usr/local/bin/{pod}"]) for pod in _STATIC_PODS),
     ]
+    for pod in _STATIC_PODS if layout.first else ():
+        work.append((named[pod], {f"usr/local/bin/{pod}": programs[pod]}, [f"/usr/local/bin/{pod}"]))
     for number, (name, files, entrypoint) in enumerate(work):
         load_image(layout, make_image(layout.state / "images" / f"{number}.tar", name, files, entrypoint)).unlink()
 
@@ -216,13 +267,38 @@ def load_image(layout: Layout, tar: Path) -> Path:
 def _kubeadm_before(layout: Layout) -> None:
     for phase in (["certs", "all"], ["kubeconfig", "all"], ["kubelet-start"], ["etcd", "local"], ["control-plane", "all"]):
         _kubeadm(layout, "init", "phase", *phase)
-    proxy = _kubeadm(layout, "kubeconfig", "user", "--client-name=system:kube-proxy", logged=False)
-    proxy_kubeconfig = layout.covering(KUBE_PROXY_KUBECONFIG)
-    proxy_kubeconfig.touch(mode=0o600)
-    proxy_kubeconfig.write_text(proxy)
-    (layout.configuration / "kube-proxy.yaml").write_text(configuration.kube_proxy())
+    _kubeconfig(layout.covering(KUBE_PROXY_KUBECONFIG), layout, "--client-name=system:kube-proxy")
+    (layout.configuration / "kube-proxy.yaml").write_text(configuration.kube_proxy(layout))
     layout.kubeconfig.touch(mode=0o600)
     layout.kubeconfig.write_text(layout.covering("/etc/kubernetes/admin.conf").read_text())
+
+
+def _kubeadm_for_node(node: Layout, first: Layout) -> None:
+    """The files that `kubeadm join` would make. The first node has the CA's key, so kubeadm signs the certificates there."""
+    _kubeadm(node, "init", "phase", "kubelet-start")
+    for directory in ("pki", "manifests"):
+        (node.covering("/etc/kubernetes") / directory).mkdir()
+    node.covering(_CA).write_bytes(first.covering(_CA).read_bytes())
+    identity = (f"--client-name=system:node:{node.node_name}", "--org=system:nodes")
+    _kubeconfig(node.covering("/etc/kubernetes/kubelet.conf"), first, *identity)
+    _kubeconfig(node.covering(KUBE_PROXY_KUBECONFIG), first, "--client-name=system:kube-proxy")
+    (node.configuration / "kube-proxy.yaml").write_text(configuration.kube_proxy(node))
+
+
+def _make_node_object(node: Layout) -> None:
+    """With the range of pod addresses that is routed to it; kube-controller-manager would choose any. kubelet does the rest."""
+    ranges = {"podCIDR": node.pod_network, "podCIDRs": [node.pod_network]}
+    content = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node.node_name}, "spec": ranges}
+    file = node.configuration / "node.json"
+    file.write_text(json.dumps(content))
+    _kubectl(node, "create", f"--filename={file}")
+
+
+def _kubeconfig(file: Path, first: Layout, *identity: str) -> None:
+    """With a certificate of the cluster's CA."""
+    text = _kubeadm(first, "kubeconfig", "user", *identity, logged=False)
+    file.touch(mode=0o600)
+    file.write_text(text)
 
 
 def _kubeadm_after(layout: Layout) -> None:
@@ -265,14 +341,16 @@ def _wait_for_api_server(layout: Layout) -> None:
 
 
 def _wait_for_node(layout: Layout) -> None:
-    """The node accepts pods, controllers have created what a pod needs, and every part of the control plane is ready."""
+    """The node accepts pods, controllers have created what a pod needs, and every part of the control plane on it is ready."""
     ready = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+    node = layout.node_name
+    static_pods = [f"{pod}-{node}" for pod in _STATIC_PODS] if layout.first else []
     questions = (
-        (("get", "node", NODE_NAME, f"--output={ready}"), "True"),
-        (("get", "node", NODE_NAME, "--output=jsonpath={.spec.taints}"), ""),
+        (("get", "node", node, f"--output={ready}"), "True"),
+        (("get", "node", node, "--output=jsonpath={.spec.taints}"), ""),
         (("get", "serviceaccount", "default", "--output=name"), "serviceaccount/default"),
         (("get", "configmap", "kube-root-ca.crt", "--output=name"), "configmap/kube-root-ca.crt"),
-        *((("get", "pod", f"{pod}-{NODE_NAME}", "--namespace=kube-system", f"--output={ready}"), "True") for pod in _STATIC_PODS),
+        *((("get", "pod", pod, "--namespace=kube-system", f"--output={ready}"), "True") for pod in static_pods),
     )
     for question, expected in questions:
         try:

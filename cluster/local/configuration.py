@@ -1,4 +1,4 @@
-"""The configuration of each program of the local cluster. No I/O.
+"""The configuration of each program of each node of the local cluster. No I/O.
 
 Everything listens on the node's own address or on loopback. Data is thrown away, so etcd does not wait for the disk.
 """
@@ -13,18 +13,18 @@ from typing import Any, Final, Literal
 
 import yaml
 
+from cluster import audit
 from cluster.local.layout import (
     API_SERVER_PORT,
-    CGROUP,
     CONTAINERD_METRICS_PORT,
     CONTAINERD_SOCKET,
     MAX_PODS,
     NODE_ADDRESS,
     NODE_NAME,
     NODE_POD_MASK,
-    NODE_POD_NETWORK,
     POD_NETWORK,
     SERVICE_NETWORK,
+    Layout,
 )
 from cluster.versions import ETCD_VERSION, KUBERNETES_VERSION
 
@@ -36,10 +36,20 @@ KUBEADM_FILE: Final = "kubeadm.yaml"
 KUBE_PROXY_KUBECONFIG: Final = "/etc/kubernetes/kube-proxy.conf"
 
 
-def kubeadm() -> str:
-    """The configuration for `kubeadm init`, with the extra settings that this machine needs."""
+def kubeadm(layout: Layout, audit_directory: Path | None = None) -> str:
+    """The configuration for `kubeadm init`, with the extra settings that this machine needs.
+
+    Of a further node, kubeadm reads only what concerns its kubelet.
+    `audit_directory`: has the API server's audit policy, and gets its log; none: there is no audit.
+    """
     etcd_arguments = [{"name": "unsafe-no-fsync", "value": "true"}]
-    api_server_arguments = [{"name": "bind-address", "value": NODE_ADDRESS}]
+    api_server: dict[str, Any] = {"certSANs": ["localhost", "127.0.0.1", NODE_NAME]}
+    api_server_arguments = {"bind-address": NODE_ADDRESS}
+    if audit_directory is not None:
+        api_server_arguments |= audit.flags(audit_directory)
+        place = str(audit_directory)
+        api_server["extraVolumes"] = [{"name": "audit", "hostPath": place, "mountPath": place, "pathType": "Directory"}]
+    api_server["extraArgs"] = [{"name": name, "value": value} for name, value in api_server_arguments.items()]
     mask = {"name": "node-cidr-mask-size", "value": str(NODE_POD_MASK)}
     return _documents(
         {
@@ -47,9 +57,9 @@ def kubeadm() -> str:
             "kind": "InitConfiguration",
             "localAPIEndpoint": {"advertiseAddress": NODE_ADDRESS, "bindPort": API_SERVER_PORT},
             "nodeRegistration": {
-                "name": NODE_NAME,
+                "name": layout.node_name,
                 "criSocket": f"unix://{CONTAINERD_SOCKET}",
-                "taints": [],  # the only node has to take pods
+                "taints": [],  # the first node may be the only one, so it has to take pods
             },
         },
         {
@@ -59,16 +69,17 @@ def kubeadm() -> str:
             "clusterName": NODE_NAME,
             "encryptionAlgorithm": "ECDSA-P256",
             "networking": {"serviceSubnet": SERVICE_NETWORK, "podSubnet": POD_NETWORK},
-            "apiServer": {"certSANs": ["localhost", "127.0.0.1", NODE_NAME], "extraArgs": api_server_arguments},
+            "apiServer": api_server,
             "controllerManager": {"extraArgs": [mask]},
             "etcd": {"local": {"imageTag": f"{ETCD_VERSION.removeprefix('v')}-0", "extraArgs": etcd_arguments}},
         },
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "address": NODE_ADDRESS,
+            "address": layout.address,
+            "healthzBindAddress": layout.health_address,
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": f"/{CGROUP}",
+            "cgroupRoot": layout.cgroup_root,
             "containerRuntimeEndpoint": f"unix://{CONTAINERD_SOCKET}",
             "enforceNodeAllocatable": [],
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
@@ -81,29 +92,29 @@ def kubeadm() -> str:
     )
 
 
-def kubelet_command(program: Path) -> list[str]:
+def kubelet_command(program: Path, layout: Layout) -> list[str]:
     return [
         str(program),
         "--config=/var/lib/kubelet/config.yaml",
         "--kubeconfig=/etc/kubernetes/kubelet.conf",
-        f"--hostname-override={NODE_NAME}",
-        f"--node-ip={NODE_ADDRESS}",
+        f"--hostname-override={layout.node_name}",
+        f"--node-ip={layout.address}",
         # kubeadm always enables rotation; the first one would cut kubelet's connections some seconds after the node is ready.
         "--rotate-certificates=false",
     ]
 
 
-def kube_proxy() -> str:
+def kube_proxy(layout: Layout) -> str:
     """In nftables mode; connection tracking's limits stay as the machine has them."""
     return _documents(
         {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
             "mode": "nftables",
-            "bindAddress": NODE_ADDRESS,
-            "healthzBindAddress": "127.0.0.1:10256",
+            "bindAddress": layout.address,
+            "healthzBindAddress": f"{layout.health_address}:10256",
             "metricsBindAddress": "127.0.0.1:10249",
-            "hostnameOverride": NODE_NAME,
+            "hostnameOverride": layout.node_name,
             "clusterCIDR": POD_NETWORK,
             "clientConnection": {"kubeconfig": KUBE_PROXY_KUBECONFIG},
             "conntrack": {"maxPerCore": 0, "min": 0, "tcpCloseWaitTimeout": "0s", "tcpEstablishedTimeout": "0s"},
@@ -112,9 +123,9 @@ def kube_proxy() -> str:
     )
 
 
-def pod_network() -> str:
-    """For the runtime: a pair of links for each pod, addresses from the node's own range."""
-    ranges = [[{"subnet": NODE_POD_NETWORK}]]
+def pod_network(addresses: str) -> str:
+    """For the runtime: a pair of links for each pod, addresses from this range, the node's own."""
+    ranges = [[{"subnet": addresses}]]
     ipam = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}]}
     plugins = [{"type": "ptp", "ipMasq": False, "ipam": ipam}]
     return json.dumps({"cniVersion": "1.0.0", "name": NODE_NAME, "plugins": plugins}, indent=2)

@@ -24,9 +24,9 @@ def refuse_other_systems() -> None:
         raise ClusterError("the local cluster makes namespaces, cgroups and network links, so it needs root: try `sudo make up`")
 
 
-def refuse_conflicts() -> None:
+def refuse_conflicts(nodes: int = 1) -> None:
     """All reasons at once."""
-    reasons = [*_kubelets(), *_ports(), *network.conflicts()]
+    reasons = [*_kubelets(), *_ports(), *network.conflicts(nodes)]
     if reasons:
         listed = "".join(f"\n  - {reason}" for reason in reasons)
         raise ClusterError(f"the local cluster would get in the way of what is here already, so nothing was touched:{listed}")

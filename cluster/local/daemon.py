@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster.errors import ProcessError
-from cluster.local import cgroups, processes
+from cluster.local import cgroups, namespace, processes
 from cluster.local.layout import MARK, Layout
 from cluster.local.processes import Identity
 
@@ -43,9 +44,10 @@ class Daemon:
         return written if written.running else None
 
     def start(self, command: Sequence[str | Path], *, inside: bool = True) -> None:
-        """In the cluster's cgroup, and in its mount namespace unless it creates it. The log is appended to."""
-        namespace = namespace_file(self._layout) if inside else ""
-        launcher: list[str | Path] = [sys.executable, "-I", "-S", LAUNCH, self._pid_file, cgroups.daemons(), namespace]
+        """In the node's cgroup, and in its namespaces unless it creates them. The log is appended to."""
+        namespaces = namespace_files(self._layout) if inside else ""
+        groups = cgroups.daemons(self._layout)
+        launcher: list[str | Path] = [sys.executable, "-I", "-S", LAUNCH, self._pid_file, groups, namespaces]
         with self.log.open("ab") as log:
             subprocess.run(
                 [*launcher, *command],
@@ -64,6 +66,16 @@ class Daemon:
         if (found := self.identity) is not None:
             processes.end([found])
 
+    def pause(self) -> None:
+        """SIGSTOP: it keeps its connections and does nothing."""
+        if (found := self.identity) is not None:
+            found.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT, after a pause."""
+        if (found := self.identity) is not None:
+            found.signal(signal.SIGCONT)
+
     def check(self) -> None:
         """Raise an error if it has ended."""
         if not self.running:
@@ -73,19 +85,25 @@ class Daemon:
         return f"the end of {self.log}:\n{last_lines(self.log)}"
 
 
-def namespace_file(layout: Layout) -> str:
-    """The cluster's mount namespace, for launch.py."""
-    holder = Daemon(layout, "namespace").identity
-    if holder is None:
-        raise ProcessError("the cluster's mount namespace has no holder: it is not up")
-    return f"/proc/{holder.pid}/ns/mnt"
+def namespace_files(layout: Layout) -> str:
+    """The node's namespaces, in the form of launch.py."""
+    kinds = namespace.KINDS_OF_FIRST if layout.first else namespace.KINDS
+    return ":".join(f"/proc/{holder(layout)}/ns/{kind}" for kind in kinds)
+
+
+def holder(layout: Layout) -> int:
+    """The id of the process that holds the node's namespaces open."""
+    found = Daemon(layout, "namespace").identity
+    if found is None:
+        raise ProcessError(f"the namespaces of {layout.node_name} have no holder: it is not up")
+    return found.pid
 
 
 def environment(layout: Layout) -> dict[str, str]:
     """Of everything that runs in the cluster: our programs first, and the mark by which they are found."""
     path = ":".join([str(layout.tools), str(layout.programs), os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     kept = {name: value for name, value in os.environ.items() if not name.upper().endswith("_PROXY")}
-    return {**kept, "PATH": path, "HOME": str(layout.state), MARK: str(layout.state)}
+    return {**kept, "PATH": path, "HOME": str(layout.state), MARK: str(layout.cluster)}
 
 
 def last_lines(log: Path, count: int = _LAST_LINES) -> str:

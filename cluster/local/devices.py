@@ -30,8 +30,7 @@ def make_node(path: Path, journal: Journal) -> None:
     for directory in reversed(missing):
         journal.write(Kind.DIRECTORY, str(directory))
         directory.mkdir()
-    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*_NULL))
-    path.chmod(0o666)  # whatever the umask took away
+    _make(path)
 
 
 def make_fake_cards(journal: Journal, say: Callable[[str], None]) -> None:
@@ -42,6 +41,15 @@ def make_fake_cards(journal: Journal, say: Callable[[str], None]) -> None:
             continue
         for node in nodes:
             make_node(Path(node), journal)
+
+
+def make_fake_cards_of(root: Path) -> None:
+    """Every vendor's, for a node whose /dev is its own and has this root directory. They are gone with it."""
+    for nodes in fake_cards().values():
+        for node in nodes:
+            path = root / node.removeprefix("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _make(path)
 
 
 def remove_node(path: Path, numbers: str) -> None:
@@ -62,3 +70,8 @@ def remove_made(path: Path, journal: Journal) -> None:
             remove_node(path, change.value)
             return
     raise ClusterError(f"{path} was not made by the local cluster, so it stays")
+
+
+def _make(path: Path) -> None:
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*_NULL))
+    path.chmod(0o666)  # whatever the umask took away

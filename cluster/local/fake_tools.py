@@ -15,8 +15,8 @@ from cluster.local.devices import CARDS_FILE
 FAKES = Path(__file__).parents[2] / "tests/fakes"
 
 
-def write(directory: Path) -> list[str]:
-    """Everything below this directory; the vendors that are there."""
+def write(directory: Path, number: int = 1) -> list[str]:
+    """Everything below this directory, with the cards of this node of the cluster; the vendors that are there."""
     vendors = tomllib.loads(CARDS_FILE.read_text())
     for vendor, entry in vendors.items():
         home = directory / vendor
@@ -25,7 +25,7 @@ def write(directory: Path) -> list[str]:
             shutil.copy(file, home)
         (home / entry["tool"]).chmod(0o755)
         for name, content in entry["data"].items():
-            (home / name).write_text(content)
+            (home / name).write_text(_of_node(content, entry["identity"], number))
         for path, content in entry.get("sys", {}).items():
             file = directory / "sys/bus/pci/devices" / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -47,3 +47,8 @@ def values(directory: Path) -> dict[str, Any]:
         },
         "agent": {"args": [f"--sys-root={directory}/sys", f"--proc-root={directory}/proc"]},
     }
+
+
+def _of_node(cards: str, identity: str, number: int) -> str:
+    """Cards of a further node: the part of their ids that the file names ends with the node's number."""
+    return cards if number == 1 else cards.replace(identity, f"{identity[:-1]}{number}")

@@ -1,43 +1,61 @@
-"""Run as a script: become another program, in the cluster's cgroup and mount namespace, ended with its parent or left running.
+"""Run as a script: become another program, in a node's cgroup and namespaces, ended with its parent or left running.
 
-    python -I -S launch.py PID_FILE CGROUPS NAMESPACE PROGRAM [ARGUMENT …]
+    python -I -S launch.py PID_FILE CGROUPS NAMESPACES PROGRAM [ARGUMENT …]
 
 PID_FILE, if not empty, means: fork, let the child become the program, and write its id and start time there. CGROUPS are
-directories separated by colons. NAMESPACE is a file such as /proc/1/ns/mnt, or empty. A script of its own for the reason
+directories and NAMESPACES files such as /proc/1/ns/mnt, each separated by colons or empty. A script of its own for the reason
 that end_with_parent.py gives; imports nothing of this package.
 """
 
 import ctypes
 import os
+import signal
 import sys
 
-CLONE_NEWNS = 0x00020000  # linux/sched.h
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PID_NAMESPACE = "/pid_for_children"  # the end of its file: a process changes that of its children, never its own
 
 
 def main() -> None:
     """Join, write down, become."""
-    pid_file, cgroups, namespace, *program = sys.argv[1:]
+    pid_file, cgroups, namespaces, *program = sys.argv[1:]
     for cgroup in filter(None, cgroups.split(":")):
         write(f"{cgroup}/cgroup.procs", str(os.getpid()))
-    if namespace:
-        enter(namespace)
+    names = [name for name in namespaces.split(":") if name]
+    of_children = [name for name in names if name.endswith(PID_NAMESPACE)]
+    own = [name for name in names if name not in of_children]
+    enter(of_children)
     if pid_file:
         os.setsid()
         if child := os.fork():
             write(f"{pid_file}.new", f"{child} {start_time(child)}\n")
             os.rename(f"{pid_file}.new", pid_file)  # noqa: PTH104
             return
+    elif of_children:
+        if child := os.fork():
+            sys.exit(end_of(child))
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    enter(own)
     os.execvp(program[0], program)  # noqa: S606
 
 
-def enter(namespace: str) -> None:
+def enter(namespaces: list[str]) -> None:
     """The kernel requires a process with one thread, which this script is, and leaves it in the root directory."""
     directory = os.getcwd()  # noqa: PTH109
-    file = os.open(namespace, os.O_RDONLY)
-    if ctypes.CDLL(None, use_errno=True).setns(file, CLONE_NEWNS) != 0:
-        sys.exit(f"cannot enter {namespace}: {os.strerror(ctypes.get_errno())}")
-    os.close(file)
+    files = [os.open(namespace, os.O_RDONLY) for namespace in namespaces]  # all, before /proc is another
+    for namespace, file in zip(namespaces, files, strict=True):
+        if ctypes.CDLL(None, use_errno=True).setns(file, 0) != 0:
+            sys.exit(f"cannot enter {namespace}: {os.strerror(ctypes.get_errno())}")
+        os.close(file)
     os.chdir(directory)
+
+
+def end_of(child: int) -> int:
+    """Its exit code. A signal to the whole process group is the child's to answer."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code if code >= 0 else 128 - code
 
 
 def start_time(pid: int) -> str:

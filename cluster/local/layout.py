@@ -1,19 +1,22 @@
-"""Addresses, ports and paths of the local cluster. No I/O."""
+"""Names, addresses, ports and paths of the local cluster and of each of its nodes. No I/O."""
 
 from __future__ import annotations
 
+import ipaddress
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-NODE_NAME: Final = "accelshare-local"
+MOST_NODES: Final = 9
+NODE_NAME: Final = "accelshare-local"  # of the first node
 BRIDGE: Final = "accelshare0"
-NODE_ADDRESS: Final = "10.98.0.1"
+NODE_NETWORK: Final = "10.98.0.0/24"
+NODE_ADDRESS: Final = "10.98.0.1"  # of the first node
 SERVICE_NETWORK: Final = "10.96.0.0/16"
 POD_NETWORK: Final = "10.244.0.0/16"
-NODE_POD_NETWORK: Final = "10.244.0.0/22"  # 1,021 pods; kubelet takes MAX_PODS of them
-NODE_POD_MASK: Final = 22
+NODE_POD_MASK: Final = 22  # 1,021 pods of each node; kubelet takes MAX_PODS of them
 MAX_PODS: Final = 500
 API_SERVER_PORT: Final = 6443
 CGROUP: Final = "accelshare-local"
@@ -22,7 +25,9 @@ TEST_IMAGE: Final = "accelshare.local/busybox:1"
 CONTAINERD_METRICS_PORT: Final = 1338
 CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"
 
-# A process that has this variable with our state directory as its value was started by us.
+_FAKES: Final = "fakes"  # the directory of the fake vendor tools
+
+# A process that has this variable with the cluster's directory as its value was started by us.
 MARK: Final = "_ACCELSHARE_LOCAL_CLUSTER"
 
 PORTS: Final[Mapping[int, str]] = {
@@ -77,9 +82,57 @@ KERNEL_SETTINGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The files of the one cluster that a machine can have."""
+    """One node of the one cluster that a machine can have. The files of the first node are the cluster's too."""
 
-    state: Path = Path("/var/lib/accelshare-local")
+    number: int = 1
+    cluster: Path = Path("/var/lib/accelshare-local")
+
+    def node(self, number: int) -> Layout:
+        """Another node of the same cluster."""
+        return Layout(number, self.cluster)
+
+    @property
+    def first(self) -> bool:
+        """The first node has the control plane, and all namespaces of the machine but the one of mounts."""
+        return self.number == 1
+
+    @property
+    def node_name(self) -> str:
+        return NODE_NAME if self.first else f"{NODE_NAME}-{self.number}"
+
+    @property
+    def address(self) -> str:
+        return str(ipaddress.IPv4Network(NODE_NETWORK)[self.number])
+
+    @property
+    def health_address(self) -> str:
+        """Where kubelet and kube-proxy report their health; a further node's loopback cannot be reached from outside."""
+        return "127.0.0.1" if self.first else self.address
+
+    @property
+    def pod_network(self) -> str:
+        """Its part of POD_NETWORK. kube-controller-manager allocates the first one to the first node."""
+        networks = ipaddress.IPv4Network(POD_NETWORK).subnets(new_prefix=NODE_POD_MASK)
+        return str(next(itertools.islice(networks, self.number - 1, None)))
+
+    @property
+    def cgroup(self) -> str:
+        """In every hierarchy of the machine. Those of further nodes are below the first one's, beside its pods."""
+        return CGROUP if self.first else f"{CGROUP}/node-{self.number}"
+
+    @property
+    def cgroup_root(self) -> str:
+        """The same, as kubelet sees it: a further node's cgroup is the root of its cgroup namespace."""
+        return f"/{CGROUP}" if self.first else "/"
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        """The paths that are the node's own."""
+        return COVERED if self.first else (*COVERED, str(self.cluster / _FAKES))
+
+    @property
+    def state(self) -> Path:
+        return self.cluster if self.first else self.cluster / "nodes" / str(self.number)
 
     @property
     def ready(self) -> Path:
@@ -88,22 +141,28 @@ class Layout:
 
     @property
     def journal(self) -> Path:
-        return self.state / "journal"
+        return self.cluster / "journal"
 
     @property
     def bin(self) -> Path:
         """For a user's PATH: kubectl."""
-        return self.state / "bin"
+        return self.cluster / "bin"
 
     @property
     def programs(self) -> Path:
         """All programs of the cluster, as links into the cache."""
-        return self.state / "programs"
+        return self.cluster / "programs"
 
     @property
     def tools(self) -> Path:
         """For fake vendor tools: first on the PATH of every process that is started inside."""
         return self.state / "tools"
+
+    @property
+    def fakes(self) -> Path:
+        """Vendors' tools that report the node's fake cards. Pods of every node find them at the first node's path."""
+        path = self.cluster / _FAKES
+        return path if self.first else self.covering(str(path))
 
     @property
     def logs(self) -> Path:
@@ -118,14 +177,19 @@ class Layout:
         return self.state / "configuration"
 
     @property
+    def audit(self) -> Path:
+        """The API server's audit policy and log, if the cluster was started with an audit."""
+        return self.cluster / "audit"
+
+    @property
     def containerd_root(self) -> Path:
         return self.state / "containerd"
 
     @property
     def kubeconfig(self) -> Path:
         """The administrator's."""
-        return self.state / "kubeconfig"
+        return self.cluster / "kubeconfig"
 
     def covering(self, path: str) -> Path:
-        """Where a path of the cluster, for example /etc/kubernetes/admin.conf, is for those outside of its namespace."""
+        """Where a path of the node, for example /etc/kubernetes/admin.conf, is for those outside of its namespace."""
         return self.state / "private" / path.replace("/var/run/", "/run/", 1).removeprefix("/")

@@ -18,58 +18,71 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from cluster import audit
 from cluster.cache import cache_directory
 from cluster.components import extender_entry
 from cluster.errors import ClusterError, KubectlError
-from cluster.local import bring_up, devices, images, scheduler, teardown
+from cluster.local import bring_up, devices, scheduler, teardown
 from cluster.local.configuration import Nri
 from cluster.local.conflicts import refuse_conflicts, refuse_other_systems
-from cluster.local.daemon import Daemon, environment
-from cluster.local.images import Content
+from cluster.local.daemon import Daemon
 from cluster.local.journal import Journal
-from cluster.local.layout import NODE_ADDRESS, NODE_NAME, TEST_IMAGE, Layout
-from cluster.process import Process
+from cluster.local.layout import MOST_NODES, TEST_IMAGE, Layout
+from cluster.local.local_node import LocalNode
 
 _DAEMONS: Final = ("namespace", "containerd", "kubelet", "kube-proxy")
 _KUBECTL_LIMIT_S: Final = 600.0
 
 
-class LocalCluster:
-    """A running cluster of one node, this machine, and the means to use it as its administrator."""
+class LocalCluster(LocalNode):
+    """A running cluster, and the means to use it as its administrator. It is its first node too, which is this machine.
 
-    node_name: Final = NODE_NAME
-    address: Final = (
-        NODE_ADDRESS  # the node's; what listens on 127.0.0.1 or on it is reached by kube-scheduler and by tests alike
-    )
+    What listens on 127.0.0.1 or on the first node's address is reached by kube-scheduler and by tests alike.
+    """
+
     test_image: Final = TEST_IMAGE  # busybox, for pods that pull IfNotPresent or Never
 
     def __init__(self, layout: Layout, *, owned: bool) -> None:
-        self._layout = layout
+        super().__init__(layout)
         self._owned = owned  # by the `with` block
-        self.state = layout.state
         self.kubeconfig = layout.kubeconfig
         self.bin = layout.bin  # for PATH
-        self.tools = layout.tools  # programs put here are first on the PATH of all that runs inside
-        self.kubelet = Daemon(layout, "kubelet")
-        self.containerd = Daemon(layout, "containerd")
-        self.kube_proxy = Daemon(layout, "kube-proxy")
+        self.audit_log = audit.log_file(layout.audit)  # there if the cluster was started with an audit
+        self.further_nodes = [LocalNode(node) for node in _further_nodes(layout)]
+        self.nodes: list[LocalNode] = [self, *self.further_nodes]
 
     @classmethod
-    def up(cls, say: Callable[[str], None] = print, *, fake_cards: bool = False, nri: Nri = "validated") -> Self:
-        """Build what is missing, bring it up, and return when it takes pods; one that is up already is returned as it is."""
+    def up(
+        cls,
+        say: Callable[[str], None] = print,
+        *,
+        fake_cards: bool = False,
+        nri: Nri = "validated",
+        audited: bool = False,
+        nodes: int = 1,
+    ) -> Self:
+        """Build what is missing, bring it up, and return when it takes pods; one that is up already is returned as it is.
+
+        `audited`: its API server writes down what ServiceAccounts ask for. `nodes`: so many of them, or more if it is up already.
+        """
         refuse_other_systems()
+        if not 1 <= nodes <= MOST_NODES:
+            raise ClusterError(f"the local cluster cannot have {nodes} nodes; it has 1 to {MOST_NODES}")
         layout = Layout()
         programs = bring_up.provide(say)
         with _alone():
             if cls._is_up(layout):
+                found = cls(layout, owned=False)
+                if len(found.nodes) < nodes:
+                    raise ClusterError(f"a local cluster with {len(found.nodes)} of {nodes} nodes is up; `make down` first")
                 say(f"it is up already, files in {layout.state}")
-                return cls(layout, owned=False)
+                return found
             if teardown.anything_left(layout):
                 say(f"removing what an earlier start left in {layout.state}")
                 teardown.tear_down(layout)
-            refuse_conflicts()
+            refuse_conflicts(nodes)
             try:
-                bring_up.bring_up(layout, programs, say, fake_cards=fake_cards, nri=nri)
+                bring_up.bring_up(layout, programs, say, fake_cards=fake_cards, nri=nri, audited=audited, nodes=nodes)
             except ClusterError as error:
                 kept = cache_directory() / "logs" / "local"
                 teardown.save_logs(layout, kept)
@@ -104,6 +117,8 @@ class LocalCluster:
     def parts() -> dict[str, int | None]:
         """The daemons and the ids of those that run."""
         found = {name: Daemon(Layout(), name).identity for name in _DAEMONS}
+        for node in _further_nodes(Layout()):
+            found |= {f"{name} of {node.node_name}": Daemon(node, name).identity for name in _DAEMONS}
         return {name: identity.pid if identity else None for name, identity in found.items()}
 
     @staticmethod
@@ -149,40 +164,6 @@ class LocalCluster:
         which = [f"--container={container}"] if container else []
         return self.kubectl("exec", f"--namespace={namespace}", pod, *which, "--", *command)
 
-    def path(self, path: str) -> Path:
-        """Where one of the cluster's paths, such as /var/lib/kubelet/device-plugins, is for those outside of its namespace."""
-        return self._layout.covering(path)
-
-    # Running things in it.
-
-    def run_inside(
-        self, name: str, command: Sequence[str | Path], log: Path, *, variables: Mapping[str, str] | None = None
-    ) -> Process:
-        """A program of this machine that sees the cluster's paths as a node's own; it ends with us or with the cluster."""
-        return Process(
-            name, bring_up.inside(self._layout, command), log, environment={**environment(self._layout), **(variables or {})}
-        )
-
-    def call_inside(self, *command: str | Path) -> str:
-        """What a short command prints that sees the cluster's paths as a node's own."""
-        return bring_up.run_inside(self._layout, command)
-
-    def ctr(self, *arguments: str | Path) -> str:
-        """What containerd's own client prints, in Kubernetes' namespace."""
-        return bring_up.ctr(self._layout, *arguments)
-
-    def make_image(
-        self, name: str, files: Mapping[str, Content], entrypoint: Sequence[str], *, variables: Mapping[str, str] | None = None
-    ) -> None:
-        """An image of these files, ready for pods that pull IfNotPresent or Never."""
-        tar = self.state / "images" / f"{name.replace('/', '_').replace(':', '_')}.tar"
-        self.load_image(images.make_image(tar, name, files, entrypoint, environment=variables))
-        tar.unlink()
-
-    def load_image(self, tar: Path) -> None:
-        """An archive as `docker save` or `make_image` writes it."""
-        bring_up.load_image(self._layout, tar)
-
     # Hardware that is not there.
 
     def make_device_node(self, path: str) -> None:
@@ -193,32 +174,7 @@ class LocalCluster:
         """One that `make_device_node` or fake cards made; anything else stays."""
         devices.remove_made(Path(path), Journal(self._layout.journal))
 
-    # Breaking and mending it.
-
-    def kill_kubelet(self) -> None:
-        """SIGKILL; its pods run on."""
-        self.kubelet.kill()
-
-    def start_kubelet(self) -> None:
-        bring_up.start_kubelet(self._layout)
-
-    def restart_kubelet(self) -> None:
-        self.kill_kubelet()
-        self.start_kubelet()
-
-    def kill_containerd(self) -> None:
-        """SIGKILL; containers run on."""
-        self.containerd.kill()
-
-    def start_containerd(self, *, nri: Nri | None = None) -> None:
-        """With NRI as it was, or in another way."""
-        if nri is not None:
-            bring_up.write_containerd_configuration(self._layout, nri)
-        bring_up.start_containerd(self._layout)
-
-    def restart_containerd(self, *, nri: Nri | None = None) -> None:
-        self.kill_containerd()
-        self.start_containerd(nri=nri)
+    # Its kube-scheduler.
 
     def scheduler_config(
         self, url: str, resources: Sequence[str] = (), *, wanted: Mapping[str, object] | None = None, **changes: object
@@ -245,7 +201,13 @@ def _alone() -> Iterator[None]:
         yield
 
 
+def _further_nodes(layout: Layout) -> list[Layout]:
+    """Those that have joined."""
+    return [node for number in range(2, MOST_NODES + 1) if (node := layout.node(number)).ready.exists()]
+
+
 def _moved(words: str, layout: Layout, kept: Path) -> str:
     """The same message, with the current paths of the logs."""
-    pods = str(layout.covering("/var/log/pods"))
-    return words.replace(pods, str(kept / "pods")).replace(str(layout.logs), str(kept / "programs")) + f"\nall logs are in {kept}"
+    for before, now in teardown.saved_logs(layout, kept).items():
+        words = words.replace(str(before), str(now))
+    return f"{words}\nall logs are in {kept}"

@@ -14,21 +14,22 @@ from cluster.errors import ClusterError
 from cluster.local import cgroups, devices, network, processes
 from cluster.local.daemon import Daemon
 from cluster.local.journal import Change, Journal, Kind
-from cluster.local.layout import MARK, Layout
+from cluster.local.layout import MARK, MOST_NODES, Layout
 
 _FIRST = ("kubelet", "kube-proxy")  # else kubelet would start again what we end
 
 
 def anything_left(layout: Layout) -> bool:
     """Whether there is something to end or to remove."""
-    return layout.state.exists() or network.exists() or cgroups.exist() or bool(processes.marked(MARK, str(layout.state)))
+    return layout.state.exists() or network.exists() or cgroups.exist() or bool(processes.marked(MARK, str(layout.cluster)))
 
 
 def tear_down(layout: Layout) -> None:
     """Everything, in an order in which nothing is created again."""
-    for name in _FIRST:
-        Daemon(layout, name).kill()
-    while ours := {*processes.marked(MARK, str(layout.state)), *cgroups.members()}:
+    for node in _nodes(layout):
+        for name in _FIRST:
+            Daemon(node, name).kill()
+    while ours := {*processes.marked(MARK, str(layout.cluster)), *cgroups.members()}:
         processes.end(ours)
     undo: list[Callable[[], None]] = [partial(_undo, change) for change in Journal(layout.journal).newest_first()]
     # These two have a name of our own, so they are removed even without the journal.
@@ -42,9 +43,23 @@ def tear_down(layout: Layout) -> None:
 def save_logs(layout: Layout, to: Path) -> None:
     """The logs of programs and of containers, where the removal of the cluster does not reach them."""
     shutil.rmtree(to, ignore_errors=True)
-    for source, name in ((layout.logs, "programs"), (layout.covering("/var/log/pods"), "pods")):
+    for source, kept in saved_logs(layout, to).items():
         if source.exists():
-            shutil.copytree(source, to / name, symlinks=True)
+            shutil.copytree(source, kept, symlinks=True)
+
+
+def saved_logs(layout: Layout, to: Path) -> dict[Path, Path]:
+    """Where each directory of logs is kept below this one."""
+    places: dict[Path, Path] = {}
+    for node in _nodes(layout):
+        kept = to if node.first else to / node.node_name
+        places |= {node.logs: kept / "programs", node.covering("/var/log/pods"): kept / "pods"}
+    return places
+
+
+def _nodes(layout: Layout) -> list[Layout]:
+    """Every node that there could be."""
+    return [layout.node(number) for number in range(1, MOST_NODES + 1)]
 
 
 def _in_words(step: Callable[[], None]) -> str:

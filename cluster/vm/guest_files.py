@@ -9,7 +9,7 @@ from typing import Final
 import yaml
 
 from cluster.local import configuration
-from cluster.local.layout import CONTAINERD_SOCKET
+from cluster.local.layout import CONTAINERD_SOCKET, Layout
 from cluster.vm.layout import (
     AGENT_PORT,
     CARD_MIB,
@@ -181,7 +181,7 @@ def files() -> Mapping[str, str]:
         "/etc/systemd/network/node.network": _NETWORK,
         "/etc/ssh/sshd_config.d/node.conf": _SSHD,
         "/etc/containerd/config.toml": containerd,
-        "/etc/cni/net.d/10-node.conflist": configuration.pod_network(),
+        "/etc/cni/net.d/10-node.conflist": configuration.pod_network(Layout().pod_network),
         "/etc/kubernetes/kubelet.yaml": _kubelet(),
     }
 

@@ -8,13 +8,17 @@ import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from accelshare import __version__
+from accelshare.help_pages import HelpGroup
 from accelshare.terminal import visible_lines
 from accelshare.vendors.problems import VendorError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,9 @@ COMMANDS: Final[Mapping[str, SubCommand]] = {
         "Create and renew the TLS certificates of both sides.",
     ),
     "completion": SubCommand("accelshare.inspect_cli.completion:completion", "Print the completion script of a shell."),
+    "dashboard": SubCommand("accelshare.dashboard.command:dashboard", "Serve a live web page of every card and its pods."),
+    "demo": SubCommand("accelshare.demo_command:demo", "Show the main job in seconds, without a cluster or hardware."),
+    "doctor": SubCommand("accelshare.doctor.command:doctor", "Name what is wrong in a running cluster, with the fix."),
     "explain": SubCommand("accelshare.inspect_cli.explain_command:explain", "Explain why a pod waits, or why it is on its node."),
     "extender": SubCommand("accelshare.extender.command:extender", "Serve kube-scheduler: filter, prioritize, preempt and bind."),
     "inspect": SubCommand("accelshare.inspect_cli.command:inspect", "Show every card and who is on it."),
@@ -59,7 +66,7 @@ class _OurError(click.ClickException):
     exit_code = 2
 
 
-class LazyGroup(click.Group):
+class LazyGroup(HelpGroup):
     """A group whose sub-commands are imported when one is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -72,6 +79,13 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name].summary) for name in self.list_commands(ctx)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=COMMANDS[name].summary) for name in names), *options]
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

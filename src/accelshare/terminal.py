@@ -8,10 +8,12 @@ no line break in it. `echo` checks again: it keeps only the line breaks of our o
 escaped as JSON escapes them, so the data stays as it was.
 """
 
+import os
 import re
 import sys
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO
 
 # Letters and marks that a terminal does not show, although they are not control characters in Unicode.
 _BLANK: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
@@ -69,6 +71,11 @@ def clipped(text: str, columns: int) -> str:
     return text
 
 
+def shortened(text: str, columns: int) -> str:
+    """The text if this many columns hold it, else its beginning and an ellipsis."""
+    return text if width(text) <= columns else f"{clipped(text, max(0, columns - 1))}…"
+
+
 def encodable(text: str, encoding: str | None) -> str:
     """The text with escapes for characters that the output's encoding lacks, such as an emoji in GBK: printing never fails."""
     encoding = encoding or "utf-8"
@@ -104,7 +111,23 @@ def _write(text: str | bytes, *, err: bool, nl: bool) -> None:
 
     if isinstance(text, str):
         text = encodable(text, (sys.stderr if err else sys.stdout).encoding)
-    click.echo(text, err=err, nl=nl, color=True)
+    with writing(sys.stderr if err else sys.stdout):
+        click.echo(text, err=err, nl=nl, color=True)
+
+
+@contextmanager
+def writing(out: TextIO) -> Iterator[None]:
+    """Output that cannot be written, to a full disk for example, is an error for people."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader has left; click ends the program
+        raise
+    except OSError as error:
+        import click
+
+        # What is left in the buffer would be tried again at the end of the program.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+        raise click.ClickException(f"the output cannot be written: {error.strerror}") from error
 
 
 def _can_encode(text: str, encoding: str) -> bool:

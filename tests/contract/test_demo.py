@@ -173,6 +173,8 @@ def test_kept_until_told_to_end(directory: Path) -> None:
     with _begun(directory, "--keep") as demo:
         output = _read_until(demo, r"tail -f ")
         assert re.search(r"curl http://127\.0\.0\.1:\d+/accelshare/inspect", output)
+        (kubeconfig,) = re.findall(r"KUBECONFIG=(\S+) accelshare inspect\n", output)
+        assert Path(kubeconfig).is_file()
         assert len(_processes(output)) == ALL
         assert not any(map(_gone, _processes(output)))
         demo.send_signal(signal.SIGINT)

@@ -33,9 +33,13 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 LIMIT_S = 180.0  # for a program that takes one or two; machines that run tests are busy
+OF_OPERATING = ("cost", "troubleshooting", "sizing", "gpu-operator", "gitops", "autoscaling", "air-gapped")
 TWINS = [
     ("README.md", "README.zh.md"),
     ("docs/how-to/extender.md", "docs/zh/how-to/extender.md"),
+    ("docs/how-to/promises.md", "docs/zh/how-to/promises.md"),
+    ("docs/how-to/gangs.md", "docs/zh/how-to/gangs.md"),
+    ("docs/how-to/queues-and-quotas.md", "docs/zh/how-to/queues-and-quotas.md"),
     ("docs/reference/refusals.md", "docs/zh/reference/refusals.md"),
     ("docs/how-to/scheduler-config.md", "docs/zh/how-to/scheduler-config.md"),
     ("docs/how-to/tls.md", "docs/zh/how-to/tls.md"),
@@ -43,19 +47,28 @@ TWINS = [
     ("docs/reference/chart.md", "docs/zh/reference/chart.md"),
     ("docs/explanation/security.md", "docs/zh/explanation/security.md"),
     ("docs/explanation/design.md", "docs/zh/explanation/design.md"),
+    ("docs/explanation/limits-compared.md", "docs/zh/explanation/limits-compared.md"),
     ("docs/how-to/inspect.md", "docs/zh/how-to/inspect.md"),
     ("docs/how-to/agent.md", "docs/zh/how-to/agent.md"),
     ("docs/how-to/monitoring.md", "docs/zh/how-to/monitoring.md"),
+    ("docs/how-to/doctor.md", "docs/zh/how-to/doctor.md"),
+    ("docs/how-to/runbooks.md", "docs/zh/how-to/runbooks.md"),
     ("docs/how-to/delivery.md", "docs/zh/how-to/delivery.md"),
     ("docs/how-to/limits.md", "docs/zh/how-to/limits.md"),
     ("docs/how-to/usage.md", "docs/zh/how-to/usage.md"),
+    ("docs/how-to/dashboard.md", "docs/zh/how-to/dashboard.md"),
     *(
         (f"docs/reference/{name}.md", f"docs/zh/reference/{name}.md")
         for name in ("annotations", "cli", "events", "http", "metrics", "profiles")
     ),
+    *((f"docs/how-to/{name}.md", f"docs/zh/how-to/{name}.md") for name in OF_OPERATING),
+    *((f"docs/explanation/{name}.md", f"docs/zh/explanation/{name}.md") for name in ("faq", "comparison")),
+    ("docs/trust.md", "docs/zh/trust.md"),
     ("docs/how-to/images.md", "docs/zh/how-to/images.md"),
     ("docs/how-to/add-a-vendor.md", "docs/zh/how-to/add-a-vendor.md"),
+    ("docs/tutorial.md", "docs/zh/tutorial.md"),
     ("docs/how-to/preflight.md", "docs/zh/how-to/preflight.md"),
+    ("docs/how-to/try-without-hardware.md", "docs/zh/how-to/try-without-hardware.md"),
     ("docs/migrate-from-gpushare.md", "docs/zh/migrate-from-gpushare.md"),
     ("docs/migrate-from-xpushare.md", "docs/zh/migrate-from-xpushare.md"),
     ("docs/migrate-from-gcushare.md", "docs/zh/migrate-from-gcushare.md"),
@@ -167,9 +180,17 @@ def test_every_test_that_a_page_names_exists(page: Path) -> None:
     assert missing == []
 
 
-def test_both_security_pages_name_the_same_tests() -> None:
-    english, chinese = (named_tests(DOCS / place / "security.md") for place in ("explanation", "zh/explanation"))
+@pytest.mark.parametrize("page", ["security.md", "limits-compared.md"])
+def test_both_languages_name_the_same_tests(page: str) -> None:
+    english, chinese = (named_tests(DOCS / place / page) for place in ("explanation", "zh/explanation"))
     assert english == chinese != []
+
+
+@pytest.mark.parametrize("place", ["explanation", "zh/explanation"])
+def test_every_gap_of_another_system_has_a_test(place: str) -> None:
+    for system in ("kai-gpu-fractioning", "HAMi"):
+        _, *gaps = rows(sections(DOCS / place / "limits-compared.md")[system])
+        assert [gap for gap, _, tests in gaps if "::" not in tests] == []
 
 
 # The README and the pages in two languages.
@@ -189,6 +210,14 @@ def test_a_page_in_two_languages_is_one_page(english: str, chinese: str) -> None
         assert twin in {(page.parent / file).resolve() for file, _ in links(page) if file}, (
             f"{named(page)} does not name its twin"
         )
+
+
+@pytest.mark.parametrize(("english", "chinese"), TWINS)
+def test_a_chinese_page_leads_to_chinese_pages(english: str, chinese: str) -> None:
+    """Where there is one; only its own twin is linked in English."""
+    page = ROOT / chinese
+    twins = {ROOT / ours for ours, _ in TWINS} - {ROOT / english}
+    assert [file for file, _ in links(page) if file and (page.parent / file).resolve() in twins] == []
 
 
 def test_every_page_for_people_is_there_in_two_languages() -> None:
@@ -377,7 +406,7 @@ def test_every_metric_is_explained(page: Path) -> None:
 
 @pytest.mark.parametrize("page", in_two_languages("how-to/monitoring.md"), ids=named)
 def test_every_alert_is_explained(page: Path) -> None:
-    groups = yaml.safe_load((ROOT / "deploy/prometheus/accelshare.rules.yaml").read_text())["groups"]
+    groups = yaml.safe_load((ROOT / "deploy/chart/accelshare/files/accelshare.rules.yaml").read_text())["groups"]
     in_docs = [cells[0].strip("`") for cells in rows(prose(page)) if cells[0].startswith("`Accelshare")]
     assert in_docs == [rule["alert"] for group in groups for rule in group["rules"]]
 

@@ -65,10 +65,10 @@ async def test_a_card_that_loses_its_limit_keeps_its_pods_and_gets_no_new_ones(f
 
     fake_cluster.change_node("n1", 16, enforced_by="dmem")
 
-    def woken() -> bool:
-        return "accelshare.io/woken" in fake_cluster.read("b")["metadata"]["annotations"]
+    def requeued() -> bool:
+        return "accelshare.io/requeued" in fake_cluster.read("b")["metadata"]["annotations"]
 
-    await fake_cluster.until(woken, "the waiting pod is tried again")
+    await fake_cluster.until(requeued, "the waiting pod is tried again")
     assert (await fake_cluster.filter(fake_cluster.read("b"), "n1"))["NodeNames"] == ["n1"]
     assert await problems(fake_cluster, "n1") == []
 

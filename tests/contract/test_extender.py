@@ -311,10 +311,10 @@ async def test_a_pod_refused_before_capacity_was_freed_is_touched(fake_cluster: 
     assert (await fake_cluster.filter(waits, "n1"))["NodeNames"] == []
     fake_cluster.api.store.delete("pods", "first", options={"gracePeriodSeconds": 0})
     await fake_cluster.until(
-        lambda: "accelshare.io/woken" in (fake_cluster.read("waits")["metadata"].get("annotations") or {}), "it is touched"
+        lambda: "accelshare.io/requeued" in (fake_cluster.read("waits")["metadata"].get("annotations") or {}), "it is touched"
     )
     assert (await fake_cluster.filter(waits, "n1"))["NodeNames"] == ["n1"]
-    assert "accelshare_pods_woken_total 1.0" in (await fake_cluster.call("GET", "/metrics"))[1]
+    assert "accelshare_pods_requeued_total 1.0" in (await fake_cluster.call("GET", "/metrics"))[1]
 
 
 async def test_metrics_count_what_was_decided(fake_cluster: FakeCluster) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import unicodedata
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -291,7 +291,129 @@ def _read_until(descriptor: int, wanted: bytes) -> bytes:
     return seen
 
 
+# On a terminal.
+
+
+def _typed(inspected: InspectedCluster, *words: str | Path, **environ: str) -> tuple[int, str]:
+    """What a command prints on a terminal, and its exit code."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(words, stdout=slave, stderr=slave, env=inspected.environ(**environ)) as process:
+        os.close(slave)
+        seen = b""
+        while True:
+            try:
+                part = os.read(master, 65536)
+            except OSError:  # the other side has ended
+                break
+            if not part:
+                break
+            seen += part
+        code = process.wait(120)
+    os.close(master)
+    return code, seen.decode().replace("\r\n", "\n")
+
+
+INSPECT = (sys.executable, "-m", "accelshare", "inspect")
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+async def test_on_a_terminal_inspect_draws_bars_as_wide_as_the_screen(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.pod("big", {"baidu.com/xpu-mem": 9000})
+    for columns in (40, 80, 200):
+        code, text = await asyncio.to_thread(_typed, inspected, *INSPECT, COLUMNS=str(columns), LANG="C.UTF-8")
+        assert code == 0
+        assert "\x1b[1mminikube\x1b[0m" in text
+        plain = COLOUR.sub("", text)
+        assert all(len(line) <= columns for line in plain.splitlines())
+        assert "XPU0 █" in plain
+        assert "default/big" in plain
+        assert "larger-than-any-card" in plain
+        assert "Total XPU 9000/32256 MiB (27%)" in plain
+
+
+async def test_the_terminal_shows_the_table_and_no_colours_where_asked_for(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    assert await asyncio.to_thread(_typed, inspected, *INSPECT, "-o", "table") == (0, XPUSHARE)
+    assert await asyncio.to_thread(_typed, inspected, inspected.plugin("xpushare")) == (0, XPUSHARE)
+    for environ in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        _, text = await asyncio.to_thread(_typed, inspected, *INSPECT, **environ)
+        assert "XPU0" in text
+        assert "\x1b" not in text
+    _, text = await asyncio.to_thread(_typed, inspected, *INSPECT, "-d")
+    assert text.startswith("\nNAME:       minikube\n")
+
+
+async def test_bars_in_a_pipe_have_no_colours(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    code, out, err = await inspected.accelshare("inspect", "-o", "bars", COLUMNS="70", PYTHONIOENCODING="ascii")
+    assert (code, err) == (0, "")
+    assert "  XPU0 ####" in out
+    assert "\x1b" not in out
+
+
+def _live(inspected: InspectedCluster, words: Sequence[str | Path], **environ: str) -> str:
+    """The first page of a live view."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(words, stdout=slave, stderr=slave, env=inspected.environ(**environ))
+    os.close(slave)
+    seen = _read_until(master, b"\x1b[J")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 0
+    os.close(master)
+    return COLOUR.sub("", seen.decode().partition("\x1b[J")[0])
+
+
+async def test_the_live_view_always_has_the_totals_and_says_what_it_leaves_out(inspected: InspectedCluster) -> None:
+    """Also in a kubectl plugin, whose table would need more columns than the screen has."""
+    inspected.xpu_pods()
+    for number in range(12):
+        node = yaml.safe_load((ROOT / "examples/nodes/kunlun.yaml").read_text())
+        node["metadata"]["name"] = f"more-{number}"
+        inspected.api.store.create("nodes", node)
+    screen = {"COLUMNS": "60", "LINES": "24", "LANG": "C.UTF-8"}
+    for words in ((*INSPECT, "-w"), (inspected.plugin("xpushare"), "-w")):
+        shown = await asyncio.to_thread(_live, inspected, words, **screen)
+        lines = re.sub(r"\x1b\[[?0-9]*[a-zA-Z]", "", shown).replace("\r", "").split("\n")
+        assert len(lines) <= 24
+        assert all(len(line) <= 60 for line in lines), lines
+        assert "… 11 more nodes" in lines or "… 10 more nodes" in lines, lines
+        assert any(line.startswith("Total XPU 9000/419328 MiB (2%)") for line in lines), lines
+    table = (inspected.plugin("xpushare"), "-w", "-o", "table")
+    shown = await asyncio.to_thread(_live, inspected, table, **{**screen, "LINES": "10"})
+    assert "Allocated/Total XPU Memory In Cluster: 9000/419328 (2%)" in shown
+    assert re.search(r"… \d+ more lines", shown)
+    assert "… the lines have 1" in shown
+
+
 # Problems.
+
+
+async def test_a_namespace_that_is_not_there_is_an_error(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    for command in ("inspect", "explain"):
+        code, out, err = await inspected.accelshare(command, "-n", "defalt")
+        assert (code, out) == (1, "")
+        assert err == "Error: there is no namespace 'defalt'; did you mean default?\n"
+    code, out, err = await inspected.accelshare("explain", "defalt/xpu-pod")
+    assert (code, out, err) == (1, "", "Error: there is no namespace 'defalt'; did you mean default?\n")
+
+
+async def test_an_empty_namespace_is_as_none_as_for_kubectl(inspected: InspectedCluster) -> None:
+    """A script whose variable is empty."""
+    inspected.xpu_pods()
+    for command in ("inspect", "explain"):
+        assert await inspected.accelshare(command, "-n", "") == await inspected.accelshare(command)
+
+
+async def test_a_namespace_without_pods_that_request_cards_is_said(inspected: InspectedCluster) -> None:
+    """Also to users who may not read namespaces."""
+    inspected.example_node("kunlun")
+    inspected.api.store.create("namespaces", {"metadata": {"name": "ml"}})
+    line = "only pods of namespace ml are counted, and none of them requests cards\n"
+    assert (await inspected.accelshare("inspect", "-n", "ml"))[2] == line
+    inspected.api.faults.answer(403, path="/api/v1/namespaces/ml$")
+    assert (await inspected.accelshare("inspect", "-n", "ml"))[2] == line
 
 
 async def test_an_unknown_node_gets_a_suggestion(inspected: InspectedCluster) -> None:
@@ -402,6 +524,90 @@ async def test_explain_of_a_count_that_does_not_divide_and_a_selector_without_no
     assert "Wrong: nodeSelector disk=ssd: no node carries this label\n" in out
 
 
+async def test_explain_takes_the_names_that_kubectl_prints(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.pod("mine", {"baidu.com/xpu-mem": 2000}, on="minikube kunlun/1", namespace="ml")
+    wanted = await inspected.accelshare("explain", "mine", "-n", "ml")
+    assert wanted[0] == 0
+    for words in (["ml/mine"], ["pod/mine", "-n", "ml"], ["pods/mine", "-n", "ml"], ["ml/mine", "-n", "ml"]):
+        assert await inspected.accelshare("explain", *words) == wanted, words
+    code, _, err = await inspected.accelshare("explain", "ml/mine", "-n", "default")
+    assert code == 2
+    assert "'ml/mine' is in namespace 'ml', and -n is 'default'" in err
+    code, _, err = await inspected.accelshare("explain", "ml/min")
+    assert (code, err) == (1, "Error: there is no pod 'min' in namespace ml; did you mean mine?\n")
+
+
+async def test_explain_without_a_name_lists_every_pod_that_waits_with_its_reason(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    assert await inspected.accelshare("explain") == (0, "No pod waits for cards.\n", "")
+    inspected.pod("big", {"baidu.com/xpu-mem": 9000})
+    inspected.pod("odd", {"baidu.com/xpu-mem": 4001}, labels={"baidu.com/xpu-count": "2"})
+    inspected.pod("soon", {"baidu.com/xpu-mem": 100}, namespace="ml")
+    inspected.pod("web", {"cpu": 1})
+    inspected.pod("picky", {"baidu.com/xpu-mem": 100}, nodeSelector={"disk": "ssd"})
+    code, out, err = await inspected.accelshare("explain")
+    assert (code, err) == (0, "")
+    head, *lines = out.splitlines()
+    assert head.split() == ["POD", "REQUESTS", "REASON", "MEANING"]
+    found = {line.split()[0]: line for line in lines}
+    assert found.keys() == {"default/big", "default/odd", "default/picky", "ml/soon"}
+    assert "9000 MiB XPU" in found["default/big"]
+    assert " larger-than-any-card " in found["default/big"]
+    assert " card-count-leaves-remainder " in found["default/odd"]
+    assert " no-node-selected " in found["default/picky"]
+    assert " fits-now " in found["ml/soon"]
+    code, out, _ = await inspected.accelshare("explain", "-n", "ml")
+    assert (code, [line.split()[0] for line in out.splitlines()[1:]]) == (0, ["ml/soon"])
+    code, out, _ = await inspected.accelshare("explain", "-o", "json")
+    waiting = json.loads(out)["waiting"]
+    assert [(pod["namespace"], pod["name"], pod["reason"]) for pod in waiting] == [
+        ("default", "big", "larger-than-any-card"),
+        ("default", "odd", "card-count-leaves-remainder"),
+        ("default", "picky", "no-node-selected"),
+        ("ml", "soon", "fits-now"),
+    ]
+    words = (sys.executable, "-m", "accelshare", "explain")
+    code, text = await asyncio.to_thread(_typed, inspected, *words, COLUMNS="40")
+    assert code == 0
+    assert all(len(COLOUR.sub("", line)) <= 40 for line in text.splitlines())
+
+
+async def test_explain_without_a_name_knows_what_else_keeps_a_pod_away(inspected: InspectedCluster) -> None:
+    node = yaml.safe_load((ROOT / "examples/nodes/kunlun.yaml").read_text())
+    node["spec"] = {"taints": [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]}
+    inspected.api.store.create("nodes", node)
+    inspected.pod("me", {"baidu.com/xpu-mem": 4500})
+    _, out, _ = await inspected.accelshare("explain", "-o", "json")
+    (pod,) = json.loads(out)["waiting"]
+    assert (pod["reason"], pod["nodes"]) == ("obstacle", ["minikube"])
+    assert "dedicated=ml:NoSchedule" in pod["message"]
+
+
+async def test_bars_say_the_same_word_as_explain_about_a_pod_that_waits(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.pod("picky", {"baidu.com/xpu-mem": 500}, nodeSelector={"disk": "ssd"})
+    inspected.pod("soon", {"baidu.com/xpu-mem": 500})
+    _, out, _ = await inspected.accelshare("inspect", "-o", "bars")
+    assert [line.split()[-1] for line in out.splitlines() if "default/picky" in line or "default/soon" in line] == [
+        "no-node-selected",
+        "fits-now",
+    ]
+
+
+async def test_explain_for_programs(inspected: InspectedCluster) -> None:
+    inspected.xpu_pods()
+    inspected.pod("big", {"baidu.com/xpu-mem": 9000})
+    code, out, err = await inspected.accelshare("explain", "big", "-o", "json")
+    assert (code, err) == (0, "")
+    explanation = json.loads(out)
+    assert (explanation["namespace"], explanation["name"]) == ("default", "big")
+    assert explanation["mistakes"] == ["no XPU in this cluster has 9000 MiB; the largest has 8064 MiB (XPU0 of minikube)"]
+    (node,) = explanation["nodes"]
+    assert (node["node"], node["serves"], node["reason"]) == ("minikube", False, "larger-than-any-card")
+    assert [card["name"] for card in node["cards"]] == ["XPU0", "XPU1", "XPU2", "XPU3"]
+
+
 async def test_colours_are_only_for_terminals_and_can_be_disabled(inspected: InspectedCluster) -> None:
     inspected.xpu_pods()
     inspected.pod("big", {"baidu.com/xpu-mem": 9000})
@@ -410,22 +616,9 @@ async def test_colours_are_only_for_terminals_and_can_be_disabled(inspected: Ins
 
 
 def _on_a_terminal(inspected: InspectedCluster, environ: dict[str, str]) -> str:
-    master, slave = pty.openpty()
-    words = [sys.executable, "-m", "accelshare", "explain", "big"]
-    with subprocess.Popen(words, stdout=slave, stderr=slave, env=inspected.environ(**environ)) as process:
-        os.close(slave)
-        seen = b""
-        while True:
-            try:
-                part = os.read(master, 65536)
-            except OSError:  # the other side has ended
-                break
-            if not part:
-                break
-            seen += part
-        assert process.wait(120) == 0
-    os.close(master)
-    return seen.decode()
+    code, text = _typed(inspected, sys.executable, "-m", "accelshare", "explain", "big", **environ)
+    assert code == 0
+    return text
 
 
 # Hostile values: whatever a node, a record or a condition contains, the terminal shows it and does not interpret it.
@@ -472,6 +665,10 @@ def hostile_cluster(inspected: InspectedCluster) -> None:
         ("inspect", "-o", "json"),
         ("inspect", "-o", "yaml"),
         ("inspect", "n1"),
+        ("inspect", "-o", "bars"),
+        ("explain",),
+        ("explain", "-o", "json"),
+        ("explain", "waits", "-o", "json"),
         ("explain", "waits"),
         ("explain", "free"),
         ("explain", "lost"),
@@ -546,8 +743,20 @@ async def test_bash_completes_commands_nodes_and_pods(inspected: InspectedCluste
     assert await completed("accelshare", "inspect", "mi") == ["minikube"]
     assert await completed("accelshare", "inspect", "--vendor", "nv") == ["nvidia"]
     assert await completed("accelshare", "explain", "xpu") == ["xpu-pod-0", "xpu-pod-1"]
+    assert await completed("accelshare", "explain", "default/xpu") == ["default/xpu-pod-0", "default/xpu-pod-1"]
+    assert await completed("accelshare", "profile", "show", "nv") == ["nvidia"]
+    assert await completed("accelshare", "inspect", "--context", "") == ["memory"]
+    assert await completed("accelshare", "preflight", "--kubeconfig", str(inspected.kubeconfig), "--context", "m") == ["memory"]
     inspected.kubeconfig.write_text("")
     assert await completed("accelshare", "inspect", "mi") == []
+    assert await completed("accelshare", "inspect", "--context", "") == []
+
+
+async def test_fish_shows_descriptions_with_commas(inspected: InspectedCluster) -> None:
+    """click's own script splits at every comma, so that a description would end at its first one."""
+    _, script, _ = await inspected.accelshare("completion", "fish")
+    splits = [line.strip() for line in script.splitlines() if "string split" in line]
+    assert splits == ['set -l metadata (string split --max 1 "," $completion);']
 
 
 # inspect.sh queries the extender.

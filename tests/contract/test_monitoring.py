@@ -15,16 +15,18 @@ from cluster.debian_programs import PROMTOOL, ensure
 from cluster.errors import ClusterError
 from tests.contract import test_docs as docs
 from tests.contract.agent.fake_node import MEMORY, FakeNode, open_fake_node
+from tests.contract.chart.rendered_objects import objects, one, preset, setting
 from tests.contract.fake_cluster import FakeCluster
 from tests.fakes.build import build
 from tests.fakes.hardware import Hardware
 
 ROOT = Path(__file__).parents[2]
-RULES = ROOT / "deploy/prometheus/accelshare.rules.yaml"
+RULES = ROOT / "deploy/chart/accelshare/files/accelshare.rules.yaml"
+RECORDING_RULES = ROOT / "deploy/chart/accelshare/files/accelshare.recording.yaml"
 RULE_TESTS = ROOT / "tests/contract/alerts/rules.test.yaml"
-DASHBOARD = ROOT / "deploy/grafana/accelshare.json"
+DASHBOARD = ROOT / "deploy/chart/accelshare/files/accelshare.json"
 # What Prometheus itself puts on a series.
-OF_PROMETHEUS = {"instance", "job", "le"}
+OF_PROMETHEUS = {"instance", "job", "le", "__name__"}
 SUFFIXES = ("_bucket", "_sum", "_count")
 
 Served = dict[str, set[str]]  # series → names of its labels
@@ -33,6 +35,11 @@ Served = dict[str, set[str]]  # series → names of its labels
 def rules() -> Iterator[dict[str, Any]]:
     for group in yaml.safe_load(RULES.read_text())["groups"]:
         yield from group["rules"]
+
+
+def recording_rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(RECORDING_RULES.read_text())["groups"]
+    return list(group["rules"])
 
 
 def panels() -> list[dict[str, Any]]:
@@ -44,6 +51,8 @@ def expressions() -> Iterator[tuple[str, str, str]]:
     """(location, expression, text with labels) of every rule, panel and variable."""
     for rule in rules():
         yield rule["alert"], rule["expr"], " ".join(rule["annotations"].values())
+    for rule in recording_rules():
+        yield rule["record"], rule["expr"], ""
     for panel in panels():
         for target in panel.get("targets", ()):
             yield f"panel {panel['title']}", target["expr"], target["legendFormat"]
@@ -55,7 +64,8 @@ def expressions() -> Iterator[tuple[str, str, str]]:
 
 
 def metrics_of(expression: str) -> set[str]:
-    return set(re.findall(r"\baccelshare_\w+", expression))
+    """The served series in it; a name with colons is that of a recording rule."""
+    return set(re.findall(r"(?<![:\w])accelshare_\w+", expression))
 
 
 def labels_of(expression: str, words: str) -> set[str]:
@@ -91,18 +101,24 @@ async def page_of_extender(fake_cluster: FakeCluster) -> str:
     return str(await fake_cluster.until(complete, "the bind was seen on the watch"))
 
 
-async def page_of_agent(fake_node: FakeNode, fakes: Path) -> str:
-    """An agent with a card that reports its memory in use, and a pod that it has served."""
+def add_card(fake_node: FakeNode, fakes: Path, *, used_mib: int) -> list[str]:
+    """A card of 16 GiB whose driver reports its memory in use. Returns the flags of an agent that samples it."""
     hardware = Hardware.copied(build("nvidia", fakes / "built"), fakes)
     uuid = "GPU-00000001-1111-2222-3333-0123456789ab"
-    hardware.has({"uuid": uuid, "memory_mib": 16384, "minor": 0, "used_mib": 512})
+    hardware.has({"uuid": uuid, "memory_mib": 16384, "minor": 0, "used_mib": used_mib})
     profile = (fake_node.profiles / "acme.toml").read_text().partition("[driver]")[0]
     driver = f'[driver]\nname = "nvidia"\nevery_s = 0.1\nlibraries = ["{hardware.path("libnvidia-ml.so.1")}"]\n'
     (fake_node.profiles / "acme.toml").write_text(profile + driver)
     fake_node.cards(1)
+    (fakes / "proc").mkdir()
+    return ["--delivery=device-plugin", "--usage", "--usage-every=0.1", f"--proc-root={fakes / 'proc'}"]
+
+
+async def page_of_agent(fake_node: FakeNode, fakes: Path) -> str:
+    """An agent with a card that reports its memory in use, and a pod that it has served."""
+    flags = add_card(fake_node, fakes, used_mib=512)
     async with fake_node.kubelet():
-        (fakes / "proc").mkdir()
-        await fake_node.start_agent("--delivery=device-plugin", "--usage", "--usage-every=0.1", f"--proc-root={fakes / 'proc'}")
+        await fake_node.start_agent(*flags)
         fake_node.pod("a", {MEMORY: 4})
         fake_node.bind("a", 0, units=4, id=False)
         await fake_node.settled("a")
@@ -129,7 +145,8 @@ async def test_every_series_and_label_of_dashboard_and_alerts_is_served(fake_clu
     for where, expression, words in expressions():
         names = metrics_of(expression)
         wrong += [f"{where}: nobody serves {name}" for name in sorted(names - found.keys())]
-        known = OF_PROMETHEUS.union(*(found.get(name, set()) for name in names))
+        recorded = {label for name in re.findall(r"(\w+):accelshare_", expression) for label in name.split("_")}
+        known = OF_PROMETHEUS.union(recorded, *(found.get(name, set()) for name in names))
         wrong += [
             f"{where}: no series of {expression} has a label {label}" for label in sorted(labels_of(expression, words) - known)
         ]
@@ -178,9 +195,22 @@ def run(promtool: Path, *words: str | Path) -> str:
 
 def test_promtool_accepts_the_rules(promtool: Path) -> None:
     assert f"{len(list(rules()))} rules found" in run(promtool, "check", "rules", RULES)
+    assert f"{len(recording_rules())} rules found" in run(promtool, "check", "rules", RECORDING_RULES)
 
 
-@pytest.mark.parametrize("page", ["docs/how-to/monitoring.md", "docs/zh/how-to/monitoring.md"])
+def test_promtool_accepts_the_rules_that_the_chart_installs(promtool: Path, tmp_path: Path) -> None:
+    """The chart reads the same two files, and changes nothing in them."""
+    installed = one(objects(*preset("gpushare"), *setting(metrics__prometheusRule=True)), "PrometheusRule")["spec"]
+    assert [rule for group in installed["groups"] for rule in group["rules"]] == [*rules(), *recording_rules()]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(installed))
+    run(promtool, "check", "rules", tmp_path / "rules.yaml")
+
+
+PAGES = ["docs/how-to/monitoring.md", "docs/zh/how-to/monitoring.md"]
+COST_PAGES = ["docs/how-to/cost.md", "docs/zh/how-to/cost.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_commands_and_queries_of_the_page_work(promtool: Path, tmp_path: Path, page: str) -> None:
     """Also its scrape configuration and its PromQL, by promtool's own parsers."""
     commands = [words[len("promtool ") :].split() for words in docs.commands(ROOT / page) if words.startswith("promtool ")]
@@ -197,6 +227,15 @@ def test_the_commands_and_queries_of_the_page_work(promtool: Path, tmp_path: Pat
     records = [{"record": f"question:{number}", "expr": text} for number, text in enumerate(questions)]
     (tmp_path / "questions.yaml").write_text(yaml.safe_dump({"groups": [{"name": "questions", "rules": records}]}))
     assert f"{len(questions)} rules found" in run(promtool, "check", "rules", tmp_path / "questions.yaml")
+
+
+@pytest.mark.parametrize("page", COST_PAGES)
+def test_the_rules_and_queries_of_costs_are_valid(promtool: Path, tmp_path: Path, page: str) -> None:
+    (rule_file,) = [block.text for block in docs.blocks(ROOT / page) if block.text.startswith("groups:")]
+    (tmp_path / "prices.yaml").write_text(rule_file)
+    run(promtool, "check", "rules", tmp_path / "prices.yaml")
+    series = {rule["record"] for rule in recording_rules()}
+    assert {cells[0].strip("`") for cells in docs.rows((ROOT / page).read_text()) if ":accelshare_" in cells[0]} == series
 
 
 def test_every_alert_fires_when_it_should_and_not_when_all_is_well(promtool: Path, tmp_path: Path) -> None:
@@ -218,7 +257,10 @@ def test_promtool_parses_every_expression_of_the_dashboard(promtool: Path, tmp_p
     records = [
         {
             "record": f"panel:{number}",
-            "expr": re.sub(r"\$__rate_interval", "5m", expression).replace("$vendor", "x").replace("$node", "y"),
+            "expr": re.sub(r"\$__rate_interval", "5m", expression)
+            .replace("$vendor", "x")
+            .replace("$node", "y")
+            .replace("$namespace", "z"),
         }
         for number, (where, expression, _) in enumerate(expressions())
         if where.startswith("panel")
@@ -226,3 +268,16 @@ def test_promtool_parses_every_expression_of_the_dashboard(promtool: Path, tmp_p
     file = tmp_path / "dashboard.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": records}]}))
     assert f"{len(records)} rules found" in run(promtool, "check", "rules", file)
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/runbooks.md", "docs/zh/how-to/runbooks.md"])
+def test_every_alert_has_a_runbook_that_its_annotation_points_to(page: str) -> None:
+    """One section for each alert, in the order of the rules, with something to look at and something to do."""
+    alerts = [rule["alert"] for rule in rules()]
+    sections = docs.sections(ROOT / page)
+    assert [title for title in sections if title.startswith("Accelshare")] == alerts
+    assert [alert for alert in alerts if sections[alert].count("\n- **") != 2] == []
+    for rule in rules():
+        file, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        assert (file, anchor in docs.anchors(ROOT / file)) == ("docs/how-to/runbooks.md", True)
+        assert anchor == rule["alert"].lower()

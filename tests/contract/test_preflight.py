@@ -187,7 +187,8 @@ def test_every_kind_that_the_chart_makes_is_asked_for() -> None:
         if file.is_file()
         for kind in re.findall(r"^kind: (\w+)$", file.read_text(), re.MULTILINE)
     }
-    optional = {"PodMonitor", "SecurityContextConstraints", "KubeSchedulerConfiguration"}  # of operators, or no object at all
+    of_operators = {"PodMonitor", "PrometheusRule", "SecurityContextConstraints"}
+    optional = of_operators | {"KubeSchedulerConfiguration"}  # which is no object at all
     plurals = {kind.lower().removesuffix("y") + ("ies" if kind.endswith("y") else "s") for kind in kinds - optional}
     assert plurals
     assert plurals <= {resource for resource, _ in (*IN_NAMESPACE, *IN_CLUSTER)}

@@ -32,10 +32,14 @@ except KeyboardInterrupt:
 
 @pytest.fixture
 def starter(tmp_path: Path) -> subprocess.Popen[bytes]:
+    return start(tmp_path)
+
+
+def start(directory: Path, before: str = "") -> subprocess.Popen[bytes]:
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("a network namespace needs root on Linux")
-    started = subprocess.Popen([sys.executable, "-c", STARTER, STAGE.format(directory=str(tmp_path))], cwd=ROOT)
-    wait_until((tmp_path / "pid").exists, "the stage runs")
+    started = subprocess.Popen([sys.executable, "-c", before + STARTER, STAGE.format(directory=str(directory))], cwd=ROOT)
+    wait_until((directory / "pid").exists, "the stage runs")
     return started
 
 
@@ -44,6 +48,14 @@ def test_interrupted_it_cleans_up_first(starter: subprocess.Popen[bytes], tmp_pa
     assert (tmp_path / "namespace").read_text() != os.readlink("/proc/self/ns/net")  # noqa: PTH115 – it is no path
     starter.send_signal(number)
     assert starter.wait(60) == 3
+    assert (tmp_path / "cleaned").exists()
+
+
+def test_a_stage_of_a_background_job_cleans_up_too(tmp_path: Path) -> None:
+    """A shell lets the processes of its background jobs ignore SIGINT, and they would let the stage ignore it, too."""
+    started = start(tmp_path, "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); ")
+    started.send_signal(signal.SIGTERM)
+    assert started.wait(60) == 3
     assert (tmp_path / "cleaned").exists()
 
 

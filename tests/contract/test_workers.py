@@ -1,4 +1,4 @@
-"""With several workers, tests that use the machine run first, one after the other, on one worker."""
+"""With several workers, tests that use the machine run first, one after the other, on one worker; other real tests give way."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
 import pytest
-from tests.conftest import pytest_collection_modifyitems, pytest_configure_node, pytest_xdist_make_scheduler
+from tests.conftest import pytest_collection_modifyitems, pytest_configure_node, pytest_runtest_setup, pytest_xdist_make_scheduler
 
 @pytest.fixture(scope="session")
 def machine():
@@ -21,13 +21,27 @@ def machine():
 @pytest.fixture
 def cluster(machine):
     pass
+
+@pytest.fixture
+def nothing_up(machine):
+    pass
+"""
+REAL = """
+import os
+import pytest
+
+@pytest.mark.real
+def test_{name}_real({fixtures}):
+    assert os.getpriority(os.PRIO_PROCESS, 0) {expected}
 """
 # Two files that do not need it, one that does in part, and one that does by way of another fixture.
 FILES = {
-    "test_a.py": "\n".join(f"def test_plain_{number}(): pass" for number in range(9)),
+    "test_a.py": "\n".join(f"def test_plain_{number}(): pass" for number in range(9))
+    + REAL.format(name="plain", fixtures="", expected=">= 5"),
     "test_b.py": "\n".join(f"def test_plain_{number}(): pass" for number in range(9)),
-    "test_c.py": "def test_plain(): pass\ndef test_machine(machine): pass\n",
-    "test_d.py": "\n".join(f"def test_machine_{number}(cluster): pass" for number in range(4)),
+    "test_c.py": "def test_plain(): pass\ndef test_machine_ends(nothing_up): pass\ndef test_machine(machine): pass\n",
+    "test_d.py": "\n".join(f"def test_machine_{number}(cluster): pass" for number in range(4))
+    + REAL.format(name="machine", fixtures="cluster", expected="== int(os.environ['NICENESS'])"),
 }
 
 
@@ -49,7 +63,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> list[Ended]:
     done = subprocess.run(
         [*command, *(word for plugin in plugins for word in ("-p", plugin))],
         cwd=directory,
-        env={**kept, "PYTHONPATH": str(ROOT)},
+        env={**kept, "PYTHONPATH": str(ROOT), "NICENESS": str(os.getpriority(os.PRIO_PROCESS, 0))},
         capture_output=True,
         text=True,
         check=False,
@@ -57,14 +71,16 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> list[Ended]:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall(r"^\[(gw\d)\] \[ *\d+%\] PASSED (\S+)::(\S+)", done.stdout, re.MULTILINE)
-    assert len(found) == 24, done.stdout
+    assert len(found) == 27, done.stdout
     return [Ended(*each) for each in found]
 
 
 def test_the_machine_has_one_worker_which_begins_with_it(ended: list[Ended]) -> None:
     (worker,) = {each.worker for each in ended if "machine" in each.test}
-    first = [(each.file, each.test) for each in ended if each.worker == worker][:5]
-    assert first == [("test_c.py", "test_machine"), *(("test_d.py", f"test_machine_{number}") for number in range(4))]
+    first = [(each.file, each.test) for each in ended if each.worker == worker][:7]
+    of_the_cluster = [*(f"test_machine_{number}" for number in range(4)), "test_machine_real"]
+    last = ("test_c.py", "test_machine_ends")  # what ends the local cluster
+    assert first == [("test_c.py", "test_machine"), *(("test_d.py", name) for name in of_the_cluster), last]
 
 
 def test_the_other_tests_of_a_file_stay_together(ended: list[Ended]) -> None:

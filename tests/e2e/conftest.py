@@ -21,28 +21,36 @@ def machine() -> None:
 
 
 @pytest.fixture
-async def scheduling_cluster(control_plane: ControlPlane, tmp_path: Path) -> AsyncIterator[SchedulingCluster]:
+async def scheduling_cluster(
+    control_plane: ControlPlane, tmp_path: Path, extender_flags: list[str]
+) -> AsyncIterator[SchedulingCluster]:
     """An empty cluster: no extender, no scheduler, no node yet."""
-    async with open_scheduling_cluster(control_plane, tmp_path) as opened:
+    async with open_scheduling_cluster(control_plane, tmp_path, extender_flags) as opened:
         yield opened
 
 
 @pytest.fixture
 async def served(scheduling_cluster: SchedulingCluster) -> SchedulingCluster:
     """A cluster whose kube-scheduler calls our extender."""
-    await scheduling_cluster.start_extender()
-    scheduling_cluster.start_scheduler()
+    scheduling_cluster.begin_extender()
+    scheduling_cluster.start_scheduler()  # which asks the extender only when there is a pod
+    await scheduling_cluster.until(scheduling_cluster.extender_is_ready, "the extender is ready")
     return scheduling_cluster
 
 
 @pytest.fixture(scope="session")
-def root(machine: None) -> Iterator[None]:
-    """The right to run a kubelet. A cluster that the run started is ended with it; one that was up before stays."""
+def cluster_was_up(machine: None) -> bool:
+    """Whether somebody else's local cluster is used, which stays as it was."""
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("a real kubelet needs root on Linux")
-    was_up = all(LocalCluster.parts().values())
+    return all(LocalCluster.parts().values())
+
+
+@pytest.fixture(scope="session")
+def root(cluster_was_up: bool) -> Iterator[None]:
+    """The right to run a kubelet. A cluster that the run started is ended with it; one that was up before stays."""
     yield
-    if not was_up:
+    if not cluster_was_up:
         LocalCluster.take_down()
 
 

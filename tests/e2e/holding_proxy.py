@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import aiohttp
 import yaml
@@ -87,9 +88,13 @@ class HoldingProxy:
             stream = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.headers["Content-Type"]})
             await stream.prepare(request)
             with contextlib.suppress(ConnectionError):
-                async for piece in answer.content.iter_any():
-                    await stream.write(piece)
+                await self._relay(answer.content, stream)
             return stream
+
+    async def _relay(self, events: aiohttp.StreamReader, stream: web.StreamResponse) -> None:
+        """The events of a watch."""
+        async for piece in events.iter_any():
+            await stream.write(piece)
 
     def end(self) -> None:
         self._ended = True
@@ -97,11 +102,21 @@ class HoldingProxy:
             held.released.set()
 
 
+P = TypeVar("P", bound=HoldingProxy)
+
+
 @contextlib.asynccontextmanager
 async def open_proxy(server: str, tls: ssl.SSLContext | None) -> AsyncIterator[HoldingProxy]:
+    async with open_proxy_of(HoldingProxy, server, tls) as proxy:
+        yield proxy
+
+
+@contextlib.asynccontextmanager
+async def open_proxy_of(kind: type[P], server: str, tls: ssl.SSLContext | None) -> AsyncIterator[P]:
+    """A proxy of this class."""
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(timeout=timeout, auto_decompress=True) as session:
-        proxy = HoldingProxy(server, tls, session)
+        proxy = kind(server, tls, session)
         runner = web.ServerRunner(web.Server(proxy.answer), shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -18,6 +18,7 @@ from accelshare.install.certificates.secrets import Names
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler.desired_config import DesiredConfig, TlsFiles
 from accelshare.install.scheduler.host import SchedulerHost
+from accelshare.install.scheduler.leadership import ReadLease
 from accelshare.install.scheduler.manager import state_configmap
 from accelshare.install.scheduler.manager.node_reconciler import ManagedNode, NodeReconciler
 from accelshare.install.scheduler.plan import Intent
@@ -54,7 +55,9 @@ class Cluster:
         root.mkdir(exist_ok=True)
         return Host(root)
 
-    def reconciler(self, name: str, host: Host, *, disk: Disk | None = None, **task: Any) -> NodeReconciler:
+    def reconciler(
+        self, name: str, host: Host, *, disk: Disk | None = None, read_lease: ReadLease | None = None, **task: Any
+    ) -> NodeReconciler:
         made = ManagedNode(name, Names(self.namespace), Lifetimes(), self.place, STATE, 12345)
         return NodeReconciler(
             self.client,
@@ -63,6 +66,8 @@ class Cluster:
             make_intent=intent,
             scheduler=lambda _scheduler_host: host.kubelet,
             patience=host.kubelet.patience,
+            read_lease=read_lease,
+            host_name=name,
             now=lambda: self.now,
         )
 

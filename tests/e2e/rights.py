@@ -50,3 +50,13 @@ async def grant(scheduling_cluster: SchedulingCluster, user: str, namespace: str
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
     }
     await scheduling_cluster.create(f"{place}/rolebindings", {**api, **binding})
+    first = RIGHTS[user][0]
+    asked = {"namespace": namespace, "verb": first["verbs"][0], "resource": first["resources"][0]}
+    review = {"spec": {"user": user, "resourceAttributes": asked | {"name": first.get("resourceNames", [""])[0]}}}
+
+    async def in_force() -> bool:
+        """The API server's authorizer hears of new rights a moment after they were created."""
+        answer = await scheduling_cluster.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
+    await scheduling_cluster.until(in_force, f"{user} has its rights in {namespace}")

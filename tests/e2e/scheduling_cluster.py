@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import yaml
 
 from accelshare.kube import config
 from accelshare.kube.client import Client
-from accelshare.kube.errors import Conflict, NotFound, TooManyRequests, Unreachable
+from accelshare.kube.errors import Conflict, Forbidden, NotFound, TooManyRequests, Unreachable
 from cluster.components import extender_entry
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
@@ -44,10 +44,11 @@ TEST_LABEL = "accelshare-test=true"  # on the priority classes that tests create
 class SchedulingCluster:
     """One test's cluster."""
 
-    def __init__(self, plane: ControlPlane, client: Client, directory: Path) -> None:
+    def __init__(self, plane: ControlPlane, client: Client, directory: Path, extender_flags: Sequence[str] = ()) -> None:
         self.plane = plane
         self.client = client
         self.directory = directory
+        self.extender_flags = extender_flags  # of every extender in it
         self.port = free_port()
         self.extender: Process | None = None
         self.scheduler: Process | None = None
@@ -67,7 +68,7 @@ class SchedulingCluster:
     def begin_extender(self, *flags: str) -> None:
         self._starts += 1
         command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{self.port}"]
-        command += [f"--kubeconfig={self.plane.kubeconfig_for('accelshare-extender')}", *flags]
+        command += [f"--kubeconfig={self.plane.kubeconfig_for('accelshare-extender')}", *self.extender_flags, *flags]
         self.extender = Process("extender", command, self.directory / f"extender-{self._starts}.log")
 
     async def extender_is_ready(self) -> bool:
@@ -136,7 +137,19 @@ class SchedulingCluster:
         metadata = {"name": name, "labels": spec.pop("labels", {}), "annotations": spec.pop("annotations", {})}
         containers = spec.pop("containers", None) or [container("main", limits or {})]
         content = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **spec}}
-        return await self.create("/api/v1/namespaces/default/pods", content)
+        if "priorityClassName" not in spec:
+            return await self.create("/api/v1/namespaces/default/pods", content)
+
+        async def created() -> Object | None:
+            try:
+                return await self.create("/api/v1/namespaces/default/pods", content)
+            except Forbidden as error:
+                if "no PriorityClass" not in str(error):
+                    raise
+                return None  # the API server's admission learns of a new one a moment after it was created
+
+        pod: Object = await self.until(created, f"the API server knows the priority of {name}")
+        return pod
 
     async def pods(self, namespace: str = "default") -> dict[str, Object]:
         listed = await self.read(f"/api/v1/namespaces/{namespace}/pods")
@@ -180,15 +193,29 @@ class SchedulingCluster:
         return message
 
     async def inspected(self, path: str, expected: Callable[[Object], bool], what: str) -> Object:
+        """The first such answer of the extender. It hears of nodes and pods later than the API server does."""
+
         async def right() -> Object | None:
-            found = await self.inspect(path)
-            return found if expected(found) else None
+            status, text = await self.get(path)
+            found: Object = json.loads(text) if status == 200 else {"nodes": []}
+            return found if found["nodes"] and expected(found) else None
 
         found: Object = await self.until(right, what)
         return found
 
     def _evidence(self) -> str:
         return last_lines(self.extender, self.scheduler)
+
+    async def has_extender_rights(self) -> bool:
+        """Whether a test before has applied deploy/extender-rbac.yaml, and none has removed any of it."""
+        with contextlib.suppress(NotFound):
+            subjects: list[Object] = []
+            for kind in ("clusterrole", "namespaces/kube-system/role"):
+                place = f"/apis/rbac.authorization.k8s.io/v1/{kind}"
+                await self.read(f"{place}s/accelshare-extender")
+                subjects += (await self.read(f"{place}bindings/accelshare-extender"))["subjects"]
+            return [subject["kind"] for subject in subjects].count("User") == 2  # an installed chart's have none
+        return False
 
     # Cleaning up.
 
@@ -199,9 +226,11 @@ class SchedulingCluster:
 
     async def clear(self) -> None:
         """Stop the processes and remove every workload, pod, node, event and priority class of the test."""
-        for process in (self.scheduler, self.extender):
-            if process is not None:
-                process.stop()
+        processes = [process for process in (self.scheduler, self.extender) if process is not None]
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.stop()
         await self.until(self._cleared, "no workload, pod, node or event is left", limit_s=2 * LIMIT_S)
 
     async def _cleared(self) -> bool:
@@ -229,10 +258,13 @@ class SchedulingCluster:
 
 
 @contextlib.asynccontextmanager
-async def open_scheduling_cluster(plane: ControlPlane, directory: Path) -> AsyncIterator[SchedulingCluster]:
-    plane.kubectl("apply", "-f", str(ROOT / "deploy/extender-rbac.yaml"))
+async def open_scheduling_cluster(
+    plane: ControlPlane, directory: Path, extender_flags: Sequence[str] = ()
+) -> AsyncIterator[SchedulingCluster]:
     async with Client(config.load(plane.kubeconfig), user_agent="accelshare-tests", timeout_s=REQUEST_LIMIT_S) as client:
-        scheduling_cluster = SchedulingCluster(plane, client, directory)
+        scheduling_cluster = SchedulingCluster(plane, client, directory, extender_flags)
+        if not await scheduling_cluster.has_extender_rights():
+            scheduling_cluster.apply("deploy/extender-rbac.yaml", namespace="kube-system")
         await scheduling_cluster.clear_leftovers()
         try:
             yield scheduling_cluster

@@ -91,7 +91,13 @@ async def test_explain_shows_the_schedulers_message_and_remedies(served: Schedul
     """The fourth pod of the gcushare guide stays pending, and the reason is explained."""
     await served.example_node("enflame")
     served.apply("examples/enflame/gcushare-pod-4.json", namespace="kube-system")
-    await served.refused("gcushare-pod-4", "insufficient GCU", namespace="kube-system")
+
+    async def pending_with_reason() -> bool:
+        """kube-scheduler writes the condition, which explain shows, beside the event."""
+        status = (await served.one("gcushare-pod-4", "kube-system"))["status"]
+        return any("insufficient GCU" in condition.get("message", "") for condition in status.get("conditions", []))
+
+    await served.until(pending_with_reason, "kube-scheduler's reason is on the pod")
     code, out, err = await accelshare(served, "explain", "gcushare-pod-4", "-n", "kube-system")
     assert (code, err) == (0, "")
     lines = out.splitlines()

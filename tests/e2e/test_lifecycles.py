@@ -71,7 +71,7 @@ async def test_a_touched_status_makes_the_scheduler_retry_a_refused_pod(served: 
 
     before = await refused()
     pod = await served.one("waits")
-    record = {"uid": pod["metadata"]["uid"], "annotations": {"accelshare.io/woken": "now"}}
+    record = {"uid": pod["metadata"]["uid"], "annotations": {"accelshare.io/requeued": "now"}}
     await served.patch("/api/v1/namespaces/default/pods/waits/status", {"metadata": record})
 
     async def again() -> bool:
@@ -189,6 +189,11 @@ async def test_an_unhealthy_card_gets_no_pods_and_recovers(served: SchedulingClu
         await served.patch("/api/v1/nodes/n1", {"metadata": {"annotations": {"accelshare.io/inventory": text}}})
 
     await tell(0, 1)
+    await served.inspected(
+        "/accelshare/inspect/n1",
+        lambda shown: not any(card["healthy"] for card in shown["nodes"][0]["cards"]),
+        "the extender has heard that both cards are unhealthy",
+    )
     await served.pod("waits", {MEMORY: 12})
     await served.refused("waits", "unhealthy")
     await tell()
@@ -205,10 +210,10 @@ async def test_a_wrong_request_also_gets_an_event_from_the_extender(served: Sche
 
 async def test_with_full_node_objects_it_works_the_same(scheduling_cluster: SchedulingCluster) -> None:
     """nodeCacheCapable false: the scheduler sends whole nodes and wants whole nodes back."""
-    await scheduling_cluster.start_extender()
-    scheduling_cluster.start_scheduler(nodeCacheCapable=False)
     await gpu_node(scheduling_cluster, "n1", 16)
     await gpu_node(scheduling_cluster, "n2", 8)
+    await scheduling_cluster.start_extender()
+    scheduling_cluster.start_scheduler(nodeCacheCapable=False)  # with both nodes in its cache before the first pod
     await scheduling_cluster.pod("a", {MEMORY: 8})
     await scheduling_cluster.pod("b", {MEMORY: 9})
     pods = await scheduling_cluster.bound("a", "b")
@@ -217,19 +222,21 @@ async def test_with_full_node_objects_it_works_the_same(scheduling_cluster: Sche
     await scheduling_cluster.refused("c", "Insufficient")
 
 
-async def test_a_pod_with_preferences_goes_where_it_prefers(served: SchedulingCluster) -> None:
+async def test_a_pod_with_preferences_goes_where_it_prefers(scheduling_cluster: SchedulingCluster) -> None:
     """We prefer the tighter node; the pod has a preference for the other, so the scheduler decides."""
-    await gpu_node(served, "tight", 8)
-    await gpu_node(served, "wide", 16)
+    await gpu_node(scheduling_cluster, "tight", 8)
+    await gpu_node(scheduling_cluster, "wide", 16)
+    await scheduling_cluster.start_extender()
+    scheduling_cluster.start_scheduler()  # with both nodes in its cache before the first pod
     prefer = {
         "weight": 100,
         "preference": {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["wide"]}]},
     }
-    await served.pod("plain", {MEMORY: 4})
+    await scheduling_cluster.pod("plain", {MEMORY: 4})
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [prefer]}}
-    await served.pod("choosy", {MEMORY: 4}, affinity=affinity)
-    await served.bound("plain", "choosy")
-    assert served.extender is not None
-    lines = served.extender.log.read_text().splitlines()
+    await scheduling_cluster.pod("choosy", {MEMORY: 4}, affinity=affinity)
+    await scheduling_cluster.bound("plain", "choosy")
+    assert scheduling_cluster.extender is not None
+    lines = scheduling_cluster.extender.log.read_text().splitlines()
     assert any(line.find("filter pod=default/plain nodes=2 named=tight ") > 0 for line in lines)
     assert any(line.find("filter pod=default/choosy nodes=2 named=tight,wide ") > 0 for line in lines)

@@ -10,10 +10,11 @@ import pytest
 from accelshare.install.errors import InstallError
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler.host import HostState
+from accelshare.install.scheduler.leadership import LeasePlace
 from accelshare.install.scheduler.manager import state_configmap
 from accelshare.install.scheduler.plan import CHECKSUM
 from accelshare.kube.client import Client
-from accelshare.kube.leases import Lease
+from accelshare.kube.leases import Lease, LeaseSpec
 from accelshare.kube.named_data import Place
 from tests.e2e.node_reconcilers import LEFT, Cluster, extender_of, open_cluster
 from tests.e2e.rights import STATE
@@ -51,6 +52,20 @@ async def test_a_node_is_put_in_and_then_left_alone(cluster: Cluster) -> None:
     await cluster.reconciler("cp-1", host).reconcile()  # and after a restart
     assert host.files() == before
     assert await cluster.state_map() == version
+
+
+@pytest.mark.parametrize(("name", "message"), [("cp-1", "cp-1: applied as standby"), ("cp-2", "cp-2: applied")])
+async def test_the_event_says_whether_the_node_leads_or_is_a_standby(cluster: Cluster, name: str, message: str) -> None:
+    """kube-scheduler of cp-2 leads: of cp-1 nobody claims that it schedules pods."""
+    await cluster.service()
+    host = cluster.host(name)
+
+    def read_lease(_place: LeasePlace) -> LeaseSpec:
+        return LeaseSpec("cp-2_77aa", str(host.kubelet.now))
+
+    await cluster.reconciler(name, host, read_lease=read_lease).reconcile()
+    assert await cluster.states() == {name: "applied"}
+    assert (await cluster.events())["SchedulerConfigApplied"] == message
 
 
 async def test_nothing_is_wanted_where_there_is_no_config_map(cluster: Cluster) -> None:

@@ -92,6 +92,6 @@ async def test_a_restart_of_the_api_server_loses_nothing(served: SchedulingClust
 async def test_sigterm_ends_it_cleanly_and_quickly(served: SchedulingCluster) -> None:
     assert served.extender is not None
     served.extender.terminate()
-    await served.until(lambda: served.extender is not None and not served.extender.running, "the extender has ended", 20)
+    await served.until(lambda: served.extender is not None and not served.extender.running, "the extender has ended", 60)
     assert served.extender.exit_code == 0
     assert "stopping signal=SIGTERM" in served.extender.last_lines()

@@ -214,7 +214,7 @@ async def test_the_managers_end_leaves_nothing(scene: Scene) -> None:
     assert (ended.returncode, out.decode().splitlines()[-1]) == (0, "cp-1: restored")
     assert scene.node.manifest.read_bytes() == scene.node.original
     assert scene.node.ours() == set()
-    assert scene.node.health.look().healthy
+    await scene.scheduling_cluster.until(lambda: scene.node.health.look().healthy, "kubeadm's kube-scheduler is healthy")
     assert scene.manager is not None
     scene.manager.stop()
     assert scene.manager.exit_code == 0

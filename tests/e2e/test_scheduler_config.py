@@ -3,18 +3,22 @@
 Only kubelet is ours here: a thread that starts what the manifest says, anew when it changes, as the real one does.
 """
 
+import asyncio
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
 from accelshare.install.scheduler.health import HttpsScheduler
+from accelshare.kube.errors import NotFound
 from cluster.build import Binaries, binaries, missing
 from cluster.certificates import Authority
 from cluster.control_plane import ControlPlane
@@ -104,9 +108,11 @@ class Node:
         out.mkdir(exist_ok=True)
         words = [str(self.programs["kubeadm"]), "init", "phase", "control-plane", "scheduler", f"--config={file}", "--dry-run"]
         environ = {"KUBEADM_INIT_DRYRUN_DIR": str(out), "PATH": os.environ["PATH"], "HOME": str(self.root)}
-        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False, timeout=LIMIT_S)
         assert done.returncode == 0, done.stderr
-        self.manifest.write_bytes((out / "kube-scheduler.yaml").read_bytes())
+        fresh = self.root / "kube-scheduler.fresh.yaml"  # so that the kubelet never reads half of it
+        fresh.write_bytes((out / "kube-scheduler.yaml").read_bytes())
+        fresh.replace(self.manifest)
 
     @property
     def health(self) -> HttpsScheduler:
@@ -213,13 +219,52 @@ async def test_a_scheduler_that_does_not_start_is_rolled_back(scheduling_cluster
     assert node.ours() == set()
 
     node.kubelet.hides = authority.file
-    applied = node.run("apply", url, f"--ca-file={authority.file}", "--wait-s=8", f"--log-directory={node.root / 'logs'}")
+    applied = node.run("apply", url, f"--ca-file={authority.file}", "--wait-s=15", f"--log-directory={node.root / 'logs'}")
     assert applied.returncode == 1
     assert str(authority.file) in applied.stderr
     assert "the former files are restored, and kube-scheduler is healthy" in applied.stderr
     assert node.manifest.read_bytes() == node.original
     assert node.ours() == set()
-    assert node.health.look().healthy
+    await scheduling_cluster.until(lambda: node.health.look().healthy, "kubeadm's kube-scheduler is healthy again")
+
+
+async def test_beside_a_leader_on_another_host_it_is_a_standby(scheduling_cluster: SchedulingCluster, node: Node) -> None:
+    """Then `apply` does not say that this host's kube-scheduler schedules pods. When the other host is gone, it does."""
+    await scheduling_cluster.start_extender()
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+
+    async def leads() -> bool:
+        with contextlib.suppress(NotFound):
+            return bool((await scheduling_cluster.read(lease))["spec"].get("holderIdentity"))
+        return False
+
+    await scheduling_cluster.until(leads, "kubeadm's kube-scheduler leads")
+
+    async def lead() -> None:
+        while True:
+            now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+            spec = {"holderIdentity": "cp-9_77aa", "leaseDurationSeconds": 15, "renewTime": now}
+            await scheduling_cluster.patch(lease, {"spec": spec})
+            await asyncio.sleep(0.5)
+
+    url = f"--url={scheduling_cluster.extender_url}/accelshare"
+    other = asyncio.create_task(lead())
+    try:
+        applied = await asyncio.to_thread(node.run, "apply", url, "--vendor=nvidia")
+        assert applied.returncode == 0, applied.stderr
+        assert applied.stderr.endswith("applied as standby\n")
+        assert "host cp-9 holds the Lease" in applied.stderr
+        ready = "it has read its configuration, and its caches are filled"
+        await scheduling_cluster.until(lambda: node.health.not_ready() is None, ready)
+    finally:
+        other.cancel()
+    await scheduling_cluster.node("n1", {"aliyun.com/gpu-mem": 32, "aliyun.com/gpu-count": 2})
+    await scheduling_cluster.pod("slice", {"aliyun.com/gpu-mem": 8})
+    assert cards((await scheduling_cluster.bound("slice"))["slice"], "nvidia") == [0]
+    again = node.run("apply", url, "--vendor=nvidia", "--timeout-ms=4000")
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.endswith("\napplied\n")
+    assert node.run("restore").returncode == 0
 
 
 async def test_kubeadm_upgrade_is_noticed_and_healed(scheduling_cluster: SchedulingCluster, node: Node) -> None:
@@ -262,7 +307,7 @@ def test_the_sample_that_unit_tests_use_is_what_kubeadm_writes(tmp_path: Path) -
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=LIMIT_S,
     )
     assert done.returncode == 0, done.stderr
     sample = ROOT / "tests/unit/install/scheduler/kubeadm-1.36.yaml"

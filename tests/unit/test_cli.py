@@ -19,6 +19,14 @@ def test_help_lists_every_row_of_the_table() -> None:
         assert row.summary in result.stdout
 
 
+def test_completion_shows_the_lines_of_the_help_and_loads_no_sub_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "COMMANDS", {"do-x": cli.SubCommand("accelshare.nowhere:x", "Do x, then y.")})
+    context = click.Context(cli.accelshare)
+    items = cli.accelshare.shell_complete(context, "do")
+    assert [(item.value, item.help) for item in items] == [("do-x", "Do x, then y.")]
+    assert [item.value for item in cli.accelshare.shell_complete(context, "--v")] == ["--version"]
+
+
 def test_version_is_the_packages() -> None:
     assert CliRunner().invoke(cli.accelshare, ["--version"]).stdout == f"accelshare {__version__}\n"
 
@@ -81,9 +89,29 @@ def test_only_who_makes_certificates_pays_for_them(command: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_an_extender_without_a_dashboard_does_not_load_it() -> None:
+    """Its imports take an eighth of the CPU of the extender's own, at every start."""
+    script = (
+        "import sys, accelshare.extender.command, accelshare.extender.serving\n"
+        "assert 'accelshare.dashboard.serving' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_program_ends_with_two_and_no_traceback(tmp_path: Path) -> None:
     """The whole way, as a process: the reason on stderr, nothing on stdout."""
     words = [sys.executable, "-m", "accelshare", "profile", "list", "--profiles", str(tmp_path / "nowhere")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"Error: {tmp_path}/nowhere: is no directory; it must be one with profile files (*.toml)\n"
+
+
+@pytest.mark.parametrize("words", [["profile", "list"], ["profile", "show", "nvidia"]])
+def test_output_that_cannot_be_written_is_no_traceback(words: list[str]) -> None:
+    """A full disk behind `> file`."""
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "accelshare", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr == "Error: the output cannot be written: No space left on device\n"
+    assert done.returncode == 1

@@ -39,7 +39,7 @@ class Nodes:
             self._plane,
             self._directory / f"node-{self._starts}",
             profiles=[PROFILE],
-            agent_flags=[f"--vendor={KIND}"],  # to look for cards of others takes long under emulation
+            agent_flags=["--resize", f"--vendor={KIND}"],  # to look for cards of others takes long under emulation
             kernel_arguments=kernel_arguments,
         )
         self._current = (kernel_arguments, node)
@@ -70,7 +70,7 @@ def processes(vm_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) 
     """Our extender, and a kube-scheduler that calls it."""
     port = free_port()
     command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{port}", f"--profiles={PROFILE.parent}"]
-    command += [f"--kubeconfig={vm_plane.kubeconfig_for('accelshare-extender')}"]
+    command += [f"--kubeconfig={vm_plane.kubeconfig_for('accelshare-extender')}", "--resize"]
     extender = Process("extender", command, tmp_path_factory.mktemp("extender") / "log")
     try:
         client = Https(vm_plane.ca_file, *vm_plane.client_certificate("tests"))

@@ -165,9 +165,52 @@ async def test_restarts_change_no_limit(virtual_cluster: VirtualCluster, command
     await held_to(virtual_cluster, "after", 6)
 
 
-async def test_a_forged_record_and_variables_give_no_more(virtual_cluster: VirtualCluster) -> None:
+async def test_a_forged_record_gives_no_more(virtual_cluster: VirtualCluster) -> None:
     """What a namespace user writes decides nothing: the record of the bind does."""
     forged = json.dumps({"zpu": [{"index": 1, "units": CARD_GIB}]})
     await virtual_cluster.pod("forged", 2, annotations={"accelshare.io/assignment": forged})
     await virtual_cluster.running("forged")
     await held_to(virtual_cluster, "forged", 2)
+
+
+async def test_a_living_container_is_resized_up_and_down(virtual_cluster: VirtualCluster) -> None:
+    """The byte beyond is refused, then allowed, then refused again, to the same container. Below its use nothing shrinks."""
+    await virtual_cluster.pod("grows", 4)
+    await virtual_cluster.pod("fixed", 6)
+    (before, _) = await virtual_cluster.running("grows", "fixed")
+    region = f"fake/{await one_card(virtual_cluster, 'grows', 'fixed')}"
+
+    async def until_limited(gib: int) -> None:
+        async def limited() -> bool:
+            return (await virtual_cluster.limit_now("grows"))[region] == str(gib * GIB)
+
+        await virtual_cluster.until(limited, f"the kernel limits it to {gib} GiB")
+
+    async def until_event(reason: str) -> None:
+        async def written() -> bool:
+            return bool(await virtual_cluster.events("grows", reason))
+
+        await virtual_cluster.until(written, f"the event {reason}")
+
+    assert await virtual_cluster.allocate("grows", 4 * GIB, 1) == [True, False]
+    await virtual_cluster.resize("grows", 11)
+    await until_event("ResizeRefused")
+    await virtual_cluster.resize("grows", 10)
+    await until_limited(10)
+    await until_event("ResizeApplied")
+    assert await virtual_cluster.allocate("grows", 4 * GIB, 1, 6 * GIB - 1, 1) == [True, True, True, False]
+    await virtual_cluster.hold("grows", 5 * GIB)
+    await virtual_cluster.resize("grows", 4)
+    await until_event("ResizeFailed")
+    await until_limited(10)
+    await virtual_cluster.resize("grows", 5)
+    await until_limited(5)
+    assert await virtual_cluster.allocate("grows", 1) == [False]
+    await virtual_cluster.pod("after", 5)
+    await virtual_cluster.running("after")
+    await one_card(virtual_cluster, "grows", "fixed", "after")
+    await virtual_cluster.run("systemctl daemon-reload")
+    await until_limited(5)
+    (after,) = await virtual_cluster.running("grows")
+    ids = {pod["status"]["containerStatuses"][0]["containerID"] for pod in (before, after)}
+    assert len(ids) == 1, "it is the same container all the time"

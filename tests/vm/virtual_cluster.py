@@ -109,6 +109,12 @@ class VirtualCluster:
         metadata = {"name": name, "annotations": dict(annotations or {})}
         await self.client.request("POST", PODS, body=msgspec.json.encode({"metadata": metadata, "spec": spec}))
 
+    async def resize(self, name: str, gib: int) -> None:
+        """Let the owner of a pod want so much memory of its card."""
+        changes = {"metadata": {"annotations": {"accelshare.io/resize": str(gib)}}}
+        kind = "application/merge-patch+json"
+        await self.client.request("PATCH", f"{PODS}/{name}", body=msgspec.json.encode(changes), content_type=kind)
+
     async def running(self, *names: str) -> list[Object]:
         """These pods, once all run."""
 

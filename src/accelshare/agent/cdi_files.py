@@ -1,10 +1,12 @@
-"""Writes the CDI files of this node's cards when the cards change, and removes files that no pod uses.
+"""Writes the CDI files of this node's cards when the cards change, again if that failed, and removes files that no pod uses.
 
 Belongs here: which of our files are in the CDI directory. Never: what is in a file (vendors/cdi.py).
 
 A container that restarts while the agent is away needs the file, so a file stays when the agent ends while pods use its kind.
 """
 
+import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -21,6 +23,7 @@ from accelshare.vendors.profile import Profile
 
 log = logging.getLogger(__name__)
 LARGEST_FILE: Final = 4 << 20
+RETRY_S: Final = 5.0
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -42,41 +45,54 @@ def specifications(directories: Iterable[Path]) -> list[object]:
 
 
 class CdiFiles:
-    def __init__(self, directory: Path, devices: DeviceInventory, *, exists: Callable[[str], bool]) -> None:
+    def __init__(
+        self, directory: Path, devices: DeviceInventory, *, exists: Callable[[str], bool], retry_s: float = RETRY_S
+    ) -> None:
         self._directory = directory
         self._devices = devices
         self._exists = exists
+        self._retry_s = retry_s
+        self.complete = True  # no file is missing because it could not be written
+
+    async def run(self) -> None:
+        """Write again what could not be written, say while the disk was full: no card may change for months."""
+        while True:
+            await asyncio.sleep(self._retry_s)
+            if not self.complete:
+                self.write()
 
     def write(self) -> None:
         """Write a file for each kind that is given by CDI names; remove those of other kinds."""
+        self.complete = True
         for kind in self._devices.kinds.values():
             rules = kind.profile.container
             if "cdi" in rules.strategy and rules.cdi.write_spec and kind.cards:
-                self._write(kind)
+                self.complete &= self._write(kind)
             else:
                 self._remove(kind.profile)
 
     def remove_unused(self, used: Collection[str]) -> None:
-        """Remove the files of all kinds but those that pods of this node use."""
+        """Remove the files of all kinds but those that pods of this node use. No other file is written again."""
+        self.complete = True
         for kind in self._devices.kinds.values():
             if kind.profile.name not in used:
                 self._remove(kind.profile)
 
-    def _write(self, kind: VendorCards) -> None:
+    def _write(self, kind: VendorCards) -> bool:
+        """False: it can be tried again."""
         cards = [card.found for card in kind.cards.values()]
         path = self._directory / cdi.file_name(kind.profile)
         try:
             content = cdi.spec(kind.profile, cards, exists=self._exists).encode()
             if path.exists() and path.read_bytes() == content:
-                return
+                return True
             self._directory.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_name(f".{path.name}.new")
-            fresh.write_bytes(content)
-            os.replace(fresh, path)  # noqa: PTH105 – atomic, also over an existing file
+            _replace(path, content)
         except (OSError, VendorError) as error:  # VendorError: something of a card is unknown, say its minor number
             log.warning("cdi kind=%s path=%s outcome=failed error=%r", kind.profile.name, path, str(error))
-            return
+            return isinstance(error, VendorError)  # only another card helps
         log.info("cdi kind=%s path=%s cards=%d outcome=written", kind.profile.name, path, len(cards))
+        return True
 
     def _remove(self, profile: Profile) -> None:
         path = self._directory / cdi.file_name(profile)
@@ -88,3 +104,15 @@ class CdiFiles:
             log.warning("cdi kind=%s path=%s outcome=failed error=%r", profile.name, path, str(error))
             return
         log.info("cdi kind=%s path=%s outcome=removed", profile.name, path)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Whole or not at all."""
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        fresh.write_bytes(content)
+        os.replace(fresh, path)  # noqa: PTH105 – atomic, also over an existing file
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise

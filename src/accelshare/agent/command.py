@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from accelshare.help_pages import HelpCommand, grouped
 from accelshare.options import kubeconfig_options, log_file_options, log_options, profiles_option
 
 _repeatable = partial(click.option, multiple=True)
@@ -31,73 +32,110 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     return memory
 
 
-@click.command()
+@click.command(
+    cls=HelpCommand,
+    examples=[
+        ("--node-name worker-0 --vendor acme --port 12347", "serve one vendor's cards"),
+        ("--delivery device-plugin --no-guard", "without the container runtime's help"),
+    ],
+)
 @kubeconfig_options
-@click.option(
-    "--node-name", help="Name of this node. Default: $NODE_NAME, then the node of the pod this runs in, then the host's name."
+@grouped(
+    "Node",
+    click.option(
+        "--node-name", help="Name of this node. Default: $NODE_NAME, then the node of the pod this runs in, then the host's name."
+    ),
 )
-@_repeatable("--vendor", "vendors", help="Serve only this profile; repeatable. Default: all with a driver.")
-@_repeatable("--memory-unit", "units", callback=_units, metavar="[VENDOR=]UNIT", help="Count memory in this unit; repeatable.")
-@_repeatable(
-    "--card-memory-mib",
-    callback=_card_memory,
-    metavar="VENDOR=MIB",
-    help="The memory of this vendor's cards that do not report it, such as cards that share the host's memory; repeatable.",
+@grouped(
+    "Cards",
+    _repeatable("--vendor", "vendors", help="Serve only this profile; repeatable. Default: all with a driver."),
+    _repeatable(
+        "--memory-unit", "units", callback=_units, metavar="[VENDOR=]UNIT", help="Count memory in this unit; repeatable."
+    ),
+    _repeatable(
+        "--card-memory-mib",
+        callback=_card_memory,
+        metavar="VENDOR=MIB",
+        help="The memory of this vendor's cards that do not report it, such as cards that share the host's memory; repeatable.",
+    ),
+    _shown("--health-check/--no-health-check", default=True, help="Watch the cards' health."),
 )
-@_shown("--health-check/--no-health-check", default=True, help="Watch the cards' health.")
-@_shown(
-    "--delivery",
-    type=click.Choice(["auto", "nri", "device-plugin"]),
-    default="auto",
-    help="Who gives containers their cards: the container runtime (nri), device plugins, or the safer one of both (auto).",
+@grouped(
+    "Delivery",
+    _shown(
+        "--delivery",
+        type=click.Choice(["auto", "nri", "device-plugin"]),
+        default="auto",
+        help="Who gives containers their cards: the container runtime (nri), device plugins, or the safer one of both (auto).",
+    ),
+    _shown("--guard/--no-guard", default=True, help="With NRI: containers that request no card get none, and may not bring one."),
+    _shown(
+        "--exempt-namespace",
+        "exempt_namespaces",
+        multiple=True,
+        default=("kube-system",),
+        metavar="NAMESPACE",
+        help="The guard ignores containers of this namespace; repeatable. The agent's own namespace is always exempt.",
+    ),
+    _shown(
+        "--limits/--no-limits",
+        default=True,
+        help="With NRI and cgroup v2: set memory limits on the cgroups of containers, where driver or kernel can hold them.",
+    ),
+    _shown(
+        "--resize/--no-resize",
+        default=False,
+        help="Resize living slices. Only where an admission policy lets nobody but the extender write the grants.",
+    ),
+    _file("--nri-socket", default=Path("/var/run/nri/nri.sock"), help="The container runtime's NRI socket."),
+    _file(
+        "--containerd-config",
+        default=Path("/etc/containerd/config.toml"),
+        help="Read, with its imports, to find out whether containerd's validator requires the agent's plugin.",
+    ),
+    _file(
+        "--crio-config", default=Path("/etc/crio/crio.conf"), help="Read, with its .d directory, to find out the same for CRI-O."
+    ),
+    _directory("--cdi-directory", default=Path("/var/run/cdi"), help="Directory for CDI files of profiles that use CDI."),
 )
-@_shown("--guard/--no-guard", default=True, help="With NRI: containers that request no card get none, and may not bring one.")
-@_shown(
-    "--exempt-namespace",
-    "exempt_namespaces",
-    multiple=True,
-    default=("kube-system",),
-    metavar="NAMESPACE",
-    help="The guard ignores containers of this namespace; repeatable. The agent's own namespace is always exempt.",
+@grouped(
+    "Host",
+    _directory("--kubelet-root", default=Path("/var/lib/kubelet"), help="kubelet's root directory."),
+    _directory("--dev-root", default=Path("/dev"), help="Where the host's /dev is seen from here."),
+    _directory("--proc-root", default=Path("/proc"), help="Where the host's /proc is seen from here."),
+    _directory("--sys-root", default=Path("/sys"), help="Where the host's /sys is seen from here."),
+    _directory(
+        "--host-root",
+        default=Path("/"),
+        help="Where the host's root is seen from here; vendors' libraries and tools are looked up below it.",
+    ),
+    _directory("--cgroup-root", default=Path("/sys/fs/cgroup"), help="Where the host's cgroup tree is seen from here."),
 )
-@_shown(
-    "--limits/--no-limits",
-    default=True,
-    help="With NRI and cgroup v2: set memory limits on the cgroups of containers, where driver or kernel can hold them.",
+@grouped(
+    "Serving",
+    _shown("--port", type=click.IntRange(0, 65535), default=0, help="Port for probes, metrics and usage; 0: none."),
 )
-@_file("--nri-socket", default=Path("/var/run/nri/nri.sock"), help="The container runtime's NRI socket.")
-@_file(
-    "--containerd-config",
-    default=Path("/etc/containerd/config.toml"),
-    help="Read, with its imports, to find out whether containerd's validator requires the agent's plugin.",
-)
-@_file("--crio-config", default=Path("/etc/crio/crio.conf"), help="Read, with its .d directory, to find out the same for CRI-O.")
-@_directory("--cdi-directory", default=Path("/var/run/cdi"), help="Directory for CDI files of profiles that use CDI.")
-@_directory("--kubelet-root", default=Path("/var/lib/kubelet"), help="kubelet's root directory.")
-@_directory("--dev-root", default=Path("/dev"), help="Where the host's /dev is seen from here.")
-@_directory("--proc-root", default=Path("/proc"), help="Where the host's /proc is seen from here.")
-@_directory("--sys-root", default=Path("/sys"), help="Where the host's /sys is seen from here.")
-@_directory(
-    "--host-root",
-    default=Path("/"),
-    help="Where the host's root is seen from here; vendors' libraries and tools are looked up below it.",
-)
-@_directory("--cgroup-root", default=Path("/sys/fs/cgroup"), help="Where the host's cgroup tree is seen from here.")
-@_shown("--port", type=click.IntRange(0, 65535), default=0, help="Port for probes, metrics and usage; 0: none.")
-@_shown(
-    "--usage/--no-usage",
-    default=False,
-    help="Sample which pods use which cards, and how much. The agent must see the host's processes (hostPID).",
-)
-@_shown(
-    "--usage-every", type=click.FloatRange(0.1, 3600), default=15.0, metavar="SECONDS", help="Interval of the samples of --usage."
-)
-@_shown(
-    "--evict-over-use-after",
-    type=click.FloatRange(0, 86400 * 365),
-    default=0.0,
-    metavar="SECONDS",
-    help="Evict a pod that uses more memory of a card than it holds for so long; 0: only report it. Needs --usage.",
+@grouped(
+    "Usage",
+    _shown(
+        "--usage/--no-usage",
+        default=False,
+        help="Sample which pods use which cards, and how much. The agent must see the host's processes (hostPID).",
+    ),
+    _shown(
+        "--usage-every",
+        type=click.FloatRange(0.1, 3600),
+        default=15.0,
+        metavar="SECONDS",
+        help="Interval of the samples of --usage.",
+    ),
+    _shown(
+        "--evict-over-use-after",
+        type=click.FloatRange(0, 86400 * 365),
+        default=0.0,
+        metavar="SECONDS",
+        help="Evict a pod that uses more memory of a card than it holds for so long; 0: only report it. Needs --usage.",
+    ),
 )
 @profiles_option
 @log_options
@@ -114,6 +152,7 @@ def agent(
     guard: bool,
     exempt_namespaces: tuple[str, ...],
     limits: bool,
+    resize: bool,
     nri_socket: Path,
     containerd_config: Path,
     crio_config: Path,
@@ -169,6 +208,7 @@ def agent(
         nri_socket=nri_socket,
         runtime_files=Files(containerd_config, crio_config),
         limits=limits,
+        resizes=resize,
         cgroup_root=cgroup_root,
         usage_every_s=usage_every if usage else 0.0,
         evict_over_use_after_s=evict_over_use_after,

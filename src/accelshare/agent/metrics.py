@@ -59,6 +59,13 @@ class AgentMetrics:
         self.limit_repairs = counter(
             "accelshare_limit_repairs", "Limits of living containers that were missing or wrong, and were set again"
         )
+        self._resizes = counter(
+            "accelshare_agent_resizes",
+            "Granted resizes of slices that the agent has answered: the new limit is set, or the old one stays",
+            ["outcome"],
+        )
+        for outcome in ("applied", "failed"):
+            self._resizes.labels(outcome)
         self._card_used_by_others = gauge(
             "accelshare_card_used_by_others_bytes",
             "Memory of the card in use by processes of no pod that holds it",
@@ -112,6 +119,9 @@ class AgentMetrics:
             "accelshare_agent_watch_current", "1 while the agent's watch of its node's pods is open and not stalled"
         )
         self.waiting = gauge("accelshare_waiting_pods", "Pods bound to this node that wait for their cards")
+
+    def resized(self, outcome: str) -> None:
+        self._resizes.labels(outcome).inc()
 
     def show(self, devices: DeviceInventory) -> None:
         """Set the series of all cards in the inventory; a card that is gone has no series any more."""

@@ -7,13 +7,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from accelshare.agent.amounts import AmountsInForce
 from accelshare.wire.node_pods import NodePod
 
 
 class PodStore(Mapping[str, NodePod]):
     """Pods by uid. A change replaces the whole dict, so that a snapshot never changes after it was taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, amounts: AmountsInForce | None = None) -> None:
+        """`amounts`: those that pods have after a resize."""
+        self._amounts = amounts or AmountsInForce()
         self._lock = threading.Lock()
         self._pods: dict[str, NodePod] = {}
         self._on_seen: list[Callable[[NodePod], None]] = []
@@ -35,6 +38,7 @@ class PodStore(Mapping[str, NodePod]):
         before = self.snapshot().get(pod.uid)
         if before is not None and before.by_hand != pod.by_hand:
             pod = replace(pod, by_hand=before.by_hand)  # only the first version shows how the pod was placed
+        pod = self._amounts.of(pod)
         with self._lock:
             self._pods = {**self._pods, pod.uid: pod}
         for seen in self._on_seen:

@@ -15,6 +15,7 @@ from typing import Final
 
 from accelshare import __version__
 from accelshare.agent import status
+from accelshare.agent.amounts import AmountsInForce
 from accelshare.agent.cdi_files import CdiFiles, specifications
 from accelshare.agent.delivery import DeliverySelector, DeliveryState, RuntimeChangedError
 from accelshare.agent.delivery_mode import AUTO, CurrentMode
@@ -40,11 +41,13 @@ from accelshare.agent.nri.container_handler import ContainerHandler
 from accelshare.agent.nri.delivery import NriDelivery
 from accelshare.agent.nri.guard import Guard
 from accelshare.agent.nri.outcomes import Corrected, Delivered, Outcome, OutcomeQueue, Refused, Unentitled
+from accelshare.agent.nri.protocol.updates import ContainerUpdates
 from accelshare.agent.nri.runtime_handlers import RuntimeHandlers
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_feed import PodFeed
 from accelshare.agent.pod_store import PodStore
 from accelshare.agent.repairs import Repairs
+from accelshare.agent.resizer import SliceResizer
 from accelshare.agent.settings import AgentSettings, node_name
 from accelshare.agent.usage.history import UsageHistory
 from accelshare.agent.usage.over_use import OverUse
@@ -87,20 +90,21 @@ class Agent:
         # What this node has, and which pods are bound to it.
         self._metrics = AgentMetrics(node)
         self._devices = DeviceInventory()
-        self._pods = PodStore()
+        self._amounts = AmountsInForce(enabled=settings.resizes)
+        self._pods = PodStore(self._amounts)
         self._mode = CurrentMode()
         events = Events(client, component="accelshare-agent", clock=time.time)
         self._pins = PinnedRecords(client, node, catalog, events, self._metrics)
-        self._publisher = InventoryPublisher(client, node, self._devices, self._pins)
+        self._publisher = InventoryPublisher(client, node, self._devices, self._pins, self._amounts)
         self._pod_feed = PodFeed(client, node, catalog, pods=self._pods, pins=self._pins, metrics=self._metrics)
         self._repairs = Repairs(client, events, by_name, on_replaced=self._metrics.deliveries.labels("replaced").inc)
-        cdi = CdiFiles(settings.cdi, self._devices, exists=self._exists_on_host)
+        self._cdi = CdiFiles(settings.cdi, self._devices, exists=self._exists_on_host)
         handlers = RuntimeHandlers(partial(read_handlers, settings.runtime_files))
         self._leftovers = PluginLeftovers(
             settings.device_plugins, self._pods, partial(pod_resources.list_holdings, settings.kubelet, catalog)
         )
         self._state = DeliveryState(self._devices, self._pod_feed)
-        self._shutdown = Shutdown(self._state, self._publisher, cdi, self._pods)
+        self._shutdown = Shutdown(self._state, self._publisher, self._cdi, self._pods)
         self._selector = DeliverySelector(
             settings.delivery,
             self._profiles,
@@ -169,6 +173,21 @@ class Agent:
             on_repaired=self._metrics.limit_repairs.inc,
             on_failed=self._repairs.report_unlimited,
         )
+        updates = ContainerUpdates()
+        self._resizer = SliceResizer(
+            client,
+            node,
+            events,
+            self._devices,
+            self._pods,
+            self._amounts,
+            self._mode,
+            self._limits,
+            self._limit_review,
+            updates,
+            containers=self._handler.limited,
+            on_answered=self._metrics.resized,
+        )
         ways = [way for profile in self._profiles for _, way in profile.enforcement.in_order]
         self._nri = NriDelivery(
             self._devices,
@@ -183,6 +202,7 @@ class Agent:
             leftovers=self._leftovers,
             limit_review=self._limit_review,
             sets_limits=settings.limits and tree.is_v2 and any(way.on_cgroup for way in ways),
+            updates=updates,
             socket=settings.nri_socket,
             files=settings.runtime_files,
         )
@@ -195,6 +215,7 @@ class Agent:
             self._pods,
             history,
             evict_after_s=settings.evict_over_use_after_s,
+            not_evicted={profile.name for profile in self._profiles if profile.driver and profile.driver.processes},
             on_evicted=self._metrics.over_use_evictions.inc,
             clock=time.monotonic,
         )
@@ -212,7 +233,7 @@ class Agent:
 
         self._metrics.waiting.set_function(lambda: self._pod_queue.waiting)
         self._devices.on_change(lambda: self._metrics.show(self._devices))
-        self._devices.on_change(cdi.write)
+        self._devices.on_change(self._cdi.write)
         self._devices.on_change(self._limit_review.request)  # a card may have got its way just now
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -244,10 +265,13 @@ class Agent:
         tasks.start(self._publisher.watch())
         await tasks.wait_for(self._publisher.listed.wait())
         self._pins.load(self._publisher.published_corrections)
+        self._amounts.load(self._publisher.published_resizes)
+        self._resizer.load(self._publisher.published_resizes)
         self._devices.slots.load(self._publisher.published)
         tasks.start(self._pins.run())
         tasks.start(self._pod_feed.run())
         await tasks.wait_for(self._pod_feed.listed.wait())
+        self._amounts.keep_only(self._pods)
         self._devices.slots.derive(self._pods.values(), checkpoint.allocations(self._settings.device_plugins), self._roles)
         self._find_other_plugins()
         tasks.start(self._watch_other_plugins())
@@ -260,9 +284,11 @@ class Agent:
             tasks.start(self._reconcile.run())
         tasks.start(self._publisher.run())
         tasks.start(self._repairs.run())
+        tasks.start(self._cdi.run())
         tasks.start(self._nri.run() if by_nri else self._device_plugins.run())
         if by_nri:
             tasks.start(self._limit_review.run())
+            tasks.start(self._resizer.run())
         if self._settings.usage_every_s:
             tasks.start(self._usage.run())
         self._nri.review_containers()
@@ -310,6 +336,7 @@ class Agent:
             unit=partial(self._chosen_unit, profile),
             enforcement=partial(self._enforcement, profile),
             cdi_name=partial(self._cdi_name, profile),
+            process_table=registry.make_process_table(profile, host=self._settings.host_root),
             listed=listed,
             watch_health=self._settings.watch_health,
         )

@@ -41,6 +41,7 @@ class AgentSettings:
     exempt_namespaces: tuple[str, ...] = ("kube-system",)  # of the guard
     runtime_files: Files = field(default_factory=Files)
     limits: bool = True  # set limits on containers' cgroups, where a profile has such a way
+    resizes: bool = False  # an admission policy lets nobody but the extender write grants of resizes
     cgroup_root: Path = Path("/sys/fs/cgroup")  # where the host's cgroup tree is mounted
     usage_every_s: float = 0.0  # how often to sample who uses the cards; 0: never
     evict_over_use_after_s: float = 0.0  # 0: a pod that uses more than it holds is only reported
@@ -96,12 +97,14 @@ async def _find_name(client: Client, flag: str | None, environ: Mapping[str, str
     namespace = own_namespace(namespace_file)
     if namespace:
         try:
-            path = paths.pod(namespace, environ.get("POD_NAME", host))
-            name = pod_decoder.decode(await client.request("GET", path)).spec.node_name
+            # A list of one pod, because agents may list pods and not get them.
+            path, _, pod = paths.pod(namespace, environ.get("POD_NAME", host)).rpartition("/")
+            pages = client.pages(path, params={"fieldSelector": f"metadata.name={pod}"})
+            names = [pod_decoder.decode(item).spec.node_name async for page in pages for item in page.items]
         except (KubeError, ValueError):
-            name = None
-        if name:
-            return name, "from the pod this runs in"
+            names = []
+        if names and names[0]:
+            return names[0], "from the pod this runs in"
     return host, "the host's name"
 
 

@@ -13,11 +13,12 @@ import msgspec
 
 from accelshare.extender.admissions import Admissions
 from accelshare.extender.fence import Fence
+from accelshare.extender.gangs import GangHolds
 from accelshare.kube import binding, paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
 from accelshare.ledger.ledger import Ledger, LedgerPod
-from accelshare.ledger.nouns import Assignment, Slice
+from accelshare.ledger.nouns import Assignment, Request, Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import assignment
@@ -29,6 +30,10 @@ log = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
 # Failures that are not the node's: other failed binds make filter offer the node last.
 _OUTCOMES: Final = {binding.Why.NO_SUCH_POD: "gone", binding.Why.NOT_SENT: "unreachable"}
+# Binds that are sent at once. Each has a connection to the API server, whose buffers take 0.3 MB; a slow API server must not
+# make kube-scheduler's binds, whose number nothing limits, fill the memory.
+POSTS_AT_ONCE: Final = 64
+POST_TURN_S: Final = 3.0  # kube-scheduler's default timeout of a bind is 5 s
 MAX_BOUND: Final = 1024  # remembered binds, before those that the watch has shown are dropped
 
 
@@ -59,8 +64,16 @@ class Binder:
         now_ns: Callable[[], int],
         on_free_capacity: Callable[[str], None],
         admissions: Admissions | None = None,
+        permit: binding.Permit = binding.ALWAYS,
+        promised: Callable[[str], Assignment | None] = lambda _: None,
+        gangs: GangHolds | None = None,
     ) -> None:
-        """`on_free_capacity` is called with each node on which a hold was released."""
+        """`on_free_capacity` is called with each node on which a hold was released. Nothing is written without the permit.
+
+        `promised`: the cards that the pod with this uid was promised, which are used if they are still free.
+        """
+        self._promised = promised
+        self._gangs = gangs
         self._client = client
         self._ledger = ledger
         self._profiles = {profile.name: profile for profile in catalog.profiles}
@@ -70,6 +83,8 @@ class Binder:
         self._now_ns = now_ns
         self._on_free_capacity = on_free_capacity
         self._admissions = admissions or Admissions(ledger, on_free_capacity=on_free_capacity)
+        self._permit = permit
+        self._posts = asyncio.Semaphore(POSTS_AT_ONCE)
         self._under_way: dict[str, asyncio.Future[None]] = {}
         self._in_doubt: dict[str, asyncio.Task[None]] = {}
         self._posted_at: dict[str, float] = {}  # by uid of each pod in doubt: when the last POST was sent that may bind it
@@ -86,7 +101,17 @@ class Binder:
         finally:
             self._leave_unless_placed(call.pod_uid)
             del self._under_way[call.pod_uid]
+            self._withdraw_if_settled(call.pod_uid)
             ended.set_result(None)
+
+    async def finish(self, *, within_s: float) -> None:
+        """Wait for the binds under way, for at most `within_s`."""
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=within_s)
+
+    def settled(self) -> bool:
+        """Whether the API server has responded to everything that was sent."""
+        return not self._under_way and not self._in_doubt
 
     async def stop(self, *, within_s: float) -> None:
         """Settle the binds in doubt, for at most `within_s`. The next start fences those that are left."""
@@ -124,6 +149,7 @@ class Binder:
             if pod.seen.node == call.node:
                 return BindOutcome("already", cards=card_names(pod.seen.slices))
             return BindOutcome("elsewhere", f"{name} is already bound to node {pod.seen.node}")
+        of_gang = self._take_gang_hold(pod, call)
         if pod.hold is not None and pod.hold.node != call.node:
             return BindOutcome(
                 "in-doubt", f"{name} may already be bound to node {pod.hold.node}: the response to that bind was lost"
@@ -132,8 +158,8 @@ class Binder:
             return BindOutcome("already", cards=card_names(pod.hold.slices))
         if pod.hold is not None and not self._still_available(pod.hold):
             return BindOutcome("in-doubt", f"{name} may already be bound to node {call.node}, whose cards are not available now")
-        earlier = pod.hold
-        offered = earlier or self._ledger.offer(call.node, pod.seen.request)
+        earlier = pod.hold if not of_gang else None
+        offered = pod.hold or self._offer(call, pod.seen.request)
         if isinstance(offered, Refusal):
             return BindOutcome("refused", f"node {call.node}: {self._text(offered)}")
         self._ledger.hold(call.pod_uid, offered)
@@ -142,6 +168,21 @@ class Binder:
                 self._report_free_capacity(self._ledger.release(call.pod_uid))
             return refused
         return await self._post(call, offered, self._annotations(pod, offered), version=str(pod.seen.version or ""))
+
+    def _take_gang_hold(self, pod: LedgerPod, call: BindArguments) -> bool:
+        """Whether the pod has cards that filter has held for its gang. Those that this bind cannot use are released."""
+        if self._gangs is None or not self._gangs.bind_begins(call.pod_uid) or pod.hold is None:
+            return False
+        if pod.hold.node == call.node and self._still_available(pod.hold):
+            return True
+        self._report_free_capacity(self._ledger.release(call.pod_uid))
+        return False
+
+    def _offer(self, call: BindArguments, request: Request) -> Assignment | Refusal:
+        promised = self._promised(call.pod_uid)
+        if promised is not None and promised.node == call.node and self._ledger.offers_cards(promised, request):
+            return promised
+        return self._ledger.offer(call.node, request)
 
     async def _not_admitted(self, call: BindArguments, offered: Assignment) -> BindOutcome | None:
         """Wait until the node may get one more pod. The refusal if it may not, else None."""
@@ -155,6 +196,11 @@ class Binder:
         return None
 
     async def _post(self, call: BindArguments, offered: Assignment, annotations: dict[str, str], *, version: str) -> BindOutcome:
+        try:
+            async with asyncio.timeout(POST_TURN_S):
+                await self._posts.acquire()
+        except TimeoutError:
+            return self._refused(call, binding.BindRefused(binding.Why.NOT_SENT, "too many binds wait for the API server"))
         doubted_at = self._posted_at.get(call.pod_uid)
         if doubted_at is not None:
             self._posted_at[call.pod_uid] = asyncio.get_running_loop().time()
@@ -167,9 +213,12 @@ class Binder:
                 version=version,
                 node=call.node,
                 annotations=annotations,
+                permit=self._permit,
             )
         except ValueError as error:
             result = binding.BindRefused(binding.Why.DENIED, str(error))  # refused before the API server has to
+        finally:
+            self._posts.release()
         match result:
             case binding.Bound():
                 self._remember_bound(call)
@@ -230,12 +279,15 @@ class Binder:
             await self._release_when_certain(call)
         finally:
             del self._in_doubt[call.pod_uid], self._posted_at[call.pod_uid]
+            self._withdraw_if_settled(call.pod_uid)
 
     async def _release_when_certain(self, call: BindArguments) -> None:
         """Keep the hold until none of our POSTs can bind the pod any more, or the watch shows that one did."""
         while (pod := self._ledger.pod(call.pod_uid)) is not None and pod.hold is not None and not pod.seen.node:
             posted_at = self._posted_at[call.pod_uid]
-            refused = await self._fence.refuses(call.pod_namespace, call.pod_name, call.pod_uid, sent_at=posted_at)
+            refused = self._permit.granted() and await self._fence.refuses(
+                call.pod_namespace, call.pod_name, call.pod_uid, sent_at=posted_at
+            )
             # A bind in progress may have read the pod after that, and begun before.
             if refused and call.pod_uid not in self._under_way and posted_at == self._posted_at[call.pod_uid]:
                 break
@@ -245,6 +297,10 @@ class Binder:
         log.info("settled pod=%s/%s outcome=%s", call.pod_namespace, call.pod_name, outcome)
         self._report_free_capacity(self._ledger.release(call.pod_uid))
         self._leave_unless_placed(call.pod_uid)
+
+    def _withdraw_if_settled(self, uid: str) -> None:
+        if uid not in self._under_way and uid not in self._in_doubt:
+            self._permit.withdraw(uid)
 
     def _leave_unless_placed(self, uid: str) -> None:
         pod = self._ledger.pod(uid)

@@ -1,6 +1,7 @@
 """filter, prioritize and preempt as synchronous functions of the ledger.
 
-Belongs here: decoded requests of kube-scheduler to their results. Never: HTTP, waiting, writing.
+Belongs here: decoded requests of kube-scheduler to their results. Never: HTTP, waiting, writing;
+holding cards, except for members of gangs (gangs.py).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -8,12 +9,16 @@ from typing import Final
 
 import msgspec
 
+from accelshare.extender.failed_binds import FailedBinds
+from accelshare.extender.gangs import GangHolds
+from accelshare.extender.promises.plan import Plan
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Card
+from accelshare.ledger.nouns import Assignment
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
+from accelshare.wire.groups import group_of
 from accelshare.wire.objects import PodToSchedule
 from accelshare.wire.pods import PodReader, prefers_some_nodes
 from accelshare.wire.scheduler import FilterAnswer, FilterCall, PreemptionCall, Victims
@@ -21,7 +26,6 @@ from accelshare.wire.scheduler import FilterAnswer, FilterCall, PreemptionCall, 
 BEST_SCORE: Final = 10  # kube-scheduler's MaxExtenderPriority
 FEW: Final = 12  # it is cheaper to report this many refused nodes that kube-scheduler did not name …
 MANY: Final = 100  # … than to read this many names
-FAILED_BINDS: Final = 2  # of different pods: one pod's bind may fail for a reason of its own
 
 
 class Filtered(msgspec.Struct, frozen=True):
@@ -32,35 +36,31 @@ class Filtered(msgspec.Struct, frozen=True):
 
 
 class Decisions:
-    def __init__(self, ledger: Ledger, catalog: Catalog, reader: PodReader, *, shortlist: int) -> None:
-        """`shortlist` is how many nodes filter names to a pod without preferences of its own; 0 names all that fit."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        catalog: Catalog,
+        reader: PodReader,
+        *,
+        shortlist: int,
+        failed_binds: FailedBinds | None = None,
+        plan: Plan | None = None,
+        gangs: GangHolds | None = None,
+    ) -> None:
+        """`shortlist` is how many nodes filter names to a pod without preferences of its own; 0 names all that fit.
+
+        `plan`: promises to pods that kube-scheduler has not asked for yet. `gangs`: where members of gangs have their cards held.
+        """
         self._ledger = ledger
         self._catalog = catalog
         self._pods = reader
         self._shortlist = shortlist
-        self._failing: dict[str, tuple[set[str], tuple[Card, ...]]] = {}  # node → pods not bound there in a row, its cards then
+        self._failed_binds = failed_binds or FailedBinds(ledger)
+        self._plan = plan
+        self._gangs = gangs
 
     def bind_ended(self, node: str, uid: str, *, bound: bool) -> None:
-        """Count failed binds of this node. The failed bind of a pod that is gone proves nothing about the node."""
-        node_ledger = self._ledger.node(node)
-        if bound or node_ledger is None or node_ledger.fact is None:
-            self._failing.pop(node, None)
-        elif self._ledger.pod(uid) is not None:
-            uids, cards = self._failing.get(node, (set(), node_ledger.fact.cards))
-            self._failing[node] = (
-                ({uid}, node_ledger.fact.cards) if cards != node_ledger.fact.cards else ({*list(uids)[:FAILED_BINDS], uid}, cards)
-            )
-
-    def _last(self) -> set[str]:
-        """Nodes on which binds of several pods failed in a row, until one succeeds or the node's cards change."""
-        last: set[str] = set()
-        for node, (uids, cards) in list(self._failing.items()):
-            node_ledger = self._ledger.node(node)
-            if node_ledger is None or node_ledger.fact is None or node_ledger.fact.cards != cards:
-                del self._failing[node]
-            elif len(uids) >= FAILED_BINDS:
-                last.add(node)
-        return last
+        self._failed_binds.bind_ended(node, uid, bound=bound)
 
     def filter(self, call: FilterCall) -> Filtered:
         pod = self._pods.fact(call.pod)
@@ -68,21 +68,66 @@ class Decisions:
             return Filtered(FilterAnswer(call.names))
         if pod.refusal is not None:
             return self._refuse_everywhere(call.names, pod.refusal)
+        group = self._asked_group(call.pod)
         held = self._possible_node(pod)
         if held and held in call.nodes:
+            if group and self._gangs is not None:
+                self._gangs.renew(pod.uid)
             return Filtered(FilterAnswer([held]))
-        ranking = self._ledger.ranking(pod.request)
+        if group and self._gangs is not None:
+            return self._filter_member(self._gangs, group, pod, call)
         most = None if not self._shortlist or prefers_some_nodes(call.pod.spec) else self._shortlist
+        if self._plan is not None and (names := self._as_planned(self._plan, pod, call, most)):
+            return Filtered(FilterAnswer(names))
+        ranking = self._ledger.ranking(pod.request)
         if most is not None and ranking.refused_nodes <= FEW and len(call.nodes) >= MANY:
             # Search only for the best node and report every refused one: kube-scheduler ignores those that it had refused
             # before us. Unknown nodes are left out like all others.
-            names = ranking.best(call.nodes, most, last=self._last())
+            names = ranking.best(call.nodes, most, last=self._failed_binds.nodes())
             if names:
                 return self._filtered(names, ranking.refused)
         among = frozenset(call.names)
         refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}
         refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)
-        return self._filtered(ranking.best(among, most, last=self._last()), refused)
+        return self._filtered(ranking.best(among, most, last=self._failed_binds.nodes()), refused)
+
+    def _asked_group(self, pod: PodToSchedule) -> str:
+        if self._gangs is None:
+            return ""
+        group = group_of(pod.metadata, pod.spec.scheduling_group, pod.spec.workload_ref)
+        self._gangs.asked(group)
+        return group
+
+    def _filter_member(self, gangs: GangHolds, group: str, pod: PodSeen, call: FilterCall) -> Filtered:
+        """One node, whose cards are held until the bind: the other members are asked for before, and must get other cards."""
+        gangs.release(pod.uid)  # it was not on a node that is named now, or has lost its cards
+        among = frozenset(call.names)
+        ranking = self._ledger.ranking(pod.request)
+        for node in ranking.best(among, 1, last=self._failed_binds.nodes()):
+            if self._ledger.pod(pod.uid) is None:
+                self._ledger.apply(pod)  # the watch has not shown it yet
+            offer = self._ledger.offer(node, pod.request)
+            known = self._ledger.pod(pod.uid)
+            if isinstance(offer, Assignment) and known is not None and known.place is None:
+                gangs.hold(pod.uid, group, offer)
+            return Filtered(FilterAnswer([node]))
+        gangs.refused(group)
+        refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}
+        refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)
+        return self._filtered([], refused)
+
+    def _as_planned(self, plan: Plan, pod: PodSeen, call: FilterCall, most: int | None) -> list[str]:
+        """The node that the pod was promised, if it can still serve it; else nodes that keep the promises to others.
+
+        No names: promises do not matter here. They never keep a pod from a node that has free cards.
+        """
+        promised = plan.asked(pod.uid, call.nodes)
+        if promised and isinstance(self._ledger.offer(promised, pod.request), Assignment):
+            return [promised]
+        names = plan.best(pod.request, call.nodes, most, last=self._failed_binds.nodes()) if most is not None else []
+        if len(names) == 1:
+            plan.answered(pod.uid, pod.request, names[0])
+        return names
 
     def _filtered(self, names: list[str], refused: Mapping[Refusal, Collection[str]]) -> Filtered:
         curable: dict[str, str] = {}
@@ -99,7 +144,7 @@ class Decisions:
         pod = self._pods.fact(call.pod)
         if pod is None or pod.refusal is not None:
             return {}
-        best = self._ledger.ranking(pod.request).best(frozenset(call.names), BEST_SCORE, last=self._last())
+        best = self._ledger.ranking(pod.request).best(frozenset(call.names), BEST_SCORE, last=self._failed_binds.nodes())
         return {node: BEST_SCORE - place for place, node in enumerate(best)}
 
     def preempt(self, call: PreemptionCall) -> Iterator[tuple[str, Victims | None]]:

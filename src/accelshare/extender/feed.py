@@ -12,11 +12,12 @@ from typing import Final, TypeVar
 from accelshare.extender.admissions import Admissions
 from accelshare.extender.binder import card_names
 from accelshare.extender.metrics import Metrics
+from accelshare.extender.resizer import Resizer
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
 from accelshare.kube.watch import Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
-from accelshare.ledger.ledger import Ledger, LedgerPod
+from accelshare.ledger.ledger import Ledger, LedgerPod, cards_of
 from accelshare.ledger.nouns import Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
@@ -49,16 +50,27 @@ class Feed:
         text: Callable[[Refusal], str],
         on_free_capacity: Callable[[str], None],
         admissions: Admissions | None = None,
+        resizer: Resizer | None = None,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`on_free_capacity` is called with each node on which something may have become free."""
+        """`on_free_capacity` is called with each node on which something may have become free.
+
+        `may_write`: whether this extender records Events now.
+        """
+        self._resizer = resizer or Resizer(client, ledger, catalog, events, metrics, enabled=False)
         self._ledger = ledger
         self._events = events
         self._metrics = metrics
         self._text = text
         self._on_free_capacity = on_free_capacity
         self._admissions = admissions or Admissions(ledger, on_free_capacity=on_free_capacity)
+        self._may_write = may_write
         self._nodes: Reflector[NodeSeen] = Reflector(
-            client, "/api/v1/nodes", decode=NodeReader(catalog).decode, identity=lambda node: node.name, identified_by="name"
+            client,
+            "/api/v1/nodes",
+            decode=NodeReader(catalog, resizes=self._resizer.enabled).decode,
+            identity=lambda node: node.name,
+            identified_by="name",
         )
         self._pods: Reflector[PodSeen | AgentSeen] = Reflector(
             client, "/api/v1/pods", decode=reader.decode, identity=lambda pod: pod.uid
@@ -76,6 +88,17 @@ class Feed:
     def waiting_for(self) -> list[str]:
         """What has not been listed yet; an empty list means that the ledger is complete."""
         return [what for what in ("nodes", "pods") if what not in self._synced]
+
+    async def shown(self, version: int) -> None:
+        """Wait until the ledger has every change of a pod up to this version, which must be one of a pod."""
+        if await self._pods.shown(version):
+            self._nodes.reopen("the watch of pods stood still")
+
+    def report_pending(self) -> None:
+        """Record the Events of pending pods that were seen while this extender wrote none."""
+        for pod in [pod.seen for pod in self._ledger.pods() if not pod.seen.node]:
+            if pod.refusal is not None:
+                self._record_event(pod, "BadAcceleratorRequest", self._text(pod.refusal))
 
     async def run(self) -> None:
         try:
@@ -126,6 +149,7 @@ class Feed:
                 self._note("nodes", node.version)
                 self._apply(node)
                 self._report_problems(node)
+                self._resizer.node_seen(node.name)
             case Gone(name, version):
                 self._note("nodes", version)
                 self._node_problems.pop(name, None)
@@ -149,6 +173,7 @@ class Feed:
                     self._record_event(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
                 if known is not None:  # a record that was there when we first saw the pod was not changed since
                     self._check_record(pod, before=before)
+                self._resizer.pod_seen(pod.uid)
             case Gone(uid, version):
                 self._note("pods", version)
                 self._apply(PodGone(uid, version))
@@ -176,7 +201,7 @@ class Feed:
     def _confirm_rewrite(self, known: LedgerPod, claimed: tuple[Slice, ...]) -> None:
         pod = known.seen
         del self._suspect_records[pod.uid]
-        if set(pod.slices) == set(claimed):
+        if cards_of(pod.slices) == cards_of(claimed):
             return
         self._metrics.record_rewrites.inc()
         cards, record = card_names(pod.slices), card_names(claimed) or "none"
@@ -191,10 +216,14 @@ class Feed:
     def _apply(self, fact: Fact) -> None:
         freed = self._ledger.apply(fact)
         self._admissions.seen(fact)
+        if isinstance(fact, PodGone):
+            self._resizer.pod_gone(fact.uid)
         if freed:
             self._on_free_capacity(freed)
 
     def _record_event(self, pod: PodSeen, reason: str, message: str) -> None:
+        if not self._may_write():
+            return
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid)
         task = asyncio.ensure_future(self._events.record(ref, kind="Warning", reason=reason, message=message))
         self._event_tasks.add(task)

@@ -7,25 +7,24 @@ that ignore a Binding's version. Never: sending a Binding (kube/binding.py), rel
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Final
-
-import msgspec
 
 from accelshare.kube import binding
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
 from accelshare.kube.patches import set_condition
+from accelshare.kube.server_version import server_version
+from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Request
-from accelshare.wire.decoding import Decoder
 from accelshare.wire.objects import pod_decoder
 from accelshare.wire.pods import PodReader
 
 log = logging.getLogger(__name__)
 CONDITION: Final = "accelshare.io/BindFence"
-AT_ONCE: Final = 16
+AT_ONCE: Final = 64  # a new holder decides nothing before all are changed; the API server has seats for more
 RETRY_S: Final = 1.0
 REQUEST_S: Final = 5.0
 PROGRESS_S: Final = 5.0
@@ -35,8 +34,17 @@ SETTLED_S: Final = 75.0
 
 
 class Fence:
-    def __init__(self, client: Client, ledger: Ledger, reader: PodReader, *, on_free_capacity: Callable[[str], None]) -> None:
-        """`on_free_capacity` is called with each node on which something may have become free."""
+    def __init__(
+        self,
+        client: Client,
+        ledger: Ledger,
+        reader: PodReader,
+        *,
+        on_free_capacity: Callable[[str], None],
+        resizes: bool = False,
+    ) -> None:
+        """`on_free_capacity` is called with each node on which something may have become free. `resizes`: slices are resized."""
+        self._resizes = resizes
         self._client = client
         self._ledger = ledger
         self._reader = reader
@@ -46,15 +54,28 @@ class Fence:
         self._honoured: bool | None = None  # None: the API server's version is not known yet
         self.unfenced: int | None = None  # pods that fence_pending has left to do; None before it has counted them
 
-    async def fence_pending(self) -> None:
+    def skip_pending(self) -> None:
+        """No Binding of an earlier extender is on its way."""
+        self.unfenced = 0
+
+    async def fence_pending(self, uids: Collection[str] | None = None) -> None:
         """Refuse every Binding of an earlier extender: afterwards only ours can bind the pods that are pending now.
 
         Without it a pod whose Binding arrives late would be on a card that another pod got meanwhile. A pod for which no
-        card has free capacity is left out: no other pod can get its card.
+        card has free capacity is left out: no other pod can get its card. The same for grants of a resize on bound pods.
+        `uids`: the only pods whose Binding can be in flight; None: it is not known which.
         """
         started = asyncio.get_running_loop().time()
         free = _LargestFree(self._ledger)
-        waiting = deque(pod.seen for pod in self._ledger.pods() if not pod.seen.node and free.may_serve(pod.seen.request))
+        waiting = deque(
+            pod.seen
+            for pod in self._ledger.pods()
+            if (
+                self._resizes and _may_be_granted(pod.seen)
+                if pod.seen.node
+                else (uids is None or pod.seen.uid in uids) and free.may_serve(pod.seen.request)
+            )
+        )
         count = self.unfenced = len(waiting)
 
         async def fence_next() -> None:
@@ -123,8 +144,7 @@ class Fence:
         """Since Kubernetes 1.23. An API server whose version is unreadable counts as an older one."""
         if self._honoured is None:
             try:
-                version = _versions.decode(await self._client.request("GET", "/version", timeout_s=REQUEST_S))
-                self._honoured = (int(version.major), int(version.minor.rstrip("+"))) >= (1, 23)
+                self._honoured = await server_version(self._client, timeout_s=REQUEST_S) >= (1, 23)
             except ValueError as error:
                 log.warning("fence outcome=version-unreadable waiting_s=%.0f error=%r", SETTLED_S, str(error))
                 self._honoured = False
@@ -138,6 +158,11 @@ class Fence:
             return
         if fact is not None and (freed := self._ledger.apply(fact)):
             self._on_free_capacity(freed)
+
+
+def _may_be_granted(pod: PodSeen) -> bool:
+    """Whether an earlier extender may have sent a grant that has not arrived: it is for the amount that the pod has now."""
+    return pod.resize is not None and (pod.granted is None or pod.granted.units != pod.resize.units)
 
 
 class _LargestFree:
@@ -158,11 +183,3 @@ class _LargestFree:
             ask.kind in self._whole if ask.whole else ask.kind in self._units and ask.share <= self._units[ask.kind]
             for ask in request
         )
-
-
-class _Version(msgspec.Struct):
-    major: str
-    minor: str
-
-
-_versions = Decoder(_Version)

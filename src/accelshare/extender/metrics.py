@@ -9,8 +9,11 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from accelshare.extender import gangs
+from accelshare.extender.promises import plan
 from accelshare.kube.watch import Reflector
 from accelshare.ledger.refusals import Reason
+from accelshare.ledger.resizing import ResizeReason
 
 # The outcomes of each verb, beside "not-ready" and "unreadable".
 OUTCOMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -86,8 +89,8 @@ class Metrics:
         )
         self.bind_latency = BindLatency(lag.observe)
         self.api_retries = Counter("accelshare_api_retries", "Retried requests to the API server", registry=self._registry)
-        self.woken = Counter(
-            "accelshare_pods_woken",
+        self.requeued = Counter(
+            "accelshare_pods_requeued",
             "Refused pods that fit later and were requeued in kube-scheduler",
             registry=self._registry,
         )
@@ -96,12 +99,54 @@ class Metrics:
             "Assignment records of bound pods that another user changed; the pods stay counted on their cards",
             registry=self._registry,
         )
+        self._resizes = Counter(
+            "accelshare_resizes",
+            "Answers to pods that wanted another amount of their slice: granted, or the reason of the refusal",
+            ["outcome"],
+            registry=self._registry,
+        )
+        self._promises = Counter(
+            "accelshare_promises",
+            "Promises of nodes to pending pods, by what became of them",
+            ["outcome"],
+            registry=self._registry,
+        )
+        self.promises_open = Gauge(
+            "accelshare_promises_open", "Promises that are neither kept nor dropped yet", registry=self._registry
+        )
+        self._gang_holds = Counter(
+            "accelshare_gang_holds",
+            "Holds of cards for members of gangs between filter and bind, by how they ended",
+            ["outcome"],
+            registry=self._registry,
+        )
         self.ready = Gauge(
             "accelshare_ready", "1 when nodes and pods are listed and the extender decides", registry=self._registry
+        )
+        self.leader = Gauge(
+            "accelshare_extender_leader",
+            "1 while this extender holds the lease, or runs without one; the others stand by",
+            registry=self._registry,
+        )
+        self.lease_transitions = Counter(
+            "accelshare_extender_lease_transitions",
+            "Changes of the holder of the lease that this extender has seen",
+            registry=self._registry,
+        )
+        self.lease_age = Gauge(
+            "accelshare_extender_lease_renewal_age_seconds",
+            "Seconds since this extender last renewed the lease; 0 while it is not the holder",
+            registry=self._registry,
         )
         # A counter that does not exist before its first event hides that event from rate().
         for reason in Reason:
             self.refusals.labels(reason.value)
+        for outcome in ("granted", *(reason.value for reason in ResizeReason)):
+            self._resizes.labels(outcome)
+        for outcome in gangs.OUTCOMES:
+            self._gang_holds.labels(outcome)
+        for outcome in plan.OUTCOMES:
+            self._promises.labels(outcome)
         for what in ("nodes", "pods"):
             self.malformed.labels(what)
             self.interruptions.labels(what)
@@ -115,6 +160,15 @@ class Metrics:
 
     def decided(self, verb: str, outcome: str) -> None:
         self._decisions[verb, outcome].inc()
+
+    def resized(self, outcome: str) -> None:
+        self._resizes.labels(outcome).inc()
+
+    def gang_hold_ended(self, outcome: str) -> None:
+        self._gang_holds.labels(outcome).inc()
+
+    def promise_ended(self, outcome: str) -> None:
+        self._promises.labels(outcome).inc()
 
     def took(self, verb: str, seconds: float) -> None:
         self._seconds[verb].observe(seconds)

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
 import orjson
 
 from accelshare import __version__
@@ -24,6 +25,7 @@ from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.requeue import Requeue
 from accelshare.http.messages import TEXT, HttpRequest, Response, error_response
+from accelshare.kube.binding import NO_PERMIT
 from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
@@ -35,7 +37,8 @@ from accelshare.wire.objects import PodToSchedule
 
 log = logging.getLogger(__name__)
 NEUTRAL: Final = "/accelshare"
-PROBE_PATHS: Final = ("/healthz", "/livez", "/readyz", "/metrics")
+PROBE_PATHS: Final = ("/healthz", "/livez", "/readyz", "/leaderz", "/metrics")
+METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 MAX_NAME_LENGTH: Final = 253  # of a node
 MAX_COMPARED_NAMES: Final = 20  # for a hint; some milliseconds if all of them are as long as names can be
 
@@ -45,14 +48,28 @@ Later: TypeAlias = Callable[[], Awaitable[Response]]
 
 
 class NotReady(NamedTuple):
-    """What the extender must still do before its first decision, such as ("listed", "nodes and pods")."""
+    """What the extender must still do before its first decision, such as ("listed", "nodes and pods").
+
+    `warm`: only what a holder of the lease does at the beginning is missing. A rollout need not wait for that.
+    """
 
     done: str
     what: str
+    warm: bool = False
 
     @property
     def error(self) -> str:
         return f"accelshare has not {self.done} {self.what} yet"
+
+
+class Standby(NamedTuple):
+    """Another extender decides, or nobody does: this one does not hold the lease."""
+
+    holder: str  # empty: not known
+
+    @property
+    def error(self) -> str:
+        return f"{NO_PERMIT}; {self.holder} does" if self.holder else NO_PERMIT
 
 
 class Routes:
@@ -64,7 +81,7 @@ class Routes:
         decisions: Decisions,
         binder: Binder,
         metrics: Metrics,
-        not_ready: Callable[[], NotReady | None],
+        not_ready: Callable[[], NotReady | Standby | None],
         requeue: Requeue,
     ) -> None:
         self._ledger = ledger
@@ -77,6 +94,7 @@ class Routes:
         self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
         self._dialects |= {profile.http.prefix: profile for profile in catalog.profiles if profile.http.prefix is not None}
         self._only_whole = frozenset(profile.name for profile in catalog.profiles if profile.resources.memory is None)
+        self._profiles = catalog.profiles
         self._card_metrics: asyncio.Future[list[bytes]] | None = None  # while they are being written
         self._verbs: dict[str, Callable[[bytes], Response | Later]] = {
             "filter": self._filter,
@@ -89,6 +107,7 @@ class Routes:
             "/healthz": lambda: _text(200, "ok"),
             "/livez": lambda: _text(200, "ok"),
             "/readyz": self._readyz,
+            "/leaderz": self._leaderz,
         }
 
     def handle_probe(self, request: HttpRequest) -> Response | Awaitable[Response]:
@@ -222,7 +241,7 @@ class Routes:
             outcome.name,
             outcome.error,
         )
-        return Response(200, scheduler.write_bind_answer(outcome.error))
+        return Response(200, scheduler.write_bind_answer(outcome.error), close=isinstance(waiting, Standby))
 
     def _inspect(self, profile: Profile | None, node: str) -> Response | Awaitable[Response]:
         if not node:
@@ -249,21 +268,34 @@ class Routes:
         return inspect_json.neutral(shown) if profile is None else inspect_json.dialect(shown, profile)
 
     async def _metrics_page(self) -> Response:
-        """Concurrent scrapes share one copy of the card metrics, which are large."""
+        """Concurrent scrapes share one copy of the card metrics, which are large. Standbys have none: sums would count twice."""
+        if isinstance(self._not_ready(), Standby):
+            return Response(200, self._metrics.text(), METRICS)
         if self._card_metrics is None:
-            self._card_metrics = asyncio.ensure_future(card_metrics.page(self._ledger, only_whole=self._only_whole))
+            page = card_metrics.page(self._ledger, only_whole=self._only_whole, profiles=self._profiles)
+            self._card_metrics = asyncio.ensure_future(page)
             self._card_metrics.add_done_callback(lambda _: setattr(self, "_card_metrics", None))
         cards = await asyncio.shield(self._card_metrics)
-        return Response(200, self._metrics.text(), "text/plain; version=0.0.4; charset=utf-8", more=cards)
+        return Response(200, self._metrics.text(), METRICS, more=cards)
 
     def _readyz(self) -> Response:
+        """A standby is ready: its ledger is complete. Which extender decides is /leaderz."""
         waiting = self._not_ready()
+        if isinstance(waiting, Standby) or (waiting is not None and waiting.warm):
+            return _text(200, f"ok; standby: {waiting.error}")
         return _text(503, f"not ready: {waiting.what} not {waiting.done} yet") if waiting else _text(200, "ok")
 
-    def _respond_not_ready(self, verb: str, pod: PodToSchedule, waiting: NotReady) -> Response:
+    def _leaderz(self) -> Response:
+        """For load balancers: 200 from the one extender that decides."""
+        waiting = self._not_ready()
+        return _text(503, waiting.error) if waiting else _text(200, "ok")
+
+    def _respond_not_ready(self, verb: str, pod: PodToSchedule, waiting: NotReady | Standby) -> Response:
         self._metrics.decided(verb, "not-ready")
         log.info("%s pod=%s outcome=not-ready", verb, _pod(pod))
-        return _refusal(verb, waiting.error, status=503)
+        response = _refusal(verb, waiting.error, status=503)
+        # kube-scheduler would send its next call over the same connection; a new one leads to the holder.
+        return msgspec.structs.replace(response, close=True) if isinstance(waiting, Standby) else response
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

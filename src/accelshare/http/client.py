@@ -34,8 +34,8 @@ class ClientResponse:
         self.begun = False  # at least one byte has come
         self.complete = False
         self.keeps_connection = False
-        self._resume = resume
-        self._parser = HttpResponseParser(self)
+        self._resume: Callable[[], None] | None = resume
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._head_complete = False
         self._chunks: list[bytes] = []
         self._buffered = 0
@@ -50,6 +50,8 @@ class ClientResponse:
 
     def feed(self, data: bytes) -> None:
         self.begun = True
+        if self._parser is None:
+            return
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
@@ -74,6 +76,15 @@ class ClientResponse:
             self._failure = error
             self._notify()
 
+    def close(self) -> None:
+        """End the use of it: without the references that would keep it and its connection in memory until garbage is collected.
+
+        A TLS connection has a quarter of a megabyte of buffers, and the extender's garbage collector seldom runs.
+        """
+        self._parser = None  # refers to this object
+        self._resume = None  # refers to the connection
+        self._failure = None  # its traceback refers to this object
+
     def _notify(self) -> None:
         change, self._change = self._change, None
         if change is not None and not change.done():
@@ -89,6 +100,7 @@ class ClientResponse:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
+        assert self._parser is not None  # it calls this
         self.status = self._parser.get_status_code()
         self._head_complete = self.status >= 200  # 100 Continue and its like precede the response
 
@@ -97,6 +109,7 @@ class ClientResponse:
         self._buffered += len(data)
 
     def on_message_complete(self) -> None:
+        assert self._parser is not None  # it calls this
         if self._head_complete:
             self.complete = True
             self.keeps_connection = self._parser.should_keep_alive()
@@ -129,7 +142,7 @@ class ClientResponse:
         data = b"".join(self._chunks)
         self._chunks.clear()
         was_full, self._buffered = self.is_full, 0
-        if was_full:
+        if was_full and self._resume is not None:
             self._resume()
         return data
 
@@ -231,6 +244,7 @@ class ConnectionPool:
             self._idle.append(connection)
         else:
             connection.abort()
+        response.close()
 
     async def close(self) -> None:
         """Close all connections, also those in use, and open no others."""

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final, Protocol, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
@@ -31,8 +31,12 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
     @property
     def raw_path(self) -> str:
-        """The path with its escapes."""
-        return self.target.partition("?")[0] if self.target.startswith("/") else urlsplit(self.target).path
+        """The path with its escapes. A target with scheme and host is split by hand: urlsplit raises for some hosts."""
+        path = self.target.partition("?")[0]
+        if path.startswith("/") or "://" not in path:
+            return path
+        _, slash, rest = path.partition("://")[2].partition("/")
+        return slash + rest
 
     @property
     def path(self) -> str:
@@ -69,6 +73,7 @@ class Response(msgspec.Struct, frozen=True):
     more: Sequence[bytes] = ()
     stream: Stream | None = None
     headers: tuple[str, ...] = ()
+    close: bool = False  # the connection, after this response
 
     @property
     def size(self) -> int:

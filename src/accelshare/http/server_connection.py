@@ -248,7 +248,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _write(self, pending: PendingRequest, response: Response, *, more: bool = False) -> bool:
         """Write head and body at once, so that the client wakes up once. Returns whether the connection closes after it."""
-        last = pending.last or (self._closing and not self._pending)
+        last = pending.last or response.close or (self._closing and not self._pending)
         self.idle_since = self._loop.time()
         transport = self._open
         if transport is not None:

@@ -3,66 +3,101 @@
 Belongs here: arguments, which vendors are shown, and in which form. Never: the forms themselves (report/).
 """
 
-from collections.abc import Mapping, Sequence
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from accelshare.help_pages import HelpCommand, grouped
+from accelshare.inspect_cli.colours import coloured
 from accelshare.inspect_cli.completion import nodes
 from accelshare.inspect_cli.options import cluster_options
-from accelshare.terminal import echo, visible, visible_json, visible_lines
+from accelshare.terminal import echo, echo_painted, visible, visible_lines
 
 if TYPE_CHECKING:
+    from accelshare.inspect_cli.cluster_profiles import ClusterProfiles
     from accelshare.inspect_cli.cluster_reader import ClusterSnapshot
-    from accelshare.inspect_cli.usage_reader import ClusterUse, UsageReader
-    from accelshare.report.view import NodeRow
+    from accelshare.inspect_cli.page import Page
     from accelshare.vendors.catalog import Catalog
     from accelshare.vendors.profile import Profile
-    from accelshare.wire.usage import NodeUse
 
 
-def _vendors(_context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
-    from accelshare.vendors.catalog import load
+def _vendors(context: click.Context, parameter: click.Parameter, prefix: str) -> list[str]:
+    from accelshare.vendors.command import profile_names
 
-    return [profile.name for profile in load() if profile.name.startswith(prefix)]
+    return profile_names(context, parameter, prefix)
 
 
-@click.command(short_help="Show every card and the pods on it.")
+@click.command(
+    cls=HelpCommand,
+    short_help="Show every card and the pods on it.",
+    examples=[
+        ("", "every card and its pods"),
+        ("NODE -o wide", "one line for each card of a node, with its model and id"),
+        ("--watch", "a live view"),
+        ("--idle 8", "pods that have used none of their cards for 8 hours"),
+        ("--quota", "what each namespace may request, and what it does"),
+    ],
+)
 @click.argument("node", required=False, shell_complete=nodes)
-@click.option("-d", "--details", is_flag=True, help="Show each pod, node by node.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["wide", "json", "yaml"]),
-    help="wide: one line for each card; json and yaml: for programs.",
+@grouped(
+    "Output",
+    click.option("-d", "--details", is_flag=True, help="Show each pod, node by node."),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["bars", "table", "wide", "json", "yaml"]),
+        help="bars: one bar for each card, as wide as the screen; table: as the original systems print it; wide: one line for "
+        "each card; json and yaml: for programs. "
+        "Default: bars on a terminal, table in a pipe, with --details and in a kubectl plugin.",
+    ),
+    click.option(
+        "-w", "--watch", is_flag=True, help="Show it repeatedly; on a terminal, in place, with the totals always on the screen."
+    ),
+    click.option(
+        "--every",
+        type=click.FloatRange(0.2, 3600),
+        default=2.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Seconds between two updates of --watch.",
+    ),
 )
-@click.option(
-    "--vendor", "vendors", multiple=True, metavar="NAME", shell_complete=_vendors, help="Show only this profile; repeatable."
+@grouped(
+    "Vendors",
+    click.option(
+        "--vendor", "vendors", multiple=True, metavar="NAME", shell_complete=_vendors, help="Show only this profile; repeatable."
+    ),
+    click.option("--all-vendors", is_flag=True, help="Show every vendor whose cards this cluster has."),
 )
-@click.option("--all-vendors", is_flag=True, help="Show every vendor whose cards this cluster has.")
-@click.option("-w", "--watch", is_flag=True, help="Show the table repeatedly; on a terminal, in place.")
-@click.option(
-    "--every",
-    type=click.FloatRange(0.2, 3600),
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Seconds between two updates of --watch.",
+@grouped(
+    "Use of cards",
+    click.option(
+        "--usage/--no-usage",
+        default=None,
+        help="Ask the nodes' agents who uses the cards. Default: with bars, with -o except -o table, with --idle, and "
+        "with --watch except in a kubectl plugin.",
+    ),
+    click.option(
+        "--idle",
+        is_flag=False,
+        flag_value=1.0,
+        default=None,
+        type=click.FloatRange(0, 100_000),
+        metavar="[HOURS]",
+        help="List only pods that have held cards for so long without using them; without a number for one hour.",
+    ),
 )
-@click.option(
-    "--usage/--no-usage",
-    default=None,
-    help="Ask the nodes' agents who uses the cards. Default: with -o and --idle, and with --watch except in a kubectl plugin.",
-)
-@click.option(
-    "--idle",
-    is_flag=False,
-    flag_value=1.0,
-    default=None,
-    type=click.FloatRange(0, 100_000),
-    metavar="[HOURS]",
-    help="List only pods that have held cards for so long without using them; without a number for one hour.",
+@grouped(
+    "Quotas",
+    click.option(
+        "--quota", is_flag=True, help="List instead what ResourceQuotas allow each namespace to request, and what it requests."
+    ),
 )
 @cluster_options("Count only the pods of this namespace.")
 @click.pass_context
@@ -78,6 +113,7 @@ def inspect(
     every: float,
     usage: bool | None,
     idle: float | None,
+    quota: bool,
     namespace: str | None,
     **where: Any,
 ) -> None:
@@ -88,32 +124,84 @@ def inspect(
     from accelshare.inspect_cli.plugin import without_garbage_collection
 
     with without_garbage_collection():
+        from accelshare.inspect_cli.cluster_profiles import ClusterProfiles
         from accelshare.inspect_cli.cluster_reader import Reader, connect
         from accelshare.inspect_cli.error_messages import errors_for_people
+        from accelshare.inspect_cli.page import Form, Page
         from accelshare.vendors.catalog import load
-        from accelshare.wire.pods import PodReader
 
         directories: tuple[Path, ...] = where["directories"]
         catalog = load(directories)
-    chosen = [] if all_vendors else chosen_profiles(catalog, vendors, plugin=context.obj)
+    if quota:
+        others = {"NODE": node, "--details": details, "--watch": watch, "--idle": idle, "-o bars": output == "bars"}
+        _refuse_with_quota([name for name, given in others.items() if given not in (None, False)])
     with errors_for_people(), connect(where["kubeconfig"], where["context"]) as cluster:
-        reader = Reader(cluster.client, catalog, PodReader(catalog), node=node or "", namespace=namespace or "")
+        profiles = ClusterProfiles(cluster.client, catalog, directories)
+        chosen = [] if all_vendors else _chosen(profiles, vendors, plugin=context.obj)
+        if quota:
+            from accelshare.inspect_cli.quota_page import quota_page
+
+            kinds = {profile.name for profile in chosen}
+            text, note = quota_page(
+                cluster.client, profiles.catalog, namespace=namespace or "", vendors=kinds, output=output or "table"
+            )
+            echo(text, nl=False)
+            if note:
+                echo(visible(note), err=True)
+            return
+        terminal = sys.stdout.isatty()
+        bars = output is None and terminal and not details and context.obj is None
+        constraints = None
+        if bars or output == "bars" or (watch and terminal):  # bars name the reasons of pods that wait
+            from accelshare.inspect_cli.explain_objects import ConstraintReader
+
+            constraints = ConstraintReader
+        reader = Reader(cluster.client, profiles, node=node or "", namespace=namespace or "", constraints=constraints)
         if usage is None:
-            usage = idle is not None or output is not None or (watch and context.obj is None)
+            usage = idle is not None or bars or output not in (None, "table") or (watch and context.obj is None)
         asked = None
         if usage:
             from accelshare.inspect_cli.usage_reader import UsageReader
 
             asked = UsageReader(cluster.client)
-        form = _Form(node, details=details, output=output, idle_s=None if idle is None else idle * 3600)
-        page = _Page(reader, cluster.client, catalog, chosen, form, asked)
+        form = Form(
+            node,
+            namespace,
+            details=details,
+            output=output or ("bars" if bars else "table"),
+            idle_s=None if idle is None else idle * 3600,
+            bars_if_narrow=output is None and not details,
+            colours=coloured(terminal, os.environ),
+            encoding=sys.stdout.encoding,
+        )
+        page = Page(reader, cluster.client, chosen, form, asked)
         if watch:
             _watch(page, every)
         else:
             snapshot = page.read()
-            echo(page.text(snapshot), nl=False)
-            for note in page.notes(snapshot, namespace):
+            # Bars were made visible before colours were put into them.
+            show = echo_painted if form.output == "bars" and idle is None else partial(echo, nl=False)
+            show(page.text(snapshot, shutil.get_terminal_size().columns))
+            for note in page.notes(snapshot):
                 echo(visible(note), err=True)
+
+
+def _refuse_with_quota(given: Sequence[str]) -> None:
+    if given:
+        raise click.UsageError(f"--quota lists namespaces and cannot be combined with {', '.join(given)}")
+
+
+def _chosen(profiles: "ClusterProfiles", vendors: Sequence[str], *, plugin: str | None) -> "list[Profile]":
+    """The profiles to show; one that is not known here may be one of the cluster's own."""
+    from accelshare.vendors.problems import UnknownProfile
+
+    try:
+        return chosen_profiles(profiles.catalog, vendors, plugin=plugin)
+    except (UnknownProfile, click.ClickException):
+        profiles.seek([*vendors, *([plugin] if plugin is not None else [])])
+        for problem in profiles.problems:
+            echo(visible(problem), err=True)
+        return chosen_profiles(profiles.catalog, vendors, plugin=plugin)
 
 
 def chosen_profiles(catalog: "Catalog", vendors: Sequence[str], *, plugin: str | None) -> "list[Profile]":
@@ -129,147 +217,7 @@ def chosen_profiles(catalog: "Catalog", vendors: Sequence[str], *, plugin: str |
     return match
 
 
-class _Form:
-    """What the user wants to see."""
-
-    def __init__(self, node: str | None, *, details: bool, output: str | None, idle_s: float | None) -> None:
-        self.node = node
-        self.details = details
-        self.output = output
-        self.idle_s = idle_s  # only pods that have been idle for so long
-
-
-class _Page:
-    """What is printed, once or repeatedly."""
-
-    def __init__(
-        self,
-        reader: Any,
-        client: Any,
-        catalog: "Catalog",
-        chosen: "list[Profile]",
-        form: _Form,
-        asked: "UsageReader | None",
-    ) -> None:
-        """`asked`: from where to learn who uses the cards; None: it is not shown."""
-        self._reader = reader
-        self._client = client
-        self._catalog = catalog
-        self._chosen = chosen
-        self._node = form.node
-        self._details = form.details
-        self._output = form.output
-        self._idle_s = form.idle_s
-        self._asked = asked
-
-    def read(self) -> "ClusterSnapshot":
-        from accelshare.kube.errors import NotFound
-
-        try:
-            snapshot: ClusterSnapshot = self._reader.read()
-        except NotFound:
-            if self._node is None:
-                raise
-            from accelshare.inspect_cli.cluster_reader import names
-            from accelshare.inspect_cli.error_messages import unknown
-
-            unknown("node", self._node, names(self._client, "/api/v1/nodes"))
-        return snapshot
-
-    def text(self, snapshot: "ClusterSnapshot") -> str:
-        from accelshare.report.view import rows
-
-        shown = rows(snapshot.ledger, [self._node] if self._node is not None else None)
-        profiles = self._chosen or [profile for profile in self._catalog if any(row.has(profile.name) for row in shown)]
-        uses = self._use(shown).nodes if self._asked is not None else {}
-        if self._idle_s is not None:
-            return self._idle(shown, profiles, uses)
-        if self._output == "wide":
-            from accelshare.report.tables import wide
-
-            return wide(shown, profiles, snapshot.inventories, uses)
-        if self._output is not None:
-            from accelshare.report.inspect_json import document
-
-            with_any = [row for row in shown if any(row.has(profile.name) for profile in profiles)]
-            return _written(document(with_any, profiles, snapshot.inventories, uses), self._output)
-        from accelshare.report import tables
-
-        table = tables.details if self._details else tables.summary
-        # A single table is exactly the original's; several have titles.
-        titled = len(profiles) > 1
-        originals = "\n".join(
-            (f"{profile.title}\n" if titled else "") + table(shown, profile, snapshot.inventories) for profile in profiles
-        )
-        if not uses:
-            return originals
-        from accelshare.report.usage import pod_lines
-
-        return f"{originals}\n{tables.tabbed(pod_lines(shown, profiles, uses))}"
-
-    def _use(self, shown: "list[NodeRow]") -> "ClusterUse":
-        assert self._asked is not None
-        return self._asked.read([row.name for row in shown if any(card.present for card in row.cards)])
-
-    def _idle(self, shown: "list[NodeRow]", profiles: "list[Profile]", uses: "Mapping[str, NodeUse]") -> str:
-        from accelshare.report import usage
-        from accelshare.report.tables import tabbed
-
-        assert self._idle_s is not None
-        pods = usage.idle_pods(shown, profiles, uses, least_s=self._idle_s)
-        if self._output in ("json", "yaml"):
-            return _written(usage.idle_document(pods), self._output)
-        return tabbed(usage.idle_lines(pods))
-
-    def notes(self, snapshot: "ClusterSnapshot", namespace: str | None) -> list[str]:
-        """Notes for the reader of the tables, for standard error."""
-        from accelshare.report.tables import has_anything
-        from accelshare.report.view import rows
-
-        shown = rows(snapshot.ledger, [self._node] if self._node is not None else None)
-        notes = list(snapshot.problems)
-        if self._asked is not None:
-            notes += self._use(shown).notes
-            if self._idle_s is not None:
-                notes += self._unknown_use(shown)
-        where = f"node {self._node}" if self._node is not None else "this cluster"
-        for profile in self._chosen:
-            if self._output is None and not any(has_anything(row, profile) for row in shown):
-                whole = [row.name for row in shown if row.of(profile.name)]
-                more = f"; whole cards only: {', '.join(whole[:5])} (see -o wide)" if whole else ""
-                notes.append(f"{where} shows no {profile.resources.memory or profile.resources.whole}{more}")
-        if not self._chosen and not any(row.cards or row.unplaced for row in shown):
-            notes.append(f"{where} has no cards of any vendor: {', '.join(profile.title for profile in self._catalog)}")
-        if namespace is not None:
-            notes.append(f"only pods of namespace {namespace} are counted")
-        for row in shown:
-            if not self._chosen or any(row.has(profile.name) for profile in self._chosen):
-                notes += [f"{row.name}: {problem}" for problem in row.problems]
-        return notes
-
-    def _unknown_use(self, shown: "list[NodeRow]") -> list[str]:
-        """A list of idle pods is not complete without these."""
-        known = self._use(shown).nodes
-        without = [row.name for row in shown if any(card.pods for card in row.cards) and row.name not in known]
-        more = f" and {len(without) - 5} more" if len(without) > 5 else ""
-        if not without:
-            return []
-        return [f"nothing is known about the use of {', '.join(without[:5])}{more}: does the agent run with --usage?"]
-
-
-def _written(value: object, form: str) -> str:
-    import json
-
-    if form == "json":
-        return visible_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
-    import yaml
-
-    text: str = yaml.safe_dump(json.loads(json.dumps(value)), sort_keys=False, allow_unicode=True)
-    # YAML escapes only some control characters; the ASCII form of the same data escapes all.
-    return text if visible_lines(text) == text else yaml.safe_dump(value, sort_keys=False)
-
-
-def _watch(page: _Page, every_s: float) -> None:
+def _watch(page: "Page", every_s: float) -> None:
     import shutil
     import sys
     import time
@@ -278,18 +226,22 @@ def _watch(page: _Page, every_s: float) -> None:
     from accelshare.inspect_cli.screen import watch
     from accelshare.kube.errors import KubeError
 
-    before = ""
+    before: ClusterSnapshot | None = None
 
-    def again() -> str:
+    def again(size: tuple[int, int] | None) -> str:
         """The page as it is now. After the first one, an error of the cluster is shown above the last page."""
         nonlocal before
+        complaint = ""
         try:
-            before = page.text(page.read())
+            before = page.read()
         except KubeError as error:
-            if not before:
+            if before is None:
                 raise
-            return f"{visible_lines(words(error))}\n\n{before}"
-        return before
+            complaint = f"{visible_lines(words(error))}\n\n"
+        if size is None:
+            return f"{complaint}{page.text(before, shutil.get_terminal_size().columns)}"
+        columns, lines = size
+        return f"{complaint}{page.screen(before, columns, lines - complaint.count(chr(10)))}"
 
     def size() -> tuple[int, int]:
         columns, lines = shutil.get_terminal_size()

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from accelshare.inspect_cli.cluster_reader import decode_named, names
+from accelshare.inspect_cli.cluster_reader import decode_named, names, require_namespace
 from accelshare.inspect_cli.error_messages import unknown
 from accelshare.kube import paths
 from accelshare.kube.errors import BadAnswer, KubeError, NotFound
@@ -53,24 +53,28 @@ class _Pod(msgspec.Struct, rename="camel"):
 _decode = Decoder(_Pod).decode
 
 
-def find(client: SyncClient, reader: PodReader, namespace: str, name: str) -> tuple[PodSeen | None, PodDetails]:
-    """The pod as the ledger knows it (None: it requests no card), and as its owner wrote it."""
+def get(client: SyncClient, namespace: str, name: str) -> bytes:
+    """The pod as the API server has it; an error with the nearest name if there is none."""
     try:
-        raw = client.get(paths.pod(namespace, name))
+        return client.get(paths.pod(namespace, name))
     except (NotFound, ValueError):
         _not_there(client, namespace, name)
-    try:
-        return read(raw, reader)
-    except UnreadableError as error:
-        raise BadAnswer(f"pod {namespace}/{name} cannot be read: {error}") from error
 
 
 def read(raw: bytes, reader: PodReader) -> tuple[PodSeen | None, PodDetails]:
-    pod = _decode(raw)
+    """The pod as the ledger knows it (None: it requests no card), and as its owner wrote it."""
+    try:
+        pod = _decode(raw)
+    except UnreadableError as error:
+        raise BadAnswer(f"the pod cannot be read: {error}") from error
+    return reader.fact(Pod(pod.metadata, pod.spec, pod.status or _Status())), _details(pod)
+
+
+def _details(pod: _Pod) -> PodDetails:
     status = pod.status or _Status()
     messages = [each.message for each in status.conditions or () if each.type == "PodScheduled" and each.status == "False"]
     failed = ": ".join(part for part in (status.reason, status.message) if part)
-    details = PodDetails(
+    return PodDetails(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         labels=pod.metadata.labels or {},
@@ -83,7 +87,6 @@ def read(raw: bytes, reader: PodReader) -> tuple[PodSeen | None, PodDetails]:
         reason=failed,
         scheduler_message=messages[0] if messages else "",
     )
-    return reader.fact(Pod(pod.metadata, pod.spec, status)), details
 
 
 def _resources(spec: PodSpec) -> dict[str, str]:
@@ -108,6 +111,8 @@ def _not_there(client: SyncClient, namespace: str, name: str) -> NoReturn:
         others = []
     if others:
         unknown("pod", name, (), f" in namespace {namespace}; there is one in {', '.join(sorted(others))} (-n)")
+    if not here:
+        require_namespace(client, namespace)
     unknown("pod", name, here, f" in namespace {namespace}" + ("" if here else ", which has no pods"))
 
 
@@ -126,9 +131,13 @@ _decode_node = Decoder(_Node).decode
 
 
 class ConstraintReader:
-    """Collects what every node has and what its pods request. Objects that cannot be read are reported elsewhere."""
+    """Collects what every node has and what its pods request, and pods without a node as their owners wrote them.
+
+    Objects that cannot be read are reported elsewhere.
+    """
 
     def __init__(self) -> None:
+        self.waiting: dict[str, PodDetails] = {}  # by uid
         self._nodes: dict[str, _Node] = {}
         self._taken: dict[str, dict[str, int]] = {}
         self._pods: dict[str, int] = {}
@@ -141,6 +150,7 @@ class ConstraintReader:
         pod = pod_decoder.decode(raw)
         node = pod.spec.node_name
         if not node:
+            self.waiting[pod.metadata.uid] = _details(_decode(raw))
             return
         self._pods[node] = self._pods.get(node, 0) + 1
         taken = self._taken.setdefault(node, {})

@@ -3,10 +3,10 @@
 Belongs here: escape sequences, and when to draw. Never: the content of the page.
 """
 
-from collections.abc import Callable
-from typing import Final, TextIO
+from collections.abc import Callable, Sequence
+from typing import Final, TextIO, TypeAlias
 
-from accelshare.terminal import clipped, encodable
+from accelshare.terminal import clipped, encodable, shortened, width, writing
 
 # Alternate screen and hidden cursor, so that the terminal's former content comes back afterwards.
 ENTER: Final = "\x1b[?1049h\x1b[?25l"
@@ -14,16 +14,22 @@ LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 HOME: Final = "\x1b[H"
 END_OF_LINE: Final = "\x1b[K"
 BELOW: Final = "\x1b[J"
+ESCAPE: Final = "\x1b"
+_HEAD: Final = 2  # lines above the page
+
+Size: TypeAlias = tuple[int, int]  # columns and lines
+# Makes the page for a part of the screen of this size; none: it is not for a screen.
+Page: TypeAlias = Callable[[Size | None], str]
 
 
 def watch(
-    page: Callable[[], str],
+    page: Page,
     out: TextIO,
     *,
     every_s: float,
     sleep: Callable[[float], None],
     now: Callable[[], str],
-    size: Callable[[], tuple[int, int]],
+    size: Callable[[], Size],
 ) -> None:
     """Show the page until Ctrl-C. `size` returns columns and lines of the terminal and is called for each drawing."""
     if out.isatty():
@@ -33,24 +39,25 @@ def watch(
 
 
 def _live(
-    page: Callable[[], str],
+    page: Page,
     out: TextIO,
     *,
     every_s: float,
     sleep: Callable[[float], None],
     now: Callable[[], str],
-    size: Callable[[], tuple[int, int]],
+    size: Callable[[], Size],
 ) -> None:
-    first = page()  # an immediate failure must not switch the screen
+    columns, lines = size()
+    text = page((columns, max(1, lines - _HEAD)))  # an immediate failure must not switch the screen
     out.write(ENTER)
     try:
-        text = first
         while True:
             shown = encodable(f"every {every_s:g} s, {now()}; Ctrl-C ends\n\n{text}", out.encoding)
-            out.write(encodable(drawn(shown, *size()), out.encoding))
+            out.write(encodable(drawn(shown, columns, lines), out.encoding))
             out.flush()
             sleep(every_s)
-            text = page()
+            columns, lines = size()
+            text = page((columns, max(1, lines - _HEAD)))
     except KeyboardInterrupt:
         pass
     finally:
@@ -58,13 +65,13 @@ def _live(
         out.flush()
 
 
-def _blocks(
-    page: Callable[[], str], out: TextIO, *, every_s: float, sleep: Callable[[float], None], now: Callable[[], str]
-) -> None:
+def _blocks(page: Page, out: TextIO, *, every_s: float, sleep: Callable[[float], None], now: Callable[[], str]) -> None:
     try:
         while True:
-            out.write(encodable(f"# {now()}\n{page()}\n", out.encoding))
-            out.flush()
+            block = encodable(f"# {now()}\n{page(None)}\n", out.encoding)
+            with writing(out):
+                out.write(block)
+                out.flush()
             sleep(every_s)
     except KeyboardInterrupt:
         pass
@@ -76,4 +83,28 @@ def drawn(text: str, columns: int, lines: int) -> str:
     if len(shown) > lines:
         left = len(shown) - lines + 1
         shown = [*shown[: lines - 1], f"… {left} more lines"]
-    return HOME + f"{END_OF_LINE}\r\n".join(clipped(line, columns) for line in shown) + END_OF_LINE + BELOW
+    # A line with colours was made for this width.
+    cut = (line if ESCAPE in line else clipped(line, columns) for line in shown)
+    return HOME + f"{END_OF_LINE}\r\n".join(cut) + END_OF_LINE + BELOW
+
+
+def widest(text: str) -> int:
+    """The columns of its longest line. Lines of dashes are only as long as the line above them would be."""
+    return max((width(line.rstrip()) for line in text.split("\n") if line.strip("-")), default=0)
+
+
+def fitted(text: str, columns: int, lines: int, totals: Sequence[str]) -> str:
+    """A table on a screen that may be too small for it: what is cut off is said, and the totals stay."""
+    shown = text.rstrip("\n").split("\n")
+    needed = widest(text)
+    if needed <= columns and len(shown) <= lines:
+        return "\n".join(clipped(line, columns) for line in shown) + "\n"
+    said = [f"… the lines have {needed} columns; -o bars fits {columns}"] if needed > columns else []
+    below = [*said, *totals]
+    room = max(0, lines - len(below) - 1)
+    if len(shown) > room:
+        shown, said = shown[:room], [f"… {len(shown) - room} more lines", *said]
+    return (
+        "\n".join(shortened(line, columns) if line.strip("-") else clipped(line, columns) for line in [*shown, *said, *totals])
+        + "\n"
+    )

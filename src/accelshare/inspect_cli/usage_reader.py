@@ -92,6 +92,7 @@ class UsageReader:
         self._client = client
         self._clock = clock
         self._last: tuple[float, frozenset[str], ClusterUse] | None = None
+        self._not_sampling: frozenset[Agent] = frozenset()  # asked again only when they are replaced
 
     def read(self, nodes: Collection[str]) -> ClusterUse:
         """The use of these nodes. Never raises: what cannot be learnt is a note."""
@@ -112,14 +113,15 @@ class UsageReader:
             agents, notes = find_agents(self._client.items("/api/v1/pods", params), nodes)
         except KubeError as error:
             return ClusterUse({}, (f"use is not shown: the agents' pods cannot be listed: {_why(error)}",))
-        answers = self._ask(agents)
+        answers = self._ask({node: agent for node, agent in agents.items() if agent not in self._not_sampling})
+        self._not_sampling = frozenset(agent for node, agent in agents.items() if answers.get(node) is None)
         return ClusterUse(
             {node: answer for node, answer in answers.items() if isinstance(answer, NodeUse)},
             (*notes, *_notes({node: answer for node, answer in answers.items() if isinstance(answer, str)})),
         )
 
-    def _ask(self, agents: Mapping[str, Agent]) -> dict[str, NodeUse | str]:
-        """By node: its use, or why it is not known; empty if its agent does not sample."""
+    def _ask(self, agents: Mapping[str, Agent]) -> dict[str, NodeUse | str | None]:
+        """By node: its use, or why it is not known; None if its agent does not sample."""
         stop = Event()  # nobody may ask, so that further requests would be refused, too
         deadline = self._clock() + ALL_ANSWERS_S
         clients: SimpleQueue[SyncClient] = SimpleQueue()
@@ -128,14 +130,14 @@ class UsageReader:
             for _ in range(count):
                 clients.put(opened.enter_context(self._client.another(timeout_s=ANSWER_S)))
 
-            def ask(agent: Agent) -> NodeUse | str:
+            def ask(agent: Agent) -> NodeUse | str | None:
                 if stop.is_set() or self._clock() > deadline:
                     return "" if stop.is_set() else f"it was not asked within {ALL_ANSWERS_S:g} s"
                 client = clients.get()
                 try:
                     return usage.decoder.decode(client.get(agent.path, most_bytes=usage.LONGEST))
                 except NotFound:
-                    return ""
+                    return None
                 except Forbidden as error:
                     stop.set()
                     return _why(error)
@@ -152,8 +154,8 @@ class UsageReader:
                 return dict(zip(agents, pool.map(ask, agents.values()), strict=True))
 
 
-def find_agents(pods: Iterable[msgspec.Raw], nodes: Collection[str]) -> tuple[dict[str, Agent], list[str]]:
-    """The agent of each of these nodes, and notes about nodes whose agent is not certain."""
+def find_agents(pods: Iterable[msgspec.Raw], nodes: Collection[str] | None) -> tuple[dict[str, Agent], list[str]]:
+    """The agent of each of these nodes, or of all, and notes about nodes whose agent is not certain."""
     found: dict[str, list[Agent]] = {}
     for raw in pods:
         try:
@@ -164,7 +166,7 @@ def find_agents(pods: Iterable[msgspec.Raw], nodes: Collection[str]) -> tuple[di
         port = next((port.container_port for port in ports if port.name == _PORT_NAME), 0)
         running = pod.status is not None and pod.status.phase == "Running"
         node = pod.spec.node_name or ""
-        if node in nodes and running and 0 < port < 65536:
+        if (nodes is None or node in nodes) and running and 0 < port < 65536:
             found.setdefault(node, []).append(Agent(pod.metadata.namespace, pod.metadata.name, port))
     agents: dict[str, Agent] = {}
     notes: list[str] = []

@@ -13,7 +13,9 @@ Belongs here: sending the Binding, and reading the pod when the response leaves 
 
 A repeated POST is safe: the uid must match, and a pod that has a node refuses another, so at most one of several Bindings counts.
 Each Binding names its pod's version. API servers check it since Kubernetes 1.23, so any change of the pod invalidates every
-Binding that was sent before, however late it arrives (extender/fence.py).
+Binding that was sent before, however late it arrives (extender/fence.py). The permit is checked before each POST, and confirmed
+before a POST with a newer version: that version may be the work of another process, which decides now instead of ours. A bind is
+announced before its first POST, and the caller withdraws it when no POST can be in flight any more.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -105,6 +107,42 @@ class Missing:
     """No pod has this name and uid."""
 
 
+class Permit(Protocol):
+    """Whether this process may bind pods."""
+
+    def granted(self) -> bool:
+        """By this process's own knowledge."""
+
+    async def confirmed(self) -> bool:
+        """By the API server's knowledge since this call began."""
+
+    async def announce(self, uid: str) -> bool:
+        """Record where the next process finds it that a Binding of this pod may be in flight; False: it must not be sent."""
+
+    def withdraw(self, uid: str) -> None:
+        """No Binding of this pod is in flight any more."""
+
+
+class Always:
+    """The permit of a process that is the only one that binds."""
+
+    def granted(self) -> bool:
+        return True
+
+    async def confirmed(self) -> bool:
+        return True
+
+    async def announce(self, uid: str) -> bool:
+        return True
+
+    def withdraw(self, uid: str) -> None:
+        pass
+
+
+ALWAYS: Final = Always()
+NO_PERMIT: Final = "this extender does not hold the lease"
+
+
 async def bound_state(
     client: Client, namespace: str, name: str, uid: str, *, timeout_s: float | None = None
 ) -> BoundTo | Unbound | Missing:
@@ -136,6 +174,7 @@ async def bind(
     version: str,
     node: str,
     annotations: Mapping[str, str],
+    permit: Permit = ALWAYS,
     deadline_s: float = DEADLINE_S,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Bound | BindRefused | Unknown:
@@ -146,7 +185,7 @@ async def bind(
     """
     _check(uid, node, annotations)
     wanted = _Wanted(namespace, name, uid, node, annotations)
-    attempt = _Attempt(client, wanted, version, deadline_s=deadline_s, sleep=sleep)
+    attempt = _Attempt(client, wanted, version, permit, deadline_s=deadline_s, sleep=sleep)
     try:
         async with asyncio.timeout(deadline_s):
             return await attempt.until_known()
@@ -215,9 +254,17 @@ class _Attempt:
     """One bind: its POSTs, and what is known about them."""
 
     def __init__(
-        self, client: Client, wanted: _Wanted, version: str, *, deadline_s: float, sleep: Callable[[float], Awaitable[None]]
+        self,
+        client: Client,
+        wanted: _Wanted,
+        version: str,
+        permit: Permit,
+        *,
+        deadline_s: float,
+        sleep: Callable[[float], Awaitable[None]],
     ) -> None:
         self._client = client
+        self._permit = permit
         self._wanted = wanted
         self._version = version  # of the pod, as last seen
         self._sleep = sleep
@@ -230,7 +277,12 @@ class _Attempt:
     async def until_known(self) -> Bound | BindRefused | Unknown:
         """POST, read the pod, POST again, until the result is certain or the time is over."""
         wait_s = 0.0
+        self._problem = "the lease could not be written"
+        if not await self._permit.announce(self._wanted.uid):
+            return self._without_permit()
         while (left_s := self._ends - self._now()) > _SHORTEST_POST_S:
+            if not self._permit.granted():
+                return self._without_permit()
             lost_before, self._lost = self._lost, True
             try:
                 path, body = self._wanted.path, self._wanted.body(self._version)
@@ -247,6 +299,10 @@ class _Attempt:
                 if not isinstance(state, Unbound):
                     return state
                 outdated = isinstance(error, Conflict) and state.version != self._version
+                if state.version != self._version and not await self._permit.confirmed():
+                    if meaning is not _Meaning.LOST:
+                        self._lost = lost_before
+                    return self._without_permit()
                 self._version = state.version
             if meaning is not _Meaning.LOST:
                 self._lost = lost_before
@@ -261,6 +317,10 @@ class _Attempt:
 
     def out_of_time(self) -> BindRefused | Unknown:
         return Unknown(self._problem) if self._lost else BindRefused(Why.NOT_SENT, self._problem)
+
+    def _without_permit(self) -> BindRefused | Unknown:
+        self._problem = NO_PERMIT
+        return self.out_of_time()
 
     async def _read_pod(self) -> Bound | BindRefused | Unknown | Unbound:
         """The result by the pod's own state. Retries until the deadline."""

@@ -37,6 +37,7 @@ T = TypeVar("T")
 GET_ATTEMPTS: Final = 4
 FIRST_RETRY_S: Final = 0.1
 MAX_RETRY_S: Final = 5.0
+PAGES_AHEAD: Final = 2  # of a list, kept for the reader
 IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
 
 # etcd takes objects of 1.5 MiB, which can double as JSON. More than this is not an event.
@@ -146,31 +147,41 @@ class Client:
     async def pages(
         self, path: str, *, params: Mapping[str, str] | None = None, limit: int = 500, timeout_s: float = 60.0
     ) -> AsyncGenerator[Page, None]:
-        """The whole list, a page at a time. Raises Expired if the continue token has expired: list again from the start."""
+        """The whole list, a page at a time. Raises Expired if the continue token has expired: list again from the start.
+
+        The next pages are fetched while a page is read, if the reader gives the loop a turn now and then.
+        """
         query = {**(params or {}), "limit": str(limit)}
-        next_page = asyncio.ensure_future(self.request("GET", path, params=query, timeout_s=timeout_s))
-        while True:
-            body = await next_page
-            try:
-                part = _lists.decode(body)
-            except ValueError as error:
-                raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
-            if not part.metadata.resource_version:
-                raise BadAnswer(f"GET {self._cluster.server}{path}: a list without metadata.resourceVersion")
-            page = Page(items=part.items or [], resource_version=part.metadata.resource_version)
-            if not part.metadata.continue_:
+        pages: asyncio.Queue[Page | KubeError | None] = asyncio.Queue(PAGES_AHEAD)
+        fetching = asyncio.ensure_future(self._fetch_pages(path, query, timeout_s, pages))
+        try:
+            while (page := await pages.get()) is not None:
+                if isinstance(page, KubeError):
+                    raise page
                 yield page
-                return
-            # The server prepares the next page while this one is read, and other tasks of the loop get a turn.
-            query["continue"] = part.metadata.continue_
-            next_page = asyncio.ensure_future(self.request("GET", path, params=query, timeout_s=timeout_s))
-            try:
-                await asyncio.sleep(0)
-                yield page
-            except BaseException:
-                next_page.cancel()
-                await asyncio.gather(next_page, return_exceptions=True)
-                raise
+        finally:
+            fetching.cancel()
+            await asyncio.gather(fetching, return_exceptions=True)
+
+    async def _fetch_pages(
+        self, path: str, query: dict[str, str], timeout_s: float, pages: "asyncio.Queue[Page | KubeError | None]"
+    ) -> None:
+        """Put every page, then None; or the error that ended it."""
+        try:
+            while True:
+                body = await self.request("GET", path, params=query, timeout_s=timeout_s)
+                try:
+                    part = _lists.decode(body)
+                except ValueError as error:
+                    raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
+                if not part.metadata.resource_version:
+                    raise BadAnswer(f"GET {self._cluster.server}{path}: a list without metadata.resourceVersion")
+                await pages.put(Page(items=part.items or [], resource_version=part.metadata.resource_version))
+                if not part.metadata.continue_:
+                    return await pages.put(None)
+                query["continue"] = part.metadata.continue_
+        except KubeError as error:
+            await pages.put(error)
 
     async def watch(
         self,
@@ -180,14 +191,15 @@ class Client:
         params: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         silence_s: float | None = None,
-        on_open: Callable[[], None] | None = None,
+        on_open: Callable[[Callable[[str], None]], None] | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Changes after this version, until the server ends the watch, which it does every 5 to 10 minutes.
 
         An ERROR event raises its error (Expired, for a version that is too old). A server that does not end the watch in time
         raises Unreachable, and so does `silence_s` without a byte; there is no such limit by default because an idle API server
         may send nothing for minutes, not even a bookmark, and the socket's keep-alive detects a dead peer.
-        `on_open` is called when the API server has accepted the watch, which may be long before the first event.
+        `on_open` is called when the API server has accepted the watch, which may be long before the first event, with a
+        function that ends the watch as a broken connection would, for the reason that it is given.
         """
         # Watchers that started together should not reconnect together.
         server_s = timeout_s if timeout_s is not None else 300.0 + 300.0 * self._random()
@@ -207,7 +219,7 @@ class Client:
         response = await self._respond(request, limits, what)
         try:
             if on_open is not None:
-                on_open()
+                on_open(lambda why: response.fail(ConnectionError(why)))
             while piece := await response.piece(silence_s=silence_s):
                 for line in lines.feed(piece):
                     yield _event(line, what)
@@ -364,6 +376,9 @@ def _decompress(body: bytes, encoding: str, what: str) -> bytes:
     if encoding != "gzip":
         raise BadAnswer(f"{what}: the body's content-encoding is {encoding!r}; it must be gzip or none")
     try:
-        return gzip.decompress(body)
+        # In one pass; gzip.decompress computes the checksum in a second one.
+        unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+        content = unpacker.decompress(body)
+        return content if unpacker.eof and not unpacker.unused_data else gzip.decompress(body)
     except (OSError, EOFError, zlib.error) as error:
-        raise BadAnswer(f"{what}: {error}") from error
+        raise BadAnswer(f"{what}: the body is not gzip as announced: {error}") from error

@@ -111,6 +111,8 @@ def _from_files(paths: list[Path], context: str | None, environ: Mapping[str, st
 
 
 def _is_url(text: str) -> bool:
+    if not text.isprintable() or " " in text:  # urlsplit ignores tabs and line breaks
+        return False
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -156,7 +158,8 @@ class _Reading:
         url = (url if "://" in url or not url else f"https://{url}").rstrip("/")
         if not _is_url(url):
             self._problems.append(f"{self._server_label}: server is {url!r}; it must be like https://10.0.0.1:6443")
-        return url
+        scheme, colon, place = url.partition(":")
+        return f"{scheme.lower()}{colon}{place}"
 
     def _proxy(self, url: str) -> str | None:
         proxy_url = self._server.proxy_url or proxy_from_environment(url, self._environ)

@@ -120,7 +120,7 @@ class TokenFile:
     def _read(self) -> Presented:
         try:
             token = self._path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # not UTF-8, or a path with a zero byte
             raise ConfigError(f"token file {self._path}: {error}; it must be a readable file with one token") from error
         if not token:
             raise ConfigError(f"token file {self._path}: it is empty; it must hold one token")

@@ -78,7 +78,7 @@ class ExecPlugin:
                 env={**program.environ, "KUBERNETES_EXEC_INFO": self._exec_info()},
                 start_new_session=True,  # so that its children can be ended with it
             )
-        except OSError as error:
+        except (OSError, ValueError, RecursionError) as error:  # a zero byte in a word, or an extension that contains itself
             raise self._problem(f"cannot be started: {error}") from error
         with process:
             try:

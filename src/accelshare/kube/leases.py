@@ -17,15 +17,17 @@ import msgspec
 
 from accelshare.kube import paths
 from accelshare.kube.client import Client
-from accelshare.kube.errors import Conflict, KubeError, NotFound
+from accelshare.kube.errors import BadAnswer, Conflict, KubeError, NotFound
 from accelshare.wire.decoding import Decoder
 
 MERGE: Final = "application/merge-patch+json"
 DURATION_S: Final = 30
+MOST_TRANSITIONS: Final = 2**31 - 1  # the field has 32 bits
 
 
 class _Metadata(msgspec.Struct, rename={"version": "resourceVersion"}):
     version: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class LeaseSpec(msgspec.Struct, rename="camel"):
@@ -47,9 +49,44 @@ class LeaseObject(msgspec.Struct):
 _leases = Decoder(LeaseObject)
 
 
+def next_transitions(count: int) -> int:
+    """One more; 0 after the largest number that the API server takes, so that a Lease with it can be taken."""
+    return count + 1 if 0 <= count < MOST_TRANSITIONS else 0
+
+
 async def read_lease(client: Client, namespace: str, name: str) -> LeaseObject | None:
     """The Lease as it is now; None if there is none."""
     return await client.read(paths.lease(namespace, name), _leases)
+
+
+async def write_lease(
+    client: Client,
+    namespace: str,
+    name: str,
+    *,
+    version: str | None,
+    spec: dict[str, object],
+    annotations: dict[str, str] | None = None,
+    owner: dict[str, object] | None = None,
+) -> str:
+    """Write these fields of the Lease and return its new version; Conflict if it is not at this version (None: not to be there).
+
+    A Lease that is created gets this owner, with which it is deleted.
+    """
+    if version is not None:
+        changed = {"resourceVersion": version, "annotations": annotations or {}}
+        body = msgspec.json.encode({"metadata": changed, "spec": spec})
+        answer = await client.request("PATCH", paths.lease(namespace, name), body=body, content_type=MERGE)
+    else:
+        metadata: dict[str, object] = {"name": name, "namespace": namespace, "annotations": annotations or {}}
+        if owner is not None:
+            metadata["ownerReferences"] = [owner]
+        content = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+        answer = await client.request("POST", paths.lease(namespace), body=msgspec.json.encode(content))
+    try:
+        return _leases.decode(answer).metadata.version
+    except ValueError as error:
+        raise BadAnswer(f"lease {namespace}/{name}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,27 +176,22 @@ class Lease:
         return now - self._seen.since >= (spec.lease_duration_seconds or self._duration_s)
 
     async def _create(self) -> None:
-        content = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": {**self._ours(), "acquireTime": _stamp(), "leaseTransitions": 0},
-        }
-        await self._client.request("POST", paths.lease(self._namespace), body=msgspec.json.encode(content))
+        spec = {**self._ours(), "acquireTime": stamp(), "leaseTransitions": 0}
+        await write_lease(self._client, self._namespace, self._name, version=None, spec=spec)
 
     async def _write(self, lease: LeaseObject) -> None:
         spec: dict[str, object] = self._ours()
         if lease.spec.holder_identity != self._identity:
-            spec |= {"acquireTime": _stamp(), "leaseTransitions": (lease.spec.lease_transitions or 0) + 1}
+            spec |= {"acquireTime": stamp(), "leaseTransitions": next_transitions(lease.spec.lease_transitions or 0)}
         await self._patch(lease.metadata.version, spec)
 
     async def _patch(self, version: str, spec: dict[str, object]) -> None:
-        body = msgspec.json.encode({"metadata": {"resourceVersion": version}, "spec": spec})
-        await self._client.request("PATCH", paths.lease(self._namespace, self._name), body=body, content_type=MERGE)
+        await write_lease(self._client, self._namespace, self._name, version=version, spec=spec)
 
     def _ours(self) -> dict[str, object]:
-        return {"holderIdentity": self._identity, "leaseDurationSeconds": self._duration_s, "renewTime": _stamp()}
+        return {"holderIdentity": self._identity, "leaseDurationSeconds": self._duration_s, "renewTime": stamp()}
 
 
-def _stamp() -> str:
+def stamp() -> str:
+    """The time of day, as a Lease has it. Nobody compares it; it is for people."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -14,6 +14,7 @@ from accelshare.kube.client import Client
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 EVICTION_S: Final = 5.0
+NOMINATION_S: Final = 5.0
 
 
 async def annotate_pod(client: Client, *, namespace: str, name: str, uid: str, annotations: Mapping[str, str | None]) -> None:
@@ -26,6 +27,15 @@ async def touch_pod(client: Client, *, namespace: str, name: str, uid: str, anno
     await _patch(client, f"{paths.pod(namespace, name)}/status", uid, annotations)
 
 
+async def grant_resize(
+    client: Client, *, namespace: str, name: str, uid: str, version: str, annotations: Mapping[str, str]
+) -> None:
+    """Set these annotations if the pod has this version, through the status subresource; Conflict if it has another one."""
+    metadata = {"uid": uid, "resourceVersion": version, "annotations": dict(annotations)}
+    path = f"{paths.pod(namespace, name)}/status"
+    await client.request("PATCH", path, body=msgspec.json.encode({"metadata": metadata}), content_type=MERGE_PATCH)
+
+
 async def set_condition(
     client: Client, *, namespace: str, name: str, uid: str, condition: Mapping[str, str], timeout_s: float | None = None
 ) -> bytes:
@@ -34,6 +44,18 @@ async def set_condition(
     path = f"{paths.pod(namespace, name)}/status"
     content_type = "application/strategic-merge-patch+json"  # conditions are merged by their type
     return await client.request("PATCH", path, body=body, content_type=content_type, timeout_s=timeout_s)
+
+
+async def nominate_node(client: Client, *, namespace: str, name: str, uid: str, version: int, node: str) -> bytes:
+    """Set the node that kube-scheduler tries first, if the pod has this version, and return the pod. Conflict if it has another.
+
+    An empty node removes it.
+    """
+    content = {"metadata": {"uid": uid, "resourceVersion": str(version)}, "status": {"nominatedNodeName": node or None}}
+    path = f"{paths.pod(namespace, name)}/status"
+    return await client.request(
+        "PATCH", path, body=msgspec.json.encode(content), content_type=MERGE_PATCH, timeout_s=NOMINATION_S
+    )
 
 
 async def delete_pod(client: Client, *, namespace: str, name: str, uid: str) -> None:

@@ -19,6 +19,10 @@ def node(name: str) -> str:
     return f"/api/v1/nodes/{_checked('node name', name)}"
 
 
+def namespace(name: str) -> str:
+    return f"/api/v1/namespaces/{_checked('namespace', name)}"
+
+
 def binding(namespace: str, name: str) -> str:
     return f"{pod(namespace, name)}/binding"
 
@@ -49,6 +53,10 @@ def service(namespace: str, name: str) -> str:
 
 def lease(namespace: str, name: str = "") -> str:
     return _in_namespace("/apis/coordination.k8s.io/v1", namespace, "leases", name)
+
+
+def endpoint_slice(namespace: str, name: str = "") -> str:
+    return _in_namespace("/apis/discovery.k8s.io/v1", namespace, "endpointslices", name)
 
 
 def _in_namespace(group: str, namespace: str, plural: str, name: str) -> str:

@@ -29,7 +29,7 @@ class Pem:
         assert self.path is not None
         try:
             return self.path.read_bytes()
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise ConfigError(f"{self.label}: {error}; it must be a readable PEM file") from error
 
 

@@ -20,8 +20,10 @@ from accelshare.wire.decoding import Decoder, UnreadableError, version_number
 
 T = TypeVar("T")
 
+ITEMS_A_TURN: Final = 100  # of a list, before the loop's other tasks get a turn
 # A watch that lasted this long worked, even if nothing happened in it.
 GOOD_WATCH_S: Final = 5.0
+PATIENCE_S: Final = 3.0  # for a version that is known to be there, until the watch is opened again
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,10 @@ class Reflector(Generic[T]):
         self.resumes = 0  # watches that continued where the last one ended
         self.events = 0  # watch events, bookmarks included
         self._last_event_at = clock()
+        self._taken: msgspec.Raw | None = None  # the object of the last event whose changes the consumer has taken
+        self._listed = 0  # the version of the last list that the consumer has taken
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
+        self._end_watch: Callable[[str], None] | None = None  # while one is open
 
     @property
     def silent_s(self) -> float:
@@ -128,6 +134,29 @@ class Reflector(Generic[T]):
     def knows(self, identity: str) -> bool:
         """Whether this object was yielded as Seen and not as Gone since."""
         return identity in self._known
+
+    async def shown(self, version: int, *, patience_s: float = PATIENCE_S) -> bool:
+        """Wait until the consumer has got every change up to this version, which must be that of an object under the path.
+
+        A watch that does not show it in time stands still, say because something between here and the API server keeps the
+        connection and forwards nothing. It is opened again; true: it had to be.
+        """
+        if version <= max(self._listed, version_number(_Object.of(self._taken).resource_version) if self._taken else 0):
+            return False
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited.append((version, reached))
+        reopened = False
+        while not (await asyncio.wait([reached], timeout=patience_s))[0]:
+            reopened |= self.reopen(f"version {version} was not shown within {patience_s:g} s")
+            patience_s *= 2
+        return reopened
+
+    def reopen(self, why: str) -> bool:
+        """End the watch, so that the next one continues where it was; False if none is open."""
+        if self._end_watch is None:
+            return False
+        self._end_watch(why)
+        return True
 
     async def changes(self) -> AsyncGenerator[Change[T], None]:
         """List, watch, resume, list again. The same fact may come twice; a fact that is over is always followed by Gone."""
@@ -161,7 +190,9 @@ class Reflector(Generic[T]):
                 # Of the versions of several pages the first: a watch from there may repeat a change, but cannot miss one.
                 version = version or page.resource_version
                 self._last_event_at = self._clock()
-                for raw in page.items:
+                for number, raw in enumerate(page.items):
+                    if number % ITEMS_A_TURN == 0:
+                        await asyncio.sleep(0)  # others get a turn, and the next page is requested as soon as one has come
                     change = self._read(raw)
                     if isinstance(change, Seen):
                         listed.add(self._identity(change.obj))
@@ -177,15 +208,15 @@ class Reflector(Generic[T]):
         for identity in sorted(gone):
             yield Gone(identity, version_number(version))
         yield Synced(version_number(version))
+        self._listed = version_number(version)
+        self._reached(self._listed)
 
     async def _watch(self) -> AsyncGenerator[Change[T], None]:
         """Changes until the server ends the watch."""
         assert self._version is not None
         since, events_before = self._clock(), self.events
         latest: msgspec.Raw | None = None
-        watch = self._client.watch(
-            self._path, resource_version=self._version, params=self._params, on_open=lambda: setattr(self, "watching", True)
-        )
+        watch = self._client.watch(self._path, resource_version=self._version, params=self._params, on_open=self._opened)
         try:
             async with aclosing(watch) as events:
                 async for event in events:
@@ -195,8 +226,12 @@ class Reflector(Generic[T]):
                     latest = event.object
                     for change in self._event_changes(event):
                         yield change
+                    self._taken = latest
+                    if self._awaited:
+                        self._reached(version_number(_Object.of(latest).resource_version))
         finally:
             self.watching = False
+            self._end_watch = None
             # Only the last event's version is needed, and only now.
             self._version = (_Object.of(latest).resource_version if latest is not None else "") or self._version
             if self._clock() - since >= GOOD_WATCH_S:
@@ -204,6 +239,17 @@ class Reflector(Generic[T]):
         if self.events == events_before and self._clock() - since < GOOD_WATCH_S:
             # Watching again at once would be a busy loop.
             raise errors.Unreachable(f"watch {self._path}: ended at once and without an event")
+
+    def _opened(self, end_watch: Callable[[str], None]) -> None:
+        self.watching = True
+        self._end_watch = end_watch
+
+    def _reached(self, version: int) -> None:
+        """The consumer has taken what came up to this version: it asked for the next change."""
+        for awaited, reached in self._awaited:
+            if awaited <= version and not reached.done():
+                reached.set_result(None)
+        self._awaited = [entry for entry in self._awaited if not entry[1].done()]
 
     def _event_changes(self, event: WatchEvent) -> Iterator[Change[T]]:
         """What one event changes."""

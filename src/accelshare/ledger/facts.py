@@ -5,17 +5,17 @@ them (ledger.py).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
-from accelshare.ledger.nouns import Card, Request, Slice
+from accelshare.ledger.nouns import Card, Request, Resize, Slice, value
 from accelshare.ledger.refusals import Refusal
 
 # How much of every resource a pod takes from its node, also of those that the ledger does not count: to compare sets of pods.
 Needs: TypeAlias = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeSeen:
     """A node with its cards. A node of no cards is still a node."""
 
@@ -29,15 +29,27 @@ class NodeSeen:
     # uid → the cards of pods of this node whose own record names, or named, others
     corrected: Mapping[str, tuple[Slice, ...]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()  # messages about parts of the node that could not be read
+    # uid → the last resize that the agent has answered, with the amount in force; None: slices of this node are never resized
+    applied: Mapping[str, Resize] | None = None
+    resizes: bool = False  # its agent resizes slices
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NodeGone:
     name: str
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
+class WantedResize:
+    """What a pod's owner wrote as the new amount of its slice; 0 units: it is no amount."""
+
+    text: str
+    units: int
+    one_container: bool  # exactly one container of the pod requests cards
+
+
+@value
 class PodSeen:
     """A pod that requests cards. `slices` are the cards in its record; empty if there is none yet, or none that can be read."""
 
@@ -58,9 +70,11 @@ class PodSeen:
     refusal: Refusal | None = None  # why no node can serve it, if the request itself is wrong
     problems: tuple[str, ...] = ()  # messages about parts of its record that could not be read
     runtime_notes: tuple[tuple[str, str], ...] = ()  # annotations for the Binding on nodes where the container runtime delivers
+    resize: WantedResize | None = None
+    granted: Resize | None = None  # the last resize that the extender has granted
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AgentSeen:
     """The agent's pod on a node. While it is not ready, kubelet may reject a pod that is bound there."""
 
@@ -70,7 +84,7 @@ class AgentSeen:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PodGone:
     uid: str
     version: int = 0

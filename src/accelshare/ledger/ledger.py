@@ -13,10 +13,11 @@ from typing import Final
 
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.node_ledger import NodeLedger
-from accelshare.ledger.nouns import Ask, Assignment, Request, Slice, spread_as
-from accelshare.ledger.placing import DEFAULT, Fit, Policy, fit
+from accelshare.ledger.nouns import Ask, Assignment, Request, Resize, Slice, spread_as
+from accelshare.ledger.placing import DEFAULT, Fit, Policy, fit, fit_on
 from accelshare.ledger.rankings import MOST_REQUESTS, Ranking, RankingCache
 from accelshare.ledger.refusals import Reason, Refusal
+from accelshare.ledger.resizing import ResizeReason, ResizeRefusal, counted_units, is_one_slice, resize_refusal, resized
 
 ENDED_REMEMBERED: Final = 16_384  # uids of ended pods and names of deleted nodes, so that a late fact does not bring them back
 
@@ -32,13 +33,14 @@ class LedgerPod:
     afterwards its owner can edit the pod. Only its node can report that it has other cards.
     """
 
-    __slots__ = ("first", "hold", "latest", "seen")
+    __slots__ = ("first", "hold", "latest", "resize_hold", "seen")
 
     def __init__(self, seen: PodSeen) -> None:
         self.seen = seen
         self.latest = seen  # the last fact from the API server
         self.first = seen if seen.node else None  # the oldest fact that has a node
         self.hold: Assignment | None = None
+        self.resize_hold: tuple[Resize, int] | None = None  # a grant that is being written, and the version that it is written on
 
     @property
     def place(self) -> tuple[str, tuple[Slice, ...]] | None:
@@ -50,7 +52,12 @@ class LedgerPod:
     @property
     def rewritten(self) -> bool:
         """Does its record name other cards than it has? The order does not matter: whole cards are chosen first."""
-        return bool(self.seen.node) and set(self.latest.slices) != set(self.seen.slices)
+        return bool(self.seen.node) and cards_of(self.latest.slices) != cards_of(self.seen.slices)
+
+
+def cards_of(slices: Iterable[Slice]) -> frozenset[tuple[str, int, str, bool]]:
+    """Which cards these are, whatever the amounts: a resize changes those."""
+    return frozenset((slice_.kind, slice_.index, slice_.id, slice_.whole) for slice_ in slices)
 
 
 class Ledger:
@@ -106,6 +113,9 @@ class Ledger:
         # A fact without a node may be older than our own bind, so it never ends a hold; one with a node confirms the bind.
         if pod.latest.node:
             pod.hold = None
+        # The write names the version that it is made on: a newer one has the grant, or it can never get this one.
+        if pod.resize_hold is not None and pod.latest.version > pod.resize_hold[1]:
+            pod.resize_hold = None
         pod.seen = self._effective(pod)
         if pod.place == before and pod.seen.request == asked:
             return ""
@@ -132,9 +142,21 @@ class Ledger:
         request, slices = pod.first.request, pod.first.slices
         if correction is not None:
             request, slices = _serving(request, correction)
+        request, slices = self._resized(pod, node, request, slices)
         if (request, slices) == (latest.request, latest.slices):
             return latest
         return replace(latest, request=request, slices=slices)
+
+    def _resized(
+        self, pod: LedgerPod, node: NodeLedger | None, request: Request, slices: tuple[Slice, ...]
+    ) -> tuple[Request, tuple[Slice, ...]]:
+        applied = node.fact.applied if node is not None and node.fact is not None else None
+        if applied is None or not is_one_slice(request):
+            return request, slices
+        held = pod.resize_hold[0] if pod.resize_hold is not None else None
+        latest = pod.latest
+        units = counted_units(request[0].share, granted=latest.granted, applied=applied.get(latest.uid), held=held)
+        return resized(request, slices, units)
 
     def _pod_ended(self, uid: str) -> str:
         pod = self._pods.pop(uid, None)
@@ -194,8 +216,8 @@ class Ledger:
             node = self._new_node(fact.name)
         before = node.fact
         node.fact = fact
-        moved = self._correct(node, before.corrected if before else {}, fact.corrected)
-        if before and before.cards == fact.cards:
+        moved = self._correct(node, _reported_pods(before, fact))
+        if before and before.cards == fact.cards and (before.applied is None) == (fact.applied is None):
             if not moved and before.paused == fact.paused:
                 return ""
             self._touch(fact.name)
@@ -204,10 +226,10 @@ class Ledger:
         self._known[fact.name] = None
         return fact.name
 
-    def _correct(self, node: NodeLedger, before: Mapping[str, tuple[Slice, ...]], now: Mapping[str, tuple[Slice, ...]]) -> bool:
-        """The node reports new cards of some of its pods."""
+    def _correct(self, node: NodeLedger, uids: Iterable[str]) -> bool:
+        """The node reports new cards or amounts of some of its pods."""
         moved = False
-        for uid in before.keys() | now.keys() if before != now else ():
+        for uid in uids:
             pod = self._pods.get(uid)
             if pod is None or pod.latest.node != node.name:
                 continue
@@ -236,17 +258,20 @@ class Ledger:
         return ""
 
     def _reset(self, node: NodeLedger, fact: NodeSeen | None) -> None:
-        uids = list(node.pods)
+        uids, before = list(node.pods), node.fact.applied if node.fact is not None else None
         node.reset(fact)
-        for uid in uids:
-            pod = self._pods[uid]
-            node.add_pod(uid, pod.seen.request, pod.place[1] if pod.place else ())
+        pods = [self._pods[uid] for uid in uids]
+        for pod in pods:
+            if pod.latest.granted is not None or pod.resize_hold is not None or pod.seen.uid in (before or ()):
+                pod.seen = self._effective(pod)  # whether amounts change depends on the node
+        node.add_pods((pod.seen.uid, pod.seen.request, pod.place[1] if pod.place else ()) for pod in pods)
         self._touch(node.name)
 
     def _add_pod(self, pod: LedgerPod) -> None:
-        if pod.place is None:
+        place = pod.place
+        if place is None:
             return
-        name, slices = pod.place
+        name, slices = place
         node = self._nodes.get(name)
         if node is None:
             node = self._new_node(name)
@@ -272,6 +297,15 @@ class Ledger:
             return Refusal(Reason.UNKNOWN_NODE, request[0].kind if request else "")
         return answer.assignment if isinstance(answer, Fit) else answer
 
+    def offers_cards(self, assignment: Assignment, request: Request) -> bool:
+        """Whether the node can allocate exactly these cards to the request now, also if it would offer others first."""
+        if self.offer(assignment.node, request) == assignment:
+            return True
+        node = self._nodes.get(assignment.node)
+        if node is None or node.fact is None or not assignment.slices:
+            return False
+        return fit_on(node, request, self.policy, assignment.slices) is not None
+
     def ranking(self, request: Request) -> Ranking:
         """Every node's answer to this request. It is the ledger's own cache: read it, do not keep it."""
         return self._rankings.ranking(request, self._known)
@@ -288,7 +322,7 @@ class Ledger:
             return
         if pod.place is not None:
             raise CannotHoldError(f"pod {pod.seen.namespace}/{pod.seen.name} already holds cards on node {pod.place[0]}")
-        if self.offer(assignment.node, pod.seen.request) != assignment:
+        if not self.offers_cards(assignment, pod.seen.request):
             raise CannotHoldError(f"node {assignment.node} no longer offers these cards to {pod.seen.namespace}/{pod.seen.name}")
         pod.hold = assignment
         self._add_pod(pod)
@@ -304,6 +338,51 @@ class Ledger:
         place, pod.hold = pod.place, None
         pod.seen = pod.latest
         return self._remove_pod(uid, place)
+
+    def resize_refusal(self, uid: str, units: int) -> ResizeRefusal | None:
+        """Why the slice of a bound pod cannot have this amount now, or None if it can."""
+        pod = self._pods.get(uid)
+        node = self._nodes.get(pod.seen.node) if pod is not None else None
+        if pod is None or node is None or node.fact is None:
+            return ResizeRefusal(ResizeReason.CARD_UNKNOWN)
+        return resize_refusal(node, uid, pod.seen.request, pod.seen.slices, units)
+
+    def hold_resize(self, uid: str, to: Resize) -> None:
+        """Count this amount from now on if it is more than before, before the grant is written on the pod as it was last seen.
+
+        The next version of the pod ends the hold. A hold that does not fit is refused, and nothing changes.
+        """
+        pod = self._pods.get(uid)
+        if pod is None or not pod.seen.node:
+            raise CannotHoldError(f"pod {uid} is not bound, or has ended")
+        if pod.resize_hold is not None:
+            raise CannotHoldError(f"pod {pod.seen.namespace}/{pod.seen.name} is being resized already")
+        refusal = self.resize_refusal(uid, to.units)
+        if refusal is not None:
+            name = f"{pod.seen.namespace}/{pod.seen.name}"
+            raise CannotHoldError(f"pod {name} cannot have {to.units} units: {refusal.reason.value}")
+        pod.resize_hold = (to, pod.latest.version)
+        self._recount(pod)
+
+    def release_resize(self, uid: str) -> str:
+        """Release the hold of a grant that was certainly not written.
+
+        Returns the node that has more free capacity now, or nothing.
+        """
+        pod = self._pods.get(uid)
+        if pod is None or pod.resize_hold is None:
+            return ""
+        pod.resize_hold = None
+        return self._recount(pod)
+
+    def _recount(self, pod: LedgerPod) -> str:
+        before = pod.place
+        pod.seen = self._effective(pod)
+        if pod.place == before:
+            return ""
+        freed = self._remove_pod(pod.seen.uid, before)
+        self._add_pod(pod)
+        return freed
 
     def _answer(self, node: str, request: Request) -> Fit | Refusal | None:
         if self._last_question == (node, request):
@@ -321,6 +400,13 @@ class Ledger:
             self._last_question = None
 
     # Reading.
+
+    def changes_since(self, position: int) -> tuple[set[str] | None, int]:
+        """The nodes whose answers may have changed since this position (0: the start), and the position now.
+
+        None: too many to be remembered.
+        """
+        return self._rankings.changes_since(position)
 
     def pod(self, uid: str) -> LedgerPod | None:
         return self._pods.get(uid)
@@ -356,6 +442,18 @@ class Ledger:
         from accelshare.ledger.audit import audit
 
         return audit(self, self._rankings.rankings(self._known))
+
+
+def _reported_pods(before: NodeSeen | None, now: NodeSeen) -> set[str]:
+    """The pods whose cards or amounts the node reports in another way than before."""
+    uids: set[str] = set()
+    corrected = before.corrected if before is not None else {}
+    if corrected != now.corrected:
+        uids |= corrected.keys() | now.corrected.keys()
+    applied = (before.applied if before is not None else None) or {}
+    if applied != (now.applied or {}):
+        uids |= applied.keys() | (now.applied or {}).keys()
+    return uids
 
 
 def _serving(request: Request, named: Iterable[Slice]) -> tuple[Request, tuple[Slice, ...]]:

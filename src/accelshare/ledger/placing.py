@@ -70,6 +70,14 @@ def fit(node: NodeLedger, request: Request, policy: Policy) -> Fit | Refusal:
     return Refusal(Reason.TOO_FEW_CARDS_HAVE_ROOM, answer.kind)
 
 
+def fit_on(node: NodeLedger, request: Request, policy: Policy, slices: Sequence[Slice]) -> Assignment | None:
+    """Exactly these cards of the node, if it can allocate them to the request now; in the order of the slices."""
+    answer = _choose(node.only(slices), request, policy)
+    if not isinstance(answer, Fit) or len(answer.assignment.slices) != len(slices):
+        return None
+    return Assignment(node.name, tuple(slices)) if set(answer.assignment.slices) == set(slices) else None
+
+
 def serves(node: NodeLedger, request: Request, policy: Policy) -> bool:
     """Whether this node would allocate cards to the request; cheaper than the reason why not."""
     return isinstance(_choose(node, request, policy), Fit)

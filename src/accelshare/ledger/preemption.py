@@ -75,8 +75,7 @@ def _must_go(ledger: Ledger, left: NodeLedger, request: Request, pods: Sequence[
     """Which of these cannot stay; the others are added again. All at once and then by halves, because nearly all can stay."""
     if not pods:
         return
-    for pod in pods:
-        left.add_pod(pod.seen.uid, pod.seen.request, pod.place[1] if pod.place else ())
+    left.add_pods((pod.seen.uid, pod.seen.request, pod.place[1] if pod.place else ()) for pod in pods)
     if _serves(ledger, left, request):
         return
     for pod in pods:

@@ -71,6 +71,10 @@ class Ranking:
             islice(chain(first, (node for _, node in self._order if node in last and node in among) if last else ()), most)
         )
 
+    def in_order(self, among: Container[str]) -> Iterator[str]:
+        """The fitting nodes among these, the policy's best first. Only until the next change of the ranking."""
+        return (node for _, node in self._order if node in among)
+
     def answers(self) -> Iterator[tuple[str, Rank | Refusal]]:
         yield from self._ranks.items()
         yield from self._refused.items()
@@ -95,6 +99,11 @@ class RankingCache:
         if len(self._log) > 2 * CHANGES_REMEMBERED:
             del self._log[:CHANGES_REMEMBERED]
             self._log_start += CHANGES_REMEMBERED
+
+    def changes_since(self, position: int) -> tuple[set[str] | None, int]:
+        """The nodes that were touched since this position, and the position now. None: too many to be remembered."""
+        end = self._log_start + len(self._log)
+        return (set(self._log[position - self._log_start :]) if position >= self._log_start else None), end
 
     def ranking(self, request: Request, nodes: Collection[str]) -> Ranking:
         """The up-to-date answers of all these nodes."""

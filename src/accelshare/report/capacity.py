@@ -219,7 +219,8 @@ def _parts(node: NodeLedger, ask: Ask, profile: Profile, unit: str, *, served: C
     more = range(ask.cards + 1, len(free) + 1)
     even = (count for count in more if not ask.units % count and count <= profile.request.max_cards)
     spread = next((count for count in even if served(replace(ask, cards=count, share=ask.units // count))), 0)
-    parts = "+".join(str(units) for units in sorted(free, reverse=True)[:NAMED] if units)
+    some = [units for units in sorted(free, reverse=True) if units]
+    parts = "+".join([*map(str, some[:NAMED]), *(["…"] if len(some) > NAMED else [])])
     key = count_key(profile)
     if spread:
         yield (

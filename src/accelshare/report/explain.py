@@ -3,17 +3,19 @@
 Belongs here: the ledger's answers about one pod, put together. Never: choosing cards (ledger/placing.py).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.node_ledger import CardLedger, NodeLedger
 from accelshare.ledger.nouns import Ask, Assignment, LimitNeed, Slice
 from accelshare.ledger.placing import Fit, fit, may_serve
+from accelshare.ledger.resizing import is_one_slice
 from accelshare.report.capacity import free_of, shortfall
 from accelshare.report.cluster_state import ClusterState, NodeConstraints, PodDetails, obstacles
+from accelshare.report.lines import Paint, plain
 from accelshare.report.mistakes import mistakes, no_request
 from accelshare.report.tables import tabbed
 from accelshare.report.units import amount, cards
@@ -21,6 +23,7 @@ from accelshare.report.view import who_enforces
 from accelshare.terminal import visible
 from accelshare.vendors.profile import NOBODY, Profile
 from accelshare.vendors.refusal_texts import ENFORCEMENT_ANNOTATION
+from accelshare.wire.resizing import RESIZE
 
 ALTERNATIVES: Final = 5
 # What a policy prefers; a policy that is not listed here is only named.
@@ -50,6 +53,7 @@ class NodeAnswer:
     missing: str = ""
     remedies: tuple[str, ...] = ()
     obstacles: tuple[str, ...] = ()
+    reason: str = ""  # of its refusal, in a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,10 @@ def explain(state: ClusterState, pod: PodSeen | None, details: PodDetails) -> Ex
         why = f" ({details.reason})" if details.reason else ""
         return Explanation(f"{name} has ended: {details.phase or 'its phase'}{why}. It requested {asks}, and holds no card now.")
     if pod.node:
-        return _placed(state, pod, f"{name} is on node {pod.node}. It requests {asks}.")
+        known = state.ledger.pod(pod.uid)
+        requested = _asks(state, known.latest) if known is not None and pod.refusal is None else asks
+        headline = f"{name} is on node {pod.node}. It requests {requested}."
+        return _placed(state, known.seen if known is not None else pod, headline)  # as it counts, perhaps corrected or resized
     return _waiting(state, pod, details, f"{name} is pending. It requests {asks}.")
 
 
@@ -151,7 +158,8 @@ def _answer(state: ClusterState, node: NodeLedger, pod: PodSeen, details: PodDet
     text = state.catalog[answer.kind].text(answer.reason)
     gap = shortfall(state, node, pod, answer)
     order = (1, gap.least, node.name) if gap.least is not None else (2, 0, node.name)
-    return order, NodeAnswer(node.name, False, f"{text} ({answer.reason.value})", lines, gap.missing, gap.remedies, kept_away_by)
+    word = answer.reason.value
+    return order, NodeAnswer(node.name, False, f"{text} ({word})", lines, gap.missing, gap.remedies, kept_away_by, word)
 
 
 def _in_short(nodes: Sequence[NodeAnswer], wrong: Sequence[str]) -> str:
@@ -191,6 +199,7 @@ def _placed(state: ClusterState, pod: PodSeen, headline: str) -> Explanation:
         lines.append(_sits(state, node, card, slice_, pod.uid))
         if not slice_.whole and card.present:
             lines.append(_enforced(state, pod, card))
+    lines += _resizes(state, pod)
     if held:
         lines += _why_there(state, pod)
     return Explanation(
@@ -198,6 +207,23 @@ def _placed(state: ClusterState, pod: PodSeen, headline: str) -> Explanation:
         place=tuple(lines),
         nodes=(NodeAnswer(node.name, True, "is its node", _lines(state, node, [ask.kind for ask in pod.request])),),
     )
+
+
+def _resizes(state: ClusterState, pod: PodSeen) -> Iterator[str]:
+    """What became of its owner's wish for another amount of its slice."""
+    known, node = state.ledger.pod(pod.uid), state.ledger.node(pod.node)
+    applied = node.fact.applied if node is not None and node.fact is not None else None
+    if known is None or applied is None or not is_one_slice(pod.request):
+        return
+    unit = state.unit(state.catalog[pod.request[0].kind], pod.node)
+    requested, counted = known.latest.request[0].share, pod.request[0].share
+    if counted != requested:
+        yield f"It was resized: {amount(counted, unit)} count instead of the {amount(requested, unit)} of its request."
+    answered = applied.get(pod.uid)
+    if pod.granted is not None and (answered is None or answered.number != pod.granted.number):
+        yield f"{amount(pod.granted.units, unit)} are granted, and the agent of its node has not set this limit yet."
+    elif pod.resize is not None and pod.resize.units != counted:
+        yield f"Its owner wants {pod.resize.text!r} (annotation {RESIZE}), which it did not get; its events say why."
 
 
 def _card(node: NodeLedger, slice_: Slice, uid: str) -> CardLedger | None:
@@ -225,8 +251,10 @@ def _sits(state: ClusterState, node: NodeLedger, card: CardLedger, slice_: Slice
 
 
 def _enforced(state: ClusterState, pod: PodSeen, card: CardLedger) -> str:
-    noun = state.catalog[card.card.kind].noun
-    line = f"Its memory limit on {noun}{card.card.index} is enforced by {card.card.way or NOBODY}."
+    profile = state.catalog[card.card.kind]
+    line = f"Its memory limit on {profile.noun}{card.card.index} is enforced by {card.card.way or NOBODY}."
+    if not_limited := profile.enforcement.not_limited(card.card.way):
+        line += f" Not limited even then: {', '.join(not_limited)}."
     required = any(ask.kind == card.card.kind and ask.limits is LimitNeed.REQUIRED for ask in pod.request)
     if required and not card.card.limited:
         line += " It requires an enforced limit: it keeps its card, and a new pod like it would not get this card."
@@ -319,7 +347,7 @@ def _lines(state: ClusterState, node: NodeLedger, kinds: Sequence[str]) -> tuple
 def _line(state: ClusterState, node: NodeLedger, card: CardLedger) -> CardLine:
     profile = state.catalog[card.card.kind]
     unit = state.unit(profile, node.name)
-    pods = ", ".join(_holder(state.ledger, uid, card, unit) for uid in sorted(card.holders))
+    pods = ", ".join(sorted(_holder(state.ledger, uid, card, unit) for uid in card.holders))
     if not card.card.healthy:
         entry = state.inventories.get(node.name, {}).get(profile.name)
         why = next((each.problem for each in entry.cards if each.index == card.card.index and each.problem), "") if entry else ""
@@ -364,12 +392,9 @@ def _slices(state: ClusterState, assignment: Assignment, ledger: Ledger | None =
     return ", ".join(lines)
 
 
-# (text, "good" | "bad" | "title") → the text to print.
-Paint: TypeAlias = Callable[[str, str], str]
-
-
-def plain(text: str, _style: str) -> str:
-    return text
+def document(explanation: Explanation, details: PodDetails) -> dict[str, Any]:
+    """The explanation for programs: the same sentences under their names, and the reason of each node in a word."""
+    return {"namespace": details.namespace, "name": details.name, **asdict(explanation)}
 
 
 def text_of(explanation: Explanation, *, paint: Paint = plain, most_nodes: int = 20) -> str:

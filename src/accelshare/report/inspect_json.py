@@ -60,6 +60,7 @@ def _document_card(card: dict[str, Any], profile: Profile, node: str, inventorie
         card = {**card, "size": int(card["present"]), "used": held, "free": free, "enforced_by": "", "pods": pods}
     return {
         **card,
+        "not_limited": profile.enforcement.not_limited(card["enforced_by"]),
         "unit": "card" if in_cards(profile) else unit_label(profile, node, card["size"], inventories),
         "model": lines.model if lines else "",
         "problem": lines.problem if lines else "",

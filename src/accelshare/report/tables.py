@@ -60,6 +60,15 @@ def details(rows: Sequence[NodeRow], profile: Profile, inventories: Inventories 
     return "\n".join(_details(part, profile) for part in _by_unit(rows, profile, inventories).values())
 
 
+def totals(rows: Sequence[NodeRow], profile: Profile, inventories: Inventories = NO_INVENTORIES) -> list[str]:
+    """The cluster's sums, as they are below the tables: one line for each unit."""
+    lines = []
+    for part in _by_unit(rows, profile, inventories).values():
+        used, total = _sums(part, profile)
+        lines.append(f"{_in_cluster(profile)}: {used}/{total} ({_percent(used, total)}%)")
+    return lines
+
+
 def has_anything(row: NodeRow, profile: Profile) -> bool:
     """Is this node in the table? Cards without memory to share are not, unless the vendor's cards are only allocated whole."""
     return any(_size(card, profile) for card in row.of(profile.name) if card.present) or bool(_waiting(row, profile))

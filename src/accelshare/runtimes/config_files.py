@@ -71,8 +71,10 @@ def parse(path: Path, raw: bytes) -> dict[str, Any]:
     """A TOML file's content. Raises UnreadableConfigError."""
     try:
         return tomllib.loads(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
         raise UnreadableConfigError(f"{path} cannot be read: {error}") from error
+    except RecursionError:
+        raise UnreadableConfigError(f"{path} cannot be read: it is nested too deep") from None
 
 
 def table(content: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ _MERGES_SINCE: Final = (2, 0, 0)
 
 def release(version: str) -> VersionNumbers:
     """The three numbers of a version such as `v2.4.2` or `2.4.2-rc.1`; zeros if there are none."""
-    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version)
+    match = re.match(r"v?([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?", version)
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
 
 

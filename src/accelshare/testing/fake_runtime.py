@@ -26,6 +26,7 @@ from accelshare.agent.nri.protocol.nri_pb2 import (
     Container,
     ContainerAdjustment,
     ContainerState,
+    ContainerUpdate,
     CreateContainerRequest,
     CreateContainerResponse,
     Event,
@@ -37,6 +38,8 @@ from accelshare.agent.nri.protocol.nri_pb2 import (
     StateChangeEvent,
     SynchronizeRequest,
     SynchronizeResponse,
+    UpdateContainersRequest,
+    UpdateContainersResponse,
     ValidateContainerAdjustmentRequest,
     ValidateContainerAdjustmentResponse,
 )
@@ -123,6 +126,7 @@ class FakeRuntime:
         self._plugins: list[_ConnectedPlugin] = []
         self.pods: dict[str, PodSandbox] = {}
         self.containers: dict[str, FakeContainer] = {}
+        self.refuses_updates = False  # it changes no container that exists
 
     async def __aenter__(self) -> "FakeRuntime":
         self._socket.parent.mkdir(parents=True, exist_ok=True)
@@ -165,6 +169,8 @@ class FakeRuntime:
         registered: asyncio.Future[RegisterPluginRequest] = asyncio.get_running_loop().create_future()
 
         def register(request: Request) -> bytes:
+            if (request.service, request.method) == (RUNTIME_SERVICE, "UpdateContainers"):
+                return self._update(decode(UpdateContainersRequest, request.payload)).SerializeToString()
             if (request.service, request.method) != (RUNTIME_SERVICE, "RegisterPlugin"):
                 raise StatusError(Code.UNIMPLEMENTED, f"{request.method} is not implemented")
             registration = decode(RegisterPluginRequest, request.payload)
@@ -361,11 +367,27 @@ class FakeRuntime:
         controllers = self._cgroups / "cgroup.controllers"  # absent: cgroup v1
         if controllers.exists() and "dmem" in controllers.read_text().split():
             (group / "dmem.max").write_text("")
+            (group / "dmem.current").touch()
         for name, text in container.linux.resources.unified.items():
             if not (group / name).exists():
                 controller = name.partition(".")[0]
                 raise RuntimeRefusalError(f'cannot set {name}: controller "{controller}" not available')
             (group / name).write_text(text + "\n")
+
+    def _update(self, request: UpdateContainersRequest) -> UpdateContainersResponse:
+        """Change living containers, in their cgroups and in what is kept of them."""
+        failed = [update for update in request.update if not self._update_one(update)]
+        return UpdateContainersResponse(failed=failed)
+
+    def _update_one(self, update: ContainerUpdate) -> bool:
+        made = self.containers.get(update.container_id)
+        if made is None or self.refuses_updates:
+            return False
+        container = _copy(made.container)
+        container.linux.resources.unified.update(update.linux.resources.unified)
+        self.containers[update.container_id] = replace(made, container=container)
+        self._make_group(container)
+        return True
 
     def _set_state(self, container_id: str, state: ContainerState) -> FakeContainer:
         made = self.containers[container_id]

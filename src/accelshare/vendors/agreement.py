@@ -12,6 +12,7 @@ from typing import Final
 from accelshare.ledger.refusals import Reason
 from accelshare.vendors.problems import Problem, nearest, shown
 from accelshare.vendors.profile import FORMER_NOBODY, NOBODY, Profile, Section, StaticRules, Way
+from accelshare.vendors.value_types import NO_DEVICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,21 @@ def _container_paths_match(checked: Checked) -> Iterator[tuple[str, str]]:
     if "cdi" in checked.profile.container.strategy and any("{ordinal}" in path for path in paths):
         message = "has {ordinal} with the strategy cdi; a CDI specification names a card the same way for every container"
         yield key, message
+
+
+def _only_declared_cards_have_no_device(checked: Checked) -> Iterator[tuple[str, str]]:
+    """A container of such a card still gets a device file, with the name of the card's."""
+    hardware, driver = checked.profile.hardware, checked.profile.driver
+    if NO_DEVICE not in hardware.device_nodes or checked.is_reported("hardware") or checked.is_reported("driver"):
+        return
+    needed = {
+        "hardware.container_device_nodes": hardware.container_device_nodes,
+        "driver.static.cards": driver is not None and driver.static is not None and driver.static.cards,
+    }
+    for key, value in needed.items():
+        if not value:
+            message = f"has {shown(NO_DEVICE)} without {key}; it stands for a declared card that is not there"
+            yield "hardware.device_nodes", message
 
 
 def _static_driver_has_its_rules(checked: Checked) -> Iterator[tuple[str, str]]:
@@ -321,6 +337,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _shapes_can_be_counted,
     _shape_names_are_known,
     _container_paths_match,
+    _only_declared_cards_have_no_device,
     _static_driver_has_its_rules,
     _json_is_complete,
     _static_cards_differ,

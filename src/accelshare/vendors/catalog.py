@@ -4,14 +4,16 @@ Belongs here: reading profile files, and looking profiles up. Never: what files 
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 from accelshare.vendors.layers import ProfileFile, survey
 from accelshare.vendors.problems import Problem, ProfileError, UnknownProfile
 from accelshare.vendors.profile import Profile
+from accelshare.vendors.validation import parse_shipped
 
 # What a resource requests: a slice of a card's memory, or whole cards.
 Requested = Literal["memory", "whole"]
@@ -64,7 +66,10 @@ class Catalog:
 
 def load(directories: Iterable[Path] = ()) -> Catalog:
     """The shipped profiles and these directories, of which the last takes precedence; ProfileError with all problems."""
+    directories = tuple(directories)
     layers, unread = read_layers(directories)
+    if not directories and not unread:
+        return Catalog(tuple(parse_shipped(source.data) for layer in layers for source in layer))
     found = survey(layers)
     if unread or found.problems:
         raise ProfileError((*unread, *found.problems))
@@ -90,6 +95,22 @@ def load_usable(directories: Iterable[Path] = ()) -> tuple[Catalog, dict[str, st
     return Catalog(usable), {name: "; ".join(problems) for name, problems in broken.items()}
 
 
+def extended(known: Catalog, place: str, texts: Mapping[str, str], directories: Iterable[Path]) -> tuple[Catalog, list[Problem]]:
+    """The shipped profiles, over them these texts of a place that is not a directory, over them the directories.
+
+    A profile with problems stays as `known` has it, so that a broken text hides no cards that are known without it.
+    """
+    layers, problems = read_layers(directories)
+    sources, wrong = read_texts(place, texts)
+    layers.insert(1, sources)
+    found = survey(layers)
+    problems += [*wrong, *found.problems]
+    names = {source.file: source.name for layer in layers for source in layer}
+    broken = {names.get(problem.file) for problem in problems}
+    usable = {profile.name: profile for profile in found.profiles if profile.name not in broken}
+    return Catalog(tuple({**{profile.name: profile for profile in known}, **usable}.values())), problems
+
+
 def read_layers(directories: Iterable[Path]) -> tuple[list[list[ProfileFile]], list[Problem]]:
     """The files of the shipped directory and of each extra one, as layers; and the problems of reading them."""
     layers: list[list[ProfileFile]] = []
@@ -109,14 +130,23 @@ def read_layers(directories: Iterable[Path]) -> tuple[list[list[ProfileFile]], l
 
 def read_files(named: Iterable[tuple[str, Path]]) -> tuple[list[ProfileFile], list[Problem]]:
     """Each file as data, under its name in problems."""
+    return _parsed((name, partial(_content, file)) for name, file in named)
+
+
+def read_texts(place: str, texts: Mapping[str, str]) -> tuple[list[ProfileFile], list[Problem]]:
+    """Each text as data, by the same rules as a file of its name."""
+    return _parsed((f"{place}, {name}", text.encode) for name, text in sorted(texts.items()) if _is_profile_file(name))
+
+
+def _parsed(named: Iterable[tuple[str, Callable[[], bytes]]]) -> tuple[list[ProfileFile], list[Problem]]:
     sources: list[ProfileFile] = []
     problems: list[Problem] = []
-    for name, file in named:
+    for name, content in named:
         try:
-            sources.append(ProfileFile(name, tomllib.loads(_text(file))))
+            sources.append(ProfileFile(name, tomllib.loads(_text(content()))))
         except OSError as error:
             problems.append(Problem(name, "", f"cannot be read: {error.strerror}"))
-        except UnicodeDecodeError as error:
+        except (UnicodeDecodeError, UnicodeEncodeError) as error:
             problems.append(Problem(name, "", f"is not UTF-8 text: {error.reason} at byte {error.start}"))
         except tomllib.TOMLDecodeError as error:
             problems.append(Problem(name, "", f"is not TOML: {error}"))
@@ -127,9 +157,12 @@ def read_files(named: Iterable[tuple[str, Path]]) -> tuple[list[ProfileFile], li
     return sources, problems
 
 
-def _text(file: Path) -> str:
+def _content(file: Path) -> bytes:
     with file.open("rb") as stream:
-        content = stream.read(MOST_BYTES + 1)
+        return stream.read(MOST_BYTES + 1)
+
+
+def _text(content: bytes) -> str:
     if len(content) > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES} bytes; a profile has fewer")
     text = content.decode("utf-8")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from accelshare.help_pages import HelpGroup
 from accelshare.options import profiles_option
 from accelshare.terminal import echo, padded, visible_json, width
 from accelshare.vendors import catalog
@@ -86,20 +87,31 @@ def _toml_value(value: object) -> str:
     return visible_json(json.dumps(value, ensure_ascii=False))
 
 
-@click.group(no_args_is_help=True)
+def profile_names(context: click.Context, _parameter: click.Parameter, prefix: str) -> list[str]:
+    """The names that a shell proposes. It never raises: a shell that completes shows no error."""
+    try:
+        profiles = catalog.load(context.params.get("directories") or ())
+    except Exception:
+        return []
+    return [each.name for each in profiles if each.name.startswith(prefix)]
+
+
+@click.group(cls=HelpGroup, no_args_is_help=True)
 def profile() -> None:
     """List, show and check vendor profiles."""
 
 
-@profile.command("list")
+@profile.command("list", examples=[("--profiles my-profiles", "with profiles of your own")])
 @profiles_option
 def list_profiles(directories: Sequence[Path]) -> None:
     """List the profiles in force."""
     echo(as_table(catalog.load(directories)), nl=False)
 
 
-@profile.command(short_help="Show every value of one profile.")
-@click.argument("name")
+@profile.command(
+    short_help="Show every value of one profile.", examples=[("nvidia", "as TOML"), ("kunlun -o json", "for programs")]
+)
+@click.argument("name", shell_complete=profile_names)
 @click.option("-o", "--output", type=click.Choice(["toml", "json"]), default="toml", show_default=True, help="How to write it.")
 @profiles_option
 def show(name: str, output: str, directories: Sequence[Path]) -> None:
@@ -111,7 +123,7 @@ def show(name: str, output: str, directories: Sequence[Path]) -> None:
     echo(as_json(chosen) if output == "json" else as_toml(chosen).rstrip("\n"))
 
 
-@profile.command(short_help="Check profile files of your own.")
+@profile.command(short_help="Check profile files of your own.", examples=[("my-vendor.toml", "prints all problems at once")])
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
 @profiles_option
 def check(files: Sequence[Path], directories: Sequence[Path]) -> None:

@@ -171,6 +171,13 @@ class StaticRules(Section, frozen=True):
     model: t.Line = ""
 
 
+class ProcessRules(Section, frozen=True):
+    """A command that prints which processes use the cards, a line for each, if the driver's library does not tell."""
+
+    command: t.Command
+    pattern: t.ProcessPattern
+
+
 class DriverRules(Section, frozen=True):
     """The driver that finds this vendor's cards, its libraries and tools, and its times."""
 
@@ -181,6 +188,7 @@ class DriverRules(Section, frozen=True):
     every_s: t.Seconds = 2
     card_memory_mib: t.Mib | None = None  # of cards that do not report their memory
     static: StaticRules | None = None
+    processes: ProcessRules | None = None
 
 
 class VolumeMounts(Section, frozen=True):
@@ -251,6 +259,7 @@ class Way(Section, frozen=True):
     set_by: t.LimitSetter = "variables"
     region: t.Region | None = None  # dmem: of cards without a bus address; the others are found by it
     min_mib: t.MinMib = 0  # a smaller share cannot run
+    not_limited: tuple[t.Line, ...] = ()  # what a container can use beyond its share even then, for people
 
     @property
     def on_cgroup(self) -> bool:
@@ -274,6 +283,10 @@ class EnforcementRules(Section, frozen=True):
     def in_order(self) -> tuple[tuple[str, Way], ...]:
         """The ways to try by name, `nobody` last whether the order has it or not."""
         return (*((name, self.ways[name]) for name in self.order if name != NOBODY), (NOBODY, Way()))
+
+    def not_limited(self, way: str) -> tuple[str, ...]:
+        """What a container can use beyond its share although this way enforces it; nothing for `nobody`, who limits nothing."""
+        return self.ways[way].not_limited if way in self.ways else ()
 
 
 class Profile(Section, frozen=True, kw_only=True):

@@ -45,6 +45,15 @@ def parse(data: Mapping[str, object], *, file: str) -> Profile:
     problems += tuple(disagreements(checked, file=file))
     if problems:
         raise ProfileError(problems)
+    return _with_all_texts(profile)
+
+
+def parse_shipped(data: Mapping[str, object]) -> Profile:
+    """The profile of a shipped file, without the checks that its tests have made."""
+    return _with_all_texts(convert(_normalized(data), Profile))
+
+
+def _with_all_texts(profile: Profile) -> Profile:
     return replace(profile, texts={**default_texts(profile), **profile.texts})
 
 

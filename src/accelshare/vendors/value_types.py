@@ -30,12 +30,13 @@ _LONGEST_QUALIFIED_NAME = 253 + 1 + _LONGEST_NAME
 
 # The named groups that a pattern for the output of a command may have.
 CARD_GROUPS: Final = ("index", "id", "memory_mib", "memory_gib", "minor", "model", "pci", "healthy")
+PROCESS_GROUPS: Final = ("pid", "index", "id", "pci", "memory_mib", "memory_bytes")
 # The placeholders of templates. The nodes are names in /dev/dri: card1 and renderD129.
 DEVICE_FIELDS: Final = ("index", "minor", "pci", "card_node", "render_node")
 CARD_FIELDS: Final = (*DEVICE_FIELDS, "id")
 _AMOUNT_FIELDS = tuple(f"{whose}{amount}" for whose in ("", "share_", "pod_", "card_") for amount in ("units", "mib", "bytes"))
 # Paths that the extender serves itself, whatever profiles there are.
-OWN_PATHS: Final = ("/accelshare", "/healthz", "/livez", "/metrics", "/readyz", "/version")
+OWN_PATHS: Final = ("/accelshare", "/healthz", "/leaderz", "/livez", "/metrics", "/readyz", "/version")
 
 
 def _text(pattern: str, must: str, *, longest: int = LONGEST_TEXT, check: Callable[[Any], bool] | None = None) -> Meta:
@@ -98,6 +99,12 @@ def _is_card_pattern(value: str) -> bool:
     pattern = _compiled(value)
     groups = set(pattern.groupindex) if pattern is not None else set()
     return bool({"index", "id", "pci"} & groups) and groups <= set(CARD_GROUPS)
+
+
+def _is_process_pattern(value: str) -> bool:
+    pattern = _compiled(value)
+    groups = set(pattern.groupindex) if pattern is not None else set()
+    return "pid" in groups and bool({"index", "id", "pci"} & groups) and groups <= set(PROCESS_GROUPS)
 
 
 def _is_version_pattern(value: str) -> bool:
@@ -212,10 +219,11 @@ PciAddress = Annotated[
     _text(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", "be a PCI address such as 0000:3b:00.0, in lower case"),
 ]
 CardId = Annotated[str, _line(_template("index"), "be one line of text with no placeholder but {index}, such as CARD-{index}")]
+NO_DEVICE = "/dev/null"  # in place of the device file of a declared card that is not there
 CardDevice = Annotated[
     str,
     _text(
-        _device_path(*DEVICE_FIELDS),
+        rf"{NO_DEVICE}|{_device_path(*DEVICE_FIELDS)}",
         f"be a path under /dev with {_listed(DEVICE_FIELDS)}, such as /dev/card{{index}}",
     ),
 ]
@@ -260,6 +268,16 @@ CardPattern = Annotated[
         check=_is_card_pattern,
     ),
 ]
+ProcessPattern = Annotated[
+    str,
+    _text(
+        r"(?s:.+)",
+        f"be a regular expression with some of the named groups {', '.join(PROCESS_GROUPS)}, with pid, and with index, id or pci",
+        longest=_LONGEST_PATTERN,
+        check=_is_process_pattern,
+    ),
+]
+Command = Annotated[tuple[Line, ...], Meta(min_length=1, description="be a program and its arguments, at least the program")]
 JsonPath = Annotated[
     str,
     _line(

@@ -9,7 +9,7 @@ precedence; a pod placed by an original system has only the other.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from sys import intern
 from typing import Final
@@ -144,7 +144,8 @@ def require_plugin(containers: Iterable[str] = (), annotations: Mapping[str, str
 
 
 def _with_our_plugin(annotations: Mapping[str, str], key: str) -> str:
-    return msgspec.json.encode(list(dict.fromkeys((*_required(annotations, key), PLUGIN)))).decode()
+    # Ours comes first: of a long list, only the first names are read.
+    return msgspec.json.encode(list(dict.fromkeys((PLUGIN, *_required(annotations, key))))).decode()
 
 
 def requires_plugin(annotations: Mapping[str, str], container: str) -> bool | None:
@@ -208,8 +209,13 @@ def _ours(annotations: Mapping[str, str]) -> tuple[dict[str, list[_Entry]], list
         return {}, [f"annotation {OURS} cannot be read: {error}"]
 
 
-def _from_record(record: dict[str, list[_Entry]], ask: Ask) -> list[Slice] | None:
-    entries = [entry for entry in record.get(ask.kind, ()) if entry.whole == ask.whole]
+def _from_record(record: dict[str, list[_Entry]], ask: Ask) -> Sequence[Slice] | None:
+    of_kind = record.get(ask.kind, ())
+    if len(of_kind) == ask.cards == 1:  # nearly every record, and faster than the general case below
+        only = of_kind[0]
+        if only.whole == ask.whole and 0 <= only.index <= LARGEST_INDEX and len(only.id) <= LONGEST_ID:
+            return (Slice(ask.kind, only.index, ask.share, ask.whole, intern(only.id)),)
+    entries = [entry for entry in of_kind if entry.whole == ask.whole]
     indexes = {entry.index for entry in entries if 0 <= entry.index <= LARGEST_INDEX}
     ids = [entry.id for entry in entries if entry.id]
     if len(indexes) != len(entries) or len(set(ids)) < len(ids) or any(len(id_) > LONGEST_ID for id_ in ids):

@@ -69,6 +69,7 @@ class Inventory:
     by_runtime: frozenset[str] = frozenset()
     by_device_plugin: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
+    readable: bool = True  # false: which kinds the node has is not known either
 
 
 def entries_of(text: str) -> dict[str, KindEntry]:
@@ -81,7 +82,7 @@ def read(text: str) -> Inventory:
     try:
         entries = entries_of(text)
     except UnreadableError as error:
-        return Inventory(problems=(f"annotation {KEY} cannot be read: {error}",))
+        return Inventory(problems=(f"annotation {KEY} cannot be read: {error}",), readable=False)
     cards: dict[str, tuple[Card, ...]] = {}
     problems: list[str] = []
     for kind, entry in entries.items():

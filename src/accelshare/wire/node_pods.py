@@ -84,6 +84,7 @@ class NodePod:
     by_hand: bool = False  # it named its node itself, so no card was chosen for it, whatever its record has
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)  # container → every extended resource that it requests
     claims: frozenset[str] = frozenset()  # containers with devices by a resource claim, of whichever driver
+    resized_units: int = 0  # the amount of its only slice after a resize; 0: as requested
 
     @property
     def uid(self) -> str:

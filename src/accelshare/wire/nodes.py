@@ -1,7 +1,8 @@
 """Reads the cards of a Node object.
 
 Belongs here: reading nodes. The node's inventory has each card. A node without one, where an original plugin is still installed,
-has only a total and a count; its cards are then assumed to be equal, as in the original systems.
+has only a total and a count; its cards are then assumed to be equal, as in the original systems. A node whose inventory cannot be
+read has no cards: what is assumed would be without ids and health.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,10 +13,10 @@ from typing import Final
 import msgspec
 
 from accelshare.ledger.facts import NodeSeen
-from accelshare.ledger.nouns import Card
+from accelshare.ledger.nouns import Card, Resize
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
-from accelshare.wire import assignment, inventory
+from accelshare.wire import assignment, inventory, resizing
 from accelshare.wire.objects import Node, NodeStatus, Quantity, node_decoder, version_of
 from accelshare.wire.quantity import whole_number
 
@@ -25,7 +26,9 @@ LONGEST_ADDRESS: Final = 64  # characters; an IPv6 address with its zone has few
 class NodeReader:
     """Reads nodes with the resource names of a catalog."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, *, resizes: bool | None = None) -> None:
+        """`resizes`: whether slices are resized in this cluster; None: where the node's agent has reported that it does it."""
+        self._resizes = resizes
         self._profiles = catalog.profiles
         self._kinds = frozenset(profile.name for profile in catalog.profiles)
 
@@ -43,6 +46,8 @@ class NodeReader:
             if profile.name in found.cards:
                 cards.extend(_with_rules(found.cards[profile.name], profile))
                 continue
+            if not found.readable:
+                continue
             derived, problem = _equal_cards(profile, status.capacity or status.allocatable or {})
             cards.extend(_with_rules(derived, profile))
             problems += problem
@@ -57,7 +62,14 @@ class NodeReader:
             by_device_plugin=found.by_device_plugin & self._kinds,
             corrected=assignment.corrected_slices(annotations.get(assignment.CORRECTED, "{}")),
             problems=problems,
+            applied=self._applied(annotations),
+            resizes=resizing.APPLIED in annotations,
         )
+
+    def _applied(self, annotations: Mapping[str, str]) -> dict[str, Resize] | None:
+        if self._resizes is False or (self._resizes is None and resizing.APPLIED not in annotations):
+            return None
+        return resizing.applied(annotations.get(resizing.APPLIED, "{}"))
 
 
 def _with_rules(cards: Iterable[Card], profile: Profile) -> Iterable[Card]:
@@ -82,4 +94,4 @@ def _equal_cards(profile: Profile, amounts: Mapping[str, Quantity]) -> tuple[lis
 
 
 def _amount(amounts: Mapping[str, Quantity], name: str | None) -> int:
-    return (whole_number(amounts.get(name, 0)) or 0) if name is not None else 0
+    return (whole_number(amounts[name]) or 0) if name is not None and name in amounts else 0

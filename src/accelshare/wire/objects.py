@@ -89,6 +89,8 @@ class SpreadConstraint(_Part):
 class SpecWithPreferences(PodSpec):
     affinity: Affinity | None = None
     topology_spread_constraints: list[SpreadConstraint] | None = None
+    scheduling_group: msgspec.Raw = msgspec.Raw()
+    workload_ref: msgspec.Raw = msgspec.Raw()
 
 
 class PodToSchedule(_Part):

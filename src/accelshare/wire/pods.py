@@ -11,14 +11,14 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from accelshare.ledger.facts import AgentSeen, Needs, PodSeen
+from accelshare.ledger.facts import AgentSeen, Needs, PodSeen, WantedResize
 from accelshare.ledger.nouns import Ask, LimitNeed, Request, placed_as
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
 from accelshare.vendors.shapes import cost
-from accelshare.wire import assignment
+from accelshare.wire import assignment, resizing
 from accelshare.wire.inventory import MOST_CARDS
 from accelshare.wire.objects import (
     Container,
@@ -143,7 +143,9 @@ class PodReader:
             needs=needs,
             refusal=refusal,
             problems=problems,
-            runtime_notes=_runtime_notes(pod),
+            runtime_notes=() if pod.spec.node_name else _runtime_notes(pod),  # for the Binding
+            resize=self._wanted_resize(pod),
+            granted=resizing.granted(record.get(resizing.GRANTED)),
         )
 
     def request(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None]:
@@ -207,9 +209,16 @@ class PodReader:
             _amounts_of(spec),
             tuple((spec.overhead or {}).items()),
             annotations.get(ENFORCEMENT_ANNOTATION),
-            *[labels.get(label) for label in self._count_labels],
-            *[annotations.get(key) for key in self._count_annotations],
+            *map(labels.get, self._count_labels),
+            *map(annotations.get, self._count_annotations),
         )
+
+    def _wanted_resize(self, pod: Pod | PodToSchedule) -> WantedResize | None:
+        text = (pod.metadata.annotations or {}).get(resizing.RESIZE)
+        if text is None:
+            return None
+        requesting = [container for container in _containers(pod) if not self._roles.keys().isdisjoint(_requests(container))]
+        return resizing.wanted(text, one_container=len(requesting) == 1)
 
     def _agent(self, pod: Pod) -> AgentSeen | None:
         if not pod.spec.node_name or AGENT_LABEL not in (pod.metadata.labels or ()):

@@ -76,10 +76,13 @@ EVERYTHING = [*preset(*ALL), *setting(nodes__names=["n1"])]
 MIXTURES = [
     *(preset(name) for name in ALL),
     preset(*ALL),
+    preset("fake"),
     [*preset("gpushare"), *SECOND],
     [*preset("gcushare"), *setting(scheduler__mode="none", tls__enabled=False, logs__directory="/var/log/accelshare")],
     [*preset("xpushare"), *setting(nodes__names=["n1", "n2"], profiles={"mine.toml": 'name = "mine"'}, metrics__podMonitor=True)],
     [*preset("stc"), *setting(openshift__enabled=True, networkPolicy__enabled=False, admissionPolicy__enabled=False)],
     [*preset("gpushare"), *setting(agent__usage={"enabled": True, "everySeconds": 30, "evictOverUseAfterSeconds": 600})],
+    [*preset("xpushare"), *setting(metrics__prometheusRule=True, metrics__grafanaDashboard=True, metrics__interval="30s")],
+    [*preset("gpushare"), *SECOND, *setting(hooks__enabled=False, agent__extraEnv=[{"name": "A", "value": "b"}])],
     [*preset("stc"), *setting(rbac__create=False, nodes__selector={"pool": "npu"}, image__digest="sha256:" + "0" * 64)],
 ]

@@ -72,7 +72,8 @@ def test_the_extender_has_the_time_to_leave_that_it_takes() -> None:
 def test_the_rights_are_those_of_the_plain_files() -> None:
     things = objects(*preset("gpushare"))
     for part, name in (("extender", "gpushare-schd-extender"), ("agent", "gpushare-device-plugin-ds")):
-        plain = list(yaml.safe_load_all((ROOT / f"deploy/{part}-rbac.yaml").read_text()))
+        text = (ROOT / f"deploy/{part}-rbac.yaml").read_text().replace(f"accelshare-{part}", name)
+        plain = list(yaml.safe_load_all(text))
         for kind in {document["kind"] for document in plain} & {"Role", "ClusterRole"}:
             role, chart = one(plain, kind), one(things, kind, name)
             assert chart["rules"] == role["rules"]

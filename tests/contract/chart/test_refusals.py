@@ -8,7 +8,7 @@ from tests.contract.chart.rendered_objects import objects, preset, setting
 REFUSED = {
     "no vendor at all": ([], "no vendor is enabled"),
     "an unknown value": (setting(foo=1), "additional properties 'foo' not allowed"),
-    "an unknown value of a part": (setting(extender__replicas=2), "'/extender': additional properties 'replicas' not allowed"),
+    "an unknown value of a part": (setting(extender__replica=2), "'/extender': additional properties 'replica' not allowed"),
     "a name with capitals": (setting(extender__name="Extender"), "'/extender/name': 'Extender' does not match pattern"),
     "a unit that the vendor has not": (
         setting(vendors__nvidia__memoryUnit="TiB"),
@@ -50,6 +50,16 @@ REFUSED = {
         setting(vendors__acme={"enabled": True}, profiles={"acme.toml": 'name = "acme"\n[container]\nmemory = "no"\n'}),
         "vendors.acme has no resource names: its profile must have memory or whole under [resources]",
     ),
+    "a mistyped vendor that is not enabled": (setting(vendors__nvidai__nodeLabel="a=b"), "vendors.nvidai has no profile"),
+    "a mistyped value of a vendor": (
+        setting(vendors__nvidia__enabeld=True),
+        "'/vendors/nvidia': additional properties 'enabeld'",
+    ),
+    "nodes of another affinity": (
+        setting(agent__affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}),
+        "choose the nodes by nodes.selector",
+    ),
+    "nodes to label without hooks": (setting(hooks__enabled=False, nodes__names=["n1"]), "nodes.names needs hooks.enabled"),
     "logs on OpenShift's hosts": (setting(openshift__enabled=True, logs__directory="/var/log/a"), "OpenShift does not let"),
 }
 

@@ -42,6 +42,9 @@ def test_old_clusters_get_what_they_know(version: str, budget: str, policy: bool
     things = objects(*preset("gpushare"), version=version)
     assert one(things, "PodDisruptionBudget")["apiVersion"] == budget
     assert bool(named(things, "ValidatingAdmissionPolicy")) == policy
+    # Without the policy anybody could write a grant.
+    for workload in (one(things, "Deployment", "gpushare-schd-extender"), one(things, "DaemonSet", "gpushare-device-plugin-ds")):
+        assert ("--resize" in workload["spec"]["template"]["spec"]["containers"][0]["args"]) == policy
 
 
 def test_a_cluster_that_has_no_admission_policies_gets_none_unless_it_is_said() -> None:
@@ -294,3 +297,26 @@ def test_the_agent_gets_a_capability_only_if_a_site_asks_for_it() -> None:
         (agent,) = pod["spec"]["template"]["spec"]["containers"]
         context = agent["securityContext"]
         assert {key: context[key] for key in ("capabilities", "allowPrivilegeEscalation") if key in context} == rights
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_the_dashboard_is_on_loopback_and_only_by_choice(enabled: bool) -> None:
+    """With it the extender may list quotas, and nothing more."""
+    things = objects(*preset("gpushare"), *setting(extender__dashboard=enabled))
+    name = "gpushare-schd-extender"
+    (container,) = one(things, "Deployment", name)["spec"]["template"]["spec"]["containers"]
+    assert [flag for flag in container["args"] if "dashboard" in flag] == ["--dashboard=127.0.0.1:12348"] * enabled
+    rights = [rule for rule in one(things, "ClusterRole", name)["rules"] if "resourcequotas" in rule["resources"]]
+    assert rights == [{"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "watch"]}] * enabled
+    assert {port["containerPort"] for port in container["ports"]} == {12345, 12346}
+
+
+def test_fake_cards_are_on_every_node_and_need_nothing_of_the_host() -> None:
+    """Also on control-plane nodes, because a cluster of kind or minikube often has no other."""
+    agent = one(objects(*preset("fake")), "DaemonSet", "accelshare-agent")["spec"]["template"]["spec"]
+    assert "affinity" not in agent
+    assert "node-role.kubernetes.io/control-plane" in {toleration.get("key") for toleration in agent["tolerations"]}
+    (container,) = agent["containers"]
+    assert "privileged" not in container["securityContext"]
+    assert [volume for volume in agent["volumes"] if volume["name"].startswith("vendor-")] == []
+    assert {"--vendor=enflame", "--vendor=kunlun", "--vendor=nvidia", "--vendor=stream"} <= set(container["args"])

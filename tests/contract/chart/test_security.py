@@ -196,7 +196,9 @@ def test_values_of_an_older_chart_protect_no_less(name: str) -> None:
     vendor = next(vendor for vendor, preset_of_it in PRESETS.items() if preset_of_it == name)
     said_nothing = {f"vendors__{vendor}__recordAnnotations": None, f"vendors__{vendor}__unhealthyNamespace": None}
     older = setting(**said_nothing, agent__guard=None, admissionPolicy__recordWriters=None, networkPolicy__metricsFrom=None)
-    older += setting(agent__usage=None, networkPolicy__apiServerCIDRs=None)
+    older += setting(agent__usage=None, networkPolicy__apiServerCIDRs=None, hooks__enabled=None, metrics__operatorLabels=None)
+    older += setting(agent__affinity=None, agent__extraEnv=None, agent__securityContext=None, extender__podSecurityContext=None)
+    older += ["--set-json=global=null"]
     assert objects(*preset(name), *older, namespace="cards") == objects(*preset(name), namespace="cards")
 
 

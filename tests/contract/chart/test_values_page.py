@@ -16,7 +16,7 @@ PAGES = [ROOT / "docs/reference/chart.md", ROOT / "docs/zh/reference/chart.md"]
 # The columns of the first and of the second table.
 VENDORS = (("nvidia", "kunlun", "enflame", "stream"), ("amd", "intel", "mthreads", "ascend"))
 # Values that are one thing, whatever is in them.
-WHOLE = frozenset({"resources", "nodeSelector", "podDisruptionBudget", "seLinuxOptions"})
+WHOLE = frozenset({"resources", "nodeSelector", "podDisruptionBudget", "seLinuxOptions", "dashboardLabels"})
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -17,6 +17,7 @@ SCENES: Mapping[str, str] = {
     "docs/how-to/add-a-vendor.md": "test_without_cluster.py",
     "docs/how-to/agent.md": "test_node.py",
     "docs/how-to/delivery.md": "test_node.py",
+    "docs/how-to/doctor.md": "test_inspect.py",
     "docs/how-to/extender.md": "test_extender.py",
     "docs/how-to/images.md": "test_without_cluster.py",
     "docs/how-to/inspect.md": "test_inspect.py",
@@ -56,13 +57,37 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
     Elsewhere(
         r"make demo PROFILES=my-profiles", "tests/contract/test_demo.py", ('[*COMMAND, "--profiles", str(directory / "own")]',)
     ),
+    Elsewhere(
+        r"pipx install '\.\[demo\]'",
+        "tests/contract/test_dist.py",
+        ('"install", "--quiet", "--no-deps"', 'run(installed / "accelshare", "demo"'),
+    ),
+    Elsewhere(
+        r"accelshare inspect --quota( -n team-a -o json)?",
+        "tests/contract/test_inspect_quota.py",
+        ('"inspect", "--quota")', '"inspect", "--quota", "-n", "team-b"'),
+        page="docs/how-to/queues-and-quotas.md",
+    ),
     Elsewhere(r"make up", "tests/e2e/docs/test_tour.py", ('UP = ("up", "--fake-cards", "--accelshare")', "command(*UP)")),
     Elsewhere(
-        r"export KUBECONFIG=/var/lib/accelshare-local/.*|kubectl apply -f examples/tour\.yaml|kubectl get pods"
-        r"|kubectl exec gcushare-pod-3 .*|kubectl inspect gcushare -d|accelshare explain gcushare-pod-4",
+        r"export KUBECONFIG=/var/lib/accelshare-local/.*|kubectl apply -f examples/tour\.yaml|accelshare explain gcushare-pod-4",
         "tests/e2e/docs/test_tour.py",
         ('sections("README.md")["Five minutes on a real cluster"]',),
         page="README.md",
+    ),
+    Elsewhere(
+        r"(export|kubectl|accelshare) .*",
+        "tests/e2e/docs/test_tour.py",
+        ('commands("docs/tutorial.md")', "play.type_all(page[begin:-1])"),
+        page="docs/tutorial.md",
+    ),
+    Elsewhere(r"make down", "tests/e2e/docs/test_tour.py", ('DOWN = ("down",)', "command(*DOWN)")),
+    Elsewhere(
+        r"helm (install|uninstall) accelshare .*|kubectl (rollout|apply|get pods|exec|delete) ?.*"
+        r"|accelshare (inspect|explain .*)",
+        "tests/e2e/docs/test_tour.py",
+        ('sections("docs/how-to/try-without-hardware.md")', "test_fake_cards_of_the_preset"),
+        page="docs/how-to/try-without-hardware.md",
     ),
     Elsewhere(
         r"helm test accelshare .*", "tests/e2e/install/test_on_cluster.py", ('installed_cluster.helm("test", accelshare.RELEASE',)
@@ -92,6 +117,24 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
         "tests/e2e/node/test_by_runtime.py",
         ("kill_kubelet()", 'device-plugins/kubelet_internal_checkpoint").unlink()', "local.start_kubelet)"),
     ),
+    Elsewhere(
+        r"accelshare dashboard",
+        "tests/contract/dashboard_process.py",
+        ('"-m", "accelshare", "dashboard"',),
+    ),
+    Elsewhere(
+        r"helm template accelshare .* --show-only .*|kubectl apply --filename uninstall\.yaml"
+        r"|kubectl wait .* job/accelshare-uninstall .*",
+        "tests/contract/chart/test_adjusting.py",
+        ('"--show-only", "templates/hooks/uninstall.yaml"', '"accelshare-uninstall"'),
+        page="docs/how-to/gitops.md",
+    ),
+    Elsewhere(
+        r"helm install accelshare .* --values deploy/chart/accelshare/presets/gpushare\.yaml",
+        "tests/contract/docs/test_install.py",
+        ('"docs/how-to/install.md"',),  # which has the same command
+        page="deploy/chart/accelshare/README.md",
+    ),
     Elsewhere(r"promtool check rules .*", "tests/contract/test_monitoring.py", ('if words.startswith("promtool ")',)),
     Elsewhere(r'make image IMAGE_FLAGS="--from-debian .*', "tests/e2e/image/conftest.py", ("build_with_debian(print)",)),
     Elsewhere(r"ctr -n k8s\.io images import .*", "cluster/local/bring_up.py", ('"--namespace", "k8s.io"', '"images", "import"')),
@@ -99,8 +142,11 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
 
 # What cannot run where accelshare is tested, and why. Keep it short: each row is a sentence of the docs that nobody has tried.
 NOT_HERE: Mapping[str, str] = {
-    r"make (check|test|test-real|test-vm|format)": "it checks, tests or rewrites the very checkout that this test is part of",
+    r"make (check|test|test-(real|nodes|queues|vm)|fuzz|trust|format|site)": "it checks or changes the checkout of this test",
     r"(docker|podman) .*": "there is no docker daemon and no podman",
+    r"(kind|minikube) .*": "they need docker or a hypervisor",
+    r"helm upgrade accelshare .* --set extender\.dashboard=true|kubectl port-forward .* 12348": "port-forward serves until it is "
+    "ended and needs an installed chart; the flag and the rights are tested in tests/contract/chart",
     r"make image( IMAGE_FLAGS=\"--engine .*)?|deploy/scripts/build-image\.sh": "there is no registry to take a base image from",
 }
 
@@ -113,7 +159,7 @@ SERVERS: Mapping[str, str] = {
 WATCHES: Mapping[str, str] = {r".* --watch": r"Allocated/Total"}
 
 # Exit codes that the pages explain; all others are 0.
-CODES: Mapping[str, int] = {r"accelshare inspect minikub": 1}
+CODES: Mapping[str, int] = {r"accelshare inspect minikub": 1, r"accelshare doctor( -o json)?": 1}
 
 
 def elsewhere(command: Command) -> Elsewhere | None:

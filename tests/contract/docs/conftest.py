@@ -41,12 +41,18 @@ async def scheduling_cluster(control_plane: ControlPlane, tmp_path: Path) -> Asy
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+def plain_machine(tmp_path: Path) -> Iterator[Machine]:
     """A machine without a cluster."""
     if why := possible():
         pytest.skip(why)
     with Machine(tmp_path / "docs") as made:
         yield made
+
+
+@pytest.fixture
+def machine(plain_machine: Machine) -> Machine:
+    """The same for commands that start a container runtime or build an image: by this name, tests/workers.py runs them alone."""
+    return plain_machine
 
 
 @pytest.fixture

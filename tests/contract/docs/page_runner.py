@@ -49,7 +49,7 @@ class PageRunner:
 
     def _type(self, command: Command) -> None:
         words = self._in_this_scene(command.words)
-        todo = WHAT_TO_DO.format(scene=command_table.SCENES[command.page])
+        todo = WHAT_TO_DO.format(scene=command_table.SCENES.get(command.page, "a file of its own"))
         if ready := command_table.sign(command_table.SERVERS, command):
             program = " ".join(words.split()[:2])
             if program in self._serving:  # the page shows another way to start the same
@@ -82,7 +82,7 @@ class PageRunner:
 
 def _lines(lines: Iterable[str]) -> list[str]:
     """As a page can hold them: without blanks at their ends. How old a pod is, and which of equal cards it got, may differ."""
-    kept = [re.sub(r"\b\d+s$", "AGE", re.sub(r"^gcu\d$", "gcuN", line.rstrip())) for line in lines]
+    kept = [re.sub(r"\b(\d+[dhms])+$", "AGE", re.sub(r"^(gcu|nvidia)\d$", r"\1N", line.rstrip())) for line in lines]
     while kept and not kept[-1]:
         kept.pop()
     return kept

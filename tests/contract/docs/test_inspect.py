@@ -1,4 +1,4 @@
-"""The pages 'Inspect' and 'Before you install': all their commands on a real API server, with the output of the pages."""
+"""The pages 'Inspect', 'Before you install' and 'Find out what is wrong': all their commands on a real API server."""
 
 import json
 from typing import Any
@@ -68,3 +68,12 @@ async def test_preflight(scheduling_cluster: SchedulingCluster, throwaway_machin
     await page_runner.run(commands("docs/how-to/preflight.md"))
     assert "permissions" in page_runner.out("accelshare preflight")
     assert json.loads(page_runner.out("accelshare preflight --namespace accelshare -o json"))
+
+
+async def test_doctor(scheduling_cluster: SchedulingCluster, throwaway_machine: Machine) -> None:
+    """Pods request cards here, and no extender runs."""
+    await the_scene(scheduling_cluster)
+    page_runner = PageRunner(throwaway_machine)
+    await page_runner.run(commands("docs/how-to/doctor.md"))
+    assert "no extender is installed" in page_runner.out("accelshare doctor")
+    assert json.loads(page_runner.out("accelshare doctor -o json"))["findings"]

@@ -4,11 +4,13 @@ Belongs here: applying them, making tokens as kubelet would, and the words of a 
 """
 
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import yaml
 
+from accelshare.kube.errors import ApiError
 from cluster.errors import KubectlError
 from cluster.kubeconfig import Token, write_kubeconfig
 from deploy.render import documents, template
@@ -39,6 +41,10 @@ def rights(*arguments: str) -> list[Object]:
 @contextlib.asynccontextmanager
 async def in_force(scheduling_cluster: SchedulingCluster, objects: list[Object]) -> AsyncIterator[None]:
     """These objects, from when the API server obeys the policies among them until it obeys them no more."""
+
+    async def record_allowed() -> bool:
+        return not await record_refused(scheduling_cluster)
+
     text = yaml.safe_dump_all(objects)
     scheduling_cluster.plane.kubectl("apply", "--filename=-", stdin=text)
     try:
@@ -46,10 +52,10 @@ async def in_force(scheduling_cluster: SchedulingCluster, objects: list[Object])
         yield
     finally:
         scheduling_cluster.plane.kubectl("delete", "--ignore-not-found", "--filename=-", stdin=text)
-        await scheduling_cluster.until(lambda: not record_refused(scheduling_cluster), "the policy is not in force any more")
+        await scheduling_cluster.until(record_allowed, "the policy is not in force any more")
 
 
-def record_refused(scheduling_cluster: SchedulingCluster) -> bool:
+async def record_refused(scheduling_cluster: SchedulingCluster) -> bool:
     """Whether even an administrator may not make a pod that has a record."""
     pod = {
         "apiVersion": "v1",
@@ -57,15 +63,12 @@ def record_refused(scheduling_cluster: SchedulingCluster) -> bool:
         "metadata": {"name": "probe", "annotations": {RECORD: "{}"}},
         "spec": {"containers": [container("main", {})]},
     }
-    words = refusal(
-        scheduling_cluster,
-        scheduling_cluster.plane.kubeconfig,
-        "create",
-        "--dry-run=server",
-        "--filename=-",
-        stdin=yaml.safe_dump(pod),
-    )
-    return "accelshare-records" in words
+    path, dry_run = "/api/v1/namespaces/default/pods", {"dryRun": "All"}
+    try:
+        await scheduling_cluster.client.request("POST", path, body=json.dumps(pod).encode(), params=dry_run)
+    except ApiError as error:
+        return "accelshare-records" in str(error)
+    return False
 
 
 def with_token(scheduling_cluster: SchedulingCluster, account: str, *bound: str) -> Path:

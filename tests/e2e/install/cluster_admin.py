@@ -20,6 +20,8 @@ KINDS = (
     "poddisruptionbudgets,validatingadmissionpolicies,validatingadmissionpolicybindings,leases"
 )
 
+EXTENDERS = 2  # replicas of the chart
+
 
 class ClusterAdmin:
     def __init__(self, scheduling_cluster: SchedulingCluster, hook_runner: HookRunner) -> None:
@@ -47,6 +49,21 @@ class ClusterAdmin:
             "get", "secrets,leases,configmaps", f"--namespace={NAMESPACE}", "--output=name"
         ).split()
         return sorted({*listed.split(), *(name for name in kept if "accelshare" in name)})
+
+    async def settled(self) -> list[str]:
+        """Everything of ours, once controllers have made the pods of the extender and removed those of hook Jobs."""
+
+        def complete() -> list[str]:
+            found = self.ours()
+            pods = [name for name in found if name.startswith("pod/")]
+            return found if len(pods) == EXTENDERS and all("extender" in name for name in pods) else []
+
+        found: list[str] = await self.scheduling_cluster.until(complete, "there are the extender's pods and no others")
+        return found
+
+    async def until_there_is(self, expected: list[str]) -> None:
+        """Wait until everything of ours is what it was: pods of hook Jobs come and go."""
+        await self.scheduling_cluster.until(lambda: self.ours() == expected, f"all that is there is {expected}")
 
     def certificates(self) -> dict[str, str]:
         """The version of each Secret: unchanged means not written."""

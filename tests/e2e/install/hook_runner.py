@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accelshare.kube.errors import KubeError
+from cluster.errors import KubectlError
 from cluster.kubeconfig import Token, write_kubeconfig
 from tests.e2e.scheduling_cluster import SchedulingCluster
 
@@ -46,16 +47,27 @@ class HookRunner:
 
     async def serve(self) -> None:
         while True:
-            for pod in (await self.scheduling_cluster.pods(self.namespace)).values():
+            for pod in await self._pods():
                 labels = pod["metadata"].get("labels") or {}
                 if labels.get("app.kubernetes.io/component") == "hook" and pod["metadata"]["uid"] not in self._taken:
                     self._taken.add(pod["metadata"]["uid"])
                     await self._run_pod(pod)
             await asyncio.sleep(0.1)
 
+    async def _pods(self) -> list[dict[str, Any]]:
+        """None while a busy API server does not answer: the next look finds them."""
+        with contextlib.suppress(KubeError):
+            return list((await self.scheduling_cluster.pods(self.namespace)).values())
+        return []
+
     async def _run_pod(self, pod: dict[str, Any]) -> None:
         name, spec = pod["metadata"]["name"], pod["spec"]
-        kubeconfig = await asyncio.to_thread(self._kubeconfig, name, spec["serviceAccountName"])
+        try:
+            kubeconfig = await asyncio.to_thread(self._kubeconfig, name, spec["serviceAccountName"])
+        except KubectlError as error:
+            if "not found" not in str(error):
+                raise
+            return  # a Job that was deleted takes its pod along
         phase = "Succeeded"
         for container in [*spec.get("initContainers", []), *spec["containers"]]:
             run = await self._run(container, kubeconfig)

@@ -12,11 +12,13 @@ import ssl
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cluster.errors import KubectlError
 from cluster.local import LocalCluster, accelshare
+from cluster.local.local_node import LocalNode
 from cluster.waiting import wait_until
 from deploy.render import NAMESPACE, ROOT
 from tests.e2e.install.cluster_admin import KINDS, run_script
@@ -56,10 +58,12 @@ class InstalledCluster:
         self.directory = directory
         self.agent = "accelshare-agent"
         self.before = self.state()
+        self._turns: list[tuple[datetime, bool]] = []  # when an installation began to be made (True) or removed (False)
 
     # Commands.
 
     def install(self) -> None:
+        self._turn(installed=True)
         accelshare.install(self.local, print)
 
     def upgrade(self, values: Mapping[str, Any]) -> None:
@@ -70,13 +74,24 @@ class InstalledCluster:
         accelshare.settle(self.local)
 
     def helm(self, *words: str) -> str:
+        if words[0] == "uninstall":
+            self._turn(installed=False)
         return accelshare.helm(self.local, *words)
 
     def script(self, name: str, *arguments: str) -> str:
         """One of deploy/scripts, with the pinned helm and kubectl."""
+        if name in ("deploy.sh", "delete.sh"):
+            self._turn(installed=name == "deploy.sh")
         done = run_script(name, *arguments, kubeconfig=self.local.kubeconfig, home=self.directory)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}{self.evidence()}"
         return done.stdout
+
+    def _turn(self, *, installed: bool) -> None:
+        self._turns.append((datetime.now(UTC), installed))
+
+    def installed_at(self, moment: datetime) -> bool:
+        """Whether our accounts had their rights then. An uninstall takes them away while the last pods are still ending."""
+        return next((installed for begun, installed in reversed(self._turns) if begun <= moment), False)
 
     def apply(self, file: str, namespace: str = "default") -> None:
         """A workload of examples/, unchanged but for its image and what that image runs."""
@@ -138,13 +153,16 @@ class InstalledCluster:
 
     # State.
 
-    def state(self) -> InstallationState:
-        node = self.read("node", self.local.node_name)
+    def state(self, of: LocalNode | None = None) -> InstallationState:
+        """Of this node, or of the first one."""
+        of = of or self.local
+        node = self.read("node", of.node_name)
         annotations = node["metadata"].get("annotations") or {}
-        roots = [self.local.path(place) for place in PLACES]
+        roots = [of.path(place) for place in PLACES]
+        manifest = of.path(MANIFEST)
         found = (str(path) for root in roots if root.exists() for path in root.rglob("*"))
         return InstallationState(
-            manifest=self.local.path(MANIFEST).read_bytes(),
+            manifest=manifest.read_bytes() if manifest.exists() else b"",  # only the first node has a kube-scheduler
             # kubelet's own, which come and go.
             files=tuple(sorted(path for path in found if "kubelet" not in path.rpartition("/")[2])),
             labels=node["metadata"]["labels"],
@@ -175,11 +193,17 @@ class InstalledCluster:
         name = "_".join(pod["metadata"][part] for part in ("namespace", "name", "uid"))
 
         def printed() -> str:
-            logs = sorted((self.local.path("/var/log/pods") / name / "main").iterdir(), key=lambda file: file.stat().st_mtime)
+            logs = sorted(
+                (self.node_of(pod).path("/var/log/pods") / name / "main").iterdir(), key=lambda file: file.stat().st_mtime
+            )
             line, end, _ = logs[-1].read_text().partition("\n")
             return line if end else ""
 
         return str(self.until(printed, f"{name} has printed what it sees")).partition(" F ")[2].strip()
+
+    def node_of(self, pod: Object) -> LocalNode:
+        """The node that the pod is bound to."""
+        return next(node for node in self.local.nodes if node.node_name == pod["spec"]["nodeName"])
 
     def job_message(self, job: str) -> str:
         """Why the Job's pod ended, as `kubectl describe` shows it."""
@@ -188,8 +212,8 @@ class InstalledCluster:
         ]
         return " ".join(str(status["state"].get("terminated", {}).get("message", "")) for status in statuses)
 
-    def inventory(self, kind: str) -> Object:
-        annotations = self.read("node", self.local.node_name)["metadata"]["annotations"]
+    def inventory(self, kind: str, of: LocalNode | None = None) -> Object:
+        annotations = self.read("node", (of or self.local).node_name)["metadata"]["annotations"]
         found: Object = json.loads(annotations["accelshare.io/inventory"])[kind]
         return found
 

@@ -36,8 +36,8 @@ async def agent(scheduling_cluster: SchedulingCluster) -> AsyncIterator[Path]:
         yield mine
 
 
-async def test_an_agent_tells_the_story_of_its_node_and_its_pods(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
-    """By the very calls that the agent makes."""
+async def test_an_agent_writes_on_its_node_and_its_pods(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
+    """By the very calls that the agent makes. It may delete a pod whose container was made without its cards."""
     pod = await scheduling_cluster.one("on-n1")
     async with Client(config.load(agent), user_agent="test") as client:
         await annotate_node(client, "n1", {"accelshare.io/inventory": "{}"})
@@ -47,53 +47,55 @@ async def test_an_agent_tells_the_story_of_its_node_and_its_pods(scheduling_clus
     assert node["metadata"]["annotations"]["accelshare.io/inventory"] == "{}"
     assert node["status"]["capacity"]["aliyun.com/gpu-count"] == "4"
     assert annotations(await scheduling_cluster.one("on-n1"))["a"] == "b"
-
-
-REFUSED = {
-    "another node": (("annotate", "node", "n2", "x=y"), "the agent of node n1 may not write on node n2"),
-    "a pod elsewhere": (("annotate", "pod", "on-n2", "x=y"), "may not write on pod on-n2, which is not on it"),
-    "its node's labels": (("label", "node", "n1", "x=y"), "an agent may not change labels"),
-    "its node's spec": (("patch", "node", "n1", '--patch={"spec":{"unschedulable":true}}'), "may not change the spec"),
-    "its pod's labels": (("label", "pod", "on-n1", "x=y"), "an agent may not change labels"),
-    "its pod's image": (("set", "image", "pod/on-n1", "main=example.com/evil"), "may not change the spec"),
-    "another pod's life": (("delete", "pod", "on-n2", "--wait=false"), "may not write on pod on-n2, which is not on it"),
-    "a node's life": (("delete", "node", "n2", "--wait=false"), "cannot delete resource"),
-    "a Secret": (("get", "secrets", "--namespace=kube-system"), "cannot list resource"),
-}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-async def test_an_agent_is_refused_everything_else(scheduling_cluster: SchedulingCluster, agent: Path, what: str) -> None:
-    arguments, words = REFUSED[what]
-    assert words in refusal(scheduling_cluster, agent, *arguments)
-
-
-async def test_an_agent_may_delete_a_pod_of_its_node(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
-    """One whose container was made without its cards, so that another takes its place."""
-    pod = await scheduling_cluster.one("on-n1")
     async with Client(config.load(agent), user_agent="test") as client:
         await delete_pod(client, namespace="default", name="on-n1", uid=pod["metadata"]["uid"])
 
 
-@pytest.mark.parametrize("name", ["on-n1", "on-n2"])
-async def test_an_agent_may_ask_for_an_eviction_and_evict_nothing(
-    scheduling_cluster: SchedulingCluster, agent: Path, name: str
-) -> None:
-    """A policy cannot see the node of an evicted pod. So an agent asks, which changes nothing, and deletes the pod itself."""
-    pod = await scheduling_cluster.one(name)
-    async with Client(config.load(agent), user_agent="test") as client:
-        await check_eviction(client, namespace="default", name=name, uid=pod["metadata"]["uid"])
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
-    path = f"/api/v1/namespaces/default/pods/{name}/eviction"
-    said = refusal(scheduling_cluster, agent, "create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
-    assert "evicts nothing" in said
-    assert "deletionTimestamp" not in (await scheduling_cluster.one(name))["metadata"]
+REFUSED = {
+    "another node": (("annotate", "node", "n2", "x=y"), "the agent of node n1 may not write on node n2"),
+    "its node's labels": (("label", "node", "n1", "x=y"), "an agent may not change labels"),
+    "its node's spec": (("patch", "node", "n1", '--patch={"spec":{"unschedulable":true}}'), "may not change the spec"),
+    "another pod's life": (("delete", "pod", "on-n2", "--wait=false"), "may not write on pod on-n2, which is not on it"),
+    "a node's life": (("delete", "node", "n2", "--wait=false"), "cannot delete resource"),
+    "a Secret": (("get", "secrets", "--namespace=kube-system"), "cannot list resource"),
+    "one pod": (("get", "pod", "on-n1"), "cannot get resource"),  # it lists and watches them
+}
+IMAGE: dict[str, object] = {"spec": {"containers": [{"name": "main", "image": "example.com/evil"}]}}
+# kubectl would get the pod before it changes it.
+REFUSED_CHANGES: dict[str, tuple[str, dict[str, object], str]] = {
+    "of a pod elsewhere": ("on-n2", {"metadata": {"annotations": {"x": "y"}}}, "may not write on pod on-n2, which is not on it"),
+    "of labels": ("on-n1", {"metadata": {"labels": {"x": "y"}}}, "an agent may not change labels"),
+    "of an image": ("on-n1", IMAGE, "may not change the spec"),
+}
 
 
-async def test_an_agent_is_refused_another_nodes_status(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
+async def test_an_agent_is_refused_everything_else(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
+    for what, (arguments, words) in REFUSED.items():
+        assert words in refusal(scheduling_cluster, agent, *arguments), what
+
+
+async def test_an_agent_is_refused_other_changes_of_pods_and_nodes(agent: Path) -> None:
+    kind = "application/strategic-merge-patch+json"
     async with Client(config.load(agent), user_agent="test") as client:
+        for name, change, words in REFUSED_CHANGES.values():
+            path = f"/api/v1/namespaces/default/pods/{name}"
+            with pytest.raises(KubeError, match=words):
+                await client.request("PATCH", path, body=json.dumps(change).encode(), content_type=kind)
         with pytest.raises(KubeError, match="the agent of node n1 may not write on node n2"):
             await set_capacity(client, "n2", {"aliyun.com/gpu-count": 4})
+
+
+async def test_an_agent_may_ask_for_an_eviction_and_evict_nothing(scheduling_cluster: SchedulingCluster, agent: Path) -> None:
+    """A policy cannot see the node of an evicted pod. So an agent asks, which changes nothing, and deletes the pod itself."""
+    for name in ("on-n1", "on-n2"):
+        pod = await scheduling_cluster.one(name)
+        async with Client(config.load(agent), user_agent="test") as client:
+            await check_eviction(client, namespace="default", name=name, uid=pod["metadata"]["uid"])
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
+        path = f"/api/v1/namespaces/default/pods/{name}/eviction"
+        said = refusal(scheduling_cluster, agent, "create", f"--raw={path}", "--filename=-", stdin=json.dumps(eviction))
+        assert "evicts nothing" in said
+        assert "deletionTimestamp" not in (await scheduling_cluster.one(name))["metadata"]
 
 
 async def test_a_token_that_is_bound_to_no_pod_is_refused_everywhere(scheduling_cluster: SchedulingCluster, agent: Path) -> None:

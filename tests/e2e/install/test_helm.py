@@ -69,7 +69,7 @@ async def test_the_uninstall_takes_what_agents_wrote_on_their_nodes(admin: Clust
 async def test_an_uninstall_that_cannot_put_schedulers_back_deletes_nothing(admin: ClusterAdmin) -> None:
     """As long as a kube-scheduler asks the extender, the extender stays; when the cause is gone, the same command goes on."""
     await admin.install()
-    there = admin.ours()
+    there = await admin.settled()
     admin.hook_runner.refuses = ("restore-schedulers",)
     with pytest.raises(HelmError, match="accelshare-uninstall"):
         await admin.helm("uninstall")
@@ -134,7 +134,7 @@ async def test_a_node_that_does_not_exist_stops_the_install_and_is_named(admin: 
 async def test_a_second_release_is_refused(admin: ClusterAdmin, namespace: str, preset: str) -> None:
     """Two extenders would sell the same card twice. Elsewhere and with another preset no name is taken, and it is refused too."""
     await admin.install()
-    there = admin.ours()
+    there = await admin.settled()
     with pytest.raises(HelmError, match="accelshare is release accelshare in namespace kube-system already"):
         await asyncio.to_thread(
             helm,
@@ -146,7 +146,7 @@ async def test_a_second_release_is_refused(admin: ClusterAdmin, namespace: str, 
             f"--values={CHART}/presets/{preset}.yaml",
             kubeconfig=admin.scheduling_cluster.plane.kubeconfig,
         )
-    assert admin.ours() == there
+    await admin.until_there_is(there)
     await admin.upgrade("--set=extender.policy=spread")
 
 

@@ -8,6 +8,7 @@ import json
 import string
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ import yaml
 from accelshare.kube import config
 from accelshare.kube.binding import BindRefused, Bound, Unknown, bind
 from accelshare.kube.client import Client
-from accelshare.kube.errors import KubeError
-from accelshare.kube.patches import annotate_pod, touch_pod
+from accelshare.kube.errors import Conflict, Forbidden, KubeError
+from accelshare.kube.patches import annotate_pod, grant_resize, touch_pod
 from tests.contract.chart.rendered_objects import setting
 from tests.e2e.install.accounts import AGENT, EXTENDER, RECORD, agent_of, in_force, refusal, rights, with_token
 from tests.e2e.scheduling_cluster import Object, SchedulingCluster, annotations, container
@@ -151,7 +152,7 @@ async def test_the_extender_writes_records_in_bindings_only(scheduling_cluster: 
     """It may touch a pod to have it asked for again; kube-scheduler and others bind without records."""
     uid = (await scheduling_cluster.one("mine"))["metadata"]["uid"]
     async with Client(config.load(callers.extender), user_agent="test") as client:
-        await touch_pod(client, namespace="default", name="mine", uid=uid, annotations={"accelshare.io/woken": "now"})
+        await touch_pod(client, namespace="default", name="mine", uid=uid, annotations={"accelshare.io/requeued": "now"})
         with pytest.raises(KubeError, match="accelshare-records"):
             await touch_pod(client, namespace="default", name="mine", uid=uid, annotations={RECORD: "{}"})
     assert await bound(scheduling_cluster.client, await scheduling_cluster.pod("plain", GPU_MEMORY), {"x": "y"}) == Bound()
@@ -271,3 +272,49 @@ async def test_a_pod_with_very_many_annotations_goes_around_nothing(
     await scheduling_cluster.phase("many", "Running")
     assert refusal(scheduling_cluster, callers.user, "annotate", "pod", "many", "last=one") == ""
     assert f"annotation {INDEX}" in refusal(scheduling_cluster, callers.user, "annotate", "pod", "many", f"{INDEX}=0")
+
+
+GRANTED = "accelshare.io/granted"
+GRANT = '{"units":8,"n":1}'
+
+
+async def test_only_the_extender_grants_a_resize(scheduling_cluster: SchedulingCluster, callers: Callers) -> None:
+    """Not the pod's owner, not the agent that sets the limit, not another writer of records, and nobody for a pod to come."""
+    for arguments in (
+        ("annotate", "pod", "mine", f"{GRANTED}={GRANT}"),
+        (
+            "patch",
+            "pod",
+            "mine",
+            "--subresource=status",
+            "--type=merge",
+            f'--patch={{"metadata":{{"annotations":{{"{GRANTED}":"x"}}}}}}',
+        ),
+    ):
+        for caller in (callers.user, scheduling_cluster.plane.kubeconfig_for(WRITER, ["system:masters"])):
+            words = refusal(scheduling_cluster, caller, *arguments)
+            assert words, arguments
+            assert GRANTED in words or "cannot patch" in words, words
+    words = refusal(
+        scheduling_cluster, callers.user, "create", "--filename=-", stdin=pod_of("forged", {GRANTED: GRANT}, GPU_MEMORY)
+    )
+    assert f"annotation {GRANTED}" in words
+    assert "accelshare.io/resize" in words
+    assert refusal(scheduling_cluster, callers.user, "annotate", "pod", "mine", "accelshare.io/resize=8") == ""
+    pending = await scheduling_cluster.pod("pending", GPU_MEMORY)
+    pod = (await scheduling_cluster.one("mine"))["metadata"]
+    async with Client(config.load(callers.extender), user_agent="test") as client:
+        answer = await bound(client, pending, {**GIVEN, GRANTED: GRANT})
+        assert isinstance(answer, BindRefused)
+        grant = partial(grant_resize, client, namespace="default", name="mine", uid=pod["uid"], annotations={GRANTED: GRANT})
+        with pytest.raises(Conflict):
+            await grant(version="1")
+        await grant(version=pod["resourceVersion"])
+    assert annotations(await scheduling_cluster.one("mine"))[GRANTED] == GRANT
+    for edit in (("annotate", "pod", "mine", f"{GRANTED}-"), ("annotate", "--overwrite", "pod", "mine", f"{GRANTED}=x")):
+        assert f"annotation {GRANTED}" in refusal(scheduling_cluster, callers.user, *edit)
+    async with Client(config.load(callers.agent), user_agent="test") as agent:
+        for value in (None, "x"):
+            with pytest.raises(Forbidden, match=f"annotation {GRANTED}"):
+                await annotate_pod(agent, namespace="default", name="mine", uid=pod["uid"], annotations={GRANTED: value})
+    assert refusal(scheduling_cluster, callers.user, "annotate", "--overwrite", "pod", "mine", "accelshare.io/resize=9") == ""

@@ -9,13 +9,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 
 from accelshare.agent.nri.protocol.nri_pb2 import Container, PodSandbox
 from accelshare.install.certificates.secrets import Names
@@ -24,6 +22,7 @@ from accelshare.kube.binding import Bound, bind
 from accelshare.kube.client import Client
 from accelshare.testing.fake_runtime import FakeRuntime, RuntimeFeatures
 from accelshare.wire import assignment
+from cluster import audit
 from cluster.components import DEFAULT_CONTROLLERS
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
@@ -33,9 +32,10 @@ from tests.contract.chart.rendered_objects import Object, objects, preset, setti
 from tests.e2e.install.accounts import AGENT, EXTENDER, NAMESPACE, agent_of, with_token
 from tests.e2e.install.cluster_admin import ClusterAdmin
 from tests.e2e.install.hook_runner import run_hooks
+from tests.e2e.install.rights_audit import accounts, granted, read_audit, unused
 from tests.e2e.node_reconcilers import Cluster
 from tests.e2e.rights import STATE
-from tests.e2e.scheduling_cluster import SchedulingCluster, annotations, open_scheduling_cluster
+from tests.e2e.scheduling_cluster import SchedulingCluster, annotations, container, open_scheduling_cluster
 
 pytestmark = pytest.mark.real
 MANAGER = "accelshare-scheduler-manager"
@@ -51,33 +51,6 @@ VALUES = setting(
 )
 # What may be granted in the whole cluster: nodes have no namespace, and users' pods are in any.
 EVERYWHERE = {"nodes", "nodes/status", "pods", "pods/status", "pods/binding", "events"}
-# Granted, and not used here: each with its reason.
-UNUSED = {
-    # Where no NODE_NAME can be given to its pod, an agent reads the pod to know its node. The chart gives one.
-    f"{AGENT}: get pods",
-}
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Use:
-    """A right, as an account has or uses it."""
-
-    account: str
-    verb: str
-    resource: str  # with its group and subresource
-    namespace: str  # empty: in all of them
-
-    def __str__(self) -> str:
-        where = f" in {self.namespace}" if self.namespace else ""
-        return f"{self.account}: {self.verb} {self.resource}{where}"
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """What the API server wrote down of our accounts."""
-
-    uses: frozenset[Use]
-    refused: tuple[str, ...]
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +59,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     if sys.platform != "linux":
         pytest.skip(f"the real control plane is built for Linux only, this is {sys.platform}")
     directory = tmp_path_factory.mktemp("audited")
-    rules = [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}]
-    policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}
-    (directory / "policy.yaml").write_text(yaml.safe_dump(policy))
-    flags = [f"--audit-policy-file={directory / 'policy.yaml'}", f"--audit-log-path={directory / 'audit.log'}"]
+    audit.policy_file(directory).write_text(audit.policy())
+    flags = [f"--{name}={value}" for name, value in audit.flags(directory).items()]
     controllers = (*DEFAULT_CONTROLLERS, "validatingadmissionpolicy-status-controller")
     with ControlPlane.start(directory / "plane", print, controllers, api_server_args=flags) as started:
         yield started
@@ -119,18 +90,16 @@ async def test_every_right_of_the_chart_is_used_and_no_other_is_wanted(admin: Cl
     assert [run for run in admin.hook_runner.runs if run.code != 0] == []
 
     made = objects(*preset("gpushare"), *VALUES)
-    accounts = {thing["metadata"]["name"] for thing in made if thing["kind"] == "ServiceAccount"}
-    audit = read_audit(scheduling_cluster.plane.directory.parent / "audit.log", accounts)
-    assert audit.refused == ()
+    requests = read_audit(audit.log_file(scheduling_cluster.plane.directory.parent), accounts(made))
+    assert requests.refused == ()
     assert {right.resource for right in granted(made) if not right.namespace} <= EVERYWHERE
-    unused = {str(right) for right in granted(made) if not any(covers(right, use) for use in audit.uses)}
-    assert unused == UNUSED
+    assert unused(made, requests) == set()
 
 
 async def extender_works(scheduling_cluster: SchedulingCluster) -> None:
     """It binds, refuses, has a pod asked for again when there is room, reads a pod that it does not know, and says events."""
-    flag = f"--kubeconfig={with_token(scheduling_cluster, EXTENDER)}"
-    await scheduling_cluster.start_extender(flag)
+    kubeconfig = f"--kubeconfig={with_token(scheduling_cluster, EXTENDER)}"
+    await scheduling_cluster.start_extender(kubeconfig, *await replica(scheduling_cluster, "extender-1", "10.0.0.1"))
     await scheduling_cluster.pod("wrong", {"aliyun.com/gpu-mem": 2}, annotations={"accelshare.io/card-count": "none"})
     full, waits, plain = [await scheduling_cluster.pod(name, limits) for name, limits in EXTENDER_PODS.items()]
     async with aiohttp.ClientSession(scheduling_cluster.extender_url) as session:
@@ -151,16 +120,25 @@ async def extender_works(scheduling_cluster: SchedulingCluster) -> None:
         assert not await fits(waits)
         await scheduling_cluster.delete("/api/v1/namespaces/default/pods/full")
 
-        async def woken() -> bool:
-            return "accelshare.io/woken" in annotations(await scheduling_cluster.one("waits"))
+        async def requeued() -> bool:
+            return "accelshare.io/requeued" in annotations(await scheduling_cluster.one("waits"))
 
-        await scheduling_cluster.until(woken, "the pod that waits is touched")
+        await scheduling_cluster.until(requeued, "the pod that waits is touched")
     await repeat_events(scheduling_cluster, "wrong")
     assert scheduling_cluster.extender is not None
     scheduling_cluster.extender.stop()
-    await scheduling_cluster.start_extender(flag)
+    await scheduling_cluster.start_extender(kubeconfig, *await replica(scheduling_cluster, "extender-2", "10.0.0.2"))
     await events_counted(scheduling_cluster, "wrong")
     scheduling_cluster.extender.stop()
+
+
+async def replica(scheduling_cluster: SchedulingCluster, name: str, address: str) -> list[str]:
+    """The flags of one of several extenders, whose pod has this address."""
+    spec = {"containers": [container("extender", {})], "schedulerName": "none"}
+    pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    await scheduling_cluster.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+    await scheduling_cluster.patch(f"{pods}/{name}/status", {"status": {"podIP": address, "podIPs": [{"ip": address}]}})
+    return [f"--lease={EXTENDER}", f"--service={EXTENDER}", f"--pod={NAMESPACE}/{name}"]
 
 
 EXTENDER_PODS: Mapping[str, Mapping[str, int]] = {
@@ -319,51 +297,3 @@ async def policies_have_no_mistake(scheduling_cluster: SchedulingCluster) -> Non
 
     status = await scheduling_cluster.until(checked, "the policies were checked")
     assert {name: each["typeChecking"] for name, each in status.items()} == {"accelshare-records": {}, AGENT: {}}
-
-
-def granted(things: list[Object]) -> set[Use]:
-    """What the chart's own roles give, verb by verb. Roles that Kubernetes brings are not ours to judge."""
-    rules = {
-        (role["kind"], role["metadata"]["name"], role["metadata"].get("namespace", "")): role["rules"]
-        for role in things
-        if role["kind"] in ("Role", "ClusterRole")
-    }
-    found: set[Use] = set()
-    for binding in things:
-        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
-            continue
-        namespace = binding["metadata"].get("namespace", "")
-        role = binding["roleRef"]
-        for rule in rules[role["kind"], role["name"], namespace if role["kind"] == "Role" else ""]:
-            for group in rule["apiGroups"]:
-                found |= {
-                    Use(subject["name"], verb, f"{resource}.{group}".rstrip("."), namespace)
-                    for subject in binding["subjects"]
-                    for resource in rule["resources"]
-                    for verb in rule["verbs"]
-                }
-    return found
-
-
-def covers(right: Use, use: Use) -> bool:
-    same = (right.account, right.verb, right.resource) == (use.account, use.verb, use.resource)
-    return same and right.namespace in ("", use.namespace)
-
-
-def read_audit(log: Path, accounts: set[str]) -> Audit:
-    prefix = f"system:serviceaccount:{NAMESPACE}:"
-    uses: set[Use] = set()
-    refused: list[str] = []
-    for line in log.read_text().splitlines():
-        event = json.loads(line)
-        account = event["user"]["username"].removeprefix(prefix)
-        what = event.get("objectRef")
-        if account not in accounts or what is None:
-            continue
-        resource = "/".join(part for part in (what["resource"], what.get("subresource")) if part)
-        use = Use(account, event["verb"], f"{resource}.{what.get('apiGroup', '')}".rstrip("."), what.get("namespace", ""))
-        if event.get("responseStatus", {}).get("code") == 403:
-            refused.append(f"{use} ({what.get('name', '')})")
-        else:
-            uses.add(use)
-    return Audit(frozenset(uses), tuple(refused))

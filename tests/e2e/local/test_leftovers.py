@@ -72,7 +72,7 @@ def test_a_start_that_fails_says_which_part_and_where_its_log_is(
     nothing_up: MachineState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And it leaves nothing but that log."""
-    monkeypatch.setattr(configuration, "kubelet_command", lambda program: [str(program), "--nonsense"])
+    monkeypatch.setattr(configuration, "kubelet_command", lambda program, _: [str(program), "--nonsense"])
     with pytest.raises(ClusterError, match=r"(?s)^kubelet: .*unknown flag: --nonsense") as failure:
         LocalCluster.up(say=print)
     log = re.search(r"the end of (\S+kubelet\.log)", str(failure.value))

@@ -109,6 +109,13 @@ class Installation:
         place = self.local.path("/etc/kubernetes")
         return sorted(str(path.relative_to(place)) for path in place.rglob("*accelshare*"))
 
+    def put_back(self) -> None:
+        """kubeadm's manifest again, of which nobody reads half."""
+        fresh = self.manifest.with_name(".fresh")
+        fresh.write_bytes(self.original)
+        fresh.chmod(0o600)
+        os.replace(fresh, self.manifest)  # noqa: PTH105 – the rename is the point
+
     def end(self) -> None:
         for process in (self.manager, self.extender):
             if process is not None:
@@ -131,9 +138,7 @@ def installation(local: LocalCluster, tmp_path: Path) -> Iterator[Installation]:
         yield made
     finally:
         if b"accelshare" in made.manifest.read_bytes():
-            fresh = made.manifest.with_name(".fresh")
-            fresh.write_bytes(made.original)
-            os.replace(fresh, made.manifest)  # noqa: PTH105 – the rename is the point
+            made.put_back()
         made.end()
 
 
@@ -143,7 +148,7 @@ def test_put_in_healed_and_taken_out_by_itself(installation: Installation) -> No
     installation.amounts("16")
     installation.bound("by-the-manager")
 
-    installation.manifest.write_bytes(installation.original)
+    installation.put_back()
     installation.until_applied()
     installation.bound("after-an-upgrade")
 

@@ -5,7 +5,6 @@ After each test: no record had to be corrected, so no pod got another card than 
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,17 +12,19 @@ import pytest
 
 from cluster.https import free_port
 from cluster.local import LocalCluster
-from tests.e2e.node.real_node import RESOURCES, RealNode, open_real_node
+from tests.e2e.node.real_node import RESOURCES, RealNode, forget_device_plugins, open_real_node
 
 
 @pytest.fixture(scope="session")
-def extender_port(root: None) -> Iterator[int]:
-    """Where kube-scheduler looks for the extender. Changing its static pod takes a quarter of a minute, so it is done once."""
+def extender_port(root: None, cluster_was_up: bool) -> Iterator[int]:
+    """Where kube-scheduler looks for the extender. Changing its static pod takes a quarter of a minute, so it is done once, and
+    put back only on a cluster that stays."""
     local = LocalCluster.up(fake_cards=True)
     port = free_port()
     local.scheduler_config(f"http://127.0.0.1:{port}/accelshare", RESOURCES, wanted={"percentageOfNodesToScore": 100})
     yield port
-    local.restore_scheduler()
+    if cluster_was_up:
+        local.restore_scheduler()
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ async def real_node(extender_port: int, local: LocalCluster, tmp_path: Path) -> 
 @pytest.fixture
 async def by_runtime(extender_port: int, local: LocalCluster, tmp_path: Path) -> AsyncIterator[RealNode]:
     """Cards reach containers by the container runtime, which the agent finds by itself."""
-    await asyncio.to_thread(_forget_device_plugins, local)
+    await asyncio.to_thread(forget_device_plugins, local)
     async with open_real_node(local, tmp_path, extender_port) as opened, nothing_moves(opened):
         yield opened
 
@@ -46,12 +47,3 @@ async def nothing_moves(real_node: RealNode) -> AsyncIterator[None]:
     before = await real_node.moved()
     yield
     assert await real_node.moved() == before
-
-
-def _forget_device_plugins(local: LocalCluster) -> None:
-    """kubelet remembers a device plugin for five minutes and rejects pods that are served in any other way."""
-    file = local.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
-    if file.exists() and json.loads(file.read_text())["Data"]["RegisteredDevices"]:
-        local.kill_kubelet()
-        file.unlink()
-        local.start_kubelet()

@@ -14,12 +14,14 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import yaml
+import yarl
 
 from accelshare.agent.device_plugin import pod_resources
 from accelshare.agent.device_plugin.device_ids import by_card
 from accelshare.kube import config
 from accelshare.kube.client import Client
-from accelshare.kube.errors import Conflict, NotFound
+from accelshare.kube.errors import Conflict, Forbidden, NotFound
 from accelshare.vendors.catalog import load
 from accelshare.wire import inventory
 from cluster.https import free_port
@@ -30,6 +32,7 @@ from tests.e2e.scheduling_cluster import REQUEST_LIMIT_S, RETRY_ON, Object
 from tests.e2e.workloads import CONTAINER, workload
 from tests.fakes.build import build
 from tests.fakes.hardware import Hardware
+from tests.proxy import Proxy
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 480.0
@@ -58,6 +61,7 @@ class RealNode:
         self.agent_port = free_port()
         self.flags = flags  # of every agent
         self.agent_kubeconfig = local.kubeconfig
+        self.agent_variables: Mapping[str, str] = {}  # of every agent's environment, besides our own
         self.hardware: dict[str, Hardware] = {}
         self.agent: Process | None = None
         self.extender: Process | None = None
@@ -66,8 +70,8 @@ class RealNode:
 
     # Hardware.
 
-    def install_fakes(self) -> None:
-        """Four vendors' libraries and tools; every driver asks its own way."""
+    def install_fakes(self, *, cdi: bool = False) -> None:
+        """Four vendors' libraries and tools; every driver asks its own way. `cdi`: NVIDIA's cards are delivered by CDI names."""
         profiles = self.directory / "profiles"
         profiles.mkdir()
         trees = self.directory / "trees"
@@ -97,6 +101,9 @@ class RealNode:
         for vendor, library in libraries.items():
             rules = f'libraries = ["{self.directory / vendor / library}"]\ntools = ["/nowhere/tool"]\nevery_s = 0.5\n'
             (profiles / f"{vendor}.toml").write_text(f'extends = "{vendor}"\n[driver]\n{rules}')
+        if cdi:
+            with (profiles / "nvidia.toml").open("a") as file:
+                file.write('[container]\nstrategy = "cdi"\n[container.cdi]\nwrite_spec = true\n')
         (profiles / "stream.toml").write_text(f'extends = "stream"\n[driver]\ntools = ["{tool}"]\nevery_s = 0.5\n')
         self.profiles = profiles
         self.trees = trees
@@ -126,24 +133,30 @@ class RealNode:
         command += [f"--node-name={self.local.node_name}", f"--profiles={self.profiles}", f"--port={self.agent_port}"]
         command += [f"--sys-root={self.trees / 'sys'}", f"--proc-root={self.trees / 'proc'}", *self.flags, *flags]
         log = self.directory / f"agent-{self._starts}.log"
-        self.agent = self.local.run_inside("agent", command, log, variables={"PYTHONPATH": str(ROOT / "src")})
+        self.agent = self.local.run_inside(
+            "agent", command, log, variables={"PYTHONPATH": str(ROOT / "src"), **self.agent_variables}
+        )
         return self.agent
 
     async def start_agent(self, *flags: str) -> None:
         self.begin_agent(*flags)
         await self.until(lambda: self.is_up(self.agent, self.agent_port), "the agent delivers")
 
-    def begin_extender(self) -> Process:
+    def begin_extender(self, *flags: str) -> Process:
         self._starts += 1
         command = [sys.executable, "-m", "accelshare", "extender", f"--kubeconfig={self.local.kubeconfig}"]
         command += [f"--listen=127.0.0.1:{self.port}", f"--profiles={self.profiles}"]
         command += ["--agent-namespace=default", "--agent-service-account=default"]  # of the pod that stands in for the agent
+        command += flags
         self.extender = Process("extender", command, self.directory / f"extender-{self._starts}.log")
         return self.extender
 
-    async def start_extender(self) -> None:
-        self.begin_extender()
+    async def start_extender(self, *flags: str) -> None:
+        self.begin_extender(*flags)
         await self.until(lambda: self.is_up(self.extender, self.port), "the extender is ready")
+
+    async def both_are_up(self) -> bool:
+        return await self.is_up(self.extender, self.port) and await self.is_up(self.agent, self.agent_port)
 
     async def show_agent(self) -> None:
         """A pod that stands for the agent, as the DaemonSet's would: kubelet asks the real agent whether it is ready, often."""
@@ -175,7 +188,14 @@ class RealNode:
         return await self.read(f"/api/v1/nodes/{self.local.node_name}")
 
     async def inventory_entry(self, kind: str) -> inventory.KindEntry:
-        return inventory.entries_of((await self.node())["metadata"]["annotations"][inventory.KEY])[kind]
+        """What the node's inventory says of this kind; an agent that has just begun is waited for."""
+
+        async def written() -> inventory.KindEntry | None:
+            text = (await self.node())["metadata"].get("annotations", {}).get(inventory.KEY, "")
+            return inventory.entries_of(text).get(kind) if text else None
+
+        entry: inventory.KindEntry = await self.until(written, f"the node's inventory names {kind}")
+        return entry
 
     async def read(self, path: str) -> Object:
         return msgspec.json.decode(await self.client.request("GET", path), type=Object)
@@ -187,8 +207,22 @@ class RealNode:
         """A pod whose containers c0, c1, … have these limits and print what they see."""
         meta = {"name": name, "labels": spec.pop("labels", {}), "annotations": spec.pop("annotations", {})}
         containers = [self.container(f"c{number}", asked) for number, asked in enumerate(limits)]
-        spec = {"terminationGracePeriodSeconds": 1, "containers": containers, **spec}
-        return await self.create("/api/v1/namespaces/default/pods", {"metadata": meta, "spec": spec})
+        content = {"metadata": meta, "spec": {"terminationGracePeriodSeconds": 1, "containers": containers, **spec}}
+
+        async def created() -> Object | None:
+            try:
+                return await self.create("/api/v1/namespaces/default/pods", content)
+            except Forbidden as error:
+                if "no PriorityClass" not in str(error):
+                    raise
+                return None  # the API server's admission learns of a new one a moment after it was created
+
+        pod: Object = (
+            await self.until(created, f"the API server knows the priority of {name}")
+            if "priorityClassName" in spec
+            else await self.create("/api/v1/namespaces/default/pods", content)
+        )
+        return pod
 
     async def priority(self, name: str, value: int) -> str:
         """A PriorityClass of this name, whose pods end nobody."""
@@ -205,6 +239,12 @@ class RealNode:
         """A workload of the repository, unchanged but for its image and what that image runs."""
         content = workload(ROOT / file, self.directory / "hpe")
         self.local.kubectl("apply", f"--namespace={namespace}", "-f", "-", stdin=json.dumps(content))
+
+    async def annotate(self, name: str, **values: str) -> None:
+        """Set annotations `accelshare.io/…` of a pod."""
+        changes = {"metadata": {"annotations": {f"accelshare.io/{key}": value for key, value in values.items()}}}
+        path, kind = f"/api/v1/namespaces/default/pods/{name}", "application/merge-patch+json"
+        await self.client.request("PATCH", path, body=msgspec.json.encode(changes), content_type=kind)
 
     async def pods(self, namespace: str = "default") -> dict[str, Object]:
         listed = await self.read(f"/api/v1/namespaces/{namespace}/pods")
@@ -283,7 +323,8 @@ class RealNode:
 
     async def until(self, condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> Any:
         """The condition's first true value; a request that the API server did not answer is repeated."""
-        return await wait_until_async(condition, what, limit_s, 0.2, evidence=self.evidence, retry_on=RETRY_ON)
+        # Forbidden: an API server that has just started does not know everybody's rights yet.
+        return await wait_until_async(condition, what, limit_s, 0.2, evidence=self.evidence, retry_on=(*RETRY_ON, Forbidden))
 
     def evidence(self) -> str:
         return last_lines(self.agent, self.extender)
@@ -308,18 +349,24 @@ class RealNode:
 
 
 @contextlib.asynccontextmanager
-async def open_real_node(local: LocalCluster, directory: Path, port: int, *flags: str) -> AsyncIterator[RealNode]:
-    """Agent and extender at work on a local cluster whose kube-scheduler asks this port."""
+async def open_real_node(
+    local: LocalCluster, directory: Path, port: int, *flags: str, variables: Mapping[str, str] | None = None, cdi: bool = False
+) -> AsyncIterator[RealNode]:
+    """Agent and extender at work on a local cluster whose kube-scheduler asks this port. `variables`: of the agent."""
     async with Client(config.load(local.kubeconfig), user_agent="accelshare-tests", timeout_s=REQUEST_LIMIT_S) as client:
         real_node = RealNode(local, client, directory, port, flags)
-        real_node.install_fakes()
+        real_node.install_fakes(cdi=cdi)
+        real_node.agent_variables = variables or {}
         await real_node.clear()  # whatever a test before left when its own clean-up failed
         try:
-            await real_node.start_extender()
-            await real_node.start_agent()
+            real_node.begin_extender()
+            real_node.begin_agent()
+            await real_node.until(real_node.both_are_up, "extender and agent are ready")
             yield real_node
         finally:
             try:
+                if real_node.agent is not None:
+                    real_node.agent.terminate()  # it ends while the pods do
                 await real_node.clear()
             finally:
                 for process in (real_node.agent, real_node.extender):
@@ -344,7 +391,15 @@ async def mixed_pods(real_node: RealNode) -> dict[str, Object]:
 async def all_agree(real_node: RealNode, pods: list[str]) -> None:
     """Record, kubelet's books and the device node inside are the same card for every container of these pods."""
     found = await real_node.running(*pods)
-    books = await real_node.cards_by_kubelet()
+
+    async def all_listed() -> dict[str, dict[str, dict[str, list[int]]]] | None:
+        """A kubelet that has just started lists its pods a moment after it is healthy."""
+        with contextlib.suppress(pod_resources.PodResourcesError):
+            listed = await real_node.cards_by_kubelet()
+            return listed if {f"default/{name}" for name in pods} <= listed.keys() else None
+        return None
+
+    books = await real_node.until(all_listed, "kubelet lists the devices of all pods") if pods else {}
     visible = await asyncio.gather(*(real_node.sees(name) for name in pods))
     for name, nodes in zip(pods, visible, strict=True):
         card = recorded(found[name], "enflame")
@@ -363,3 +418,41 @@ def recorded(pod: Object, kind: str) -> list[int]:
 
 def names(prefix: str, numbers: Iterable[int]) -> list[str]:
     return [f"{prefix}{number}" for number in numbers]
+
+
+@contextlib.asynccontextmanager
+async def agent_behind_proxy(node: RealNode, directory: Path) -> AsyncIterator[Proxy]:
+    """Between the agent and the API server; the agent is started again behind it."""
+    content = yaml.safe_load(node.local.kubeconfig.read_text())
+    server = content["clusters"][0]["cluster"]
+    url = yarl.URL(server["server"])
+    async with Proxy(url.host or "", url.port or 0) as proxy:
+        server |= {"server": f"https://127.0.0.1:{proxy.port}", "tls-server-name": url.host}
+        node.agent_kubeconfig = directory / "through-the-proxy"
+        node.agent_kubeconfig.write_text(yaml.safe_dump(content))
+        assert node.agent is not None
+        await asyncio.to_thread(node.agent.stop, 40)
+        await node.start_agent()
+
+        async def delivers() -> bool:
+            """The agent is ready a moment before its Node says so, and pods are bound only then."""
+            annotations = (await node.node())["metadata"].get("annotations") or {}
+            entries = inventory.entries_of(annotations.get(inventory.KEY, "{}"))
+            return bool(entries) and all(entry.delivers for entry in entries.values())
+
+        await node.until(delivers, "the node says that it delivers")
+        try:
+            yield proxy
+        finally:
+            proxy.restore()
+            node.agent.terminate()  # while it still reaches the API server, which it waits for at its end
+            await node.until(lambda: node.agent is None or not node.agent.running, "the agent has ended")
+
+
+def forget_device_plugins(local: LocalCluster) -> None:
+    """kubelet remembers a device plugin for five minutes and rejects pods that are served in any other way."""
+    file = local.path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+    if file.exists() and json.loads(file.read_text())["Data"]["RegisteredDevices"]:
+        local.kill_kubelet()
+        file.unlink()
+        local.start_kubelet()

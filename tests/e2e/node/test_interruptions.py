@@ -6,12 +6,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
-import yarl
 
-from accelshare.wire import inventory
-from cluster.local.layout import NODE_NAME
-from tests.e2e.node.real_node import GCU, RealNode, all_agree, names
+from tests.e2e.node.real_node import GCU, RealNode, agent_behind_proxy, all_agree, names
 from tests.proxy import Proxy
 
 pytestmark = pytest.mark.real
@@ -22,25 +18,7 @@ MOST_DEAD: Final = 5
 
 @pytest.fixture
 async def proxy(real_node: RealNode, tmp_path: Path) -> AsyncIterator[Proxy]:
-    """Between the agent and the API server; the agent is started anew behind it."""
-    content = yaml.safe_load(real_node.local.kubeconfig.read_text())
-    server = content["clusters"][0]["cluster"]
-    url = yarl.URL(server["server"])
-    async with Proxy(url.host or "", url.port or 0) as proxy:
-        server |= {"server": f"https://127.0.0.1:{proxy.port}", "tls-server-name": url.host}
-        real_node.agent_kubeconfig = tmp_path / "through-the-proxy"
-        real_node.agent_kubeconfig.write_text(yaml.safe_dump(content))
-        assert real_node.agent is not None
-        await asyncio.to_thread(real_node.agent.stop, 40)
-        await real_node.start_agent()
-
-        async def node_delivers() -> bool:
-            """The agent is ready a moment before its Node says so, and pods are bound only then."""
-            metadata = (await real_node.read(f"/api/v1/nodes/{NODE_NAME}"))["metadata"]
-            entries = inventory.entries_of(metadata["annotations"][inventory.KEY])
-            return all(entry.delivers for entry in entries.values())
-
-        await real_node.until(node_delivers, "the node says that it delivers")
+    async with agent_behind_proxy(real_node, tmp_path) as proxy:
         yield proxy
 
 

@@ -80,6 +80,17 @@ async def event(real_node: RealNode, name: str, words: str, namespace: str = "de
     return words in (await real_node.client.request("GET", f"/api/v1/namespaces/{namespace}/events", params=params)).decode()
 
 
+async def not_started(real_node: RealNode, name: str) -> None:
+    """The only container of the pod waits. kubelet writes the pod's status beside its events, and perhaps later."""
+
+    async def statuses() -> list[Object]:
+        found: list[Object] = (await real_node.pods())[name]["status"].get("containerStatuses", [])
+        return found
+
+    (status,) = await real_node.until(statuses, f"kubelet shows the container of {name}")
+    assert "waiting" in status["state"], status
+
+
 async def test_a_user_with_the_edit_role_moves_no_container_to_another_card(by_runtime: RealNode) -> None:
     """Between bind and container start, and between two containers: each has the card of the bind, and the record comes back."""
     real_node = by_runtime
@@ -132,8 +143,7 @@ async def test_the_annotation_that_makes_the_runtime_insist_cannot_be_shadowed(b
         for name in scopes:
             rejected = partial(event, real_node, name, "rejected container adjustment")
             await real_node.until(rejected, "the runtime requires the agent")
-            (status,) = (await real_node.pods())[name]["status"]["containerStatuses"]
-            assert "waiting" in status["state"], status
+            await not_started(real_node, name)
     finally:
         await real_node.start_agent()
     found = await real_node.running(*scopes)
@@ -181,7 +191,7 @@ async def test_containers_that_ask_for_no_card_see_none(by_runtime: RealNode) ->
     assert (await real_node.env("cards", "debugger"))["NVIDIA_VISIBLE_DEVICES"] == "void"
     await real_node.pod("brings", {}, annotations={"nvidia.cdi.k8s.io/container.c0": "nvidia.com/gpu=all"})
     await real_node.until(partial(event, real_node, "brings", "AcceleratorNotRequested"), "it is refused, with an event")
-    assert "waiting" in (await real_node.pods())["brings"]["status"]["containerStatuses"][0]["state"]
+    await not_started(real_node, "brings")
 
 
 async def _debugs(real_node: RealNode, pod: str) -> bool:
@@ -201,5 +211,4 @@ async def test_a_pod_that_names_its_node_and_its_card_gets_no_card_when_it_is_se
     finally:
         await real_node.start_agent()
     await real_node.until(partial(event, real_node, name, "names its node itself"), "the agent refuses it by name")
-    (status,) = (await real_node.pods())[name]["status"]["containerStatuses"]
-    assert "waiting" in status["state"], status
+    await not_started(real_node, name)

@@ -74,6 +74,8 @@ async def test_inspect_asks_the_agent_through_the_api_server(real_node: RealNode
             *command, f"--profiles={real_node.profiles}", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
         out, _ = await done.communicate()
+        if done.returncode != 0:
+            return False
         cards = [card for node in json.loads(out)["nodes"] for card in node["cards"] if card["kind"] == "nvidia"]
         pods = {pod["name"]: pod.get("use", {}).get("used_bytes") for card in cards for pod in card["pods"]}
         return pods.get("a") == GIB
@@ -89,6 +91,11 @@ async def test_a_pod_that_uses_too_much_is_evicted_and_its_neighbour_is_not(real
         return "a" not in await real_node.pods()
 
     await real_node.until(evicted, "the pod above its share is gone")
-    assert await real_node.events("AcceleratorOveruseEvicted") == ["a"]
+
+    async def reported() -> bool:
+        """The event is written after the eviction."""
+        return await real_node.events("AcceleratorOveruseEvicted") == ["a"]
+
+    await real_node.until(reported, "an event says that this pod was evicted")
     assert "b" not in await real_node.events("AcceleratorOverused")
     assert "b" in await real_node.running("b")

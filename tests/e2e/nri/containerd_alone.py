@@ -196,7 +196,7 @@ class ContainerdAlone:
 
 def _remove_cgroups(name: str) -> None:
     """Remove the cgroups; the kernel needs a moment after the last process."""
-    deadline = time.monotonic() + 30.0
+    deadline = time.monotonic() + 120.0
     while left := list(_cgroups(name)):
         for group in left:
             with contextlib.suppress(OSError):

@@ -142,7 +142,7 @@ int nvmlDeviceGetMemoryLimits_v1(device_t device, get_limits_t *found) {
             found->soft = limit.soft;
             long shown = number(card, "limit_mib", -1);
             found->hard = shown < 0 ? limit.hard : (unsigned long long)shown << 20;
-            found->used = 0;
+            found->used = (unsigned long long)number(card, "used_in_group_mib", 0) << 20;
         }
     }
     fclose(file);
@@ -201,6 +201,25 @@ int nvmlDeviceGetProcessUtilization(device_t device, sample_t *into, unsigned in
     }
     *count = found;
     return found > room ? INSUFFICIENT : found ? OK : NOT_FOUND;
+}
+/* Accounting: `accounting` is 1 where it is on; without that key the driver has none. A process of -1 percent is not accounted. */
+typedef struct { unsigned int gpu, memory; unsigned long long most, time_ms, started_us; unsigned int running, reserved[5]; } stats_t;
+int nvmlDeviceGetAccountingMode(device_t device, unsigned int *mode) {
+    ASK_CARD
+    *mode = number(card, "accounting", 0) > 0;
+    return number(card, "accounting", -1) < 0 ? NOT_SUPPORTED : OK;
+}
+int nvmlDeviceGetAccountingStats(device_t device, unsigned int pid, stats_t *stats) {
+    ASK_CARD
+    static row_t rows[MOST_PROCESSES];
+    unsigned int all = rows_of(card, rows);
+    if (number(card, "accounting", 0) <= 0) return NOT_SUPPORTED;
+    for (unsigned int i = 0; i < all; i++)
+        if (rows[i].pid == pid && rows[i].percent >= 0) {
+            *stats = (stats_t){(unsigned int)rows[i].percent, 0, (unsigned long long)rows[i].mib << 20, 0, 1, 1, {0}};
+            return OK;
+        }
+    return NOT_FOUND;
 }
 int nvmlEventSetCreate(void **set) { ASK *set = registered; memset(registered, 0, sizeof registered); return OK; }
 int nvmlEventSetFree(void *set) { ASK (void)set; return OK; }

@@ -17,8 +17,12 @@ async def ask(tmp_path: Path, *, flag: str | None = None, namespace: str = "", *
     async with FakeApiServer() as api, Client(Cluster(api.url), user_agent="tests") as client:
         for name in ("by-flag", "by-variable", "by-pod", "by-host"):
             api.store.create("nodes", {"metadata": {"name": name}})
-        pod = {"metadata": {"name": "agent-x"}, "spec": {"nodeName": "by-pod", "containers": [{"name": "c", "image": "i"}]}}
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        pod = {"metadata": {"name": "agent-x"}, "spec": {**spec, "nodeName": "by-pod"}}
         api.store.create("pods", pod, namespace="kube-system")
+        other = {"metadata": {"name": "agent-w"}, "spec": {**spec, "nodeName": "by-host"}}
+        api.store.create("pods", other, namespace="kube-system")
+        api.faults.answer(403, method="GET", path="/pods/agent-x", times=9)  # agents may list pods and not get them
         return await node_name(client, flag=flag, environ=environ, namespace_file=file)
 
 

@@ -4,9 +4,23 @@ from bench.document import document
 from bench.figures import Pace, Spread
 from bench.noise import Noise
 from bench.procfs import Machine, Memory
-from bench.results import VARIANTS, BareStart, Call, Crowd, FirstByte, Results, Scrape, Start, Step, Throughput, Waits
+from bench.results import (
+    MAIN,
+    VARIANTS,
+    Arrivals,
+    BareStart,
+    Call,
+    Crowd,
+    FirstByte,
+    Results,
+    Scrape,
+    Start,
+    Step,
+    Throughput,
+    Waits,
+)
 
-NOISY = Noise(wall=Spread(0.1, 0.09, 0.13), cpu=Spread(0.1, 0.1, 0.11), samples=12, load_before=0.25, load_after=1.5)
+NOISY = Noise(wall=Spread(0.04, 0.036, 0.052), cpu=Spread(0.04, 0.04, 0.044), samples=12, load_before=0.25, load_after=1.5)
 MACHINE = Machine("a CPU", 2, 8.0, "6.18")
 
 
@@ -18,8 +32,9 @@ def whole() -> Results:
     steps = (Step(100, 0, 500, 1.1), Step(5000, 0, 500, 1.8))
     first_bytes = (FirstByte(10.0, 120.0, 140.0), FirstByte(12.0, 132.0, 150.0), FirstByte(11.0, 121.0, 141.0))
     scrape = Scrape(5000, 130_000, 13.0, (0.25,), (Waits(1.0, 2.0, 4.0),), (Waits(1.5, 3.0, 20.0),))
-    rates = (Throughput(1000, 400, paces),)
-    return Results(MACHINE, NOISY, {"Python": "3.11.7"}, rates, calls, steps, crowd, first_bytes, scrape)
+    rates = (Throughput(1000, 400, paces), Throughput(1000, 400, paces, shapes=20))
+    streams = (Arrivals(1000, 300, 20, {name: (Waits(8.0, 20.0, 30.0),) for name in MAIN}),)
+    return Results(MACHINE, NOISY, {"Python": "3.11.7"}, rates, streams, calls, steps, crowd, first_bytes, scrape)
 
 
 def test_every_measure_has_its_section() -> None:
@@ -28,6 +43,8 @@ def test_every_measure_has_its_section() -> None:
     assert headings == [
         "## Goals",
         "## Throughput at 1,000 nodes",
+        "## Throughput at 1,000 nodes, 20 shapes of pods",
+        "## Steady arrivals at 1,000 nodes",
         "## One call",
         "## Growth",
         "## Memory and start-up",
@@ -47,12 +64,16 @@ def test_what_was_not_measured_has_no_section() -> None:
 
 def test_the_noise_is_shown_with_the_results() -> None:
     page = document(whole())
-    assert "wall 100 ms, spread 40 %" in page
+    assert "wall 40 ms, spread 40 %" in page
     assert "| load before and after | 0.25 and 1.50 |" in page
 
 
 def test_each_round_is_divided_by_its_own_bare_run() -> None:
     assert "| shortlist 1 | **1.00** (1.00–1.00) |" in document(whole())
+
+
+def test_arrivals_show_what_half_nearly_all_and_all_of_the_pods_waited() -> None:
+    assert "| promises | **8.00** (8.00–8.00) | **20.0** (20.0–20.0) | **30.0** (30.0–30.0) |" in document(whole())
 
 
 def test_a_combination_that_was_not_measured_is_a_dash() -> None:

@@ -1,16 +1,28 @@
 """Sizes that were not foreseen are measured like the nearest smaller one that was."""
 
+from dataclasses import replace
+
 import pytest
 
-from bench.settings import FULL, QUICK, Settings, pods_and_rounds
+from bench.results import BARE
+from bench.settings import FULL, QUICK, Settings, with_nodes, with_rounds
 
 
 @pytest.mark.parametrize("settings", [FULL, QUICK], ids=["full", "quick"])
-def test_every_size_has_its_pods_and_rounds(settings: Settings) -> None:
-    assert len(settings.nodes) == len(settings.pods) == len(settings.rounds)
-    assert all(count >= 10 for count in settings.pods)
+def test_every_queue_has_a_middle_and_can_be_divided_by_a_bare_run(settings: Settings) -> None:
+    for queue in (*settings.queues, *settings.large):
+        assert queue.pods >= 10
+        assert BARE in queue.variants
 
 
-@pytest.mark.parametrize(("nodes", "at"), [(1000, 0), (5000, 1), (3000, 0), (10_000, 1), (50, 0)])
-def test_other_sizes_take_the_next_smaller_ones(nodes: int, at: int) -> None:
-    assert pods_and_rounds(FULL, nodes) == (FULL.pods[at], FULL.rounds[at])
+@pytest.mark.parametrize(("nodes", "like"), [(1000, 1000), (5000, 5000), (3000, 1000), (10_000, 5000), (50, 100)])
+def test_other_sizes_take_the_next_smaller_ones(nodes: int, like: int) -> None:
+    (queue,) = with_nodes(FULL, [nodes]).queues
+    (known,) = [each for each in FULL.queues if (each.nodes, each.shapes) == (like, 1)]
+    assert queue == replace(known, nodes=nodes)
+    assert with_nodes(FULL, [nodes]).large == ()
+
+
+def test_rounds_are_those_of_every_queue() -> None:
+    changed = with_rounds(FULL, 9)
+    assert {queue.rounds for queue in (*changed.queues, *changed.large)} == {9}

@@ -234,5 +234,5 @@ async def test_pods_that_kubelet_never_acknowledges_do_not_block_their_node(ours
         assert pod is not None
         scene.tell(again(pod.seen))
     others = scene.come(*scene.name_numbers(range(10, 10 + PLACES - 1)))
-    assert await entered(others) == PLACES - 1
+    assert all(await asyncio.wait_for(asyncio.gather(*others), LIMIT_S))  # the last of them may be due a moment later
     scene.admissions.stop()

@@ -1,7 +1,7 @@
 """Repeated, concurrent and lost binds of one pod."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -47,11 +47,13 @@ class Server:
         self.silent = False
         self.labels: Any = None
         self.refuses: int | None = None
+        self.on_post: Callable[[], object] = lambda: None
         self.may_look = asyncio.Event()
         self.may_look.set()
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.method == "POST":
+            self.on_post()
             self.posts.append(await request.json())
             return self._post(request, self.posts[-1])
         if self.silent:
@@ -88,8 +90,25 @@ class Server:
         return {"metadata": metadata, "spec": spec}
 
 
+class Announcements(binding.Always):
+    """A permit that keeps the pods whose Binding may be in flight."""
+
+    def __init__(self) -> None:
+        self.uids: set[str] = set()
+
+    async def announce(self, uid: str) -> bool:
+        self.uids.add(uid)
+        return True
+
+    def withdraw(self, uid: str) -> None:
+        self.uids.discard(uid)
+
+
 class Scene:
-    def __init__(self, server: Server, ledger: Ledger, binder: Binder, freed_nodes: list[str]) -> None:
+    def __init__(
+        self, server: Server, ledger: Ledger, binder: Binder, freed_nodes: list[str], announcements: Announcements
+    ) -> None:
+        self.announced = announcements.uids
         self.server = server
         self.ledger = ledger
         self.binder = binder
@@ -121,7 +140,7 @@ class Scene:
 
 @asynccontextmanager
 async def _scene() -> AsyncIterator[Scene]:
-    server, ledger, freed_nodes = Server(), Ledger(), list[str]()
+    server, ledger, freed_nodes, announcements = Server(), Ledger(), list[str](), Announcements()
     reader = PodReader(CATALOG)
     ledger.apply(NodeSeen(name="n1", version=1, cards=(CARD,)))
     ledger.apply(PodSeen(uid="u1", namespace="ml", name="a", request=REQUEST, version=2))
@@ -137,9 +156,10 @@ async def _scene() -> AsyncIterator[Scene]:
             text=str,
             now_ns=lambda: next(times),
             on_free_capacity=freed_nodes.append,
+            permit=announcements,
         )
         try:
-            yield Scene(server, ledger, binder, freed_nodes)
+            yield Scene(server, ledger, binder, freed_nodes, announcements)
         finally:
             await binder.stop(within_s=0.0)
     assert ledger.check() == []
@@ -161,6 +181,61 @@ async def test_the_same_bind_again_before_the_echo_is_the_same_bind(scene: Scene
     assert sorted(outcome.name for outcome in outcomes) == ["already"] * 5 + ["bound"]
     assert len(scene.server.posts) == 1
     assert scene.card_is_held
+
+
+@pytest.mark.parametrize("refuses", [None, 403])
+async def test_a_bind_is_announced_until_its_response_has_come(scene: Scene, refuses: int | None) -> None:
+    scene.server.refuses = refuses
+    scene.server.on_post = lambda: seen.append(set(scene.announced))
+    seen: list[set[str]] = []
+    await scene.bind()
+    assert seen == [{"u1"}]
+    assert scene.announced == set()
+
+
+async def test_a_rush_of_binds_opens_few_connections_to_a_slow_api_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait with their cards held, and one that waits too long is refused and frees them."""
+    monkeypatch.setattr(binder_module, "POST_TURN_S", 0.2)
+    at_once = most = 0
+    slow = asyncio.Event()
+
+    async def bind(*_: object, **__: object) -> binding.Bound:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await slow.wait()
+        at_once -= 1
+        return binding.Bound()
+
+    monkeypatch.setattr(binding, "bind", bind)
+    async with _scene() as scene:
+        calls = [BindArguments(pod_name=f"p{n}", pod_namespace="ml", node="n2", pod_uid=f"uid{n}") for n in range(80)]
+        scene.ledger.apply(NodeSeen(name="n2", version=1, cards=tuple(Card(PROFILE.name, n, 16, id=f"c{n}") for n in range(100))))
+        for call in calls:
+            scene.ledger.apply(PodSeen(uid=call.pod_uid, namespace="ml", name=call.pod_name, request=REQUEST, version=2))
+        binds = [asyncio.ensure_future(scene.bind(call)) for call in calls]
+        refused = 80 - binder_module.POSTS_AT_ONCE
+        async with asyncio.timeout(LIMIT_S):
+            while sum(each.done() for each in binds) < refused:
+                await asyncio.sleep(0.01)
+        slow.set()
+        outcomes = [outcome.name for outcome in await asyncio.gather(*binds)]
+        assert (outcomes.count("bound"), outcomes.count("unreachable"), most) == (64, refused, binder_module.POSTS_AT_ONCE)
+        assert scene.freed_nodes == ["n2"] * refused
+
+
+async def test_a_bind_in_doubt_stays_announced_until_it_can_no_longer_succeed(scene: Scene) -> None:
+    """Also while the same bind is repeated and refused."""
+    scene.server.minor, scene.server.carries_out, scene.server.version = "36", False, 2
+    scene.server.may_look.clear()
+    await scene.bind_in_doubt()
+    assert scene.announced == {"u1"}
+    scene.server.refuses = 403
+    assert (await scene.bind()).name == "failed"
+    assert scene.announced == {"u1"}
+    await scene.until_free()
+    assert scene.server.patches
+    assert scene.announced == set()
 
 
 async def test_a_repeated_bind_reports_that_the_lost_one_was_carried_out(scene: Scene) -> None:

@@ -91,6 +91,14 @@ async def test_every_pending_pod_is_changed_and_no_other() -> None:
     assert len({patch["status"]["conditions"][0]["message"] for patch in server.patches}) > 1
 
 
+async def test_of_the_pods_that_the_lease_named_those_without_a_node_are_changed() -> None:
+    server = Server()
+    async with fencing(server, waiting("a"), waiting("b"), waiting("bound", on="n2")) as (_, fence):
+        await fence.fence_pending({"u-b", "u-bound", "u-gone"})
+        assert fence.unfenced == 0
+    assert [patch["metadata"]["uid"] for patch in server.patches] == ["u-b"]
+
+
 async def test_a_pod_for_which_no_card_has_room_is_left_alone() -> None:
     """No earlier extender can have sent it anywhere. A card that is unhealthy or paused now may be back soon."""
     server = Server()

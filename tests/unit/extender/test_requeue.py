@@ -28,7 +28,7 @@ class Scene:
         self.ledger.apply(gone("old"))
         self.requeue.capacity_freed("n1")
 
-    def woken(self) -> list[tuple[str, str]]:
+    def requeued(self) -> list[tuple[str, str]]:
         return [(pod.seen.name, where) for pod, where in self.requeue.due()]
 
     def later(self, seconds: float) -> None:
@@ -40,15 +40,15 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_a_pod_that_was_refused_before_room_was_seen_is_woken_once(scene: Scene) -> None:
+def test_a_pod_that_was_refused_before_room_was_seen_is_requeued_once(scene: Scene) -> None:
     scene.requeue.filtered("waits", refused=True)
     scene.later(0.01)
     scene.old_pod_goes()
-    assert scene.woken() == []  # kube-scheduler may still come by itself
+    assert scene.requeued() == []  # kube-scheduler may still come by itself
     scene.later(PATIENCE_S)
-    assert scene.woken() == [("waits", "n1")]
+    assert scene.requeued() == [("waits", "n1")]
     scene.later(PATIENCE_S)
-    assert scene.woken() == []
+    assert scene.requeued() == []
 
 
 def test_a_pod_whose_card_becomes_known_frees_the_others() -> None:
@@ -70,7 +70,7 @@ def test_a_pod_that_kube_scheduler_retried_since_is_not_touched(scene: Scene, re
     scene.later(0.01)
     scene.requeue.filtered("waits", refused=refused)
     scene.later(PATIENCE_S)
-    assert scene.woken() == []
+    assert scene.requeued() == []
 
 
 def test_a_pod_that_still_does_not_fit_is_left_alone(scene: Scene) -> None:
@@ -79,7 +79,7 @@ def test_a_pod_that_still_does_not_fit_is_left_alone(scene: Scene) -> None:
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
-    assert scene.woken() == []
+    assert scene.requeued() == []
 
 
 def test_a_pod_that_is_gone_or_bound_meanwhile_is_forgotten(scene: Scene) -> None:
@@ -91,18 +91,18 @@ def test_a_pod_that_is_gone_or_bound_meanwhile_is_forgotten(scene: Scene) -> Non
     scene.ledger.apply(gone("waits"))
     scene.ledger.apply(running("bound", on="n1/0", request=share(1)))
     scene.later(PATIENCE_S)
-    assert scene.woken() == []
+    assert scene.requeued() == []
 
 
 def test_a_pod_that_kube_scheduler_itself_keeps_away_is_not_touched_all_the_time(scene: Scene) -> None:
     scene.requeue.filtered("waits", refused=True)
-    woken = 0
+    requeued = 0
     for _ in range(60):
         scene.later(1.0)
         scene.requeue.capacity_freed("n1") if scene.ledger.pod("old") is None else scene.old_pod_goes()
         scene.later(PATIENCE_S)
-        woken += len(scene.woken())
-    assert 2 <= woken <= 60 * (1 + PATIENCE_S) / REST_S + 1
+        requeued += len(scene.requeued())
+    assert 2 <= requeued <= 60 * (1 + PATIENCE_S) / REST_S + 1
 
 
 def test_a_pod_whose_request_is_wrong_is_left_alone(scene: Scene) -> None:
@@ -113,10 +113,10 @@ def test_a_pod_whose_request_is_wrong_is_left_alone(scene: Scene) -> None:
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
-    assert scene.woken() == []
+    assert scene.requeued() == []
 
 
-def test_a_long_queue_is_woken_a_few_at_a_time_the_most_important_first(scene: Scene) -> None:
+def test_a_long_queue_is_requeued_a_few_at_a_time_the_most_important_first(scene: Scene) -> None:
     """One deleted pod must not cause a write to each of a thousand pending pods."""
     for number in range(100):
         scene.ledger.apply(pending(f"p{number}", share(16), priority=number))
@@ -124,14 +124,14 @@ def test_a_long_queue_is_woken_a_few_at_a_time_the_most_important_first(scene: S
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
-    assert scene.woken() == [(f"p{99 - place}", "n1") for place in range(MAX_TOUCHED)]
+    assert scene.requeued() == [(f"p{99 - place}", "n1") for place in range(MAX_TOUCHED)]
     scene.later(1.0)
-    assert scene.woken() == [(f"p{99 - MAX_TOUCHED - place}", "n1") for place in range(MAX_TOUCHED)]
+    assert scene.requeued() == [(f"p{99 - MAX_TOUCHED - place}", "n1") for place in range(MAX_TOUCHED)]
     scene.ledger.apply(running("p99", on="n1/0", request=share(16)))
     scene.later(1.0)
-    assert scene.woken() == []
+    assert scene.requeued() == []
     scene.later(REST_S)
-    assert scene.woken() == []  # whoever still waits is for the next time that capacity becomes free
+    assert scene.requeued() == []  # whoever still waits is for the next time that capacity becomes free
 
 
 class Refusing:
@@ -192,17 +192,17 @@ def test_room_that_appears_while_a_pod_rests_is_not_forgotten(scene: Scene) -> N
     scene.later(0.01)
     scene.old_pod_goes()
     scene.later(PATIENCE_S)
-    assert scene.woken() == [("waits", "n1")]
+    assert scene.requeued() == [("waits", "n1")]
     scene.requeue.filtered("waits", refused=True)
     scene.ledger.apply(node("n2", 16))
     scene.later(0.01)
     scene.requeue.capacity_freed("n2")
     scene.later(PATIENCE_S)
-    assert scene.woken() == [], "it rests"
+    assert scene.requeued() == [], "it rests"
     scene.later(REST_S)
-    assert scene.woken() == [("waits", "n2")]
+    assert scene.requeued() == [("waits", "n2")]
     scene.later(REST_S)
-    assert scene.woken() == []
+    assert scene.requeued() == []
 
 
 def test_refused_pods_that_were_deleted_leave_memory(scene: Scene) -> None:
@@ -212,7 +212,7 @@ def test_refused_pods_that_were_deleted_leave_memory(scene: Scene) -> None:
         scene.ledger.apply(gone(f"p{number}"))
     scene.requeue.filtered("waits", refused=True)
     scene.later(FORGET_EVERY_S)
-    scene.woken()
+    scene.requeued()
     assert list(scene.requeue._refused) == ["waits"]
 
 
@@ -239,5 +239,52 @@ def test_an_offer_is_computed_once_for_each_shape(scene: Scene, monkeypatch: pyt
         return offer(node, request)
 
     monkeypatch.setattr(scene.ledger, "offer", counted)
-    assert scene.woken() == []
+    assert scene.requeued() == []
     assert len(asked) == 4
+
+
+def test_a_pod_that_an_earlier_extender_refused_is_requeued_by_the_new_one(scene: Scene) -> None:
+    """kube-scheduler saw the free capacity first, was refused, and the extender that knew it has ended."""
+    scene.ledger.apply(gone("old"))
+    scene.requeue.take_over()
+    assert scene.requeued() == []  # kube-scheduler may still come by itself
+    scene.later(PATIENCE_S)
+    assert scene.requeued() == [("waits", "n1")]
+    scene.later(REST_S)
+    assert scene.requeued() == []
+
+
+def test_a_pod_that_does_not_fit_at_the_takeover_is_requeued_when_it_does(scene: Scene) -> None:
+    scene.requeue.take_over()
+    scene.later(PATIENCE_S)
+    assert scene.requeued() == []
+    scene.old_pod_goes()
+    scene.later(PATIENCE_S)
+    assert scene.requeued() == [("waits", "n1")]
+
+
+def test_after_a_takeover_nobody_is_requeued_while_kube_scheduler_asks(scene: Scene) -> None:
+    """It works through its queue; a touch would only be a write."""
+    scene.ledger.apply(gone("old"))
+    scene.requeue.take_over()
+    for _ in range(5):
+        scene.later(PATIENCE_S / 2)
+        scene.requeue.filtered("another", refused=False)
+        assert scene.requeued() == []
+    scene.requeue.filtered("waits", refused=True)
+    scene.later(PATIENCE_S)
+    assert scene.requeued() == []  # it was asked for, and nothing became free since
+
+
+def test_after_a_takeover_few_pods_are_requeued_at_a_time_and_few_rankings_computed(scene: Scene) -> None:
+    scene.ledger.apply(gone("old"))
+    for number in range(2 * MAX_TOUCHED):
+        scene.ledger.apply(pending(f"p{number}", share(1 + number % 4)))
+    scene.requeue.take_over()
+    scene.later(PATIENCE_S)
+    requeued: list[str] = []
+    while names := [name for name, _ in scene.requeued()]:
+        assert len(names) <= MAX_TOUCHED
+        requeued += names
+        scene.later(1.0)
+    assert sorted(requeued) == sorted(["waits", *(f"p{number}" for number in range(2 * MAX_TOUCHED))])

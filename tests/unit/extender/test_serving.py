@@ -67,3 +67,8 @@ def test_every_connection_leaves_a_file_for_its_bind(
     assert new_limits == ([(raised, hard)] if raised else [])
     if raised:
         assert OWN_FILES + 2 * most.scheduler + most.probes <= raised
+    with_others = connection_limits(reserved=10)
+    assert with_others.scheduler <= most.scheduler
+    if soft >= 0:
+        allowed = new_limits[-1][0] if len(new_limits) > bool(raised) else soft
+        assert OWN_FILES + 10 + 2 * with_others.scheduler + with_others.probes <= allowed

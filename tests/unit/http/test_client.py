@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelshare.http.client import Lines, LineTooLongError
+from accelshare.http.client import ClientConnection, ClientResponse, Lines, LineTooLongError
 from accelshare.kube.config import Cluster
 from accelshare.kube.errors import BadAnswer, Unreachable
 from accelshare.kube.tls import Pem, Tls
@@ -112,6 +113,26 @@ async def test_a_connection_that_was_closed_meanwhile_is_not_used() -> None:
             assert await client.request("POST", "/", body=b"") == b"ok"
             await closed.wait()
             await asyncio.sleep(0.05)  # until the end has come through
+
+
+async def test_a_connection_whose_request_timed_out_is_freed_at_once() -> None:
+    """A TLS connection has a quarter of a megabyte of buffers, and the extender's garbage collector seldom runs."""
+
+    async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with speaking(silent) as place, client_of(Cluster(f"http://{place}")) as client:
+            for _ in range(5):
+                with pytest.raises(Unreachable):
+                    await client.request("POST", "/", body=b"{}", timeout_s=0.02)
+            await asyncio.sleep(0)
+            kept = [type(each).__name__ for each in gc.get_objects() if isinstance(each, ClientConnection | ClientResponse)]
+        assert kept == []
+    finally:
+        gc.enable()
 
 
 async def test_what_is_no_http_may_have_carried_it_out() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.node.fake_node import MALLOC
 from cluster.errors import ClusterError
 from cluster.image.recipe import _FILES, Recipe, recipe
 
@@ -61,3 +62,8 @@ def test_the_digest_covers_all_that_the_dockerfile_copies() -> None:
     assert copied | {"Dockerfile", ".dockerignore"} == {*_FILES, "src"}
     shown = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert shown == copied
+
+
+def test_the_benchmark_sets_the_memory_options_of_the_image() -> None:
+    recipe = (ROOT / "Dockerfile").read_text()
+    assert all(f"{name}={value}" in recipe for name, value in MALLOC.items())

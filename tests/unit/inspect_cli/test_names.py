@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from accelshare.inspect_cli import plugin
+from accelshare.inspect_cli.colours import coloured, paint
 from accelshare.inspect_cli.command import chosen_profiles, inspect
-from accelshare.inspect_cli.explain_command import coloured, explain, paint
+from accelshare.inspect_cli.explain_command import explain
 from accelshare.vendors.catalog import Catalog, load
 from accelshare.vendors.problems import UnknownProfile
 
@@ -78,3 +79,11 @@ def test_an_invalid_namespace_is_reported(command: click.Command, namespace: str
     inventories = CliRunner().invoke(command, ["pod", "-n", namespace], env={"KUBECONFIG": "/nowhere"})
     assert inventories.exit_code == 2
     assert f"namespace {namespace!r}: it must be lower-case letters" in inventories.output
+
+
+@pytest.mark.parametrize("pod", ["a/b/c", "../x", "Default/x", "a b/x"])
+def test_an_invalid_namespace_before_the_name_of_a_pod_is_reported(pod: str) -> None:
+    """It is part of a path, so it is checked as -n is."""
+    result = CliRunner().invoke(explain, [pod], env={"KUBECONFIG": "/nowhere"})
+    assert result.exit_code == 2
+    assert f"namespace {pod.rpartition('/')[0]!r}: it must be lower-case letters" in result.output

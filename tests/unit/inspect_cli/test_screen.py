@@ -1,7 +1,6 @@
 """The screen that redraws itself: in place on a terminal, blocks in a pipe."""
 
 import io
-from collections.abc import Callable
 
 import pytest
 
@@ -17,11 +16,11 @@ class Terminal(io.StringIO):
         return self.tty
 
 
-def pages(*texts: str) -> Callable[[], str]:
+def pages(*texts: str) -> screen.Page:
     """Each text once, and then Ctrl-C."""
     left = list(texts)
 
-    def page() -> str:
+    def page(_size: screen.Size | None) -> str:
         if not left:
             raise KeyboardInterrupt
         return left.pop(0)
@@ -29,7 +28,7 @@ def pages(*texts: str) -> Callable[[], str]:
     return page
 
 
-def show(out: Terminal, page: Callable[[], str], size: tuple[int, int] = (80, 24)) -> list[float]:
+def show(out: Terminal, page: screen.Page, size: tuple[int, int] = (80, 24)) -> list[float]:
     slept: list[float] = []
     screen.watch(page, out, every_s=2.0, sleep=slept.append, now=lambda: "NOW", size=lambda: size)
     return slept
@@ -76,7 +75,7 @@ def test_characters_missing_in_the_terminals_encoding_are_no_error(tty: bool) ->
 def test_an_immediate_failure_leaves_the_screen_unchanged() -> None:
     out = Terminal(tty=True)
 
-    def page() -> str:
+    def page(_size: screen.Size | None) -> str:
         raise LookupError("no cluster")
 
     with pytest.raises(LookupError):
@@ -88,7 +87,7 @@ def test_a_later_failure_restores_the_screen() -> None:
     out = Terminal(tty=True)
     texts = ["first\n"]
 
-    def page() -> str:
+    def page(_size: screen.Size | None) -> str:
         return texts.pop()
 
     with pytest.raises(IndexError):

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from accelshare.kube.binding import (
     LARGEST_ANNOTATIONS_BYTES,
+    Always,
     BindRefused,
     Bound,
     BoundTo,
@@ -408,3 +409,59 @@ async def test_what_would_spoil_the_pod_is_not_sent(changed: dict[str, Any], pro
 async def test_everything_a_kubernetes_key_may_be_is_sent() -> None:
     annotations = {"VENDOR_COM_GPU_MEM_IDX": "0", "x.io/a.b-c_D": "", "Example.COM/x": "{}", "a" * 63: "ä"}
     assert await Api().bind(annotations=annotations) == Bound()
+
+
+class Paused:
+    """The permit of a process that paused: by its own clock it still may bind, and the API server knows better."""
+
+    def __init__(self, *, granted: int) -> None:
+        self.granted_times = granted
+        self.asked = 0
+
+    def granted(self) -> bool:
+        self.granted_times -= 1
+        return self.granted_times >= 0
+
+    async def confirmed(self) -> bool:
+        self.asked += 1
+        return False
+
+    async def announce(self, uid: str) -> bool:
+        return bool(uid)
+
+    def withdraw(self, uid: str) -> None:
+        raise AssertionError(f"{uid}: only its caller knows whether an earlier bind of the pod is in flight")
+
+
+class Unannounced(Always):
+    async def announce(self, uid: str) -> bool:
+        return not uid
+
+
+async def test_a_bind_that_could_not_be_announced_is_not_sent() -> None:
+    """The next process would not know that it must fence the pod."""
+    api = Api()
+    result = await api.bind(permit=Unannounced())
+    assert isinstance(result, BindRefused)
+    assert (result.why, api.calls) == (Why.NOT_SENT, [])
+
+
+async def test_without_the_permit_nothing_is_sent() -> None:
+    api = Api()
+    result = await api.bind(permit=Paused(granted=0))
+    assert isinstance(result, BindRefused)
+    assert (result.why, api.calls) == (Why.NOT_SENT, [])
+
+
+async def test_a_newer_version_is_used_only_after_the_permit_was_confirmed() -> None:
+    """The pod may have changed because another process decides now and fenced it."""
+    api, permit = Api(posts=[change]), Paused(granted=9)
+    result = await api.bind(permit=permit)
+    assert isinstance(result, BindRefused)
+    assert (permit.asked, api.calls) == (1, ["POST", "GET"])
+
+
+async def test_a_lost_post_stays_unknown_when_the_permit_is_gone() -> None:
+    api = Api(posts=[lost_before])
+    assert isinstance(await api.bind(permit=Paused(granted=1)), Unknown)
+    assert api.calls == ["POST", "GET"]

@@ -177,7 +177,10 @@ def test_over_plain_http_no_credentials_are_sent(tmp_path: Path) -> None:
     assert cluster.ssl_context() is None
 
 
-@pytest.mark.parametrize(("written", "meant"), [("api.test:6443", "https://api.test:6443"), ("https://a/k8s/", "https://a/k8s")])
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("api.test:6443", "https://api.test:6443"), ("https://a/k8s/", "https://a/k8s"), ("HTTPS://a:1", "https://a:1")],
+)
 def test_a_server_is_read_as_kubectl_reads_it(tmp_path: Path, written: str, meant: str) -> None:
     file = kubeconfigs.write(tmp_path / "config", cluster={"server": written})
     assert load(file, environ={}).server == meant
@@ -232,6 +235,8 @@ def test_the_error_for_an_unknown_name_lists_the_known_names(tmp_path: Path, mor
     [
         ({"server": ""}, "server is ''"),
         ({"server": "unix:///run/api.sock"}, "it must be like https://10.0.0.1:6443"),
+        ({"server": "https\t://10.0.0.1:6443"}, "it must be like https://10.0.0.1:6443"),
+        ({"server": "https://10.0.0.1 :6443"}, "it must be like https://10.0.0.1:6443"),
         ({"server": "https://10.0.0.1:64433333"}, "it must be like https://10.0.0.1:6443"),
         ({"server": "https://10.0.0.1:port"}, "it must be like https://10.0.0.1:6443"),
         ({"server": "https://[::1"}, "it must be like https://10.0.0.1:6443"),
@@ -279,3 +284,19 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
         tmp_path / "config", cluster={"proxy-url": "ftp://x", "certificate-authority": "none.pem"}, user={"as": "admin"}
     )
     assert len(problems_of(file).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user"),
+    [
+        ({"certificate-authority": "a\0b"}, {}),
+        ({}, {"client-certificate": "a\0b", "client-key": "c"}),
+        ({}, {"tokenFile": "a\0b"}),
+    ],
+    ids=str,
+)
+def test_a_path_with_a_zero_byte_is_a_problem_like_any_other(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any]
+) -> None:
+    """Found by tests/fuzz: it ended with a traceback."""
+    assert "embedded null byte" in problems_of(kubeconfigs.write(tmp_path / "config", cluster=cluster, user=user))

@@ -267,3 +267,12 @@ def certificate_name(request: web.BaseRequest) -> str:
 
 def _cluster(url: str, path: Path) -> Cluster:
     return Cluster(url, credentials=ExecPlugin(program(path)))
+
+
+@pytest.mark.parametrize(
+    "more", [{"args": ["a\0b"]}, {"env": [{"name": "A=B", "value": "c"}]}, {"env": [{"name": "A", "value": "\0"}]}], ids=str
+)
+def test_words_that_no_program_can_get_are_an_error_with_their_cause(tmp_path: Path, more: dict[str, Any]) -> None:
+    script(tmp_path / "kube" / "bin", f"echo '{answer(token='abc')}'")
+    with pytest.raises(ConfigError, match="cannot be started"):
+        credentials_from(tmp_path, {"command": "bin/plugin", **more}).present()

@@ -553,3 +553,66 @@ async def test_whether_a_watch_is_open_can_be_seen() -> None:
         assert states == [(Synced, False), (Interrupted, False), (Seen, True)]
         await changes.aclose()
         assert not reflector.watching
+
+
+async def test_shown_waits_until_the_consumer_has_every_change_up_to_a_version() -> None:
+    """Also if the object of that version is not relevant."""
+    events = [("ADDED", thing("a", version=6)), ("MODIFIED", thing("b", "blue", version=8))]
+    async with reflecting(Api(listing(version=5), Watch(*events, end="stay"))) as reflector:
+        got: list[Change[Thing]] = []
+
+        async def consume() -> None:
+            async for change in reflector.changes():
+                got.append(change)
+
+        consuming = asyncio.ensure_future(consume())
+        async with asyncio.timeout(60):
+            await reflector.shown(8)
+        assert got == [Synced(5), seen("a")]
+        async with asyncio.timeout(60):
+            await reflector.shown(7)  # taken before this call
+        later = asyncio.ensure_future(reflector.shown(9))
+        await asyncio.sleep(0)
+        assert not later.done()
+        for task in (consuming, later):
+            task.cancel()
+        await asyncio.gather(consuming, later, return_exceptions=True)
+
+
+async def test_a_watch_that_stands_still_while_a_version_is_awaited_is_opened_again() -> None:
+    """Its connection lives, and nothing comes: a takeover would wait until the watch's own end, minutes later."""
+    api = Api(
+        listing(thing("a"), version=5),
+        Watch(("ADDED", thing("b", version=6)), end="stay"),
+        Watch(("ADDED", thing("c", version=8)), end="stay"),
+    )
+    async with reflecting(api) as reflector:
+        changes: list[Change[Thing]] = []
+
+        async def follow() -> None:
+            async for change in reflector.changes():
+                changes.append(change)
+
+        following = asyncio.create_task(follow())
+        assert await asyncio.wait_for(reflector.shown(8, patience_s=0.05), 30)
+        following.cancel()
+    assert changes[:3] == [seen("a"), Synced(5), seen("b")]
+    assert isinstance(changes[3], Interrupted)
+    assert "8" in changes[3].problem
+    assert changes[4:] == [seen("c")]
+    assert api.asked == ["list", "watch 5", "watch 6"]
+
+
+async def test_a_watch_that_shows_the_awaited_version_stays_open() -> None:
+    api = Api(listing(version=5), Watch(("ADDED", thing("b", version=6)), end="stay"))
+    async with reflecting(api) as reflector:
+
+        async def follow() -> None:
+            async for _ in reflector.changes():
+                pass
+
+        following = asyncio.create_task(follow())
+        assert not await asyncio.wait_for(reflector.shown(6, patience_s=20), 30)
+        assert not await reflector.shown(6)
+        following.cancel()
+    assert api.asked == ["list", "watch 5"]

@@ -114,7 +114,7 @@ async def test_a_refused_watch_raises() -> None:
     opened: list[bool] = []
     async with asking(no) as client:
         with pytest.raises(Forbidden):
-            await events(client, on_open=lambda: opened.append(True))
+            await events(client, on_open=lambda _end: opened.append(True))
     assert not opened
 
 
@@ -125,7 +125,7 @@ async def test_on_open_is_called_before_the_first_event() -> None:
         await asyncio.wait_for(opened.wait(), 5)
 
     async with asking(streaming(send)) as client:
-        assert await events(client, on_open=opened.set) == []
+        assert await events(client, on_open=lambda _end: opened.set()) == []
 
 
 async def test_a_silent_watch_times_out() -> None:

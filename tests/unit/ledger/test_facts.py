@@ -7,6 +7,7 @@ import pytest
 from accelshare.ledger import ledger as book_room
 from accelshare.ledger.facts import Fact, NodeSeen, PodSeen
 from accelshare.ledger.ledger import CannotHoldError, Ledger
+from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Assignment, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from tests.builders import KIND, again, card, ended, given, gone, node, node_gone, pending, place, running, share, whole
@@ -401,3 +402,11 @@ def test_the_oldest_record_counts_in_any_order_of_events(ledger: Ledger) -> None
     ledger.apply(edited)
     ledger.apply(first)
     assert slices_of(ledger, "a") == A
+
+
+def test_a_slice_that_is_not_of_the_request_leaves_the_request_unplaced() -> None:
+    """The pod asks for a share, its only slice is a whole card: both count, the share on every card that it could be on."""
+    one = NodeLedger("n1")
+    one.reset(node("n1", 16))
+    one.add_pod("a", share(4), (Slice(KIND, 0, whole=True),))
+    assert (list(one.cards[KIND][0].holders), one.unplaced) == (["a"], {"a": share(4)})

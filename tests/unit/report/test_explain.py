@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.ledger.facts import AgentSeen, NodeSeen, PodSeen
+from accelshare.ledger.facts import AgentSeen, NodeSeen, PodSeen, WantedResize
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Ask, Card, LimitNeed, Request
+from accelshare.ledger.nouns import Ask, Card, LimitNeed, Request, Resize
 from accelshare.ledger.placing import POLICIES
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.report.cluster_state import ClusterState, NodeConstraints, PodDetails, Taint, Toleration
@@ -36,6 +36,7 @@ class Scene:
     """A ledger with nodes and pods, and a pod called `me` to explain."""
 
     def __init__(self, *facts: NodeSeen | PodSeen | AgentSeen, policy: str = "binpack") -> None:
+        self._version = 1
         self.ledger = Ledger(POLICIES[policy])
         for fact in facts:
             self.ledger.apply(fact)
@@ -47,6 +48,11 @@ class Scene:
         if pod is not None:
             self.ledger.apply(pod)
         return explain(ClusterState(self.ledger, CATALOG, self.inventories, self.labels, self.constraints), pod, details)
+
+    def version(self) -> int:
+        """A newer one than that of any node."""
+        self._version += 1
+        return self._version
 
     def waiting(self, request: Request, details: PodDetails = ME, *, priority: int = 0) -> Explanation:
         return self.about(pending("me", request, priority=priority), details)
@@ -340,7 +346,26 @@ def test_a_pod_that_requests_no_card() -> None:
     assert words.startswith("it names none of amd.com/gpu-memory, ")
 
 
+@pytest.mark.parametrize(
+    ("cards", "parts"), [(6, "(16+16+16+16+16+16)"), (8, "(16+16+16+16+16+16+…)")], ids=["all listed", "some left out"]
+)
+def test_the_parts_add_up_or_say_that_there_are_more(cards: int, parts: str) -> None:
+    (answer,) = Scene(a_node("n1", *[16] * cards)).waiting(gpu(20)).nodes
+    (line,) = [remedy for remedy in answer.remedies if "in parts" in remedy]
+    assert line.startswith(f"{16 * cards} GiB are free here")
+    assert parts in line
+
+
 # Placed.
+
+
+@pytest.mark.parametrize(("way", "named"), [("nvml", "managed memory"), ("nobody", ""), ("of another version", "")])
+def test_a_running_pod_learns_what_its_limit_does_not_hold(way: str, named: str) -> None:
+    scene = Scene(with_limits("n1", 16, way=way))
+    (line,) = [line for line in scene.about(running("me", on="n1/0", request=gpu(4))).place if "memory limit" in line]
+    assert f"is enforced by {way}" in line
+    assert ("Not limited even then" in line) == bool(named)
+    assert named in line
 
 
 def test_a_running_pod_is_explained_with_its_card_and_the_reason() -> None:
@@ -583,3 +608,22 @@ def test_a_card_with_its_most_slices_says_so(tmp_path: Path, monkeypatch: pytest
     assert "(cards-have-most-slices)" in answer.verdict
     assert "has 2 already" in answer.missing
     assert answer.remedies[0].startswith("end default/p")
+
+
+def test_a_resized_pod_is_explained_with_both_amounts_and_what_became_of_its_owners_wish() -> None:
+    pod = running("me", on="n1/0", request=gpu(4))
+    scene = Scene(replace(a_node("n1", 16), applied={}), replace(pod, granted=Resize(8, 1)))
+
+    def lines(**applied: Resize) -> str:
+        scene.ledger.apply(replace(a_node("n1", 16), version=scene.version(), applied=applied))
+        shown = explain(ClusterState(scene.ledger, CATALOG, scene.inventories, scene.labels, scene.constraints), pod, ME)
+        return "\n".join((shown.headline, *shown.place))
+
+    granted = lines()
+    assert "It requests 4 GiB" in granted
+    assert "It has 8 GiB of GPU0" in granted
+    assert "8 GiB are granted" in granted
+    assert "8 GiB count instead of the 4 GiB" in granted
+    assert "granted" not in lines(me=Resize(8, 1))
+    scene.ledger.apply(replace(pod, version=10**6, granted=Resize(8, 1), resize=WantedResize("12", 12, True)))
+    assert "Its owner wants '12' (annotation accelshare.io/resize)" in lines(me=Resize(8, 1))

@@ -92,7 +92,7 @@ def test_a_disabled_plugin_interface_is_off_for_good(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
-    for raw in (b"garbage", b'a = "\xff"'):
+    for raw in (b"garbage", b'a = "\xff"', b"a = " + b"[" * 2000, b"a = " + b"1" * 5000):
         (tmp_path / "config.toml").write_bytes(raw)
         with pytest.raises(UnreadableConfigError, match=r"config\.toml cannot be read"):
             layers(tmp_path / "config.toml", Tree())

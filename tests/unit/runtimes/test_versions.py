@@ -50,3 +50,8 @@ def test_who_joins_sections() -> None:
 def test_who_asks_plugins_for_the_last_word(name: str, version: str, asks: bool) -> None:
     """Another runtime would hang up, so nobody is thought to do it who is not known to."""
     assert asks_validators(name, version) is asks
+
+
+def test_a_version_of_thousands_of_digits_is_none() -> None:
+    """A node reports it; Python refuses to read such a number."""
+    assert release("9" * 5000 + ".1.0") == (0, 0, 0)

@@ -50,6 +50,7 @@ COMPLETE: dict[str, Any] = {
                 {"count": 2, "memory_mib": 8192, "index": 4},
             ],
         },
+        "processes": {"command": ["zpu-smi", "-p"], "pattern": r"(?P<index>\d+) (?P<pid>\d+) (?P<memory_mib>\d+)"},
     },
     "container": {
         "strategy": ["envvar", "volume-mounts", "device-nodes", "cdi"],

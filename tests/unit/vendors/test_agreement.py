@@ -331,6 +331,28 @@ def test_paths_in_the_container_are_those_of_the_device_files(paths: list[str], 
     )
 
 
+@pytest.mark.parametrize(
+    ("hardware", "static", "says"),
+    [
+        ({"device_nodes": ["/dev/null"], "container_device_nodes": ["/dev/tpu{index}"]}, {"cards": [{"memory_mib": 1}]}, ""),
+        ({"device_nodes": ["/dev/null"]}, {"cards": [{"memory_mib": 1}]}, "without hardware.container_device_nodes"),
+        (
+            {"device_nodes": ["/dev/null"], "container_device_nodes": ["/dev/tpu{index}"]},
+            {"glob": "/dev/tpu*", "memory_mib": 1},
+            "without driver.static.cards",
+        ),
+    ],
+)
+def test_only_a_declared_card_can_be_without_a_device_file(
+    hardware: dict[str, object], static: dict[str, object], says: str
+) -> None:
+    """/dev/null stands for a card that is not there; a card that a driver finds has a file of its own."""
+    reported = problems_of({**SMALLEST, "hardware": hardware, "driver": {"name": "static", "static": static}})
+    assert [line.startswith(f'acme.toml: hardware.device_nodes has "/dev/null" {says}') for line in reported] == (
+        [True] if says else []
+    )
+
+
 def test_the_number_of_cards_is_not_in_the_record() -> None:
     (reported,) = problems_of(saying("request.cards_annotation", "ACME_POD"))
     assert reported.startswith('acme.toml: request.cards_annotation is "ACME_POD", and so is annotations.pod_units')

@@ -15,6 +15,7 @@ from accelshare.vendors.profile import (
     Hardware,
     Http,
     InspectDialect,
+    ProcessRules,
     RequestRules,
     Requirement,
     ResourceNames,
@@ -55,6 +56,7 @@ def test_every_key_arrives_in_its_place() -> None:
                 StaticCard(8192, count=2, index=4),
             )
         ),
+        processes=ProcessRules(("zpu-smi", "-p"), r"(?P<index>\d+) (?P<pid>\d+) (?P<memory_mib>\d+)"),
     )
     assert acme.container == ContainerRules(
         env={"ACME_VISIBLE": "{index}", "ACME_BYTES": "{bytes}"},

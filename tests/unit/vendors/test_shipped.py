@@ -1,11 +1,15 @@
 """The shipped profiles match the vendors' own systems: the table of facts, value by value."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import accelshare
 from accelshare.ledger.refusals import Reason
-from accelshare.vendors.catalog import load
+from accelshare.vendors.catalog import load, read_layers
+from accelshare.vendors.layers import survey
 from accelshare.vendors.profile import Profile
 
 CATALOG = load()
@@ -108,6 +112,15 @@ def test_the_vendors_are_shipped() -> None:
     assert [profile.name for profile in CATALOG] == sorted((*ALL, *NEW))
 
 
+def test_shipped_profiles_have_no_problems_and_are_the_same_without_checks() -> None:
+    """Commands read shipped files without checking them again: it would take 12 ms of every `inspect`."""
+    layers, unread = read_layers(())
+    found = survey(layers)
+    assert (unread, found.problems) == ([], ())
+    assert found.profiles == tuple(CATALOG)
+    assert all(source.base is None for layer in layers for source in layer)
+
+
 @pytest.mark.parametrize(("name", "key", "fact"), [(name, key, row[at]) for key, row in FACTS for at, name in enumerate(ALL)])
 def test_the_profile_matches_the_vendors_documents(name: str, key: str, fact: object) -> None:
     assert value(CATALOG[name], key) == fact
@@ -160,6 +173,7 @@ def test_every_refusal_fits_an_event(name: str, reason: Reason) -> None:
                 *(f"inspect.{key}" for key in ("total", "used", "cards")),
                 *(f"texts.{word}" for word in ("no-card-has-room", "larger-than-any-card")),
                 *(f"unhealthy.{key}" for key in ("namespace", "name", "key")),
+                *(f"driver.processes.{key}" for key in ("command", "pattern")),
                 "container.envvar.CXPU_VISIBLE_DEVICES",
                 "container.none.CXPU_VISIBLE_DEVICES",
                 "container.other_resources",
@@ -209,6 +223,15 @@ def test_a_limit_is_set_in_the_vendors_variables(name: str, way: str, env: dict[
 def test_no_enforcement_way_is_used_without_a_probe(name: str) -> None:
     """An old runtime silently ignores the variables, so every such way has a requirement. Limits on a cgroup are proven."""
     assert all(way.requires or way.on_cgroup for way in CATALOG[name].enforcement.ways.values())
+
+
+def test_nothing_is_preloaded_into_a_container() -> None:
+    """Preloaded libraries break programs, so no profile and no code of ours gives a container one."""
+    package = Path(accelshare.__file__).parent
+    files = [*package.glob("agent/**/*.py"), *package.glob("vendors/**/*.py"), *package.glob("vendors/profiles/*.toml")]
+    assert len(files) > 60
+    names = re.compile(r"LD_PRELOAD|LD_AUDIT|LD_LIBRARY_PATH|ld\.so")
+    assert [file.name for file in files if names.search(file.read_text())] == []
 
 
 def test_a_share_smaller_than_a_cuda_context_is_not_possible() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from accelshare.ledger.nouns import Ask, Request, Slice
 from accelshare.vendors.catalog import load
 from accelshare.wire import assignment
+from accelshare.wire.inventory import LONGEST_ID
 
 PROFILES = {profile.name: profile for profile in load().profiles}
 SIZES = {(kind, index): 16 for kind in PROFILES for index in range(64)}
@@ -66,13 +67,18 @@ def test_the_validator_is_required_in_every_scope_whatever_the_pod_has() -> None
             assert assignment.requires_plugin({key: value} | written, "added-later"), (key, value)
 
 
+def test_our_plugin_is_required_beside_more_names_than_are_read() -> None:
+    written = assignment.require_plugin(["c0"], {PLAIN: ",".join(f"p{number}" for number in range(5000))})
+    assert assignment.requires_plugin(written, "c0")
+
+
 def test_other_plugins_that_a_user_required_stay_required() -> None:
     written = assignment.require_plugin(["c0", "c1"], {PLAIN: "[one]", f"{PLAIN}/container.c0": '["two", "accelshare"]'})
     assert {key: json.loads(value) for key, value in written.items()} == {
-        PLAIN: ["one", "accelshare"],
-        POD: ["one", "accelshare"],
-        f"{PLAIN}/container.c0": ["two", "accelshare"],
-        f"{PLAIN}/container.c1": ["one", "accelshare"],
+        PLAIN: ["accelshare", "one"],
+        POD: ["accelshare", "one"],
+        f"{PLAIN}/container.c0": ["accelshare", "two"],
+        f"{PLAIN}/container.c1": ["accelshare", "one"],
     }
 
 
@@ -130,6 +136,17 @@ def test_no_text_on_a_pod_breaks_the_reading(annotations: dict[str, str]) -> Non
 def test_an_impossible_index_is_rejected(index: int) -> None:
     record = {"accelshare.io/assignment": json.dumps({"nvidia": [{"index": index}]})}
     assert assignment.read(record, (Ask("nvidia", 1, 3),), PROFILES)[0] == ()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{"index": 0, "id": "x" * (LONGEST_ID + 1)}, {"index": 0, "whole": True}],
+    ids=["an id that is too long", "a whole card"],
+)
+def test_one_entry_that_does_not_serve_the_request_is_rejected(entry: dict[str, object]) -> None:
+    """A record of one card is read by a way of its own, with the same bounds."""
+    annotations = {assignment.OURS: json.dumps({"nvidia": [entry]})}
+    assert assignment.read(annotations, (Ask("nvidia", 1, 3),), PROFILES)[0] == ()
 
 
 def test_a_record_that_names_a_card_twice_is_rejected() -> None:

@@ -116,6 +116,15 @@ def test_a_node_with_an_unreadable_inventory_has_no_cards(reader: NodeReader, te
     assert len(problem) < 300
 
 
+@pytest.mark.parametrize("text", ["", "null", "{", '{"enflame": 7}', '{"nvidia": {"cards": []}, "enflame": []}'])
+def test_cards_are_not_estimated_where_there_is_an_inventory_that_cannot_be_read(reader: NodeReader, text: str) -> None:
+    """Estimated cards have no id and no health, and delivery may be paused: a pod bound to one may not get it."""
+    amounts = {"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "2", "streamcomputing.com/npu": "2"}
+    fact = decode(reader, node(amounts, inventory=text))
+    assert fact.cards == ()
+    assert len(fact.problems) == 1
+
+
 def test_one_vendor_may_have_an_inventory_and_another_not(reader: NodeReader) -> None:
     text = json.dumps({"nvidia": {"cards": [{"index": 0, "size": 8}]}})
     fact = decode(reader, node({"enflame.com/gcu-memory": "32", "enflame.com/gcu-count": "2"}, inventory=text))

@@ -10,7 +10,7 @@
   verbs: [get, patch]
 - apiGroups: [""]
   resources: [services]
-  resourceNames: [{{ .Values.extender.name }}]
+  resourceNames: [{{ include "accelshare.named" (list . .Values.extender.name) }}]
   verbs: [get]
 {{- end }}
 

@@ -1,5 +1,10 @@
 {{/* A hook Job of an install, upgrade or uninstall. Its ServiceAccount and permissions exist only while it runs. */}}
 
+{{/* Not empty if the chart has to do without hooks. Values of an older chart do not say it. */}}
+{{- define "accelshare.noHooks" -}}
+{{- if eq (toString .Values.hooks.enabled) "false" -}}true{{- end -}}
+{{- end }}
+
 {{- define "accelshare.hook" -}}
 helm.sh/hook: {{ index . 0 }}
 helm.sh/hook-weight: {{ index . 1 | quote }}
@@ -60,7 +65,7 @@ spec:
 {{- end }}
 
 {{- define "accelshare.certificateArgs" -}}
-{{- $args := list "certificates" "ensure" (printf "--namespace=%s" .Release.Namespace) (printf "--service=%s" .Values.extender.name) -}}
+{{- $args := list "certificates" "ensure" (printf "--namespace=%s" .Release.Namespace) (printf "--service=%s" (include "accelshare.named" (list . .Values.extender.name))) -}}
 {{- $args = concat $args (include "accelshare.certificateFlags" . | fromYamlArray) -}}
 {{- $args | toJson -}}
 {{- end }}

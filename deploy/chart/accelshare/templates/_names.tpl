@@ -19,11 +19,24 @@ app.kubernetes.io/component: {{ . }}
 app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 {{- end }}
 
-{{- define "accelshare.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{/* The name of a part: (list root name). nameOverride or fullnameOverride replaces accelshare at its beginning. */}}
+{{- define "accelshare.named" -}}
+{{- $values := (index . 0).Values -}}
+{{- $prefix := $values.fullnameOverride | default $values.nameOverride -}}
+{{- if $prefix -}}
+{{ regexReplaceAll "^accelshare-" (index . 1) (printf "%s-" $prefix) }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ index . 1 }}
+{{- end -}}
+{{- end }}
+
+{{- define "accelshare.image" -}}
+{{- $repository := .Values.image.repository -}}
+{{- with (.Values.global | default dict).imageRegistry -}}{{- $repository = printf "%s/%s" (trimSuffix "/" .) $repository -}}{{- end -}}
+{{- if .Values.image.digest -}}
+{{ $repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 {{- end }}
 
@@ -48,6 +61,11 @@ imagePullSecrets:
 {{- $kinds := .Capabilities.APIVersions -}}
 {{- $has := or ($kinds.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy") (not ($kinds.Has "apps/v1/Deployment")) -}}
 {{- if or (eq $value "true") (and (eq $value "auto") (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) $has) -}}true{{- end -}}
+{{- end }}
+
+{{/* Whether a Lease decides between several extenders. Before 1.23 no API server can refuse late Bindings of the one before. */}}
+{{- define "accelshare.severalExtenders" -}}
+{{- if and (gt (int .Values.extender.replicas) 1) (semverCompare ">=1.23-0" .Capabilities.KubeVersion.Version) -}}true{{- end -}}
 {{- end }}
 
 {{- define "accelshare.prometheus" -}}

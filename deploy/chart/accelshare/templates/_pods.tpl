@@ -62,6 +62,50 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{/* Of pods that use the host's sockets and files: (list root values). */}}
+{{- define "accelshare.hostPodSecurity" -}}
+{{- include "accelshare.seccomp" (index . 0) }}
+{{- with (index . 1).seLinuxOptions }}
+seLinuxOptions:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Of the agent's container: (list root privileged). */}}
+{{- define "accelshare.agentSecurity" -}}
+{{- $agent := (index . 0).Values.agent -}}
+{{- $limits := $agent.limits | default dict -}}
+runAsUser: 0
+readOnlyRootFilesystem: true
+{{- if index . 1 }}
+# A vendor's tool or library opens device files that no container toolkit adds; only a privileged container can.
+privileged: true
+{{- else if and (ne (toString $limits.enabled) "false") (ne $agent.delivery "device-plugin") $limits.capabilities }}
+# A driver that sets limits asks for them.
+capabilities: {drop: [ALL], add: {{ $limits.capabilities | toJson }}}
+{{- else }}
+allowPrivilegeEscalation: false
+capabilities: {drop: [ALL]}
+{{- end }}
+{{- end }}
+
+{{/* A security context with the user's changes: (list text changes). */}}
+{{- define "accelshare.changed" -}}
+{{- if index . 1 -}}
+{{- toYaml (mergeOverwrite (index . 0 | fromYaml) (index . 1)) -}}
+{{- else -}}
+{{- index . 0 -}}
+{{- end -}}
+{{- end }}
+
+{{/* Annotations of a ServiceAccount, if there are any. */}}
+{{- define "accelshare.accountAnnotations" -}}
+{{- with . }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{/* Flags for logs: (list root name). */}}
 {{- define "accelshare.logFlags" -}}
 {{- $logs := (index . 0).Values.logs -}}

@@ -5,13 +5,13 @@ kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: true
   resourceLock: leases
-  resourceName: {{ .Values.secondScheduler.name }}
+  resourceName: {{ include "accelshare.named" (list . .Values.secondScheduler.name) }}
   resourceNamespace: {{ .Release.Namespace }}
 percentageOfNodesToScore: {{ .Values.secondScheduler.percentageOfNodesToScore }}
 profiles:
-- schedulerName: {{ .Values.secondScheduler.name }}
+- schedulerName: {{ include "accelshare.named" (list . .Values.secondScheduler.name) }}
 extenders:
-- urlPrefix: {{ if .Values.tls.enabled }}https{{ else }}http{{ end }}://{{ .Values.extender.name }}.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}/accelshare
+- urlPrefix: {{ if .Values.tls.enabled }}https{{ else }}http{{ end }}://{{ include "accelshare.named" (list . .Values.extender.name) }}.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}/accelshare
   filterVerb: filter
   prioritizeVerb: prioritize
   preemptVerb: preempt

@@ -146,14 +146,12 @@ enflame:
 
 {{/* Agents run on nodes with the label of any enabled vendor. A vendor without a label uses the named nodes, or all. */}}
 {{- define "accelshare.agentNodes" -}}
-{{- if .Values.nodes.selector }}
 nodeSelector:
   kubernetes.io/os: linux
-  {{- toYaml .Values.nodes.selector | nindent 2 }}
-{{- else }}
-nodeSelector:
-  kubernetes.io/os: linux
-{{- $everywhere := false }}
+  {{- with .Values.nodes.selector }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- $everywhere := not (empty .Values.nodes.selector) }}
 {{- $terms := list }}
 {{- range $name := include "accelshare.vendors" . | fromJsonArray }}
 {{- $label := (include "accelshare.vendor" (list $ $name) | fromJson).nodeLabel }}
@@ -168,12 +166,13 @@ nodeSelector:
 {{- $everywhere = true }}
 {{- end }}
 {{- end }}
+{{- $affinity := dict }}
 {{- if and $terms (not $everywhere) }}
-affinity:
-  nodeAffinity:
-    requiredDuringSchedulingIgnoredDuringExecution:
-      nodeSelectorTerms:
-      {{- toYaml ($terms | uniq) | nindent 6 }}
+{{- $required := dict "nodeSelectorTerms" ($terms | uniq) }}
+{{- $affinity = dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" $required) }}
 {{- end }}
+{{- with mergeOverwrite $affinity (deepCopy (.Values.agent.affinity | default dict)) }}
+affinity:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}

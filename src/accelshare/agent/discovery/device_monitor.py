@@ -15,6 +15,7 @@ from typing import Final
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, VendorCards
 from accelshare.agent.discovery.units import ChosenUnit, UnitError, count
 from accelshare.vendors.drivers.driver import CardProcess, Driver, DriverError, HostCard, ReportsProcesses, ReportsUsage
+from accelshare.vendors.drivers.process_table import ProcessTable
 from accelshare.vendors.enforcement import Enforcement
 from accelshare.vendors.profile import Profile
 
@@ -34,6 +35,7 @@ class DeviceMonitor:
         unit: Callable[[], ChosenUnit],
         enforcement: Callable[[Sequence[HostCard]], Awaitable[Mapping[str, Enforcement]]],
         cdi_name: Callable[[HostCard], str] = lambda _card: "",
+        process_table: ProcessTable | None = None,
         listed: bool = True,
         watch_health: bool = True,
         retry_s: float = RETRY_S,
@@ -46,6 +48,7 @@ class DeviceMonitor:
         self._unit = unit
         self._enforcement = enforcement
         self._cdi_name = cdi_name
+        self._process_table = process_table  # if the driver does not report processes
         self._listed = listed
         self._watch_health = watch_health
         self._retry_s = retry_s
@@ -62,14 +65,16 @@ class DeviceMonitor:
         return self._driver.used_mib() if isinstance(self._driver, ReportsUsage) else {}
 
     async def processes(self) -> Mapping[str, Sequence[CardProcess]] | None:
-        """The processes on each card, by id; None if the driver does not report them. Raises DriverError."""
-        if not isinstance(self._driver, ReportsProcesses):
-            return None
-        return await self._driver.processes([card.id for card in self._cards])
+        """The processes on each card, by id; None if nothing reports them. Raises DriverError."""
+        if isinstance(self._driver, ReportsProcesses):
+            return await self._driver.processes([card.id for card in self._cards])
+        return await self._process_table.processes(self._cards) if self._process_table is not None else None
 
     async def close_processes(self) -> None:
         if isinstance(self._driver, ReportsProcesses):
             await self._driver.close_processes()
+        if self._process_table is not None:
+            await self._process_table.close()
 
     async def run(self) -> None:
         """Run until cancelled. Whatever a driver does, it affects this vendor only."""

@@ -8,13 +8,14 @@ import logging
 import threading
 from typing import Final
 
+from accelshare.agent.amounts import AmountsInForce
 from accelshare.agent.discovery.device_inventory import DeviceInventory
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
 from accelshare.kube.patches import annotate_node, set_capacity
 from accelshare.kube.watch import Gone, Reflector, Seen, Synced
-from accelshare.wire import assignment, inventory
+from accelshare.wire import assignment, inventory, resizing
 from accelshare.wire.decoding import UnreadableError
 from accelshare.wire.objects import Node, node_decoder
 from accelshare.wire.quantity import whole_number
@@ -24,7 +25,15 @@ RETRY_S: Final = 1.0
 
 
 class InventoryPublisher:
-    def __init__(self, client: Client, node: str, devices: DeviceInventory, pins: PinnedRecords) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        devices: DeviceInventory,
+        pins: PinnedRecords,
+        amounts: AmountsInForce | None = None,
+    ) -> None:
+        self._amounts = amounts or AmountsInForce()
         self._client = client
         self._name = node
         self._devices = devices
@@ -65,6 +74,11 @@ class InventoryPublisher:
     def published_corrections(self) -> str:
         """The corrected records that are on the Node now, perhaps written by an earlier agent."""
         return self._annotations.get(assignment.CORRECTED, "")
+
+    @property
+    def published_resizes(self) -> str:
+        """The resizes that are on the Node now, perhaps written by an earlier agent."""
+        return self._annotations.get(resizing.APPLIED, "")
 
     @property
     def _annotations(self) -> dict[str, str]:
@@ -131,6 +145,9 @@ class InventoryPublisher:
         corrections = self._pins.corrections
         if annotations.get(assignment.CORRECTED) != corrections:
             await annotate_node(self._client, self._name, {assignment.CORRECTED: corrections})
+        resizes = self._amounts.annotation
+        if annotations.get(resizing.APPLIED) != resizes:
+            await annotate_node(self._client, self._name, {resizing.APPLIED: resizes})
         capacity = (node.status.capacity if node.status else None) or {}
         amounts = self._devices.amounts()
         wrong = {name: amount for name, amount in amounts.items() if whole_number(capacity.get(name)) != amount}

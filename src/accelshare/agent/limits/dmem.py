@@ -14,6 +14,7 @@ from accelshare.vendors.enforcement import Region
 CONTROLLER: Final = "dmem"
 CAPACITY: Final = "dmem.capacity"  # in the root only
 MAX: Final = "dmem.max"  # everywhere else
+CURRENT: Final = "dmem.current"
 _UNLIMITED: Final = "max"
 
 

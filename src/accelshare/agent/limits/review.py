@@ -51,6 +51,7 @@ class LimitReview:
         self._on_failed = on_failed
         self._every_s = every_s
         self._wanted = asyncio.Event()
+        self.lock = asyncio.Lock()  # held while limits are checked; who changes what is wanted holds it, too
         self._failed: set[tuple[str, str]] = set()  # uid and message, as reported
 
     def request(self) -> None:
@@ -66,6 +67,10 @@ class LimitReview:
             await self.once()
 
     async def once(self) -> None:
+        async with self.lock:
+            await self._check_all()
+
+    async def _check_all(self) -> None:
         failed: set[tuple[str, str]] = set()
         for container in self._containers():
             for limit in container.limits:

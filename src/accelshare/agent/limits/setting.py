@@ -45,6 +45,10 @@ class Setter(Protocol):
 
     def clear(self, group: PurePosixPath, limit: Limit, timeout_s: float) -> None: ...
 
+    def used(self, group: PurePosixPath, limit: Limit, timeout_s: float) -> int | None:
+        """What a group uses of this card; None: that is not known."""
+        ...
+
 
 class DmemSetter:
     """The kernel's controller: files in the group."""
@@ -73,6 +77,9 @@ class DmemSetter:
         for region in limit.way.regions:
             self._tree.write(group, dmem.MAX, f"{region.name} max")
 
+    def used(self, group: PurePosixPath, limit: Limit, timeout_s: float) -> int | None:
+        return dmem.limit_in(self._tree.read(group, dmem.CURRENT), limit.way.regions)
+
 
 class LibrarySetter:
     """The vendor's driver, through its library."""
@@ -93,6 +100,9 @@ class LibrarySetter:
 
     def clear(self, group: PurePosixPath, limit: Limit, timeout_s: float) -> None:
         self._call("set_memory_limit", group, limit, None, timeout_s=timeout_s)
+
+    def used(self, group: PurePosixPath, limit: Limit, timeout_s: float) -> int | None:
+        return self._call("memory_used", group, limit, timeout_s=timeout_s)
 
     def _call(self, what: str, group: PurePosixPath, limit: Limit, *more: int | None, timeout_s: float) -> int | None:
         path = str(self._tree.path(group))
@@ -147,6 +157,14 @@ class ContainerLimits:
         for limit in limits:
             self._set(group, limit, deadline)
 
+    def ensure(self, group: PurePosixPath, limits: Sequence[Limit], *, timeout_s: float) -> None:
+        """Set those of these limits that a group does not have; LimitError if one is not held in time."""
+        deadline = self._clock() + timeout_s
+        for limit in limits:
+            found = self._try(limit, lambda setter: setter.read(group, limit, timeout_s))  # noqa: B023 – called at once
+            if not is_held(limit, found):
+                self._set(group, limit, deadline)
+
     def repair(self, group: PurePosixPath, limit: Limit, *, timeout_s: float) -> str:
         """Set a limit that is missing or wrong. Returns what was read before; empty if it was held, or its group is gone."""
         if not self._tree.has(group):
@@ -157,6 +175,17 @@ class ContainerLimits:
         if not is_held(limit, found) or limit.way.by_driver:
             self._set(group, limit, deadline)
         return "" if is_held(limit, found) else shown(found)
+
+    def exists(self, group: PurePosixPath) -> bool:
+        """Whether the group is there: that of a container that has ended is gone."""
+        return self._tree.has(group)
+
+    def used(self, group: PurePosixPath, limit: Limit, *, timeout_s: float) -> int:
+        """The bytes of the limit's card that a group uses; LimitError if that cannot be read."""
+        found = self._try(limit, lambda setter: setter.used(group, limit, timeout_s))
+        if found is None:
+            raise LimitError(f"how much of card {limit.card} of {limit.kind} is in use cannot be read by {limit.way.name}")
+        return found
 
     def _set(self, group: PurePosixPath, limit: Limit, deadline: float) -> None:
         found = self._try(limit, lambda setter: setter.set(group, limit, max(deadline - self._clock(), 0)))

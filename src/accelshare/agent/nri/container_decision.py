@@ -14,7 +14,7 @@ runtime shows it to every later agent: so the cards of a container are known, wh
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -118,6 +118,15 @@ class ContainerDecision:
         return self._container.linux.cgroups_path
 
     @property
+    def container_id(self) -> str:
+        return self._container.id
+
+    @property
+    def pod_cgroup(self) -> str:
+        """The cgroup of its pod, as kubelet names it."""
+        return self._sandbox.linux.cgroup_parent
+
+    @property
     def is_alive(self) -> bool:
         """Whether the container exists and its pod is not terminating."""
         return self.pod is not None and not self.pod.terminating and self._container.state in _ALIVE
@@ -154,7 +163,17 @@ class ContainerDecision:
 
     def limits(self) -> tuple[Limit, ...]:
         """The limits that the container must have, by the cards that it holds."""
-        return wanted_limits(self._kinds, delivered_slices(self._sandbox, self._container))
+        return wanted_limits(self._kinds, self._in_force(delivered_slices(self._sandbox, self._container)))
+
+    def pod_limits_now(self) -> tuple[Limit, ...]:
+        """The limits that the cgroup of its pod must have: of cards that the vendor's driver limits."""
+        slices = self.pod.seen.slices if self.pod is not None else ()
+        return tuple(one for one in wanted_limits(self._kinds, slices) if one.way.by_driver)
+
+    def _in_force(self, slices: tuple[Slice, ...]) -> tuple[Slice, ...]:
+        """The container's slices with the amount of now: it was perhaps created before a resize."""
+        units = self.pod.resized_units if self.pod is not None else 0
+        return tuple(slice_ if slice_.whole else replace(slice_, units=units) for slice_ in slices) if units else slices
 
     def limits_at_start(self) -> tuple[Limit, ...]:
         """The limits that must be set before the container starts; raises Refuse if that is not possible now."""
@@ -228,14 +247,15 @@ class ContainerDecision:
             return self._corrected(pod, needs)
         self._require_plugin()
         self._require_handler(pod, needs)
-        edits, slices = self._edits_for_all(pod, needs, needs.wants)
+        wants = [(kind, whole, amount if whole else pod.resized_units or amount) for kind, whole, amount in needs.wants]
+        edits, slices = self._edits_for_all(pod, needs, wants)
         if not slices:
             return ContainerAdjustment()  # another device plugin delivers all of it
         limits = wanted_limits(self._kinds, slices)
         self._refuse_our_annotations(limits)
         result = adjusted([*edits, _mark(slices, limits)], on_host=self._rules.on_host, unified=unified(limits))
         self.slices = slices
-        self.pod_limits = tuple(one for one in wanted_limits(self._kinds, pod.seen.slices) if one.way.by_driver)
+        self.pod_limits = self.pod_limits_now()
         self._success = Delivered(pod)
         return result
 

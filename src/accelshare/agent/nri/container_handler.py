@@ -30,12 +30,15 @@ HOLD_S: Final = 1.2  # for all limits of a container; the runtime's call has 1.5
 
 @dataclass(frozen=True, slots=True)
 class LimitedContainer:
-    """A container that must have limits; `cgroup` as the runtime gives it."""
+    """A container that must have limits; its cgroup and that of its pod as the runtime gives them."""
 
     pod: NodePod
     name: str
     cgroup: str
     limits: tuple[Limit, ...]
+    id: str = ""
+    pod_cgroup: str = ""
+    pod_limits: tuple[Limit, ...] = ()
 
 
 class ContainerHandler:
@@ -177,7 +180,15 @@ class ContainerHandler:
         for decision in decisions:
             if decision.pod is not None and decision.needs is not None and (limits := decision.limits()):
                 name = decision.needs.container
-                found[decision.pod.uid, name] = LimitedContainer(decision.pod, name, decision.cgroup, limits)
+                found[decision.pod.uid, name] = LimitedContainer(
+                    decision.pod,
+                    name,
+                    decision.cgroup,
+                    limits,
+                    id=decision.container_id,
+                    pod_cgroup=decision.pod_cgroup,
+                    pod_limits=decision.pod_limits_now(),
+                )
         return list(found.values())
 
     def served_before(self) -> list[NodePod]:

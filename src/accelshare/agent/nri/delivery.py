@@ -21,6 +21,7 @@ from accelshare.agent.nri.outcomes import OutcomeQueue
 from accelshare.agent.nri.protocol import connection
 from accelshare.agent.nri.protocol.lock import exclusive_lock
 from accelshare.agent.nri.protocol.nri_pb2 import Event
+from accelshare.agent.nri.protocol.updates import ContainerUpdates
 from accelshare.agent.pinned_records import PinnedRecords
 from accelshare.agent.pod_store import PodStore
 from accelshare.agent.repairs import Repairs
@@ -53,6 +54,7 @@ class NriDelivery:
         leftovers: PluginLeftovers,
         limit_review: LimitReview,
         sets_limits: bool,
+        updates: ContainerUpdates,
         socket: Path,
         files: Files,
     ) -> None:
@@ -69,6 +71,7 @@ class NriDelivery:
         self._leftovers = leftovers
         self._limit_review = limit_review
         self._sets_limits = sets_limits
+        self._updates = updates
         self._socket = socket
         self._files = files
         self._blocked: set[str] = set()  # kinds for which kubelet still asks a device plugin, as logged
@@ -94,6 +97,7 @@ class NriDelivery:
                 select_events=self._configure,
                 on_connected=self._on_connected,
                 on_disconnected=self._on_disconnected,
+                updates=self._updates,
             )
 
     async def first_contact(self) -> bool:

@@ -197,7 +197,7 @@ def _paths(profile: Profile, card: HostCard) -> Iterator[str]:
 
 
 def _paths_inside(profile: Profile, card: HostCard, ordinal: int) -> Iterator[str]:
-    """The paths of the card's device files in a container whose cards are numbered anew."""
+    """The paths of the card's device files in a container whose cards are renumbered."""
     for template in profile.hardware.container_device_nodes:
         with contextlib.suppress(EditsError):
             yield filled(template, {**naming(card), "ordinal": ordinal})

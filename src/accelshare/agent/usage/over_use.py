@@ -5,7 +5,7 @@ Belongs here: these writes, how often, and when an eviction is due. Never: findi
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from accelshare.agent.pod_store import PodStore
@@ -31,15 +31,20 @@ class OverUse:
         history: UsageHistory,
         *,
         evict_after_s: float,
+        not_evicted: Collection[str] = (),
         on_evicted: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
-        """`evict_after_s`: 0: nobody is evicted. `on_evicted` is called for each pod that was."""
+        """`evict_after_s`: 0: nobody is evicted. `on_evicted` is called for each pod that was.
+
+        `not_evicted`: kinds whose numbers are text of a tool. A process can write its own name into such a text.
+        """
         self._client = client
         self._events = events
         self._pods = pods
         self._history = history
         self._evict_after_s = evict_after_s
+        self._not_evicted = frozenset(not_evicted)
         self._on_evicted = on_evicted
         self._clock = clock
         self._reported: dict[str, float] = {}
@@ -67,7 +72,7 @@ class OverUse:
 
     def _is_due(self, use: PodUse, now: float) -> bool:
         pod = self._pods.get(use.uid)
-        if not self._evict_after_s or pod is None or pod.terminating or use.uid in self._evicted:
+        if not self._evict_after_s or use.kind in self._not_evicted or pod is None or pod.terminating or use.uid in self._evicted:
             return False
         return self._history.over_s(use, now) >= self._evict_after_s and self._retries.due(use.uid)
 

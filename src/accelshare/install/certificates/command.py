@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from accelshare.help_pages import HelpGroup, grouped
 from accelshare.install.commands import errors_as_messages, with_client
-from accelshare.options import kubeconfig_options, together
+from accelshare.options import kubeconfig_options
 from accelshare.terminal import echo_line
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ T = TypeVar("T")
 
 
 # The Secrets: every command here, and `scheduler-config manage`.
-secret_options = together(
+secret_options = grouped(
+    "Secrets",
     click.option("--ca-secret", default="accelshare-ca", show_default=True, help="Secret with the CA and its key."),
     click.option(
         "--extender-secret",
@@ -37,7 +39,8 @@ secret_options = together(
     ),
 )
 # What is created: `certificates ensure` and `scheduler-config manage`.
-issuing_options = together(
+issuing_options = grouped(
+    "Certificates",
     click.option(
         "--service",
         default="accelshare-extender",
@@ -56,7 +59,8 @@ issuing_options = together(
         help="Lifetime of the other certificates.",
     ),
 )
-_cluster_options = together(
+_cluster_options = grouped(
+    "Cluster",
     click.option("--namespace", default="kube-system", show_default=True, help="Namespace of the Secrets."),
     kubeconfig_options,
 )
@@ -77,12 +81,14 @@ def names_from(options: dict[str, Any]) -> "Names":
     return Names(**{key: options[key] for key in keys if key in options})
 
 
-@click.group(no_args_is_help=True)
+@click.group(cls=HelpGroup, no_args_is_help=True)
 def certificates() -> None:
     """Create, renew and show the certificates between kube-scheduler and the extender."""
 
 
-@certificates.command(short_help="Create what is missing, renew what is due.")
+@certificates.command(
+    short_help="Create what is missing, renew what is due.", examples=[("--leaf-days 30", "renew every 20 days")]
+)
 @secret_options
 @issuing_options
 @click.option(
@@ -105,7 +111,7 @@ def ensure(**options: Any) -> None:
         echo_line(line)
 
 
-@certificates.command(short_help="Show when the certificates expire.")
+@certificates.command(short_help="Show when the certificates expire.", examples=[("--namespace accelshare", "of this namespace")])
 @secret_options
 @_cluster_options
 @errors_as_messages
@@ -123,7 +129,7 @@ def status(**options: Any) -> None:
         raise click.exceptions.Exit(1)
 
 
-@certificates.command(short_help="Delete the Secrets.")
+@certificates.command(short_help="Delete the Secrets.", examples=[("", "of the namespace kube-system")])
 @secret_options
 @_cluster_options
 @errors_as_messages

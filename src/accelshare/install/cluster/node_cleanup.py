@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 
+from accelshare.help_pages import HelpGroup
 from accelshare.install.commands import errors_as_messages, with_client
 from accelshare.kube import paths
 from accelshare.kube.client import Client
@@ -22,7 +23,7 @@ from accelshare.kube.patches import annotate_node, remove_capacity
 from accelshare.options import kubeconfig_options, profiles_option
 from accelshare.terminal import echo_line
 from accelshare.vendors.catalog import Catalog, load
-from accelshare.wire import assignment, inventory
+from accelshare.wire import assignment, inventory, resizing
 from accelshare.wire.decoding import UnreadableError
 from accelshare.wire.objects import Node, node_decoder, pod_decoder
 from accelshare.wire.pods import AGENT_LABEL
@@ -116,18 +117,20 @@ async def _clean(client: Client, data: AgentData) -> tuple[str, ...]:
         # The annotation goes last: a repeated run finds the node by it.
         if data.amounts:
             await remove_capacity(client, data.node, data.amounts)
-        await annotate_node(client, data.node, {inventory.KEY: None, assignment.CORRECTED: None})
+        await annotate_node(client, data.node, {inventory.KEY: None, assignment.CORRECTED: None, resizing.APPLIED: None})
     except NotFound:  # autoscalers remove nodes at any moment
         return (f"node {data.node}: it has left the cluster in the meantime",)
     return data.lines
 
 
-@click.group(no_args_is_help=True)
+@click.group(cls=HelpGroup, no_args_is_help=True)
 def node_cleanup() -> None:
     """Remove what agents wrote on their nodes."""
 
 
-@node_cleanup.command(short_help="Remove what agents wrote on nodes.")
+@node_cleanup.command(
+    short_help="Remove what agents wrote on nodes.", examples=[("--daemonset accelshare-agent", "after the agents have ended")]
+)
 @click.option("-n", "--namespace", default="kube-system", show_default=True, help="Namespace of the agents.")
 @click.option("--daemonset", "daemon_set", metavar="NAME", help="Delete this DaemonSet of agents first.")
 @click.option(

@@ -13,6 +13,7 @@ from typing import Final
 import click
 import msgspec
 
+from accelshare.help_pages import HelpGroup
 from accelshare.install.commands import errors_as_messages, with_client
 from accelshare.install.errors import ForeignLabel, UnknownNodes
 from accelshare.kube import paths
@@ -118,12 +119,12 @@ def _labels(_context: click.Context, _parameter: click.Parameter, values: tuple[
     return dict(value.split("=", 1) for value in values)
 
 
-@click.group(no_args_is_help=True)
+@click.group(cls=HelpGroup, no_args_is_help=True)
 def node_labels() -> None:
     """Label the nodes that share their cards, and remove those labels again."""
 
 
-@node_labels.command(short_help="Add labels to nodes.")
+@node_labels.command(short_help="Add labels to nodes.", examples=[("--label sharing=true worker-0 worker-1", "two nodes")])
 @click.argument("names", nargs=-1, required=True, metavar="NODE...")
 @click.option(
     "--label", "labels", multiple=True, required=True, callback=_labels, metavar="KEY=VALUE", help="Label to add; repeatable."
@@ -135,7 +136,7 @@ def apply(names: tuple[str, ...], labels: dict[str, str], kubeconfig: Path | Non
     _run(labels, names, kubeconfig, context)
 
 
-@node_labels.command(short_help="Remove the labels that apply added.")
+@node_labels.command(short_help="Remove the labels that apply added.", examples=[("", "from every node")])
 @kubeconfig_options
 @errors_as_messages
 def remove(kubeconfig: Path | None, context: str | None) -> None:

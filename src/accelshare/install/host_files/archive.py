@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -54,6 +54,7 @@ class TrackedFile(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """The whole state of one installation on this host."""
 
+    one_hash: ClassVar[bool] = False  # in format 1, `written` of each file is one hash
     state: Literal["applying", "applied", "restoring"]
     files: list[TrackedFile]  # in the order of writing
     made: list[str] = []  # directories that accelshare created
@@ -78,6 +79,24 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 RecordT = TypeVar("RecordT", bound=Record)
+
+
+def _format_1(record: dict[str, Any], *, one_hash: bool) -> dict[str, Any]:
+    """The same in format 1, so that version 0.1 restores the files after a rollback; unchanged if format 1 cannot express it."""
+    files = [{**file} for file in record["files"]]
+    for file in files if one_hash else ():
+        match file["written"]:
+            case [digest] if record["state"] == "applying":
+                file |= {"written": None, "after": digest}
+            case [digest]:
+                file |= {"written": digest, "after": None}
+            case [digest, after]:
+                file |= {"written": digest, "after": after}
+            case []:
+                file |= {"written": None, "after": None}
+            case _:
+                return record
+    return {**record, "files": files, "format": 1}
 
 
 def _current_format(record: Any) -> Any:
@@ -112,7 +131,8 @@ class Archive(Generic[RecordT]):
         return record
 
     def save(self, record: RecordT) -> None:
-        content = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+        written = _format_1(msgspec.to_builtins(record), one_hash=record.one_hash)
+        content = msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n"
         self._disk.put(self.directory / _RECORD, content, mode=0o600)
 
     def back_up(self, file: HostFile | None) -> SavedFile:

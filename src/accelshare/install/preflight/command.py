@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from accelshare.help_pages import HelpCommand
 from accelshare.install.commands import with_client
 from accelshare.install.preflight.checks import NAMES
 from accelshare.options import kubeconfig_options, output_option, profiles_option
@@ -21,7 +22,11 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     return dict(value.split("=", 1) for value in values)
 
 
-@click.command(short_help="Check whether a cluster is ready for accelshare.")
+@click.command(
+    cls=HelpCommand,
+    short_help="Check whether a cluster is ready for accelshare.",
+    examples=[("", "every check"), ("--namespace accelshare -o json", "for programs")],
+)
 @click.option("-n", "--namespace", default="kube-system", show_default=True, help="Namespace of the installation.")
 @output_option
 @kubeconfig_options

@@ -50,6 +50,11 @@ def named(names: Sequence[str], most: int = _NAMED) -> str:
     return first if len(names) <= most else f"{first} and {len(names) - most} more"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 pod` or `3 pods`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def ready(findings: Sequence[Finding]) -> bool:
     """Whether no finding is a problem."""
     return all(finding.grade is not Grade.PROBLEM for finding in findings)
@@ -62,7 +67,9 @@ def as_text(findings: Sequence[Finding]) -> str:
         lines.append(visible(f"{finding.grade.value:<8} {finding.check:<13} {finding.message}"))
         lines += [visible(f"{'':<22} → {step}") for step in finding.do]
     counts = {grade: sum(finding.grade is grade for finding in findings) for grade in Grade}
-    summary = ", ".join(f"{counts[grade]} {grade.value}" for grade in (Grade.PROBLEM, Grade.WARNING, Grade.NOTE) if counts[grade])
+    summary = ", ".join(
+        counted(counts[grade], grade.value) for grade in (Grade.PROBLEM, Grade.WARNING, Grade.NOTE) if counts[grade]
+    )
     validator = "ready for accelshare" if ready(findings) else "not ready: solve the problems first"
     return "\n".join([*lines, "", f"{validator}{f' ({summary})' if summary else ''}"]) + "\n"
 

@@ -86,6 +86,7 @@ class ServicePort(msgspec.Struct, frozen=True, rename="camel"):
 
 class ServiceSpec(msgspec.Struct, frozen=True):
     ports: tuple[ServicePort, ...] = ()
+    selector: dict[str, str] | None = None
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -182,7 +183,7 @@ def is_ours(metadata: Metadata) -> bool:
 
 async def read(client: Client, parts: Collection[ClusterPart], rights: Iterable[Right]) -> Snapshot:
     """Read these parts of the cluster. Raises KubeError if the API server is unreachable or rejects the credentials."""
-    reader = _Reader(client, parts)
+    reader = Reader(client, parts)
     return Snapshot(
         version=await reader.version(),
         nodes=await reader.all(ClusterPart.NODES, "/api/v1/nodes", NodeWithVersions),
@@ -196,7 +197,7 @@ async def read(client: Client, parts: Collection[ClusterPart], rights: Iterable[
     )
 
 
-class _Reader:
+class Reader:
     """Reads only the parts that are needed; `unread` collects what the API server refused."""
 
     def __init__(self, client: Client, parts: Collection[ClusterPart]) -> None:
@@ -214,9 +215,11 @@ class _Reader:
             raise BadAnswer(f"GET /version: not a version: {error}") from error
 
     async def all(self, part: ClusterPart, path: str, kind: type[T], params: dict[str, str] | None = None) -> tuple[T, ...]:
+        """Every object of this part, if it is needed."""
+        return await self.listed(part.value, path, kind, params) if part in self._parts else ()
+
+    async def listed(self, what: str, path: str, kind: type[T], params: dict[str, str] | None = None) -> tuple[T, ...]:
         """Every object that can be read; if the API server refuses, none and an entry in `unread`."""
-        if part not in self._parts:
-            return ()
         decoder = Decoder(kind)
         objects: list[T] = []
         try:
@@ -225,9 +228,9 @@ class _Reader:
                     try:
                         objects.append(decoder.decode(item))
                     except UnreadableError as error:
-                        self.unread[f"one of the {part.value}"] = str(error)
+                        self.unread[f"one of the {what}"] = str(error)
         except (Forbidden, NotFound) as error:
-            self.unread[part.value] = str(error)
+            self.unread[what] = str(error)
         return tuple(objects)
 
     async def holder(self) -> str:

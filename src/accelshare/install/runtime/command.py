@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from accelshare.help_pages import HelpGroup, grouped
 from accelshare.install.commands import errors_as_messages
-from accelshare.options import PATH, output_option, together
+from accelshare.options import PATH, output_option
 from accelshare.terminal import echo, echo_document, echo_line
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ _UNFINISHED: Final = 6
 _PROGRAMS: Final = {"containerd": "containerd", "cri-o": "crio"}
 
 
-_host_options = together(
+_host_options = grouped(
+    "Runtime",
     click.option(
         "--runtime",
         type=click.Choice(["containerd", "cri-o"]),
@@ -50,7 +52,8 @@ _host_options = together(
 )
 
 
-_change_options = together(
+_change_options = grouped(
+    "Change",
     click.option("--force", is_flag=True, help="Overwrite changes that others made, and print what is lost."),
     click.option("--restart", is_flag=True, help="Restart the runtime and wait for it. Default: print the command."),
     click.option("--restart-command", help="Command that restarts the runtime. Default: systemctl restart containerd, or crio."),
@@ -58,12 +61,12 @@ _change_options = together(
 )
 
 
-@click.group("runtime-config", no_args_is_help=True)
+@click.group("runtime-config", cls=HelpGroup, no_args_is_help=True)
 def runtime_config() -> None:
     """Make the container runtime refuse containers while the agent is not connected, and restore its files."""
 
 
-@runtime_config.command(short_help="Show what apply would change.")
+@runtime_config.command(short_help="Show what apply would change.", examples=[("--runtime cri-o", "for CRI-O")])
 @_host_options
 @errors_as_messages
 def plan(**options: Any) -> None:
@@ -75,7 +78,9 @@ def plan(**options: Any) -> None:
         _say(f"note: {notice}")
 
 
-@runtime_config.command(short_help="Enable the validator; print and record the change.")
+@runtime_config.command(
+    short_help="Enable the validator; print and record the change.", examples=[("--restart", "and restart the runtime")]
+)
 @_change_options
 @_host_options
 @errors_as_messages
@@ -103,7 +108,7 @@ def apply(force: bool, restart: bool, restart_command: str | None, wait_s: float
         _say(f"it takes effect after: {command}")
 
 
-@runtime_config.command(short_help="Restore the original files.")
+@runtime_config.command(short_help="Restore the original files.", examples=[("--restart", "and restart the runtime")])
 @_change_options
 @_host_options
 @errors_as_messages
@@ -121,7 +126,7 @@ def restore(force: bool, restart: bool, restart_command: str | None, wait_s: flo
         _say(f"it takes effect after: {command}")
 
 
-@runtime_config.command(short_help="Show the status.")
+@runtime_config.command(short_help="Show the status.", examples=[("-o json", "for programs")])
 @output_option
 @_host_options
 @errors_as_messages

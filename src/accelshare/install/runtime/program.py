@@ -40,7 +40,7 @@ class RuntimeProgram:
         """containerd's whole configuration with these files."""
         try:
             return tomllib.loads(self._run("--config", str(config), "config", "dump"))
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise NotUnderstood(f"{self.path} config dump cannot be read: {error}") from error
 
     def _run(self, *words: str) -> str:

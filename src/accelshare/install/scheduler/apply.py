@@ -8,6 +8,7 @@ Belongs here: the order of the steps. Never: what the files say (`plan.py`), how
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import msgspec
 
@@ -19,10 +20,13 @@ from accelshare.install.host_files.disk import sha256
 from accelshare.install.scheduler import leadership, validation
 from accelshare.install.scheduler.health import Look, Patience, Scheduler, wait_for_new
 from accelshare.install.scheduler.host import Earlier, Proposal, SchedulerHost, SchedulerRecord, Source
-from accelshare.install.scheduler.leadership import ReadLease
+from accelshare.install.scheduler.leadership import LeaseObserver, ReadLease
 from accelshare.install.scheduler.plan import Intent, SchedulerPlan
+from accelshare.kube.leases import LeaseSpec
 
 ConfigCheck = Callable[[SchedulerPlan], None]
+# As a standby: the kube-scheduler of another host leads, so this one is ready and was not seen scheduling pods.
+ApplyOutcome = Literal["applied", "applied as standby", "unchanged"]
 
 
 def apply(
@@ -34,27 +38,33 @@ def apply(
     force: bool = False,
     check: ConfigCheck | None = None,
     read_lease: ReadLease | None = None,
+    host_name: str = "",
     say: Say = lambda _line: None,
-) -> ChangeOutcome:
-    """Make kube-scheduler call the extender, or leave everything unchanged and raise."""
+) -> ApplyOutcome:
+    """Make kube-scheduler call the extender, or leave everything unchanged and raise.
+
+    `host_name`: by which kube-scheduler's identity in the Lease `read_lease` reads begins.
+    """
     with host.archive.locked(create=True):
-        return _Apply(host, scheduler, patience, say).run(host.propose(intent), intent, force, check, read_lease)
+        run = _Apply(host, scheduler, patience, say, host_name)
+        return run.run(host.propose(intent), intent, force, check, read_lease)
 
 
 class _Apply:
     """One apply."""
 
-    def __init__(self, host: SchedulerHost, scheduler: Scheduler, patience: Patience, say: Say) -> None:
+    def __init__(self, host: SchedulerHost, scheduler: Scheduler, patience: Patience, say: Say, host_name: str) -> None:
         self._host = host
         self._changes = host.changes
         self._scheduler = scheduler
         self._patience = patience
         self._say = say
-        self._renew_time: Callable[[], str] | None = None
+        self._host_name = host_name
+        self._lease: LeaseObserver | None = None
 
     def run(
         self, proposal: Proposal, intent: Intent, force: bool, check: ConfigCheck | None, read_lease: ReadLease | None
-    ) -> ChangeOutcome:
+    ) -> ApplyOutcome:
         try:
             self._changes.refuse_to_overwrite(proposal.plan.files, proposal.record)
         except ChangedByOthers as refusal:
@@ -85,7 +95,12 @@ class _Apply:
                 self._host.archive.restore(file.path, file.original)
         files = [TrackedFile(file.path, file.original, file.written[-1:]) for file in journal.files if proposal.names(file.path)]
         self._changes.finish(msgspec.structs.replace(journal, state="applied", files=files))
-        return "applied"
+        if self._lease is None or not self._lease.other_host:
+            return "applied"
+        self._say(
+            f"standby: host {self._lease.other_host} holds the Lease and schedules pods; this host's kube-scheduler is healthy"
+        )
+        return "applied as standby"
 
     def _follow_lease(self, plan: SchedulerPlan, intent: Intent, read: ReadLease) -> None:
         """Wait for the leader's Lease too, if it can be read now; else report that only health is checked."""
@@ -96,13 +111,13 @@ class _Apply:
             self._say(f"only kube-scheduler's health is checked, not whether it schedules pods: {reason}")
             return
 
-        def renew_time() -> str:
+        def read_again() -> LeaseSpec | None:
             try:
-                return read(place).renew_time or ""
+                return read(place)
             except NoLease:
-                return ""  # the API server may be unreachable for a moment
+                return None  # the API server may be unreachable for a moment
 
-        self._renew_time = renew_time
+        self._lease = LeaseObserver(read_again, host_name=self._host_name, ready_only_as_leader=place.ready_only_as_leader)
         # A killed leader does not release its Lease: the next one leads when it has expired, and polls now and then.
         limit_s = max(self._patience.limit_s, 2 * (lease.lease_duration_seconds or 0))
         self._patience = replace(self._patience, limit_s=limit_s)
@@ -155,12 +170,12 @@ class _Apply:
     def _wait(self, before: Look, changed: list[PlannedFile]) -> str | None:
         if self._patience.limit_s <= 0:
             return None
-        lease = " and the leader's Lease is renewed" if self._renew_time is not None else ""
+        lease = " and the leader's Lease is renewed" if self._lease is not None else ""
         self._say(f"waiting until the new kube-scheduler is healthy{lease}")
         # If the trigger already has its content (an interrupted apply, a repaired file), nothing starts another kube-scheduler.
         trigger = self._host.target.trigger
         kubelet_acts = self._host.target.restarts_itself and any(file.path == trigger for file in changed)
-        return wait_for_new(self._scheduler, before, self._patience, restarted=not kubelet_acts, renew_time=self._renew_time)
+        return wait_for_new(self._scheduler, before, self._patience, restarted=not kubelet_acts, lease=self._lease)
 
     def _roll_back(self, journal: SchedulerRecord, failure: str) -> RolledBack:
         """Restore the files of before this apply: the original ones, or those of the previous apply."""

@@ -4,11 +4,13 @@ Belongs here: from argv to values, and printing. Never: rules.
 """
 
 import json
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
+from accelshare.help_pages import HelpGroup
 from accelshare.install.commands import errors_as_messages
 from accelshare.install.scheduler.manager.command import manage
 from accelshare.install.scheduler.options import (
@@ -36,7 +38,7 @@ KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
 EXIT_CODES: Final = {"installed": 0, "not installed": 3, "drifted": 4, "overwritten": 5, "unfinished": 6}
 
 
-@click.group("scheduler-config", no_args_is_help=True)
+@click.group("scheduler-config", cls=HelpGroup, no_args_is_help=True)
 def scheduler_config() -> None:
     """Make kube-scheduler call the extender, show what would change, and restore the original configuration."""
 
@@ -44,7 +46,10 @@ def scheduler_config() -> None:
 scheduler_config.add_command(manage)
 
 
-@scheduler_config.command(short_help="Print a configuration for a version of Kubernetes.")
+@scheduler_config.command(
+    short_help="Print a configuration for a version of Kubernetes.",
+    examples=[("--url http://10.0.0.1:12345/accelshare --kubernetes-version 1.36", "for a cluster without TLS to the extender")],
+)
 @click.option(
     "--form",
     type=click.Choice(["file", "openshift", "second-scheduler"]),
@@ -105,7 +110,9 @@ def render(
         _print_notices((*content.proposals(text, "the configuration"), *content.plain_port(text, "the configuration", release)))
 
 
-@scheduler_config.command(short_help="Show what apply would change.")
+@scheduler_config.command(
+    short_help="Show what apply would change.", examples=[("--url http://10.0.0.1:12345/accelshare", "as diff -u")]
+)
 @address_options
 @desired_options
 @target_options
@@ -122,7 +129,10 @@ def plan(**options: Any) -> None:
     _print_notices(proposal.plan.notices)
 
 
-@scheduler_config.command(short_help="Apply, wait for health, and roll back if kube-scheduler fails.")
+@scheduler_config.command(
+    short_help="Apply, wait for health, and roll back if kube-scheduler fails.",
+    examples=[("--url http://10.0.0.1:12345/accelshare", "on each control-plane node")],
+)
 @click.option(
     "--kube-scheduler",
     "program",
@@ -157,12 +167,13 @@ def apply(program: Path | None, force: bool, wait_s: float, health_url: str | No
         force=force,
         check=checker(program, intent.release) if program is not None else None,
         read_lease=leadership.read,
+        host_name=socket.gethostname(),
         say=_say,
     )
     _say(outcome)
 
 
-@scheduler_config.command(short_help="Restore the original configuration.")
+@scheduler_config.command(short_help="Restore the original configuration.", examples=[("", "on each control-plane node")])
 @force_option
 @wait_options
 @target_options
@@ -178,7 +189,7 @@ def restore(force: bool, wait_s: float, health_url: str | None, log_directory: P
     _say(applying.restore(host, scheduler, patience=Patience(wait_s), force=force, say=_say))
 
 
-@scheduler_config.command("status", short_help="Show the status.")
+@scheduler_config.command("status", short_help="Show the status.", examples=[("-o json", "for programs")])
 @output_option
 @target_options
 @path_options

@@ -8,7 +8,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -17,6 +18,8 @@ from ruamel.yaml.representer import RoundTripRepresenter
 from ruamel.yaml.scalarstring import LiteralScalarString
 
 from accelshare.install.errors import NotUnderstood
+
+MOST_LEVELS: Final = 100  # of brackets
 
 
 @dataclass(slots=True)
@@ -44,11 +47,15 @@ def read(content: bytes, name: str) -> Document:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise NotUnderstood(f"{name} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-    form: _Form = _Json(text) if text.lstrip().startswith("{") and _is_json(text) else _Yaml(text)
+    if _levels(text) > MOST_LEVELS:  # ruamel takes seconds for a thousand
+        raise NotUnderstood(f"{name} cannot be read: its brackets are nested deeper than {MOST_LEVELS} levels")
     try:
+        form: _Form = _Json(text) if text.lstrip().startswith("{") and _is_json(text) else _Yaml(text)
         data = form.read(text)
     except (YAMLError, ValueError) as error:
         raise NotUnderstood(f"{name} cannot be read: {_one_line(error)}") from error
+    except RecursionError:
+        raise NotUnderstood(f"{name} cannot be read: it is nested too deep") from None
     if not isinstance(data, dict):
         raise NotUnderstood(f"{name} is not a mapping; it must be one Kubernetes object")
     return Document(data, text, plain(data), form)
@@ -156,6 +163,12 @@ class _Json:
 
 
 _Form = _Yaml | _Json
+
+
+def _levels(text: str) -> int:
+    """How deep brackets are nested. Brackets in strings count too: no file of ours comes near the limit."""
+    steps = (1 if found.group() in "[{" else -1 for found in re.finditer(r"[\[\]{}]", text))
+    return max(accumulate(steps), default=0)
 
 
 def _is_json(text: str) -> bool:

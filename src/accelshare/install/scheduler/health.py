@@ -1,4 +1,4 @@
-"""Whether a new kube-scheduler is healthy and leads, and the end of its log if it is not.
+"""Whether a new kube-scheduler is healthy, and leads or is ready to lead; and the end of its log if not.
 
 Belongs here: querying one kube-scheduler on this host, and waiting. Never: rolling back (`apply.py`).
 """
@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
+from accelshare.install.scheduler.leadership import LeaseObserver
+
 _ASK_LIMIT_S: Final = 3.0
 _EVERY_S: Final = 0.2
 _STEADY_S: Final = 2.0
 _LOG_LINES: Final = 5
+_ANSWER_LIMIT: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,9 @@ class Scheduler(Protocol):
     def look(self) -> Look:
         """The present health; never raises."""
 
+    def not_ready(self) -> str | None:
+        """Why it is not ready, such as caches that are not synced; None if it is, or if it does not answer that question."""
+
     def last_log_lines(self) -> str:
         """The end of its log, or an empty text."""
 
@@ -48,6 +54,22 @@ class HttpsScheduler:
         self._logs = logs
 
     def look(self) -> Look:
+        try:
+            status, words, certificate = self._get(urlsplit(self._url).path or "/healthz")
+        except (OSError, http.client.HTTPException) as error:
+            return Look(False, f"{self._url}: {error}", gone=isinstance(error, ConnectionError))
+        return Look(status == 200, f"{self._url}: {status} {words}", hashlib.sha256(certificate).hexdigest())
+
+    def not_ready(self) -> str | None:
+        try:
+            status, words, _ = self._get("/readyz")
+        except (OSError, http.client.HTTPException) as error:
+            return f"/readyz: {error}"
+        # Before 1.31 there is no such path (404), or only some callers may ask (401, 403).
+        return None if status in (200, 401, 403, 404) else f"/readyz: {status} {words}"
+
+    def _get(self, path: str) -> tuple[int, str, bytes]:
+        """Status, the beginning of the answer, and the serving certificate."""
         address = urlsplit(self._url)
         context = ssl.create_default_context()
         # The certificate is self-signed. No secret is sent, and the answer is used for health only.
@@ -56,16 +78,12 @@ class HttpsScheduler:
             address.hostname or "", address.port or 443, timeout=_ASK_LIMIT_S, context=context
         )
         try:
-            connection.request("GET", address.path or "/healthz")
+            connection.request("GET", path)
             certificate = connection.sock.getpeercert(binary_form=True) or b""
             answer = connection.getresponse()
-            words = answer.read(200).decode("utf-8", errors="replace").strip()
-        except (OSError, http.client.HTTPException) as error:
-            return Look(False, f"{self._url}: {error}", gone=isinstance(error, ConnectionError))
+            return answer.status, answer.read(_ANSWER_LIMIT).decode("utf-8", errors="replace").strip(), certificate
         finally:
             connection.close()
-        seen = hashlib.sha256(certificate).hexdigest()
-        return Look(answer.status == 200, f"{self._url}: {answer.status} {words}", seen)
 
     def last_log_lines(self) -> str:
         if self._logs is None:
@@ -101,31 +119,35 @@ def wait_for_new(
     patience: Patience,
     *,
     restarted: bool = False,
-    renew_time: Callable[[], str] | None = None,
+    lease: LeaseObserver | None = None,
 ) -> str | None:
     """None once a new kube-scheduler is and stays healthy; else the reason why not.
 
     Until kubelet has replaced it, the former kube-scheduler answers. The new one is known by another certificate, or by a moment
     in which nothing listened. `restarted`: it has already been replaced.
 
-    `renew_time`: the time of the Lease's last renewal, empty if that cannot be read now. It must change while the new
-    kube-scheduler is healthy, because kube-scheduler is healthy before it can schedule.
+    `lease`: it must be renewed while the new kube-scheduler is healthy, because kube-scheduler is healthy before it can schedule.
+    If another host renews it, this one's kube-scheduler must be ready, as far as it answers that.
     """
     deadline = patience.clock() + patience.limit_s
     new, former, since = restarted or before.gone, before.certificate, None
-    stamp, leads = "", renew_time is None
+    not_ready: str | None = None
     while True:
         look = scheduler.look()
         now = patience.clock()
         former = former or look.certificate  # the former one did not answer before, and has not ended
         new = new or look.gone or (look.certificate is not None and look.certificate != former)
         since = None if not (new and look.healthy) else since if since is not None else now
-        if since is not None and renew_time is not None and not leads and (seen := renew_time()):
-            leads, stamp = bool(stamp) and seen != stamp, stamp or seen
-        if since is not None and leads and now - since >= patience.steady_s:
+        if since is not None and lease is not None:
+            lease.observe()
+            not_ready = scheduler.not_ready() if lease.renewed and lease.shows_readiness else None
+        renewed = lease is None or lease.renewed
+        if since is not None and renewed and not_ready is None and now - since >= patience.steady_s:
             return None
-        if now >= deadline and since is not None and not leads:
+        if now >= deadline and since is not None and not renewed:
             return f"does not schedule: {look.message}, but the leader's Lease was not renewed within {patience.limit_s:g} s"
+        if now >= deadline and since is not None and not_ready is not None:
+            return f"is not ready: {look.message}, but {not_ready} after {patience.limit_s:g} s"
         if now >= deadline:
             what = look.message if new else f"kubelet has not replaced the former one ({look.message})"
             return f"was not healthy within {patience.limit_s:g} s: {what}"

@@ -6,7 +6,7 @@ Belongs here: reading and planning. Never: changing anything (`apply.py`).
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 import msgspec
 
@@ -36,6 +36,7 @@ class Earlier(msgspec.Struct, frozen=True):
 class SchedulerRecord(Record, frozen=True):
     """The record of one kube-scheduler's configuration. The trigger makes kube-scheduler read accelshare's file."""
 
+    one_hash: ClassVar[bool] = True
     trigger: str
     sources: list[Source] = msgspec.field(default_factory=list)
     earlier: list[Earlier] = msgspec.field(default_factory=list)  # the newest first

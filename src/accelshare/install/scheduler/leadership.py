@@ -1,9 +1,10 @@
-"""kube-scheduler's leader election Lease, which shows that a kube-scheduler schedules pods.
+"""kube-scheduler's leader election Lease, which shows that a kube-scheduler schedules pods, and on which host.
 
-kube-scheduler acquires it only after its caches are synced, whereas /healthz is ok before.
+kube-scheduler acquires it only after its caches are synced, whereas /healthz is ok before. Its identity in the Lease is the host
+name and a random id: `cp-1_2f6d…`.
 
-Belongs here: which Lease it is, by flags and configuration, and reading it with kube-scheduler's own kubeconfig. Never: waiting
-for it (`health.py`).
+Belongs here: which Lease it is, by flags and configuration, reading it with kube-scheduler's own kubeconfig, and whose it is.
+Never: waiting for it (`health.py`).
 """
 
 from collections.abc import Callable
@@ -26,12 +27,41 @@ class LeasePlace:
     kubeconfig: str
     namespace: str
     name: str
+    ready_only_as_leader: bool = False  # this kube-scheduler fills its caches only when it leads
 
     def __str__(self) -> str:
         return f"Lease {self.namespace}/{self.name}"
 
 
 ReadLease = Callable[[LeasePlace], LeaseSpec]
+
+
+class LeaseObserver:
+    """Looks at the Lease again and again: whether it is renewed, and by which host."""
+
+    def __init__(self, read: Callable[[], LeaseSpec | None], *, host_name: str, ready_only_as_leader: bool = False) -> None:
+        """`read`: the present Lease, None if it cannot be read now. `host_name`: of this host."""
+        self._read = read
+        self._host_name = host_name
+        self._ready_only_as_leader = ready_only_as_leader
+        self._first = ""
+        self.renewed = False
+        self.other_host = ""  # the host whose kube-scheduler renews the Lease; empty: this one's does, or nobody's
+
+    def observe(self) -> None:
+        lease = self._read()
+        if lease is None or not lease.renew_time or not lease.holder_identity:
+            return  # it cannot be read now, nobody has ever led, or the last leader has released it
+        self._first = self._first or lease.renew_time
+        if lease.renew_time != self._first:
+            self.renewed = True
+            host, _, suffix = lease.holder_identity.rpartition("_")
+            self.other_host = "" if (host or suffix) == self._host_name else host or suffix
+
+    @property
+    def shows_readiness(self) -> bool:
+        """Whether this host's kube-scheduler can be ready now: one with delayCacheUntilActive is ready only when it leads."""
+        return not (self._ready_only_as_leader and self.other_host)
 
 
 def place(plan: SchedulerPlan, release: Release) -> LeasePlace:
@@ -63,7 +93,7 @@ def place(plan: SchedulerPlan, release: Release) -> LeasePlace:
     kubeconfig = connection.get("kubeconfig") if data else flag_values.get("kubeconfig")
     if not kubeconfig:
         raise NoLease("kube-scheduler has no kubeconfig, which is needed to read its Lease")
-    return LeasePlace(str(kubeconfig), namespace, name)
+    return LeasePlace(str(kubeconfig), namespace, name, data.get("delayCacheUntilActive") is True)
 
 
 def read(place: LeasePlace) -> LeaseSpec:

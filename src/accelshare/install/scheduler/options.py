@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from accelshare.help_pages import grouped
 from accelshare.install.commands import with_client
 from accelshare.install.errors import Clash, NotUnderstood
-from accelshare.options import PATH, kubeconfig_options, profiles_option, together
+from accelshare.options import PATH, kubeconfig_options, profiles_option
 
 if TYPE_CHECKING:
     from accelshare.install.scheduler.desired_config import DesiredConfig
@@ -27,7 +28,8 @@ DIRECTORY: Final = Path("/etc/kubernetes/accelshare")
 ARCHIVE: Final = Path("/etc/kubernetes/accelshare-backup")
 
 # The extender's address: render, plan, apply.
-address_options = together(
+address_options = grouped(
+    "Extender",
     click.option("--url", required=True, help="The extender's URL with its prefix: https://ADDRESS:PORT/accelshare."),
     click.option(
         "--ca-file", help="Path of the CA of the extender's certificate, as kube-scheduler sees it; required with https."
@@ -38,7 +40,8 @@ address_options = together(
 )
 
 # The rest of the desired configuration: render, plan, apply, manage.
-desired_options = together(
+desired_options = grouped(
+    "Configuration",
     click.option("--vendor", "vendors", multiple=True, help="Manage this profile's resources; repeatable. Default: all."),
     profiles_option,
     click.option("--weight", type=click.IntRange(1), default=1, show_default=True, help="Weight of the extender's scores."),
@@ -73,7 +76,8 @@ desired_options = together(
 )
 
 # How kube-scheduler is started: plan, apply, restore, status.
-target_options = together(
+target_options = grouped(
+    "Host",
     click.option(
         "--target",
         type=click.Choice(["static-pod", "systemd"]),
@@ -86,7 +90,8 @@ target_options = together(
 )
 
 # Paths on the host: plan, apply, restore, status, manage.
-path_options = together(
+path_options = grouped(
+    "Host",
     click.option(
         "--manifest", type=PATH, default=MANIFEST, show_default=True, help="The manifest of kube-scheduler's static pod."
     ),
@@ -110,7 +115,8 @@ path_options = together(
 force_option = click.option("--force", is_flag=True, help="Overwrite changes that others made, and print what is lost.")
 
 # Waiting for kube-scheduler: apply, restore, manage.
-wait_options = together(
+wait_options = grouped(
+    "Waiting",
     click.option(
         "--wait-s",
         type=click.FloatRange(0),

@@ -42,7 +42,7 @@ class Release:
 
 def minor_of(version: str) -> int | None:
     """The second number of `v1.36.4`, `1.20` or `v1.28.3+vendor`; None if it is not a version of Kubernetes."""
-    match = re.match(r"v?1\.(\d+)", version)
+    match = re.match(r"v?1\.([0-9]{1,9})(?![0-9])", version)
     return int(match[1]) if match else None
 
 

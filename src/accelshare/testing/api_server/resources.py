@@ -228,8 +228,10 @@ RESOURCES: Final[Mapping[str, ApiResource]] = {
             on_update=_keep_namespace,
         ),
         ApiResource(plural="leases", kind="Lease", group="coordination.k8s.io", put_creates=True, put_needs_version=True),
-        # Stored as written: there are no controllers that give a Service its address or a DaemonSet its pods.
+        # Stored as written: there are no controllers that give a Service its address, a quota its status or a DaemonSet its pods.
         ApiResource(plural="services", kind="Service"),
+        ApiResource(plural="endpointslices", kind="EndpointSlice", group="discovery.k8s.io"),
+        ApiResource(plural="resourcequotas", kind="ResourceQuota"),
         ApiResource(plural="deployments", kind="Deployment", group="apps"),
         ApiResource(plural="daemonsets", kind="DaemonSet", group="apps"),
     )

@@ -9,18 +9,7 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_uint, c_uint64, create_str
 from typing import Any, Final, TypeVar
 
 from accelshare.vendors.drivers.driver import HostCard, NotInstalled, QueryFailed, SkippedDevice
-
-# NVML's return codes; XPUML and the newer EFML have the same.
-SUCCESS: Final = 0
-UNINITIALIZED: Final = 1
-NOT_SUPPORTED: Final = 3
-NOT_FOUND: Final = 6
-INSUFFICIENT_SIZE: Final = 7
-DRIVER_NOT_LOADED: Final = 9
-TIMEOUT: Final = 10
-LOST: Final = 15
-DRIVER_MISMATCH: Final = 18
-GPU_NOT_FOUND: Final = 28
+from accelshare.vendors.drivers.library_errors import SUCCESS, library_error
 
 # No text of a card or of an error is longer.
 _TEXT_BYTES: Final = 256
@@ -34,19 +23,6 @@ class NvmlMemory(ctypes.Structure):
     _fields_ = (("total", c_uint64), ("free", c_uint64), ("used", c_uint64))
     total: int
     used: int
-
-
-class LibraryError(QueryFailed):
-    """A function of the library did not succeed; the text has its name and return code."""
-
-    def __init__(self, text: str, code: int) -> None:
-        self.code = code
-        super().__init__(text)
-
-
-def library_error(function: str, code: int, text: str) -> LibraryError:
-    """The error of a function that returned this code."""
-    return LibraryError(f"{function} returned {code} ({text})" if text else f"{function} returned {code}", code)
 
 
 class Library:

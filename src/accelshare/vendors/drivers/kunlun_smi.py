@@ -78,6 +78,7 @@ def parse_table(text: str) -> Listing:
     """The cards of the DEVICES table; QueryFailed if there is none."""
     refuse_intel(text)
     columns: dict[str, int] = {}
+    width = 0  # of the header; a name that occurs twice is one column
     cards: list[HostCard] = []
     skipped: list[SkippedDevice] = []
     for line in map(str.strip, text.splitlines()):
@@ -88,11 +89,12 @@ def parse_table(text: str) -> Listing:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if not columns:
             names = {name: position for position, name in enumerate(cells)}
-            columns = names if all(column in names for column in _COLUMNS) else {}
-        elif len(cells) == len(columns):
+            columns = names if all(cells.count(column) == 1 for column in _COLUMNS) else {}
+            width = len(cells)
+        elif len(cells) == width:
             _read_row({name: cells[position] for name, position in columns.items()}, cards, skipped)
         else:
-            skipped.append(SkippedDevice(None, f"xpu_smi printed {excerpt(line)}; it must be {len(columns)} cells"))
+            skipped.append(SkippedDevice(None, f"xpu_smi printed {excerpt(line)}; it must be {width} cells"))
     if not columns:
         raise QueryFailed(f"printed {excerpt(text)}; it must be a table with {', '.join(_COLUMNS)}")
     return listing(with_distinct_ids(cards), skipped)

@@ -21,8 +21,8 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from accelshare.vendors.drivers.ctypes_library import DRIVER_MISMATCH, DRIVER_NOT_LOADED, LOST, UNINITIALIZED, LibraryError
 from accelshare.vendors.drivers.driver import NotInstalled, QueryFailed, excerpt
+from accelshare.vendors.drivers.library_errors import DRIVER_MISMATCH, DRIVER_NOT_LOADED, LOST, UNINITIALIZED, LibraryError
 from accelshare.vendors.drivers.library_process import (
     MOST_ANSWER_BYTES,
     START_S,
@@ -39,7 +39,7 @@ _BROKEN: Final = frozenset({UNINITIALIZED, DRIVER_NOT_LOADED, DRIVER_MISMATCH, L
 
 @runtime_checkable
 class HasLimitLibrary(Protocol):
-    """A driver whose library sets limits on cgroups: it can be called with `set_memory_limit` and `memory_limit`."""
+    """A driver whose library sets limits on cgroups, by the calls `set_memory_limit`, `memory_limit` and `memory_used`."""
 
     def limit_library(self) -> "LibraryClient":
         """A client of its own, so that limits do not wait for other queries."""

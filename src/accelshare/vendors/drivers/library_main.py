@@ -16,8 +16,8 @@ from dataclasses import asdict, is_dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from accelshare.vendors.drivers.ctypes_library import LibraryError
 from accelshare.vendors.drivers.driver import NotInstalled, QueryFailed
+from accelshare.vendors.drivers.library_errors import LibraryError
 
 # The libraries that can be opened, and the methods that can be called.
 SESSIONS: Final[Mapping[str, str]] = {
@@ -34,6 +34,7 @@ CALLS: Final = frozenset(
         "processes",
         "xid_events",
         "memory_limit",
+        "memory_used",
         "set_memory_limit",
         "match_lines",
         "match_blocks",

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accelshare.vendors.drivers.ctypes_library import LibraryError
 from accelshare.vendors.drivers.driver import DriverError, Listing, NotInstalled, QueryFailed, excerpt
+from accelshare.vendors.drivers.library_errors import LibraryError
 
 log = logging.getLogger(__name__)
 

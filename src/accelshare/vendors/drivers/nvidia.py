@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 from accelshare.vendors.drivers import nvidia_smi, pci
-from accelshare.vendors.drivers.ctypes_library import DRIVER_NOT_LOADED
 from accelshare.vendors.drivers.driver import (
     CardProcess,
     DriverError,
@@ -24,6 +23,7 @@ from accelshare.vendors.drivers.driver import (
 )
 from accelshare.vendors.drivers.health import health_in
 from accelshare.vendors.drivers.library_client import LibraryClient
+from accelshare.vendors.drivers.library_errors import DRIVER_NOT_LOADED
 from accelshare.vendors.drivers.library_process import NoLibraryAnswered, VendorLibrary
 from accelshare.vendors.drivers.nvidia_nvml import FOLDERS, LIBRARIES, NvmlCardStatus, NvmlProcesses
 from accelshare.vendors.drivers.nvidia_xids import OpenXids

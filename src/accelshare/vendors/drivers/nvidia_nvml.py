@@ -8,13 +8,16 @@ second library in one process would mean writing to its private state. It also c
 """
 
 import ctypes
+from collections.abc import Iterable
 from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from accelshare.vendors.drivers import pci
-from accelshare.vendors.drivers.ctypes_library import (
+from accelshare.vendors.drivers.ctypes_library import Library, NvmlMemory, list_devices, optional
+from accelshare.vendors.drivers.driver import CardProcess, HostCard, Listing, QueryFailed, listing
+from accelshare.vendors.drivers.library_errors import (
     DRIVER_MISMATCH,
     DRIVER_NOT_LOADED,
     GPU_NOT_FOUND,
@@ -24,14 +27,9 @@ from accelshare.vendors.drivers.ctypes_library import (
     NOT_SUPPORTED,
     TIMEOUT,
     UNINITIALIZED,
-    Library,
     LibraryError,
-    NvmlMemory,
     library_error,
-    list_devices,
-    optional,
 )
-from accelshare.vendors.drivers.driver import CardProcess, HostCard, Listing, QueryFailed, listing
 from accelshare.vendors.drivers.nvidia_xids import recovery_problem
 
 LIBRARIES: Final = ("libnvidia-ml.so.1", "libnvidia-ml.so")
@@ -58,6 +56,7 @@ _PROCESS_LISTS = (
 # Before driver 460. Of no other list is an earlier version known.
 _FIRST_PROCESS_LIST = "nvmlDeviceGetComputeRunningProcesses"
 _UTILISATION = "nvmlDeviceGetProcessUtilization"
+_ACCOUNTING_MODE, _ACCOUNTING = "nvmlDeviceGetAccountingMode", "nvmlDeviceGetAccountingStats"
 _MOST_PROCESSES = 4096  # of one card; the answer must fit into one line to the agent
 _ROOM = 64  # for processes that start between two calls
 _NOT_AVAILABLE = 2**64 - 1
@@ -224,9 +223,11 @@ class Nvml:
         except QueryFailed as error:
             return NvmlProcesses(id, problem=str(error))
         busy = optional(lambda: self._utilisation(id, device))
+        if busy is None:
+            accounted = optional(lambda: self._accounted(device, used)) or {}
+            return NvmlProcesses(id, tuple(CardProcess(pid, used[pid], accounted.get(pid)) for pid in sorted(used)))
         # A process that is not listed with its utilisation had none.
-        processes = (CardProcess(pid, used[pid], None if busy is None else busy.get(pid, 0.0)) for pid in sorted(used))
-        return NvmlProcesses(id, tuple(processes))
+        return NvmlProcesses(id, tuple(CardProcess(pid, used[pid], busy.get(pid, 0.0)) for pid in sorted(used)))
 
     def _memory_by_pid(self, device: c_void_p) -> dict[int, int | None]:
         """Bytes by process. A process is in several lists if it does several things; it has the same memory in each."""
@@ -275,6 +276,24 @@ class Nvml:
             # Drivers are known to return numbers far above 100 for processes that have ended.
             return {sample.pid: sample.sm / 100 for sample in samples if sample.sm <= 100}
 
+    def _accounted(self, device: c_void_p, pids: Iterable[int]) -> dict[int, float]:
+        """The share of its life in which each process ran on the card: for drivers that have no samples, if accounting is on."""
+        if not self._library.read(_ACCOUNTING_MODE, c_uint, device).value:
+            return {}
+        query = self._library.bind(_ACCOUNTING, c_void_p, c_uint, POINTER(_AccountingStats))
+        found: dict[int, float] = {}
+        for pid in pids:
+            stats = _AccountingStats()
+            try:
+                query(device, pid, byref(stats))
+            except LibraryError as error:
+                if error.code != NOT_FOUND:  # it has ended, or began before accounting did
+                    raise
+                continue
+            if stats.gpu <= 100:  # all bits are set if it is not available
+                found[pid] = stats.gpu / 100
+        return found
+
     def stop_listening(self) -> None:
         events, self._events, self._registered = self._events, None, {}
         if events is not None:
@@ -292,12 +311,21 @@ class Nvml:
         """The bytes of this card to which processes of a cgroup are limited; None: no limit."""
         return self._memory_limit(self._device(id), group)
 
+    def memory_used(self, id: str, group: str) -> int | None:
+        """The bytes of this card that processes of a cgroup with a limit use; None: it has no limit."""
+        limits = self._memory_limits(self._device(id), group)
+        return None if limits is None else limits.used
+
     def _device(self, id: str) -> c_void_p:
         device = self._library.read("nvmlDeviceGetHandleByUUID", c_void_p, c_char_p(id.encode()))
         self._refuse_mig(device)
         return device
 
     def _memory_limit(self, device: c_void_p, group: str) -> int | None:
+        limits = self._memory_limits(device, group)
+        return None if limits is None or limits.hard == _NO_LIMIT else limits.hard
+
+    def _memory_limits(self, device: c_void_p, group: str) -> "_GetMemoryLimits | None":
         limits = _GetMemoryLimits(group.encode())
         query = self._library.bind("nvmlDeviceGetMemoryLimits_v1", c_void_p, POINTER(_GetMemoryLimits))
         try:
@@ -306,7 +334,7 @@ class Nvml:
             if error.code in _WITHOUT_LIMIT:
                 return None
             raise
-        return None if limits.hard == _NO_LIMIT else limits.hard
+        return limits
 
     def _refuse_mig(self, device: c_void_p) -> None:
         current, pending = c_uint(), c_uint()
@@ -361,6 +389,19 @@ class _UtilisationSample(ctypes.Structure):
     sm: int
 
 
+class _AccountingStats(ctypes.Structure):
+    _fields_ = (
+        ("gpu", c_uint),
+        ("memory", c_uint),
+        ("most_memory", c_uint64),
+        ("time_ms", c_uint64),
+        ("started_us", c_uint64),
+        ("running", c_uint),
+        ("reserved", c_uint * 5),
+    )
+    gpu: int
+
+
 class _PciInfo(ctypes.Structure):
     _fields_ = (
         ("legacy_bus_id", c_char * 16),
@@ -394,6 +435,7 @@ class _SetMemoryLimits(ctypes.Structure):
 class _GetMemoryLimits(ctypes.Structure):
     _fields_ = (("group", c_char_p), ("soft", c_uint64), ("hard", c_uint64), ("used", c_uint64))
     hard: int
+    used: int
 
 
 class _FieldValue(ctypes.Structure):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from accelshare.vendors.drivers.driver import Driver, Options, Roots
+from accelshare.vendors.drivers.process_table import ProcessTable
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
 from accelshare.vendors.value_types import DriverName
@@ -56,3 +57,11 @@ def make(
         driver(options) if rules.static is None else driver(options, rules.static, device_nodes=profile.hardware.device_nodes)
     )
     return made
+
+
+def make_process_table(profile: Profile, *, host: Path = Path("/")) -> ProcessTable | None:
+    """The command that prints the processes on the profile's cards, if it has one."""
+    rules = profile.driver
+    if rules is None or rules.processes is None:
+        return None
+    return ProcessTable(Options(tools=rules.tools, timeout_s=rules.timeout_s, host=host), rules.processes)

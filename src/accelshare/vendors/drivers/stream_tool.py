@@ -15,13 +15,14 @@ QUERY: Final = ("-q",)
 CSV: Final = ("--query-npu=index,name,serial,memory.total", "--format=csv")
 LIST: Final = ("--list",)
 
-_BOARD = re.compile(r"\s*NPU:\s*(\d+)\s*")
-_CLUSTER = re.compile(r"\s*Cluster\s+(\d+):\s*")
+_BOARD = re.compile(r"\s*NPU:\s*([0-9]{1,6})\s*")
+_CLUSTER = re.compile(r"\s*Cluster\s+([0-9]+):\s*")
 _STATUS = re.compile(r"(?:^|\s)Status:\s*(\S+)")
 _CLUSTER_MEMORY = re.compile(r"Memory Used\s*/\s*Total:\s*\S+\s*/\s*(\S+)")
-_FIELD = re.compile(r"\s*([A-Z][A-Za-z ]*?):\s*(.*?)\s*")
-_LISTED = re.compile(r"\s*(\S+)\s+BUS-ID:\s*(\S+)\s*(?:\((\S*)\))?\s*")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
+_NUMBER = re.compile(r"[0-9]{1,6}")
+_FIELD_NAME = re.compile(r"[A-Z][A-Za-z ]*")
+_LISTED = re.compile(r"(\S+)\s+BUS-ID:\s*(\S+)(?:\s*\((\S*)\))?")  # of a line without space around it
+_SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([KMGT]?)i?B?", re.IGNORECASE)
 _MIB: Final = {"K": 1 / 1024, "": 1, "M": 1, "G": 1024, "T": 1024 * 1024}
 
 
@@ -56,7 +57,7 @@ def from_query(text: str) -> list[Board]:
 def from_csv(text: str) -> list[Board]:
     """The boards of a csv query, by the names in its header."""
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines() if line.strip()]
-    head = [re.sub(r"\s*\[.*\]$", "", cell) for cell in rows[0]] if rows else []
+    head = [cell.partition("[")[0].rstrip() if cell.endswith("]") else cell for cell in rows[0]] if rows else []
     if "index" not in head:
         raise QueryFailed(f"no header with 'index' in its answer, which begins with {excerpt(text)}")
     return list(_csv_boards(head, rows[1:]))
@@ -66,7 +67,7 @@ def from_list(text: str) -> list[Board]:
     """The boards of `stc-smi --list`."""
     boards: list[Board] = []
     for line in text.splitlines():
-        begins, reported = _BOARD.fullmatch(line), _LISTED.fullmatch(line)
+        begins, reported = _BOARD.fullmatch(line), _LISTED.fullmatch(line.strip())
         if begins:
             boards.append(Board(int(begins[1])))
         elif reported and boards:
@@ -89,9 +90,9 @@ def _board(index: int, lines: list[str]) -> Board:
     for line in lines:
         in_clusters = in_clusters or _CLUSTER.fullmatch(line) is not None
         if not in_clusters:
-            found = _FIELD.fullmatch(line)
-            if found:
-                fields.setdefault(found[1], found[2])
+            name, colon, value = (part.strip() for part in line.partition(":"))
+            if colon and _FIELD_NAME.fullmatch(name):
+                fields.setdefault(name, value)
             continue
         states.extend(_STATUS.findall(line))
         memory_mib += sum(map(size_mib, _CLUSTER_MEMORY.findall(line)))
@@ -102,7 +103,7 @@ def _board(index: int, lines: list[str]) -> Board:
         memory_mib=memory_mib,
         pci=_address(fields.get("Bus", "")),
         status=fields.get("Status", ""),
-        cluster_count=int(fields["Cluster count"]) if fields.get("Cluster count", "").isdecimal() else 0,
+        cluster_count=int(fields["Cluster count"]) if _NUMBER.fullmatch(fields.get("Cluster count", "")) else 0,
         clusters=tuple(states),
     )
 
@@ -110,7 +111,7 @@ def _board(index: int, lines: list[str]) -> Board:
 def _csv_boards(head: list[str], rows: list[list[str]]) -> Iterator[Board]:
     for row in rows:
         reported = dict(zip(head, row, strict=False))
-        if len(row) != len(head) or not reported["index"].isdecimal():
+        if len(row) != len(head) or not _NUMBER.fullmatch(reported["index"]):
             raise QueryFailed(f"the line {excerpt(', '.join(row))} does not fit its header {', '.join(head)}")
         yield Board(
             int(reported["index"]),

@@ -15,11 +15,13 @@ from cluster.https import free_port
 
 
 class Handler(BaseHTTPRequestHandler):
+    readyz = 500
+
     def do_GET(self) -> None:
-        good = self.path == "/healthz"
-        self.send_response(200 if good else 500)
+        status = 200 if self.path == "/healthz" else self.readyz
+        self.send_response(status)
         self.end_headers()
-        self.wfile.write(b"ok" if good else b"informers not synced")
+        self.wfile.write(b"ok" if status == 200 else b"informers not synced")
 
     def log_message(self, *_words: object) -> None:
         """Quiet."""
@@ -55,6 +57,19 @@ def test_healthy_sick_gone_and_another_one(tmp_path: Path) -> None:
     with serving(tmp_path / "two", port):
         other = HttpsScheduler(f"{url}/healthz").look()
         assert other.certificate not in (None, well.certificate)
+
+
+@pytest.mark.parametrize("status", [200, 401, 403, 404, 500, 503])
+def test_one_that_says_that_it_is_not_ready_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """One of an old version does not know the question, or not from everybody."""
+    monkeypatch.setattr(Handler, "readyz", status)
+    port = free_port()
+    scheduler = HttpsScheduler(f"https://127.0.0.1:{port}/healthz")
+    with serving(tmp_path, port):
+        reason = scheduler.not_ready()
+    assert (reason is None) == (status < 500)
+    assert reason is None or f"{status} informers not synced" in reason
+    assert "/readyz" in (scheduler.not_ready() or ""), "one that is gone is not ready"
 
 
 def test_the_end_of_the_log_says_why(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from accelshare.agent.discovery.device_monitor import DeviceMonitor, merged
 from accelshare.agent.discovery.units import ChosenUnit
 from accelshare.agent.limits.setting import ContainerLimits
 from accelshare.vendors.catalog import load
-from accelshare.vendors.drivers.driver import DriverError, Health, HostCard
+from accelshare.vendors.drivers.driver import CardProcess, DriverError, Health, HostCard, Options
+from accelshare.vendors.drivers.process_table import ProcessTable
 from accelshare.vendors.enforcement import Enforcement, choose
-from accelshare.vendors.profile import EnforcementRules, Way
+from accelshare.vendors.profile import EnforcementRules, ProcessRules, Way
 from tests.unit.agent.limits.kernel import Kernel
 
 NOBODY = Enforcement("nobody")
@@ -49,12 +50,26 @@ class Machine:
 
 @contextlib.asynccontextmanager
 async def monitored(
-    machine: Machine, devices: DeviceInventory, *, kind: str = "nvidia", unit: Callable[[], ChosenUnit] = lambda: ChosenUnit("")
+    machine: Machine,
+    devices: DeviceInventory,
+    *,
+    kind: str = "nvidia",
+    unit: Callable[[], ChosenUnit] = lambda: ChosenUnit(""),
+    process_table: ProcessTable | None = None,
 ) -> AsyncIterator[DeviceMonitor]:
     async def enforced(cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:
         return {card.id: NOBODY for card in cards}
 
-    monitor = DeviceMonitor(load()[kind], machine, devices, unit=unit, enforcement=enforced, retry_s=0.001, rediscover_s=0.001)
+    monitor = DeviceMonitor(
+        load()[kind],
+        machine,
+        devices,
+        unit=unit,
+        enforcement=enforced,
+        process_table=process_table,
+        retry_s=0.001,
+        rediscover_s=0.001,
+    )
     running = asyncio.create_task(monitor.run())
     try:
         await asyncio.wait_for(monitor.first_answer.wait(), LIMIT_S)
@@ -238,3 +253,16 @@ async def test_a_card_whose_limit_is_no_longer_held_has_nobody(tmp_path: Path) -
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_driver_that_does_not_tell_processes_is_helped_by_a_command(tmp_path: Path) -> None:
+    """The profile names the command; without one nothing is known."""
+    tool = tmp_path / "zpu-smi"
+    tool.write_text("#!/bin/sh\necho card 1 pid 42 64\n")
+    tool.chmod(0o755)
+    rules = ProcessRules((str(tool),), r"card (?P<index>\d+) pid (?P<pid>\d+) (?P<memory_mib>\d+)")
+    async with monitored(Machine(FIRST, SECOND), DeviceInventory(), process_table=ProcessTable(Options(), rules)) as monitor:
+        assert await monitor.processes() == {"id0": (), "id1": (CardProcess(42, 64 * 2**20),)}
+        await monitor.close_processes()
+    async with monitored(Machine(FIRST), DeviceInventory()) as monitor:
+        assert await monitor.processes() is None

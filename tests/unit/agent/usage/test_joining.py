@@ -40,7 +40,7 @@ def test_a_pod_without_processes_uses_nothing() -> None:
     assert numbers(uses) == {("a", 0): (0, 0.0)}
 
 
-def test_whoever_holds_nothing_of_the_card_is_another() -> None:
+def test_a_process_that_holds_nothing_of_the_card_is_another() -> None:
     """A process of the host, of a pod of another card, of a pod without cards, of an ended pod, and of an unknown pod."""
     pods = [pod("a", 4, 0), pod("elsewhere", 4, 1), pod("none", 0), pod("ended", 4, 0, ended=True)]
     uids = {2: uid("elsewhere"), 3: uid("none"), 4: uid("ended"), 5: uid("unknown"), 6: uid("a")}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from tests.unit.agent.usage.builders import GIB, pod, use
 class Scene:
     """One pod on a fake API server, sampled as the test says."""
 
-    def __init__(self, api: FakeApiServer, client: Client, *, evict_after_s: float) -> None:
+    def __init__(self, api: FakeApiServer, client: Client, *, evict_after_s: float, not_evicted: Collection[str] = ()) -> None:
         self.api = api
         self.now = 1000.0
         self.evicted = 0
@@ -38,6 +38,7 @@ class Scene:
             pod_store(known),
             self.history,
             evict_after_s=evict_after_s,
+            not_evicted=not_evicted,
             on_evicted=self.count,
             clock=lambda: self.now,
         )
@@ -110,6 +111,15 @@ async def test_a_pod_is_evicted_after_the_grace_and_not_before(api: FakeApiServe
     assert scene.reasons() == ["AcceleratorOveruseEvicted", "AcceleratorOverused"]
     await scene.sample(6 * GIB)
     assert scene.evicted == 1
+
+
+async def test_nobody_is_evicted_for_numbers_that_a_tool_printed(api: FakeApiServer, client: Client) -> None:
+    """A process can write its own name, and so lines about others, into a tool's output."""
+    scene = Scene(api, client, evict_after_s=60, not_evicted=[use("a", used=0).kind])
+    for _ in range(20):
+        await scene.sample(5 * GIB)
+    assert scene.reasons() == ["AcceleratorOverused"]
+    assert not scene.is_terminating()
 
 
 async def test_a_pod_that_is_within_its_share_again_is_not_evicted(api: FakeApiServer, client: Client) -> None:

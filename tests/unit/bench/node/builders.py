@@ -17,7 +17,7 @@ from bench.node.results import (
 from bench.noise import Noise
 from bench.procfs import Machine
 
-NOISY = Noise(wall=Spread(0.1, 0.09, 0.13), cpu=Spread(0.1, 0.1, 0.11), samples=12, load_before=0.25, load_after=1.5)
+NOISY = Noise(wall=Spread(0.04, 0.036, 0.052), cpu=Spread(0.04, 0.04, 0.044), samples=12, load_before=0.25, load_after=1.5)
 MACHINE = Machine("a CPU", 2, 8.0, "6.18")
 NOTHING = NodeResults(MACHINE, NOISY, {})
 

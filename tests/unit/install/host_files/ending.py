@@ -8,6 +8,7 @@ from typing import TypeVar
 from accelshare.install.host_files.disk import Disk
 
 HostT = TypeVar("HostT")
+LIMIT_S = 120  # for some seconds of work on a busy machine
 
 
 class Killed(BaseException):
@@ -41,9 +42,14 @@ def ended_at_each_step(prepare: Callable[[], HostT], act: Callable[[HostT, Disk]
 
 
 def killed_at(step: int, act: Callable[[Disk], object]) -> bool:
-    """Run it in a process of its own that dies at this step; False if it ended before."""
+    """Run it in a process of its own that dies at this step; False if it ended before.
+
+    A process that was forked beside threads can stop for ever when it starts its own. It is killed where it is, which is as good.
+    """
     child = os.fork()
     if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(LIMIT_S)
         left = step
 
         def die(_step: str) -> None:

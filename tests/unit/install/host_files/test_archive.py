@@ -1,7 +1,9 @@
 """The archive restores backed-up files to the byte, and removes itself completely."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import pytest
 
@@ -14,6 +16,10 @@ from tests.unit.install.host_files.ending import ended_at_each_step
 
 class Record(BaseRecord, frozen=True):
     about: str
+
+
+class OneHashRecord(Record, frozen=True):
+    one_hash: ClassVar[bool] = True
 
 
 @pytest.fixture
@@ -67,6 +73,22 @@ def test_a_record_of_format_1_is_read(archive: Archive[Record], fields: str, wri
     record = archive.load()
     assert record is not None
     assert record.files == [TrackedFile("/etc/a", SavedFile("0000", 0o640, 1, 2), written)]
+
+
+@pytest.mark.parametrize("state", ["applying", "applied", "restoring"])
+@pytest.mark.parametrize("written", [[], ["1111"], ["1111", "2222"], ["1111", "2222", "3333"]])
+def test_a_record_is_loaded_as_it_was_saved_in_a_format_that_0_1_reads(
+    tmp_path: Path, state: Literal["applying", "applied", "restoring"], written: list[str]
+) -> None:
+    """Of kube-scheduler's files format 1 has two hashes at most; what has more is no business of 0.1."""
+    archive = Archive(tmp_path, Disk(), OneHashRecord)
+    record = OneHashRecord("this test", state=state, files=[TrackedFile("/etc/a", SavedFile("0000"), written)])
+    archive.save(record)
+    assert archive.load() == record
+    saved = json.loads((tmp_path / "record.json").read_bytes())
+    assert saved["format"] == (1 if len(written) < 3 else 2)
+    if state == "applying" and written == ["1111"]:
+        assert saved["files"][0] | {"written": None, "after": "1111"} == saved["files"][0]
 
 
 @pytest.mark.parametrize(

@@ -349,9 +349,9 @@ def test_running_pods_are_counted_and_those_without_a_record_are_named() -> None
     )
     found = results(check_cards_in_use, Snapshot("v1.36.4", pods=pods))
     assert [grade for grade, _ in found] == [Grade.NOTE, Grade.WARNING, Grade.NOTE]
-    assert "3 pods hold slices" in found[0][1]
+    assert ": 3 pods with slices;" in found[0][1]
     assert "default/silent hold slices, but no annotation says of which card" in found[1][1]
-    assert "1 pods hold whole cards" in found[2][1]
+    assert ": 1 pod with whole cards;" in found[2][1]
 
 
 def test_what_could_not_be_read_is_said_and_not_judged() -> None:

@@ -26,6 +26,7 @@ def test_text_has_a_line_each_what_to_do_and_a_sum() -> None:
         "\n"
         "ready for accelshare (1 warning)\n"
     )
+    assert as_text([WARNING, WARNING]).endswith("ready for accelshare (2 warnings)\n")
     assert as_text([PROBLEM, WARNING]).endswith("not ready: solve the problems first (1 problem, 1 warning)\n")
     assert as_text([FINE]).endswith("\nready for accelshare\n")
 

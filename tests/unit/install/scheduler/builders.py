@@ -75,6 +75,7 @@ class Kubelet:
     now: float = 0.0
     running: bytes | None = None
     words: str = ""
+    unready: str | None = None
     messages: list[str] = field(default_factory=list)
 
     def look(self) -> Look:
@@ -83,6 +84,9 @@ class Kubelet:
         if self.running is None or self.breaks(self.running):
             return Look(False, "connection refused", gone=True)
         return Look(True, "ok", certificate=sha256(self.running))
+
+    def not_ready(self) -> str | None:
+        return self.unready
 
     def last_log_lines(self) -> str:
         return self.words

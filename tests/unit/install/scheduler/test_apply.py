@@ -81,7 +81,7 @@ def test_the_record_has_the_hashes_of_what_was_and_of_what_we_wrote(host: Host) 
     record = json.loads((host.archive / "record.json").read_bytes())
     scheduler_host = host.scheduler_host()
     trigger = next(file for file in record["files"] if file["path"] == str(host.manifest))
-    assert trigger["written"] == [scheduler_host.sha256(str(host.manifest))]
+    assert trigger["written"] == scheduler_host.sha256(str(host.manifest))
     assert (host.archive / f"{trigger['original']['sha256']}.backup").read_bytes() == KUBEADM
 
 
@@ -571,6 +571,7 @@ def applied_with(host: Host, read: ReadLease) -> str:
         host.kubelet,
         patience=host.kubelet.patience,
         read_lease=read,
+        host_name="cp-1",
         say=host.kubelet.messages.append,
     )
 
@@ -580,10 +581,25 @@ def test_applied_means_that_somebody_schedules(host: Host) -> None:
 
     def read(place: LeasePlace) -> LeaseSpec:
         places.append(place)
-        return LeaseSpec("me", str(host.kubelet.now))  # renewed as time goes by
+        return LeaseSpec("cp-1_5d3a", str(host.kubelet.now))  # renewed as time goes by
 
     assert applied_with(host, read) == "applied"
     assert set(places) == {LeasePlace("/etc/kubernetes/scheduler.conf", "kube-system", "kube-scheduler")}
+
+
+def test_beside_a_leader_on_another_host_the_outcome_is_standby(host: Host) -> None:
+    """It is not claimed that this host's kube-scheduler schedules pods."""
+    assert applied_with(host, lambda _place: LeaseSpec("cp-2_77aa", str(host.kubelet.now))) == "applied as standby"
+    assert any("standby" in line and "cp-2" in line for line in host.kubelet.messages)
+    assert applied_with(host, lambda _place: LeaseSpec("cp-2_77aa", str(host.kubelet.now))) == "unchanged"
+
+
+def test_a_standby_that_does_not_become_ready_is_rolled_back(host: Host) -> None:
+    before = host.files()
+    host.kubelet.unready = "503 handlers are not fully synchronized"
+    with pytest.raises(RolledBack, match="is not ready"):
+        applied_with(host, lambda _place: LeaseSpec("cp-2_77aa", str(host.kubelet.now)))
+    assert host.files() == before
 
 
 def test_a_healthy_scheduler_that_schedules_nothing_is_rolled_back(host: Host) -> None:
@@ -599,7 +615,7 @@ def test_a_lease_that_lasts_longer_than_the_patience_is_waited_for(host: Host) -
 
     def read(_place: LeasePlace) -> LeaseSpec:
         waited_s = host.kubelet.now - start
-        return LeaseSpec("me", str(waited_s) if waited_s > lasts_s else "10:00", lasts_s)
+        return LeaseSpec("cp-1_5d3a", str(waited_s) if waited_s > lasts_s else "10:00", lasts_s)
 
     assert applied_with(host, read) == "applied"
 
@@ -611,7 +627,7 @@ def test_an_api_server_that_is_away_afterwards_is_waited_for(host: Host) -> None
         number = next(asked)
         if 0 < number < 5:
             raise NoLease("connection refused")
-        return LeaseSpec("me", str(number))
+        return LeaseSpec("cp-1_5d3a", str(number))
 
     assert applied_with(host, read) == "applied"
 

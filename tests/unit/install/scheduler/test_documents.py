@@ -51,6 +51,12 @@ def test_what_is_not_one_mapping_is_refused(content: bytes) -> None:
         documents.read(content, "the file")
 
 
+@pytest.mark.parametrize("content", [b"a: " + b"[" * 1500, b"{" * 1500, b"- " * 1500, b'{"a":' * 1500])
+def test_a_file_nested_a_thousand_deep_is_refused(content: bytes) -> None:
+    with pytest.raises(NotUnderstood, match=r"config\.yaml cannot be read: .*nested"):
+        documents.read(content, "config.yaml")
+
+
 def test_new_documents_read_back() -> None:
     content = {"b": [{"c": 1}], "a": None, "text": "one\ntwo\n"}
     text = documents.yaml_text(content, comment="first\nsecond")

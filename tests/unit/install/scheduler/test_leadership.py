@@ -69,6 +69,12 @@ def test_where_there_is_no_lease_that_is_said(election: dict[str, object], words
         place(*(["--leader-elect=false"] if "leaderElect" in election else []), own=own)
 
 
+@pytest.mark.parametrize("delayed", [True, False, None])
+def test_one_that_fills_its_caches_only_as_leader_is_known_by_its_file(delayed: bool | None) -> None:
+    own = {"clientConnection": {"kubeconfig": CONF}, "delayCacheUntilActive": delayed}
+    assert place(own=own).ready_only_as_leader is (delayed is True)
+
+
 @pytest.mark.parametrize("key", ["leaderElection", "clientConnection"])
 def test_a_section_that_is_not_a_mapping_is_refused(key: str) -> None:
     with pytest.raises(NotUnderstood, match=rf"{key} is 'x'; it must be a mapping"):

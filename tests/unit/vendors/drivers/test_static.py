@@ -152,17 +152,17 @@ async def test_every_glob_that_a_profile_accepts_can_be_searched(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("script", "says"),
+    ("script", "timeout_s", "says"),
     [
-        ("echo hello; echo world", "none of its 2 lines has the pattern; the first is 'hello'"),
-        ("echo broken >&2; exit 3", "exit code 3 and printed 'broken'"),
-        ("sleep 600 & sleep 600", "no answer within 0.3 s"),
+        ("echo hello; echo world", 60, "none of its 2 lines has the pattern; the first is 'hello'"),
+        ("echo broken >&2; exit 3", 60, "exit code 3 and printed 'broken'"),
+        ("sleep 600 & sleep 600", 0.3, "no answer within 0.3 s"),
     ],
 )
-async def test_a_command_without_a_usable_answer_is_reported(tmp_path: Path, script: str, says: str) -> None:
+async def test_a_command_without_a_usable_answer_is_reported(tmp_path: Path, script: str, timeout_s: float, says: str) -> None:
     rules = StaticRules(command=command(tmp_path, script), pattern=PATTERN)
     with pytest.raises(DriverError, match=says):
-        await driver(tmp_path, rules, timeout_s=0.3).discover()
+        await driver(tmp_path, rules, timeout_s=timeout_s).discover()
 
 
 async def test_a_missing_command_is_reported(tmp_path: Path) -> None:

@@ -89,3 +89,21 @@ def test_a_row_that_does_not_fit_its_header_is_an_error(row: str) -> None:
 )
 def test_sizes_are_read_in_any_unit(text: str, mib: int) -> None:
     assert size_mib(text) == mib
+
+
+def test_numbers_of_thousands_of_digits_are_no_numbers() -> None:
+    """Python refuses to read them, with an error that is not ours."""
+    many = "9" * 5000
+    with pytest.raises(QueryFailed, match="does not fit its header"):
+        from_csv(f"index, name\n{many}, STCP920\n")
+    with pytest.raises(QueryFailed, match="no line 'NPU: n'"):
+        from_list(f"NPU: {many}\n")
+    (board,) = from_query(f"NPU: 0\nCluster count: {many}\nCluster 0:\nMemory Used / Total: 0 / {many}\n")
+    assert (board.cluster_count, board.memory_mib) == (0, 0)
+
+
+def test_blanks_by_the_thousand_cost_no_time() -> None:
+    """The time must not grow with the square of a line's length: this would take minutes."""
+    blanks = " " * 200_000
+    assert from_query(f"NPU: 0\nSn: a{blanks}b\n")[0].serial == f"a{blanks}b"
+    assert from_csv(f"index, a{blanks}b [MiB]\n0, 1\n") == [Board(0)]

@@ -19,6 +19,7 @@ from accelshare.agent.nri.protocol.link import Link
 from accelshare.agent.nri.protocol.messages import RUNTIME_SERVICE
 from accelshare.agent.nri.protocol.nri_pb2 import RegisterPluginRequest
 from accelshare.agent.nri.protocol.plugin import EventSelector, Handler, NriPlugin, creation_and_start
+from accelshare.agent.nri.protocol.updates import ContainerUpdates
 
 log = logging.getLogger(__name__)
 RETRY_S: Final = 0.2  # short and constant, because the runtime may create containers without us meanwhile
@@ -41,8 +42,9 @@ async def serve(
     select_events: EventSelector = creation_and_start,
     on_connected: OnConnected = lambda _runtime_name, _runtime_version: None,
     on_disconnected: OnDisconnected = lambda: None,
+    updates: ContainerUpdates | None = None,
 ) -> None:
-    """Run the plugin `name` of the runtime behind this socket, until cancelled.
+    """Run the plugin `name` of the runtime behind this socket, until cancelled. `updates` uses the connection while it lasts.
 
     A thread of its own answers the runtime, however busy this loop is: `select_events` and the handler are called there. If they
     take too long, the runtime gets an error and refuses the container, instead of creating it without its cards. The other
@@ -57,6 +59,7 @@ async def serve(
         select_events=select_events,
         on_connected=lambda *runtime: _call_on(home, on_connected, *runtime),
         on_disconnected=lambda: _call_on(home, on_disconnected),
+        updates=updates or ContainerUpdates(),
     )
     async with own_loop("nri") as loop:
         await run_on(loop, connection.keep_connected())
@@ -75,6 +78,7 @@ class NriConnection:
         select_events: EventSelector,
         on_connected: OnConnected,
         on_disconnected: OnDisconnected,
+        updates: ContainerUpdates,
     ) -> None:
         if not _NAME.fullmatch(name):
             raise ValueError(f"the NRI plugin name is {name!r}; it may have letters, digits and _ . + -")
@@ -89,6 +93,7 @@ class NriConnection:
         self._select_events = select_events
         self._on_connected = on_connected
         self._on_disconnected = on_disconnected
+        self._updates = updates
         self._logged = ""
 
     async def keep_connected(self) -> Never:
@@ -115,11 +120,13 @@ class NriConnection:
                 self._socket_path,
             )
             self._logged = ""
+            self._updates.opened(link)
             self._on_connected(plugin.runtime.runtime_name, plugin.runtime.runtime_version)
             try:
                 await asyncio.shield(running)
                 self._log_once("the runtime has closed the connection")
             finally:
+                self._updates.closed()
                 self._on_disconnected()
         finally:
             link.close()

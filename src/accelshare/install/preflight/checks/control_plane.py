@@ -66,8 +66,8 @@ def check_permissions(snapshot: Snapshot, catalog: Catalog) -> Iterator[Finding]
 def check_scheduler(snapshot: Snapshot, catalog: Catalog) -> Iterator[Finding]:
     if "pods" in snapshot.unread or "nodes" in snapshot.unread:
         return
-    pods = [pod for pod in snapshot.pods if (pod.metadata.labels or {}).get("component") == "kube-scheduler"]
-    static = [pod for pod in pods if _MIRROR in (pod.metadata.annotations or {})]
+    pods = [pod for pod in snapshot.pods if _is_scheduler(pod)]
+    static = [pod for pod in pods if is_static_scheduler(pod)]
     if any(pod.metadata.namespace == _OPENSHIFT for pod in snapshot.pods):
         yield _second("an OpenShift operator owns kube-scheduler")
     elif static:
@@ -90,6 +90,20 @@ def check_scheduler(snapshot: Snapshot, catalog: Catalog) -> Iterator[Finding]:
         )
     else:
         yield _second("kube-scheduler runs on no node: the control plane is managed by somebody else")
+
+
+def is_static_scheduler(pod: PodWithCommands) -> bool:
+    """Whether it is the mirror pod of a static pod of kube-scheduler."""
+    return _is_scheduler(pod) and _MIRROR in (pod.metadata.annotations or {})
+
+
+def is_configured(pod: PodWithCommands) -> bool:
+    """Whether this kube-scheduler reads a configuration file, which may name an extender."""
+    return any(word.partition("=")[0] in _CONFIGURED for word in pod.words)
+
+
+def _is_scheduler(pod: PodWithCommands) -> bool:
+    return (pod.metadata.labels or {}).get("component") == "kube-scheduler"
 
 
 def _host(snapshot: Snapshot) -> str:

@@ -92,6 +92,12 @@ def shown(container_runtime: str) -> str:
     return f"{name} {version}" if version else repr(container_runtime)
 
 
+def has_validator(container_runtime: str) -> bool:
+    """Whether this runtime can refuse containers that lack their cards."""
+    name, _, version = container_runtime.partition("://")
+    return name in VALIDATOR_SINCE and release(version) >= VALIDATOR_SINCE[name]
+
+
 def by_version(container_runtime: str, where: str) -> Finding:
     """How cards would be delivered with this runtime version on these nodes, and what would improve it."""
     name, _, version = container_runtime.partition("://")

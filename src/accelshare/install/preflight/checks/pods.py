@@ -9,7 +9,7 @@ Belongs here: counting such pods by vendor. Never: sums of cards (`ledger/`), th
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from accelshare.install.preflight.findings import Finding, Grade, named
+from accelshare.install.preflight.findings import Finding, Grade, counted, named
 from accelshare.install.preflight.snapshot import ClusterPart, PodWithCommands, Snapshot, title
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
@@ -31,14 +31,16 @@ def _cards_of(profile: Profile, pods: list[PodWithCommands]) -> Iterator[Finding
     holding = [pod for pod in pods if whole is not None and whole in pod.asked]
     unrecorded = [pod for pod in sharing if not _recorded(pod, profile)]
     if sharing:
-        message = f"{profile.title}: {len(sharing)} pods hold slices; they keep running, and their records are used"
+        message = f"{profile.title}: {counted(len(sharing), 'pod')} with slices; pods keep running, and their records are used"
         yield Finding("cards-in-use", Grade.NOTE, message)
     if unrecorded:
         names = named([title(pod.metadata) for pod in unrecorded])
         message = f"{profile.title}: {names} hold slices, but no annotation says of which card: each counts on the worst card"
         yield Finding("cards-in-use", Grade.WARNING, message, ("delete them, or let the node's agent report their card",))
     if holding:
-        message = f"{profile.title}: {len(holding)} pods hold whole cards; the node's agent learns from kubelet which ones"
+        message = (
+            f"{profile.title}: {counted(len(holding), 'pod')} with whole cards; the node's agent learns from kubelet which ones"
+        )
         yield Finding("cards-in-use", Grade.NOTE, message)
 
 

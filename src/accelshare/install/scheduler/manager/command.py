@@ -4,10 +4,12 @@ Belongs here: from argv to values, and printing. Never: rules.
 """
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from accelshare.help_pages import HelpCommand
 from accelshare.install.certificates.command import issuing_options, lifetimes_from, names_from, secret_options
 from accelshare.install.commands import errors_as_messages
 from accelshare.install.scheduler.options import (
@@ -29,7 +31,11 @@ if TYPE_CHECKING:
 SERVER_NAME = "accelshare-extender"
 
 
-@click.command(short_help="Keep the configuration applied on this control-plane node.")
+@click.command(
+    cls=HelpCommand,
+    short_help="Keep the configuration applied on this control-plane node.",
+    examples=[("--node-name cp-1", "until SIGTERM"), ("--restore-all", "restore the original files on every node")],
+)
 @click.option(
     "--restore-all",
     is_flag=True,
@@ -109,6 +115,7 @@ async def _manage(options: dict[str, Any]) -> None:
             scheduler=lambda host: scheduler_from(host, options["health_url"], options["log_directory"]),
             patience=Patience(options["wait_s"]),
             read_lease=leadership.read,
+            host_name=socket.gethostname(),  # the manager's pod is in the host's network, and so has the host's name
         )
         await reconciler.run(options["every_s"])
 

@@ -86,6 +86,7 @@ class NodeReconciler:
         scheduler: MakeScheduler,
         patience: Patience,
         read_lease: ReadLease | None = None,
+        host_name: str = "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
@@ -95,6 +96,7 @@ class NodeReconciler:
         self._scheduler = scheduler
         self._patience = patience
         self._read_lease = read_lease
+        self._host_name = host_name
         self._now = now
         self._files = ClientFiles(host.directory, host.disk)
         self._lease = Lease(client, task.state.namespace, task.lease, identity=task.node)
@@ -177,8 +179,8 @@ class NodeReconciler:
             attempt = pending.fingerprint if isinstance(error, RolledBack) else ""
             await self._report(state_map, states.failed(str(error)), attempt=attempt)
             return
-        log.info("apply node=%s outcome=%s", task.node, outcome)
-        await self._report(state_map, states.APPLIED)
+        log.info("apply node=%s outcome=%s", task.node, outcome.replace(" ", "-"))
+        await self._report(state_map, states.APPLIED, message="" if outcome == "unchanged" else outcome)
 
     def _apply_now(self, pending: PendingApply) -> str:
         return applying.apply(
@@ -187,6 +189,7 @@ class NodeReconciler:
             self._scheduler(self._host),
             patience=self._patience,
             read_lease=self._read_lease,
+            host_name=self._host_name,
             say=lambda line: log.info("%s", line),
         )
 
@@ -285,15 +288,15 @@ class NodeReconciler:
         self._files.remove()  # no kube-scheduler reads them any more
         return outcome
 
-    async def _report(self, state_map: StateConfigMap, state: str, *, attempt: str = "") -> None:
-        """Write the node's state into the ConfigMap and as an Event, if it is new."""
+    async def _report(self, state_map: StateConfigMap, state: str, *, attempt: str = "", message: str = "") -> None:
+        """Write the node's state into the ConfigMap, and this message or else the state as an Event, if the state is new."""
         task = self._task
         if state_map.states.get(task.node) == state and state_map.attempts.get(task.node, "") == attempt:
             return
         log.log(logging.WARNING if states.has_failed(state) else logging.INFO, "report node=%s state=%r", task.node, state)
         await states.write_state(self._client, task.state, task.node, state, attempt=attempt)
         about = PodRef(task.state.namespace, task.state.name, state_map.uid, kind=task.state.kind)
-        message = f"{task.node}: {state}"
+        message = f"{task.node}: {message or state}"
         if states.has_failed(state):
             await self._events.record(about, kind="Warning", reason="SchedulerConfigFailed", message=message)
         elif state == states.APPLIED:

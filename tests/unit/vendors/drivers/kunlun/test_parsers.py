@@ -110,3 +110,11 @@ def test_only_sure_cards_come_out_of_any_lines(text: str) -> None:
         assert_sure(parse_lines(text))
     except QueryFailed:
         pass
+
+
+def test_a_header_with_a_column_twice_is_read_by_its_width() -> None:
+    """Found by tests/fuzz: it was an IndexError. A column that is needed and occurs twice says nothing sure."""
+    twice = table(row(0) + " 1 |").replace(HEADER, HEADER + " UseRate |")
+    assert [card.id for card in parse_table(twice).cards] == ["7a136"]
+    with pytest.raises(QueryFailed):
+        parse_table(table(row(0) + " 1 |").replace(HEADER, HEADER + " Memory |"))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from accelshare.vendors.drivers.ctypes_library import LibraryError
 from accelshare.vendors.drivers.driver import NotInstalled, QueryFailed
 from accelshare.vendors.drivers.library_client import HasLimitLibrary, LibraryClient
+from accelshare.vendors.drivers.library_errors import LibraryError
 from accelshare.vendors.drivers.nvidia import NvidiaDriver
 from tests.fakes.hardware import Hardware, is_running
 

@@ -67,6 +67,17 @@ async def test_a_card_that_does_not_tell_is_left_out(driver: NvidiaDriver, hardw
     assert await driver.processes([A, B]) == {B: (CardProcess(100, MIB, None),)}
 
 
+async def test_without_samples_accounting_tells_the_utilisation_where_it_is_on(driver: NvidiaDriver, hardware: Hardware) -> None:
+    """The average over the life of a process; one that accounting does not know has no utilisation rather than 0."""
+    old = {"memory_mib": 16384, "utilisation": 0}
+    hardware.has({"uuid": A, **old, "accounting": 1}, {"uuid": B, **old, "accounting": 0})
+    hardware.runs((A, 100, 1, 50), (A, 101, 1, -1), (A, 102, 1, 4000000), (B, 100, 1, 50))
+    assert await driver.processes([A, B]) == {
+        A: (CardProcess(100, MIB, 0.5), CardProcess(101, MIB, None), CardProcess(102, MIB, None)),
+        B: (CardProcess(100, MIB, None),),
+    }
+
+
 async def test_a_card_that_is_gone_does_not_hide_the_other(driver: NvidiaDriver, hardware: Hardware) -> None:
     hardware.has({"uuid": A, "memory_mib": 16384, "code": 15}, {"uuid": B, "memory_mib": 16384})
     assert await driver.processes([A, B]) == {B: ()}

@@ -1,0 +1,408 @@
+"""The plan: which waiting pod is promised which node next, and what became of each promise.
+
+Belongs here: choosing pods and nodes, dropping promises that are wrong or old, counting outcomes. Everything is synchronous.
+Never: writing nominations (nominator.py), holding cards: a bind decides by the ledger, whatever was promised.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Container
+from dataclasses import dataclass, replace
+from enum import Enum, unique
+from itertools import islice
+from typing import Final
+
+from accelshare.extender.promises.node_usage import NodeUsage
+from accelshare.extender.promises.pod_queue import PodQueue
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.nouns import Assignment, Request
+from accelshare.ledger.shadow import Promise, Shadow
+from accelshare.wire.scheduler import NodeNames
+from accelshare.wire.scheduling import SchedulingNode, SchedulingPod
+
+EXPIRES_S: Final = 60.0  # a promise that kube-scheduler has not used
+SERVED_S: Final = 60.0  # since a scheduler's last call, after which its pods are not planned
+MOST_PROMISES: Final = 256  # at once: enough for seconds, and few are wrong when the cluster changes
+MOST_TRIED: Final = 64  # nodes for one pod whose cards would do, and pods in one search for the next one
+MOST_ENDED: Final = 16  # old promises in one search
+MOST_ADOPTED: Final = 4096  # nominations of others that are counted
+MOST_ASKED: Final = 50_000  # remembered pods that kube-scheduler has asked for
+# kube-scheduler is at the first pods of the queue before a nomination can reach it: how many, as learned from late ones.
+SHORTEST_LEAD: Final = 6.0
+LONGEST_LEAD: Final = 64.0
+LATER: Final = 4.0
+SOONER: Final = 0.25
+# More wasted promises than kept ones: a rule that we cannot see is at work.
+RECENT: Final = 64
+PAUSE_S: Final = 30.0
+
+KEPT: Final = "kept"
+UNUSED: Final = "unused"
+LATE: Final = "late"
+WITHDRAWN: Final = "withdrawn"
+EXPIRED: Final = "expired"
+GONE: Final = "gone"
+FAILED: Final = "failed"
+OUTCOMES: Final = (KEPT, UNUSED, LATE, WITHDRAWN, EXPIRED, GONE, FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """A write of status.nominatedNodeName, valid for this version of the pod only; an empty node removes it."""
+
+    uid: str
+    namespace: str
+    name: str
+    version: int
+    node: str
+
+
+@unique
+class _By(Enum):
+    """Why kube-scheduler will try this node for the pod."""
+
+    US = "we have nominated it"
+    ANOTHER = "another has nominated it"
+    FILTER = "filter has named it, and the bind has not come yet"
+
+
+@dataclass(slots=True)
+class _Promised:
+    pod: SchedulingPod
+    node: str
+    at: float
+    by: _By
+    written: int = 0  # the pod's version with the nomination; 0: not written yet
+    asked: bool = False  # kube-scheduler has asked for the pod since
+    used: bool = False  # and for this node alone, as it does for a nominated one
+
+
+@dataclass(slots=True)
+class _Unwanted:
+    """A nomination of ours that is to be removed from its pod."""
+
+    node: str
+    not_before: float
+    pod: SchedulingPod | None  # as it has the nomination; None: that was not seen yet, or it is being removed
+
+
+class Plan:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        managed: Container[str],
+        shortest_queue: int,
+        clock: Callable[[], float],
+        count: Callable[[str], None],
+        avoid: Callable[[], Container[str]] = lambda: (),
+        leads: tuple[float, float] = (SHORTEST_LEAD, LONGEST_LEAD),
+    ) -> None:
+        """`managed`: the resources that the ledger counts. `shortest_queue`: plan only if so many pods wait.
+
+        `count` is called with the outcome of each promise of ours. `avoid`: nodes that are not promised at the moment.
+        `leads`: the fewest and the most pods at the head of the queue that are skipped.
+        """
+        self._ledger = ledger
+        self._shadow = Shadow(ledger)
+        self._usage = NodeUsage(uncounted=managed)
+        self._managed = managed
+        self._shortest_queue = shortest_queue
+        self._clock = clock
+        self._count = count
+        self._avoid = avoid
+        self._queue = PodQueue()
+        self._promised: dict[str, _Promised] = {}  # the oldest first
+        self._unwanted: dict[str, _Unwanted] = {}
+        self._own = 0  # how many of them are ours
+        self._waiting: dict[str, SchedulingPod] = {}  # every pod with cards that has no node
+        self._served: dict[str, float] = {}  # scheduler's name → its last call
+        self._unserved: dict[str, SchedulingPod] = {}  # pods of schedulers that have not called
+        self._asked: dict[str, None] = {}  # pods that kube-scheduler has tried, or that had their promise
+        self._shortest_lead, self._longest_lead = leads
+        self._lead = self._shortest_lead
+        self._recent: deque[bool] = deque(maxlen=RECENT)
+        self._paused_until = float("-inf")
+
+    # What the watches show.
+
+    def node_seen(self, node: SchedulingNode) -> None:
+        self._usage.node_seen(node)
+        self._check(node.name)
+
+    def node_gone(self, name: str) -> None:
+        self._usage.node_gone(name)
+        self._check(name)
+
+    def pod_seen(self, pod: SchedulingPod) -> None:
+        if pod.node:
+            self._bound(pod)
+        elif any(name in self._managed for name, _ in pod.needs):
+            self._waits(pod)
+
+    def pod_gone(self, uid: str) -> None:
+        self._end(uid, GONE)
+        self._forget(uid)
+        self._usage.remove(uid)
+
+    def _bound(self, pod: SchedulingPod) -> None:
+        promised = self._promised.get(pod.uid)
+        if promised is not None:
+            self._end(pod.uid, KEPT if promised.used and promised.node == pod.node else UNUSED)
+        self._forget(pod.uid)
+        self._usage.add(pod.uid, pod.node, pod.needs, pod.ports)
+        if promised is None:
+            self._check(pod.node)
+
+    def _waits(self, pod: SchedulingPod) -> None:
+        self._waiting[pod.uid] = pod
+        self._update_promise(pod)
+        self._update_unwanted(pod)
+        if pod.uid in self._promised:
+            return
+        plannable = not pod.unchecked and not pod.refused and pod.uid not in self._asked and pod.uid not in self._unwanted
+        if plannable and not pod.nominated:
+            self._queue.put(pod)
+            return
+        self._queue.remove(pod.uid)
+        self._unserved.pop(pod.uid, None)
+        if pod.nominated and pod.uid not in self._unwanted:
+            self._adopt(pod)
+
+    def _update_promise(self, pod: SchedulingPod) -> None:
+        promised = self._promised.get(pod.uid)
+        if promised is None or pod.version < promised.pod.version:
+            return
+        if promised.by is _By.FILTER:
+            if pod.refused and not promised.pod.refused:
+                self._end(pod.uid, UNUSED)
+            return
+        nominated = pod.nominated == promised.node
+        if promised.written == 0 and not nominated:
+            return  # the nomination is on its way
+        promised.pod, promised.written = pod, promised.written or pod.version
+        if not nominated or pod.refused or pod.unchecked:
+            self._end(pod.uid, UNUSED if promised.asked else WITHDRAWN)
+
+    def _update_unwanted(self, pod: SchedulingPod) -> None:
+        unwanted = self._unwanted.get(pod.uid)
+        if unwanted is None or (unwanted.pod is not None and pod.version < unwanted.pod.version):
+            return
+        if pod.nominated != unwanted.node:
+            if unwanted.pod is not None:
+                del self._unwanted[pod.uid]
+            return
+        unwanted.pod = pod
+
+    def _adopt(self, pod: SchedulingPod) -> None:
+        """Another has nominated a node, such as an extender before us: kube-scheduler will try it first, so it counts."""
+        known = self._ledger.pod(pod.uid)
+        if known is None or known.place is not None or len(self._promised) >= MOST_ADOPTED:
+            return
+        if isinstance(self._shadow.add(pod.uid, known.seen.request, pod.nominated), Promise):
+            self._promised[pod.uid] = _Promised(pod, pod.nominated, self._clock(), _By.ANOTHER, written=pod.version)
+            self._usage.add(pod.uid, pod.nominated, pod.needs, pod.ports)
+
+    def _forget(self, uid: str) -> None:
+        """The pod waits no longer."""
+        self._queue.remove(uid)
+        self._unserved.pop(uid, None)
+        self._waiting.pop(uid, None)
+        self._asked.pop(uid, None)
+        self._unwanted.pop(uid, None)
+
+    # What kube-scheduler asks.
+
+    def asked(self, uid: str, nodes: NodeNames) -> str:
+        """kube-scheduler asks filter for this pod. Returns the promised node if it is among these nodes, or nothing."""
+        self._serve(self._waiting.get(uid))
+        self._queue.remove(uid)
+        self._unserved.pop(uid, None)
+        self._remember_asked(uid)
+        promised = self._promised.get(uid)
+        if promised is None:
+            return ""
+        named = promised.node in nodes
+        if not named and promised.by is _By.FILTER:
+            self._end(uid, UNUSED)
+            return ""
+        if not promised.asked:
+            promised.asked = True
+            promised.used = named and len(nodes) == 1
+        return promised.node if named else ""
+
+    def _serve(self, asked: SchedulingPod | None) -> None:
+        if asked is None:
+            return
+        now, scheduler = self._clock(), asked.scheduler
+        if now - self._served.get(scheduler, float("-inf")) > SERVED_S:
+            for pod in [pod for pod in self._unserved.values() if pod.scheduler == scheduler]:
+                del self._unserved[pod.uid]
+                self._queue.put(pod)
+        self._served[scheduler] = now
+
+    def best(self, request: Request, nodes: Container[str], most: int, *, last: Collection[str]) -> list[str]:
+        """The best of these nodes that keep all promises; none if none does, or if nothing is being planned."""
+        if not self._promised and self.waiting < self._shortest_queue:
+            return []
+        return self._shadow.ranking(request).best(nodes, most, last=last)
+
+    def answered(self, uid: str, request: Request, node: str) -> None:
+        """filter has named this one node for a pod without a promise: until the bind, nobody else is promised its cards."""
+        pod = self._waiting.get(uid)
+        if pod is None or uid in self._promised or len(self._promised) >= MOST_ADOPTED:
+            return
+        if isinstance(self._shadow.add(uid, request, node), Promise):
+            self._promised[uid] = _Promised(pod, node, self._clock(), _By.FILTER, asked=True)
+            self._usage.add(uid, node, pod.needs, pod.ports)
+
+    def assignment(self, uid: str) -> Assignment | None:
+        """The promised cards. Whether they are still free, the ledger decides."""
+        promise = self._shadow.promise(uid)
+        return promise.assignment if promise is not None else None
+
+    # What is to be written.
+
+    @property
+    def waiting(self) -> int:
+        """How many pods wait that can be promised a node, or have been."""
+        return len(self._queue) + self._own
+
+    @property
+    def promises(self) -> int:
+        """How many promises of ours are open."""
+        return self._own
+
+    @property
+    def paused(self) -> bool:
+        """Too many promises were wasted."""
+        return self._clock() < self._paused_until
+
+    def next(self) -> Nomination | None:
+        """The next nomination to write, if there is one."""
+        now = self._clock()
+        for broken in self._shadow.broken():
+            self._end(broken.uid, WITHDRAWN)
+        self._expire(now)
+        return self._next_removal(now) or self._next_promise(now)
+
+    def _next_removal(self, now: float) -> Nomination | None:
+        for uid, unwanted in islice(self._unwanted.items(), MOST_TRIED):
+            pod = unwanted.pod
+            if pod is not None and unwanted.not_before <= now:
+                unwanted.pod = None
+                return Nomination(uid, pod.namespace, pod.name, pod.version, "")
+        return None
+
+    def _next_promise(self, now: float) -> Nomination | None:
+        if now < self._paused_until or self.waiting < self._shortest_queue or self._own >= MOST_PROMISES:
+            return None
+        skip = max(0, int(self._lead) - self._own)
+        for pod in list(islice(self._queue.first(skip), MOST_TRIED)):
+            if now - self._served.get(pod.scheduler, float("-inf")) > SERVED_S:
+                self._queue.remove(pod.uid)
+                self._unserved[pod.uid] = pod
+                continue
+            known = self._ledger.pod(pod.uid)
+            if known is None:
+                continue  # the ledger's own watch shows it in a moment
+            self._queue.remove(pod.uid)
+            if known.place is not None or known.seen.refusal is not None:
+                continue
+            node = self._choose(pod, known.seen.request)
+            if node:
+                self._promised[pod.uid] = _Promised(pod, node, now, _By.US)
+                self._own += 1
+                self._usage.add(pod.uid, node, pod.needs, pod.ports)
+                return Nomination(pod.uid, pod.namespace, pod.name, pod.version, node)
+        return None
+
+    def _choose(self, pod: SchedulingPod, request: Request) -> str:
+        """Promise the pod cards of the best node that its own rules allow. Without one it is left to kube-scheduler."""
+        nodes, avoided = self._usage.nodes_for(pod.choice), self._avoid()
+        candidates = islice(self._shadow.ranking(request).in_order(nodes), MOST_TRIED)
+        fitting = (node for node in candidates if node not in avoided and self._usage.fits(node, pod.needs, pod.ports))
+        node = next(fitting, "")
+        return node if node and isinstance(self._shadow.add(pod.uid, request, node), Promise) else ""
+
+    def written(self, nomination: Nomination, version: int) -> None:
+        """The API server has written it, as this version of the pod."""
+        uid, node = nomination.uid, nomination.node
+        if not node:
+            self._unwanted.pop(uid, None)
+            return
+        promised = self._promised.get(uid)
+        if promised is not None and promised.node == node:
+            promised.written = promised.written or version
+            if version > promised.pod.version:
+                promised.pod = replace(promised.pod, version=version, nominated=node)
+        elif uid in self._unwanted and self._unwanted[uid].pod is None:
+            # It was withdrawn while it was being written.
+            pod = SchedulingPod(uid, nomination.namespace, nomination.name, version, "", (), nominated=node)
+            self._unwanted[uid].pod = pod
+
+    def not_written(self, nomination: Nomination, outcome: str) -> None:
+        """The API server has not written it: the pod has changed (late), is gone, or the request failed, and nobody knows."""
+        uid = nomination.uid
+        if nomination.node:
+            self._end(uid, outcome)
+        elif outcome == FAILED and uid in self._unwanted and self._unwanted[uid].pod is None:
+            pod = SchedulingPod(uid, nomination.namespace, nomination.name, nomination.version, "", ())
+            self._unwanted[uid].pod = replace(pod, nominated=self._unwanted[uid].node)
+        elif outcome == GONE:
+            self._unwanted.pop(uid, None)
+
+    # How promises end.
+
+    def _expire(self, now: float) -> None:
+        for uid, promised in list(islice(self._promised.items(), MOST_ENDED)):
+            if now - promised.at < EXPIRES_S:
+                break
+            self._end(uid, UNUSED if promised.asked else EXPIRED)
+
+    def _check(self, name: str) -> None:
+        """Withdraw the promises that the node's other pods or its own changes have made wrong, the newest first."""
+        promises = [promised for promised in self._promised.values() if promised.node == name] if self._promised else []
+        for promised in reversed(promises):
+            pod = promised.pod
+            if name in self._usage.nodes_for(pod.choice) and self._usage.fits(name, pod.needs, pod.ports, uid=pod.uid):
+                continue
+            self._end(pod.uid, WITHDRAWN)
+
+    def _end(self, uid: str, outcome: str) -> None:
+        """Forget a promise. A nomination that may still be on the pod is removed, unless kube-scheduler is at the pod."""
+        self._shadow.remove(uid)
+        promised = self._promised.pop(uid, None)
+        if promised is None:
+            return
+        self._usage.remove(uid)
+        if promised.by is not _By.US:
+            return
+        self._own -= 1
+        self._remember_asked(uid)  # one promise is enough; the pod is kube-scheduler's now
+        self._learn(outcome)
+        self._count(outcome)
+        if outcome in (KEPT, LATE, GONE):
+            return
+        pod = promised.pod if promised.written else None
+        if pod is not None and pod.nominated != promised.node:
+            return
+        # Once kube-scheduler has tried the pod, it removes the nomination itself or replaces it by one for preemption.
+        leave = promised.asked and (pod is None or pod.preempts or not pod.refused)
+        self._unwanted[uid] = _Unwanted(promised.node, self._clock() + (EXPIRES_S if leave else 0.0), pod)
+
+    def _learn(self, outcome: str) -> None:
+        """From late nominations: how far ahead to plan; from many wasted ones: that planning does not pay."""
+        if outcome == KEPT:
+            self._lead = max(self._shortest_lead, self._lead - SOONER)
+        elif outcome in (LATE, UNUSED):
+            self._lead = min(self._longest_lead, self._lead + LATER)
+        if outcome in (KEPT, LATE, UNUSED, FAILED):
+            self._recent.append(outcome == KEPT)
+        if len(self._recent) == RECENT and sum(self._recent) < RECENT / 2:
+            self._paused_until = self._clock() + PAUSE_S
+            self._recent.clear()
+
+    def _remember_asked(self, uid: str) -> None:
+        self._asked[uid] = None
+        if len(self._asked) > MOST_ASKED:
+            del self._asked[next(iter(self._asked))]

@@ -1,0 +1,418 @@
+"""The plan: which pod is promised which node, and what becomes of a promise."""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from accelshare.extender.promises import plan as plan_module
+from accelshare.extender.promises.plan import Nomination, Plan
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.nouns import Assignment
+from accelshare.wire.scheduler import NodeNames
+from accelshare.wire.scheduling import NodeChoice, SchedulingNode, SchedulingPod
+from tests.builders import card, node, pending, place, share
+
+MEMORY = "gpu-mem"
+
+
+class Bench:
+    """A ledger and a plan that see the same cluster; time is set by the test."""
+
+    def __init__(self, ledger: Ledger, *, shortest_queue: int = 1, leads: tuple[float, float] = (0.0, 0.0)) -> None:
+        self.ledger = ledger
+        self.now = 1000.0
+        self.outcomes: Counter[str] = Counter()
+        self.avoided: set[str] = set()
+        self._versions = itertools.count(10**9)
+        self.plan = Plan(
+            ledger,
+            managed={MEMORY},
+            shortest_queue=shortest_queue,
+            clock=lambda: self.now,
+            count=lambda outcome: self.outcomes.update([outcome]),
+            avoid=lambda: self.avoided,
+            leads=leads,
+        )
+
+    def node(self, name: str, *sizes: int, cpu: int = 10_000, unschedulable: bool = False, **labels: str) -> None:
+        self.ledger.apply(node(name, *sizes))
+        self.plan.node_seen(SchedulingNode(name, labels, (), unschedulable, {"cpu": cpu, "pods": 100_000}))
+
+    def pod(self, name: str, units: int = 4, *, priority: int = 0, cpu: int = 0, **more: object) -> SchedulingPod:
+        fact = pending(name, share(units), priority=priority)
+        self.ledger.apply(fact)
+        needs = ((MEMORY, units * 1000), ("cpu", cpu))
+        pod = SchedulingPod(name, "default", name, fact.version, "", needs, priority=priority, created="2026")
+        pod = replace(pod, **more)  # type: ignore[arg-type]
+        self.plan.pod_seen(pod)
+        return pod
+
+    def ask(self, name: str, *nodes: str) -> str:
+        return self.plan.asked(name, NodeNames(orjson.dumps(list(nodes))))
+
+    def served(self) -> None:
+        """kube-scheduler has asked for a pod."""
+        self.pod("first", 1)
+        self.ask("first", "n1")
+
+    def write(self, nomination: Nomination) -> int:
+        version = next(self._versions)
+        self.plan.written(nomination, version)
+        return version
+
+    def promise(self, name: str) -> Nomination:
+        nomination = self.plan.next()
+        assert nomination is not None
+        assert nomination.name == name
+        return nomination
+
+    def bind(self, pod: SchedulingPod, node: str) -> None:
+        known = self.ledger.pod(pod.uid)
+        assert known is not None
+        offer = self.plan.assignment(pod.uid) or self.ledger.offer(node, known.seen.request)
+        assert isinstance(offer, Assignment)
+        self.ledger.hold(pod.uid, offer)
+        self.plan.pod_seen(replace(pod, node=node, version=next(self._versions)))
+
+
+@pytest.fixture
+def bench(ledger: Ledger) -> Bench:
+    bench = Bench(ledger)
+    bench.node("n1", 16)
+    bench.node("n2", 16, 16)
+    bench.served()
+    return bench
+
+
+def test_pods_are_promised_the_nodes_that_filter_would_name_one_after_the_other(bench: Bench) -> None:
+    for name, units in (("a", 12), ("b", 4), ("c", 12), ("d", 12), ("e", 12)):
+        bench.pod(name, units)
+    promised = list(iter(bench.plan.next, None))
+    assert [(each.name, each.node) for each in promised] == [("a", "n1"), ("b", "n1"), ("c", "n2"), ("d", "n2")]
+    assert all(bench.ledger.pod(each.uid).place is None for each in promised)  # type: ignore[union-attr]
+
+
+def test_the_highest_priority_is_planned_first_then_the_oldest(bench: Bench) -> None:
+    bench.pod("young", created="2027")
+    bench.pod("old", created="2025")
+    bench.pod("important", priority=5, created="2028")
+    assert [each.name for each in iter(bench.plan.next, None)] == ["important", "old", "young"]
+
+
+def test_a_kept_promise(bench: Bench) -> None:
+    pod = bench.pod("a")
+    nomination = bench.promise("a")
+    bench.write(nomination)
+    assert bench.ask("a", nomination.node) == nomination.node
+    bench.bind(pod, nomination.node)
+    assert bench.outcomes == {"kept": 1}
+    assert bench.plan.promises == 0
+
+
+def test_a_pod_that_kube_scheduler_searched_for_had_its_promise_too_late(bench: Bench) -> None:
+    """It is named the promised node all the same, so that the nomination stays true."""
+    pod = bench.pod("a")
+    nomination = bench.promise("a")
+    bench.write(nomination)
+    assert bench.ask("a", "n1", "n2") == nomination.node
+    bench.bind(pod, nomination.node)
+    assert bench.outcomes == {"unused": 1}
+
+
+def test_a_pod_bound_elsewhere_frees_what_it_was_promised(bench: Bench) -> None:
+    pod = bench.pod("a", 16)
+    bench.write(bench.promise("a"))
+    bench.ledger.hold("a", Assignment("n2", bench.ledger.offer("n2", share(16)).slices))  # type: ignore[union-attr]
+    bench.plan.pod_seen(replace(pod, node="n2", version=10**12))
+    assert bench.outcomes == {"unused": 1}
+    bench.pod("b", 16)
+    assert bench.promise("b").node == "n1"
+
+
+def test_nothing_is_planned_before_a_scheduler_has_called(ledger: Ledger) -> None:
+    bench = Bench(ledger)
+    bench.node("n1", 16)
+    bench.pod("a")
+    bench.pod("b", scheduler="other")
+    assert bench.plan.next() is None
+    bench.pod("c")
+    bench.ask("c", "n1")
+    bench.promise("a")
+    assert bench.plan.next() is None
+    bench.pod("d", scheduler="other")
+    bench.ask("d", "n1")
+    bench.promise("b")
+
+
+def test_a_scheduler_that_no_longer_calls_is_not_planned_for(bench: Bench) -> None:
+    bench.now += plan_module.SERVED_S + 1
+    bench.pod("a")
+    assert bench.plan.next() is None
+
+
+def test_a_short_queue_is_left_to_kube_scheduler(ledger: Ledger) -> None:
+    bench = Bench(ledger, shortest_queue=3)
+    bench.node("n1", 16, 16)
+    bench.served()
+    bench.pod("a")
+    bench.pod("b")
+    assert bench.plan.next() is None
+    bench.pod("c")
+    bench.promise("a")
+
+
+def test_the_pods_that_kube_scheduler_is_about_to_take_are_skipped(ledger: Ledger) -> None:
+    bench = Bench(ledger, leads=(2.0, 2.0))
+    bench.node("n1", 16)
+    bench.served()
+    for name in "abcd":
+        bench.pod(name)
+    bench.promise("c")
+    bench.promise("b")  # one promise is ahead of it now
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"unchecked": "volumes"},
+        {"refused": True},
+        {"nominated": "n2"},
+        {"refused": True, "nominated": "n2"},
+        {"needs": (("cpu", 500),)},
+        {"choice": NodeChoice(selector=(("pool", "gpu"),))},
+        {"needs": ((MEMORY, 4000), ("cpu", 20_000))},
+    ],
+    ids=["unchecked", "refused", "nominated", "preempting", "no-cards", "no-such-node", "no-cpu"],
+)
+def test_pods_that_are_left_to_kube_scheduler(bench: Bench, more: dict[str, object]) -> None:
+    bench.pod("a", **more)  # type: ignore[arg-type]
+    assert bench.plan.next() is None
+
+
+def test_the_pods_own_rules_decide_among_the_nodes(bench: Bench) -> None:
+    bench.node("n3", 16, pool="gpu")
+    bench.pod("a", choice=NodeChoice(selector=(("pool", "gpu"),)))
+    assert bench.promise("a").node == "n3"
+
+
+def test_promised_pods_take_cpu_from_each_other(ledger: Ledger) -> None:
+    bench = Bench(ledger)
+    bench.node("n1", 16, cpu=1000)
+    bench.node("n2", 16, cpu=1000)
+    bench.served()
+    for name in "abc":
+        bench.pod(name, cpu=600)
+    assert [each.node for each in iter(bench.plan.next, None)] == ["n1", "n2"]
+
+
+def test_a_node_on_which_binds_fail_is_not_promised(bench: Bench) -> None:
+    bench.avoided.add("n1")
+    bench.pod("a")
+    assert bench.promise("a").node == "n2"
+
+
+def test_a_stranger_on_the_promised_card_ends_the_promise_and_the_nomination(bench: Bench) -> None:
+    bench.pod("a", 16)
+    nomination = bench.promise("a")
+    version = bench.write(nomination)
+    place(bench.ledger, "stranger", share(8), on=nomination.node)
+    assert bench.plan.next() == replace(nomination, node="", version=version)
+    assert bench.outcomes == {"withdrawn": 1}
+    assert bench.plan.next() is None
+
+
+@pytest.mark.parametrize("change", ["cordoned", "labelled", "gone", "smaller", "ill"])
+def test_a_promise_on_a_node_that_changed_is_withdrawn(bench: Bench, change: str) -> None:
+    bench.node("n3", 16, pool="gpu")
+    bench.pod("a", choice=NodeChoice(selector=(("pool", "gpu"),)), cpu=500)
+    bench.write(bench.promise("a"))
+    match change:
+        case "cordoned":
+            bench.node("n3", 16, pool="gpu", unschedulable=True)
+        case "labelled":
+            bench.node("n3", 16, pool="cpu")
+        case "gone":
+            bench.plan.node_gone("n3")
+        case "smaller":
+            bench.node("n3", 16, pool="gpu", cpu=400)
+        case "ill":
+            bench.ledger.apply(node("n3", cards=(card(0, 16, healthy=False),)))
+    removal = bench.plan.next()
+    assert removal is not None
+    assert (removal.name, removal.node) == ("a", "")
+    assert bench.outcomes == {"withdrawn": 1}
+
+
+def test_a_strange_pod_that_takes_the_cpu_ends_the_newest_promise(ledger: Ledger) -> None:
+    bench = Bench(ledger)
+    bench.node("n1", 16, cpu=1000)
+    bench.served()
+    for name in "ab":
+        bench.pod(name, cpu=400)
+        bench.write(bench.promise(name))
+    bench.plan.pod_seen(SchedulingPod("web", "default", "web", 1, "n1", (("cpu", 400),)))
+    removal = bench.plan.next()
+    assert removal is not None
+    assert removal.name == "b"
+    assert bench.outcomes == {"withdrawn": 1}
+
+
+def test_a_promise_expires_and_its_nomination_is_removed(bench: Bench) -> None:
+    bench.pod("a")
+    version = bench.write(bench.promise("a"))
+    bench.now += plan_module.EXPIRES_S
+    removal = bench.plan.next()
+    assert removal is not None
+    assert (removal.node, removal.version) == ("", version)
+    assert bench.outcomes == {"expired": 1}
+    bench.plan.written(removal, version + 1)
+    bench.now += plan_module.EXPIRES_S
+    assert bench.plan.next() is None
+
+
+def test_a_promise_withdrawn_while_it_was_being_written_is_removed(bench: Bench) -> None:
+    bench.pod("a", 16)
+    nomination = bench.promise("a")
+    place(bench.ledger, "stranger", share(8), on=nomination.node)
+    assert bench.plan.next() is None
+    version = bench.write(nomination)
+    assert bench.plan.next() == replace(nomination, node="", version=version)
+
+
+def test_a_late_nomination_is_not_repeated_and_plans_further_ahead(ledger: Ledger) -> None:
+    bench = Bench(ledger, leads=(2.0, 64.0))
+    bench.node("n1", 16)
+    bench.served()
+    for number in range(8):
+        bench.pod(f"p{number}", 1)
+    bench.plan.not_written(bench.promise("p2"), "late")
+    assert bench.outcomes == {"late": 1}
+    bench.promise("p7")  # the seventh of those that are left
+    bench.promise("p6")
+
+
+def test_a_removal_that_failed_is_repeated_and_one_that_was_late_waits_for_the_pod(bench: Bench) -> None:
+    pod = bench.pod("a", 16)
+    nomination = bench.promise("a")
+    bench.write(nomination)
+    place(bench.ledger, "stranger", share(8), on=nomination.node)
+    removal = bench.promise("a")
+    bench.plan.not_written(removal, "failed")
+    assert bench.plan.next() == removal
+    bench.plan.not_written(removal, "late")
+    assert bench.plan.next() is None
+    bench.plan.pod_seen(replace(pod, version=2 * 10**9, nominated=nomination.node))
+    assert bench.plan.next() == replace(removal, version=2 * 10**9)
+
+
+def test_a_nomination_that_another_has_removed_is_left_alone(bench: Bench) -> None:
+    pod = bench.pod("a")
+    bench.write(bench.promise("a"))
+    bench.plan.pod_seen(replace(pod, version=2 * 10**9))
+    assert bench.plan.next() is None
+    assert bench.outcomes == {"withdrawn": 1}
+
+
+def test_a_pod_nominated_by_preemption_is_kube_schedulers(bench: Bench) -> None:
+    """kube-scheduler tried the promised node, refused the pod, and nominates another node; or the same one."""
+    for name, node_ in (("a", "n2"), ("b", "n1")):
+        pod = bench.pod(name)
+        nomination = bench.promise(name)
+        bench.write(nomination)
+        bench.ask(name, nomination.node)
+        bench.plan.pod_seen(replace(pod, version=2 * 10**9, nominated=node_, refused=True))
+        assert bench.plan.next() is None
+    assert bench.outcomes == {"unused": 2}
+
+
+def test_the_nomination_of_a_refused_pod_that_never_preempts_is_removed(bench: Bench) -> None:
+    """kube-scheduler would leave it there, and count the pod on that node."""
+    pod = bench.pod("a", preempts=False)
+    nomination = bench.promise("a")
+    bench.write(nomination)
+    bench.ask("a", nomination.node)
+    bench.plan.pod_seen(replace(pod, version=2 * 10**9, nominated=nomination.node, refused=True))
+    assert bench.plan.next() == replace(nomination, version=2 * 10**9, node="")
+
+
+def test_the_nomination_of_another_counts_and_is_never_changed(bench: Bench) -> None:
+    bench.pod("foreign", 16, nominated="n1")
+    bench.pod("a", 16)
+    assert bench.promise("a").node == "n2"
+    assert bench.ask("foreign", "n1") == "n1"
+    bench.now += plan_module.EXPIRES_S
+    assert [each.name for each in iter(bench.plan.next, None) if not each.node] == []
+    assert bench.outcomes.total() == 1  # the promise of a has expired
+
+
+def test_a_deleted_pod_frees_what_it_was_promised(bench: Bench) -> None:
+    for number in range(3):
+        bench.pod(f"a{number}", 16)
+        bench.write(bench.promise(f"a{number}"))
+    bench.plan.pod_gone("a1")
+    assert bench.outcomes == {"gone": 1}
+    bench.pod("b", 16)
+    assert bench.promise("b").node == "n2"
+
+
+def test_strangers_are_named_nodes_that_keep_the_promises(bench: Bench) -> None:
+    bench.pod("a", 16)
+    assert bench.plan.best(share(16), {"n1", "n2"}, 1, last=()) == ["n1"]
+    assert bench.promise("a").node == "n1"
+    assert bench.plan.best(share(16), {"n1", "n2"}, 1, last=()) == ["n2"]
+    assert bench.plan.best(share(16), {"n1"}, 1, last=()) == []
+
+
+def test_without_a_queue_and_promises_strangers_are_the_ledgers(ledger: Ledger) -> None:
+    bench = Bench(ledger, shortest_queue=2)
+    bench.node("n1", 16)
+    assert bench.plan.best(share(16), {"n1"}, 1, last=()) == []
+
+
+def test_the_cards_of_a_pod_that_filter_has_named_a_node_for_are_promised_to_nobody_else(bench: Bench) -> None:
+    """Between filter and bind the ledger does not know of it. The bind uses these cards, though others would be tighter."""
+    bench.pod("stranger", 12)
+    bench.pod("a", 12)
+    assert bench.ask("stranger", "n1", "n2") == ""
+    bench.plan.answered("stranger", share(12), "n1")
+    assert bench.promise("a").node == "n2"
+    assert bench.plan.assignment("stranger") == bench.ledger.offer("n1", share(12))
+    assert bench.ask("stranger", "n1", "n2") == "n1"
+    assert bench.ask("stranger", "n2") == ""
+    assert bench.plan.assignment("stranger") is None
+    assert bench.outcomes == {}
+
+
+def test_a_refused_pod_gives_back_what_filter_had_named(bench: Bench) -> None:
+    pod = bench.pod("stranger", 16)
+    bench.ask("stranger", "n1")
+    bench.plan.answered("stranger", share(16), "n1")
+    bench.plan.pod_seen(replace(pod, refused=True, version=2 * 10**9))
+    bench.pod("a", 16)
+    assert bench.promise("a").node == "n1"
+
+
+def test_planning_pauses_when_most_promises_are_wasted(bench: Bench) -> None:
+    for number in range(plan_module.RECENT):
+        bench.pod(f"p{number}", 1)
+    while (nomination := bench.plan.next()) is not None:
+        bench.plan.not_written(nomination, "late")
+    assert bench.outcomes["late"] == plan_module.RECENT
+    assert bench.plan.paused
+    bench.pod("next")
+    assert bench.plan.next() is None
+    bench.now += plan_module.PAUSE_S
+    bench.promise("next")
+
+
+def test_a_limited_number_of_promises_is_open_at_once(ledger: Ledger) -> None:
+    bench = Bench(ledger)
+    bench.node("n1", 1000)
+    bench.served()
+    for number in range(plan_module.MOST_PROMISES + 9):
+        bench.pod(f"p{number}", 1)
+    bench.plan.node_seen(SchedulingNode("n1", {}, (), False, {"cpu": 0, "pods": 10**6}))
+    assert len(list(iter(bench.plan.next, None))) == plan_module.MOST_PROMISES

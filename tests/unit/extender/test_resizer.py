@@ -1,0 +1,319 @@
+"""The resizer: each wish is granted or refused once, one resize at a time, and a lost answer oversells nothing."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from accelshare.extender import resizer as resizer_module
+from accelshare.extender.feed import Feed
+from accelshare.extender.fence import Fence
+from accelshare.extender.metrics import Metrics
+from accelshare.extender.resizer import Resizer
+from accelshare.kube.client import Client
+from accelshare.kube.config import Cluster
+from accelshare.kube.events import Events
+from accelshare.kube.patches import grant_resize
+from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.nouns import Resize, Slice
+from accelshare.testing.api_server import FakeApiServer
+from accelshare.vendors.catalog import load
+from accelshare.wire import assignment, resizing
+from accelshare.wire.pods import PodReader
+
+CATALOG = load(())
+LIMIT_S = 60.0
+MEMORY = "aliyun.com/gpu-mem"
+SIZE = 16
+STATUS_PATCH = r"/pods/[^/]+/status$"
+
+
+class Scene:
+    """An extender's feed and resizer over a fake API server with one node and one card."""
+
+    def __init__(self, server: FakeApiServer, client: Client, *, enabled: bool) -> None:
+        self.server = server
+        self.client = client
+        self.enabled = enabled
+        self.metrics = Metrics()
+        self.ledger = Ledger()
+        self.feed, self.resizer, self.fence = self._parts()
+
+    def _parts(self) -> tuple[Feed, Resizer, Fence]:
+        events = Events(self.client, component="test", clock=lambda: 0.0)
+        reader = PodReader(CATALOG)
+        resizer = Resizer(self.client, self.ledger, CATALOG, events, self.metrics, enabled=self.enabled)
+        freed = resizer.capacity_freed
+        feed = Feed(
+            self.client, self.ledger, CATALOG, reader, events, self.metrics, text=str, on_free_capacity=freed, resizer=resizer
+        )
+        return feed, resizer, Fence(self.client, self.ledger, reader, on_free_capacity=freed, resizes=self.enabled)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        following = asyncio.create_task(self.feed.run())
+        try:
+            await self.until(self.feed.complete.is_set)
+            await self.fence.fence_pending()
+            self.resizer.start()
+            yield
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await self.resizer.stop()
+        assert self.ledger.check() == []
+
+    def restart(self) -> None:
+        self.ledger = Ledger()
+        self.feed, self.resizer, self.fence = self._parts()
+
+    def node(self, *, way: str = "nvml", delivery: str = "nri", **applied: tuple[int, int]) -> None:
+        """The node's card and, by pod name, what its agent has answered: units and number."""
+        card = {"index": 0, "id": "GPU-0", "size": SIZE, "enforced_by": way, "min_units": 2}
+        answers = {self.uid(name): {"units": units, "n": number} for name, (units, number) in applied.items()}
+        inventory = {"nvidia": {"unit": "GiB", "delivery": delivery, "cards": [card]}}
+        annotations = {"accelshare.io/inventory": json.dumps(inventory), resizing.APPLIED: json.dumps(answers)}
+        if not self.server.store.list("nodes").versions:
+            self.server.store.create("nodes", {"metadata": {"name": "n1"}, "status": {}})
+        self.server.store.patch("nodes", "n1", {"metadata": {"annotations": annotations}})
+
+    def pod(self, name: str, units: int, *, resize: str | None = None, more: dict[str, Any] | None = None) -> None:
+        """A pod that runs with this slice of the card."""
+        spec = {"containers": [{"name": "main", "image": "none", "resources": {"limits": {MEMORY: str(units)}}}], **(more or {})}
+        annotations = {} if resize is None else {resizing.RESIZE: resize}
+        self.server.store.create(
+            "pods", {"metadata": {"name": name, "annotations": annotations}, "spec": spec}, namespace="default"
+        )
+        record = {assignment.OURS: assignment.text((Slice("nvidia", 0, units, id="GPU-0"),))}
+        self.server.store.bind(name, {"metadata": {"name": name, "annotations": record}, "target": {"name": "n1"}})
+        status = {"status": {"phase": "Running", "startTime": "2026-11-17T00:00:00Z"}}
+        self.server.store.patch("pods", name, status, subresource="status")
+
+    def resize(self, name: str, text: str | None) -> None:
+        self.server.store.patch("pods", name, {"metadata": {"annotations": {resizing.RESIZE: text}}})
+
+    def uid(self, name: str) -> str:
+        return str(self.server.store.get("pods", name).object["metadata"]["uid"])
+
+    def granted(self, name: str) -> Resize | None:
+        return resizing.granted(self.server.store.get("pods", name).object["metadata"]["annotations"].get(resizing.GRANTED))
+
+    def counted(self, name: str) -> int:
+        pod = self.ledger.pod(self.uid(name))
+        return pod.seen.request[0].share if pod is not None else 0
+
+    def events(self, name: str) -> list[tuple[str, str]]:
+        found = [event.object for event in self.server.store.list("events").versions]
+        return [(event["reason"], event["message"]) for event in found if event["involvedObject"]["name"] == name]
+
+    def outcomes(self) -> dict[str, int]:
+        lines = [line for line in self.metrics.text().decode().splitlines() if line.startswith("accelshare_resizes_total{")]
+        pairs = [(line.split('"')[1], int(float(line.split()[-1]))) for line in lines]
+        return {outcome: count for outcome, count in pairs if count}
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def cluster(*, enabled: bool = True) -> AsyncIterator[Scene]:
+    async with FakeApiServer() as server, Client(Cluster(server.url), user_agent="test") as client:
+        scene = Scene(server, client, enabled=enabled)
+        scene.node()
+        yield scene
+
+
+async def test_growth_is_granted_and_counted_and_the_next_resize_waits_for_the_node() -> None:
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 4)
+        scene.resize("a", "12")
+        await scene.until(lambda: scene.granted("a") == Resize(12, 1))
+        await scene.until(lambda: scene.counted("a") == 12)
+        await scene.until(lambda: scene.events("a"))
+        ((reason, message),) = scene.events("a")
+        assert reason == "ResizeGranted"
+        assert all(fact in message for fact in ("12", "4", MEMORY, "n1"))
+        scene.resize("a", "2")
+        scene.pod("b", 2)
+        await scene.until(lambda: scene.counted("b") == 2)
+        assert scene.granted("a") == Resize(12, 1), "its node has not reported the first resize"
+        scene.node(a=(12, 1))
+        await scene.until(lambda: scene.granted("a") == Resize(2, 2))
+        assert scene.counted("a") == 12, "a shrink frees nothing yet"
+        scene.node(a=(2, 2))
+        await scene.until(lambda: scene.counted("a") == 2)
+        assert scene.outcomes() == {"granted": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "fact"),
+    [
+        ("lots", "unreadable", "whole number"),
+        ("", "unreadable", "whole number"),
+        ("0", "unreadable", "whole number"),
+        ("-3", "unreadable", "whole number"),
+        ("99999999999999999999", "unreadable", "whole number"),
+        ("17", "larger-than-card", "16"),
+        ("1", "below-minimum", "2"),
+        ("11", "no-room", "10"),
+    ],
+)
+async def test_a_refusal_is_an_event_with_the_numbers_once_for_each_text(text: str, reason: str, fact: str) -> None:
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 4)
+        scene.pod("other", 6)
+        scene.resize("a", text)
+        await scene.until(lambda: scene.events("a"))
+        for _ in range(3):  # kubelet writes the status again and again
+            scene.server.store.patch("pods", "a", {"status": {"message": "again"}}, subresource="status")
+            scene.server.store.patch("pods", "a", {"status": {"message": None}}, subresource="status")
+        scene.pod("last", 2)
+        await scene.until(lambda: scene.counted("last") == 2)
+        ((name, message),) = scene.events("a")
+        assert name == "ResizeRefused"
+        assert fact in message
+        assert repr(text) in message
+        assert scene.outcomes() == {reason: 1}
+        assert scene.granted("a") is None
+        assert scene.counted("a") == 4
+
+
+@pytest.mark.parametrize(("way", "delivery"), [("toolkit", "nri"), ("nobody", "nri"), ("nvml", "device-plugin")])
+async def test_a_limit_that_cannot_be_changed_is_named(way: str, delivery: str) -> None:
+    async with cluster() as scene:
+        scene.node(way=way, delivery=delivery)
+        async with scene.running():
+            scene.pod("a", 4, resize="8")
+            await scene.until(lambda: scene.outcomes() == {"limit-fixed": 1})
+            await scene.until(lambda: "kernel" in scene.events("a")[0][1] if scene.events("a") else False)
+            assert scene.granted("a") is None
+
+
+async def test_a_node_whose_agent_does_not_resize_is_named_and_asked_again_when_it_does() -> None:
+    async with cluster() as scene:
+        scene.server.store.patch("nodes", "n1", {"metadata": {"annotations": {resizing.APPLIED: None}}})
+        async with scene.running():
+            scene.pod("a", 4, resize="8")
+            await scene.until(lambda: scene.outcomes() == {"limit-fixed": 1})
+            await scene.until(lambda: "--resize" in scene.events("a")[0][1] if scene.events("a") else False)
+            scene.node()
+            await scene.until(lambda: scene.granted("a") == Resize(8, 1))
+
+
+async def test_a_pod_with_more_than_one_slice_is_refused() -> None:
+    async with cluster() as scene, scene.running():
+        second = {"initContainers": [{"name": "first", "image": "none", "resources": {"limits": {MEMORY: "1"}}}]}
+        scene.pod("a", 4, resize="8", more=second)
+        await scene.until(lambda: scene.outcomes() == {"not-one-slice": 1})
+
+
+async def test_without_the_policy_resizing_is_off_and_says_so() -> None:
+    async with cluster(enabled=False) as scene, scene.running():
+        scene.pod("a", 4, resize="8")
+        await scene.until(lambda: scene.outcomes() == {"off": 1})
+        await scene.until(lambda: scene.events("a"))
+        assert "admission policy" in scene.events("a")[0][1]
+        forged = {"metadata": {"annotations": {resizing.GRANTED: resizing.granted_text(Resize(1, 1))}}}
+        scene.server.store.patch("pods", "a", forged)
+        scene.pod("last", 2)
+        await scene.until(lambda: scene.counted("last") == 2)
+        assert scene.counted("a") == 4, "a grant that anybody can write counts nothing"
+
+
+async def test_a_refusal_for_lack_of_room_is_decided_again_when_something_ends() -> None:
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 4)
+        scene.pod("other", 10)
+        scene.resize("a", "12")
+        await scene.until(lambda: scene.outcomes() == {"no-room": 1})
+        scene.server.store.delete("pods", "other", options={"gracePeriodSeconds": 0})
+        await scene.until(lambda: scene.granted("a") == Resize(12, 1))
+        await scene.until(lambda: scene.outcomes() == {"no-room": 1, "granted": 1})
+
+
+async def test_a_pod_that_changed_meanwhile_is_decided_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 4)
+        await scene.until(lambda: scene.counted("a") == 4)
+        real = grant_resize
+        conflicts = 0
+
+        async def kubelet_is_faster(*arguments: Any, **named: Any) -> None:
+            nonlocal conflicts
+            if not conflicts:
+                conflicts += 1
+                scene.server.store.patch("pods", "a", {"status": {"message": "again"}}, subresource="status")
+            await real(*arguments, **named)
+
+        monkeypatch.setattr(resizer_module, "grant_resize", kubelet_is_faster)
+        scene.resize("a", "12")
+        await scene.until(lambda: scene.granted("a") == Resize(12, 1))
+        assert conflicts == 1
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_a_lost_answer_keeps_the_larger_count_until_the_truth_is_known(
+    carried_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resizer_module, "RETRY_S", 0.05)
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 4)
+        await scene.until(lambda: scene.counted("a") == 4)
+        lose = scene.server.faults.drop_after if carried_out else scene.server.faults.drop_before
+        fault = lose(method="PATCH", path=STATUS_PATCH, times=3)
+        scene.resize("a", "12")
+        await scene.until(lambda: fault.hits)
+        await scene.until(lambda: scene.counted("a") == 12)
+        await scene.until(lambda: scene.granted("a") == Resize(12, 1))
+        scene.node(a=(12, 1))
+        scene.resize("a", "3")
+        await scene.until(lambda: scene.granted("a") == Resize(3, 2))
+
+
+async def test_a_grant_that_the_api_server_refuses_frees_its_units() -> None:
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 4)
+        await scene.until(lambda: scene.counted("a") == 4)
+        scene.server.faults.answer(403, method="PATCH", path=STATUS_PATCH, times=9)
+        scene.resize("a", "12")
+        await scene.until(lambda: scene.outcomes() == {"not-written": 1})
+        assert scene.counted("a") == 4
+
+
+async def test_the_same_amount_again_after_the_node_could_not_do_it_needs_a_new_wish() -> None:
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 8, resize="4")
+        await scene.until(lambda: scene.granted("a") == Resize(4, 1))
+        scene.node(a=(8, 1))
+        scene.pod("marker", 2)
+        await scene.until(lambda: scene.counted("marker") == 2)
+        assert (scene.granted("a"), scene.counted("a")) == (Resize(4, 1), 8)
+        scene.resize("a", None)
+        scene.pod("second", 2)
+        await scene.until(lambda: scene.counted("second") == 2)
+        scene.resize("a", "4")
+        await scene.until(lambda: scene.granted("a") == Resize(4, 2))
+
+
+async def test_a_restart_grants_nothing_twice_and_fences_what_may_be_on_its_way() -> None:
+    async with cluster() as scene:
+        async with scene.running():
+            scene.pod("a", 4, resize="6")
+            await scene.until(lambda: scene.granted("a") == Resize(6, 1))
+        scene.node(a=(6, 1))
+        scene.pod("b", 4)
+        scene.resize("b", "5")  # no extender is running
+        before = {name: scene.server.store.get("pods", name).object["metadata"]["resourceVersion"] for name in ("a", "b")}
+        scene.restart()
+        async with scene.running():
+            await scene.until(lambda: scene.granted("b") == Resize(5, 1))
+            assert scene.counted("a") == 6
+            versions = {name: scene.server.store.get("pods", name).object["metadata"]["resourceVersion"] for name in ("a", "b")}
+            assert versions["a"] == before["a"], "nothing is written on a pod that has what it wants"
+            conditions = scene.server.store.get("pods", "b").object["status"]["conditions"]
+            assert "accelshare.io/BindFence" in {condition["type"] for condition in conditions}

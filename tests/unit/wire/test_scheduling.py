@@ -1,0 +1,130 @@
+"""What kube-scheduler's rules look at, read from pods and nodes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from accelshare.wire.decoding import UnreadableError
+from accelshare.wire.scheduling import NodeChoice, Requirement, SchedulingPod, Taint, Term, Toleration, read_node, read_pod
+
+
+def pod(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **metadata: Any) -> SchedulingPod | None:
+    containers = [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "4", "cpu": "500m"}}}]
+    content = {
+        "metadata": {"uid": "u1", "namespace": "ml", "name": "a", "resourceVersion": "7", **metadata},
+        "spec": {"containers": containers, **(spec or {})},
+        "status": status or {},
+    }
+    return read_pod(json.dumps(content).encode())
+
+
+def test_a_waiting_pod_has_its_rules() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    spec = {
+        "nodeSelector": {"pool": "gpu"},
+        "affinity": affinity,
+        "tolerations": [{"key": "gpu", "operator": "Exists", "tolerationSeconds": 30}],
+        "schedulerName": "second",
+        "priority": 5,
+    }
+    assert pod(spec, creationTimestamp="2026-01-01T00:00:00Z") == SchedulingPod(
+        "u1",
+        "ml",
+        "a",
+        7,
+        "",
+        (("aliyun.com/gpu-mem", 4000), ("cpu", 500)),
+        priority=5,
+        created="2026-01-01T00:00:00Z",
+        scheduler="second",
+        choice=NodeChoice(
+            selector=(("pool", "gpu"),),
+            terms=(Term((Requirement("zone", "In", ("a",)),)),),
+            tolerations=(Toleration("gpu", "Exists"),),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "unchecked"),
+    [
+        ({}, ""),
+        ({"schedulingGates": [{"name": "later"}]}, "gated"),
+        ({"resourceClaims": [{"name": "claim"}]}, "resource-claims"),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topology-spread"),
+        ({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}, "pod-affinity"),
+        ({"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, "pod-affinity"),
+        ({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, "preferred-nodes"),
+        ({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}, "volumes"),
+        ({"volumes": [{"name": "data", "csi": {"driver": "d"}}]}, "volumes"),
+        ({"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "host", "hostPath": {"path": "/srv"}}]}, ""),
+        ({"workloadRef": {"name": "w", "podGroup": "g"}}, "group"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, "group"),
+    ],
+)
+def test_a_pod_with_a_rule_that_we_do_not_check_is_left_alone(spec: dict[str, Any], unchecked: str) -> None:
+    read = pod(spec)
+    assert read is not None
+    assert read.unchecked == unchecked
+
+
+@pytest.mark.parametrize("label", ["scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"])
+def test_a_member_of_a_group_is_left_alone(label: str) -> None:
+    read = pod(labels={label: "g"})
+    assert read is not None
+    assert read.unchecked == "group"
+
+
+def test_a_deleted_pod_is_left_alone() -> None:
+    read = pod(deletionTimestamp="2026-01-01T00:00:00Z")
+    assert read is not None
+    assert read.unchecked == "deleted"
+
+
+def test_the_state_of_a_pod_that_kube_scheduler_has_tried() -> None:
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    read = pod({"preemptionPolicy": "Never"}, {"nominatedNodeName": "n1", "conditions": conditions})
+    assert read is not None
+    assert (read.nominated, read.refused, read.preempts) == ("n1", True, False)
+
+
+def test_a_bound_pod_has_its_needs_and_ports() -> None:
+    ports = [
+        {"containerPort": 80, "hostPort": 8080},
+        {"containerPort": 81},
+        {"hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1"},
+    ]
+    read = pod({"nodeName": "n1", "containers": [{"name": "main", "ports": ports}]})
+    assert read == SchedulingPod("u1", "ml", "a", 7, "n1", (), (("0.0.0.0", "TCP", 8080), ("10.0.0.1", "UDP", 53)))
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_takes_nothing(phase: str) -> None:
+    assert pod({"nodeName": "n1"}, {"phase": phase}) is None
+
+
+def test_a_node_with_what_rules_look_at() -> None:
+    content = {
+        "metadata": {"name": "n1", "labels": {"pool": "gpu"}},
+        "spec": {"unschedulable": True, "taints": [{"key": "gpu", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]},
+        "status": {"allocatable": {"cpu": "8", "memory": "1Ki", "pods": "110"}},
+    }
+    node = read_node(json.dumps(content).encode())
+    assert (node.name, node.labels, node.unschedulable) == ("n1", {"pool": "gpu"}, True)
+    assert node.taints == (Taint("gpu", effect="NoSchedule"),)
+    assert node.allocatable == {"cpu": 8000, "memory": 1_024_000, "pods": 110_000}
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b'{"metadata": 1}', b'{"metadata": {}, "spec": {"tolerations": [1]}}'])
+def test_what_is_no_pod_is_unreadable(raw: bytes) -> None:
+    with pytest.raises(UnreadableError):
+        read_pod(raw)
+
+
+def test_a_pod_of_many_containers_is_read_and_not_remembered() -> None:
+    containers = [{"name": f"c{number}", "resources": {"requests": {"cpu": f"{number}m"}}} for number in range(1, 101)]
+    read = pod({"containers": containers})
+    assert read is not None
+    assert read.needs == (("cpu", 5050),)
