@@ -144,6 +144,9 @@ class FakeNode:
     def capacity(self) -> Mapping[str, str]:
         return dict(self.api.store.get("nodes", NODE).object["status"].get("capacity") or {})
 
+    def allocatable(self) -> Mapping[str, str]:
+        return dict(self.api.store.get("nodes", NODE).object["status"].get("allocatable") or {})
+
     # Pods.
 
     def pod(

@@ -392,6 +392,20 @@ async def test_a_node_that_moves_from_device_plugins_waits_until_kubelet_has_dro
     await fake_node.until(fake_node.delivers, "it delivers")
 
 
+async def test_allocatable_is_restored_while_kubelet_still_knows_a_device_plugin(fake_node: FakeNode, runtime: Runtime) -> None:
+    """kubelet shows no healthy device of a plugin that has gone: capacity stays and allocatable is 0. If kubelet restarts then,
+    it rejects the pods that run by NRI, because it compares their requests with allocatable.
+    """
+    remember(fake_node, registered=True)
+    fake_node.begin_agent(*runtime.flags, "--delivery=nri")
+    await fake_node.until(lambda: waits(fake_node), "the cluster knows that it does not deliver")
+    await fake_node.until(lambda: fake_node.allocatable().get(MEMORY) == "64", "all units are allocatable")
+    none = {"status": {"allocatable": {MEMORY: "0"}}}
+    fake_node.api.store.patch("nodes", NODE, none, content_type="application/merge-patch+json", subresource="status")
+    assert fake_node.capacity()[MEMORY] == "64"
+    await fake_node.until(lambda: fake_node.allocatable().get(MEMORY) == "64", "all units are allocatable again")
+
+
 async def test_device_plugins_go_on_while_a_pod_lives_that_one_served(fake_node: FakeNode, runtime: Runtime) -> None:
     """kubelet requests a resource from a device plugin as long as one pod holds an id of it."""
     kubelet = fake_node.kubelet()

@@ -148,8 +148,13 @@ class InventoryPublisher:
         resizes = self._amounts.annotation
         if annotations.get(resizing.APPLIED) != resizes:
             await annotate_node(self._client, self._name, {resizing.APPLIED: resizes})
-        capacity = (node.status.capacity if node.status else None) or {}
-        amounts = self._devices.amounts()
-        wrong = {name: amount for name, amount in amounts.items() if whole_number(capacity.get(name)) != amount}
+        # kubelet shows a device plugin that has gone by allocatable alone; a kubelet that restarts then rejects running pods.
+        status = node.status
+        capacity, allocatable = (status.capacity or {}, status.allocatable or {}) if status else ({}, {})
+        wrong = {
+            name: amount
+            for name, amount in self._devices.amounts().items()
+            if not whole_number(capacity.get(name)) == whole_number(allocatable.get(name)) == amount
+        }
         if wrong:
             await set_capacity(self._client, self._name, wrong)
