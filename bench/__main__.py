@@ -6,30 +6,28 @@ Belongs here: options, the order of the measurements, where the page goes. Never
 import argparse
 import asyncio
 import contextlib
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from accelshare.kube.errors import KubeError
 from bench import arrivals, calls, crowd, first_byte, growth, scrape, throughput
 from bench.document import document
 from bench.goals import verdicts
+from bench.measurement import ROOT, run
 from bench.noise import NoiseMeter
 from bench.procfs import load, machine
 from bench.progress import Progress
 from bench.results import Arrivals, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput
-from bench.scene import ROOT, Scene, open_scene, versions
+from bench.scene import Scene, open_scene, versions
 from bench.settings import FULL, QUICK, Settings, with_nodes, with_rounds
 from cluster.control_plane import ControlPlane
-from cluster.errors import ClusterError
 
 PAGE: Final = ROOT / "docs/benchmarks.md"
 MEASURES: Final = ("startup", "throughput", "arrivals", "calls", "growth", "scrape", "crowd", "large")
-ENDED_BY_SIGNAL: Final = 130
 # With one worker, the API server takes longer to delete a run's pods than the run itself.
 API_SERVER_ARGS: Final = ("--delete-collection-workers=16",)
 
@@ -42,31 +40,18 @@ class Plan:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 after measuring, also if goals were missed; 1 with an error if it could not measure; 130 if interrupted."""
     plan = _plan(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that both signals clean up
-    progress = Progress()
-    try:
+    return run(partial(_measure_all, plan), document=document, verdicts=verdicts, page=PAGE if plan.writes else None)
+
+
+def _measure_all(plan: Plan, progress: Progress) -> Results:
+    with _control_plane(progress) as plane:
+        results = asyncio.run(_measure(plane, plan, progress))
+    if "large" in plan.measures and plan.settings.large:
         with _control_plane(progress) as plane:
-            results = asyncio.run(_measure(plane, plan, progress))
-        if "large" in plan.measures and plan.settings.large:
-            with _control_plane(progress) as plane:
-                rates = asyncio.run(_measure_large(plane, plan, progress))
-            results = replace(results, throughput=results.throughput + rates)
-    except (ClusterError, KubeError, RuntimeError, TimeoutError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        progress.say("stopped")
-        return ENDED_BY_SIGNAL
-    page = document(results)
-    print(f"\n{page}")
-    for verdict in verdicts(results):
-        progress.say(f"{'met' if verdict.met else 'NOT MET'}: {verdict.goal}: {verdict.measured}")
-    if plan.writes:
-        PAGE.write_text(page)
-        progress.say(f"written to {PAGE.relative_to(ROOT)}")
-    return 0
+            rates = asyncio.run(_measure_large(plane, plan, progress))
+        results = replace(results, throughput=results.throughput + rates)
+    return results
 
 
 @contextlib.contextmanager

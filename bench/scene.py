@@ -18,6 +18,7 @@ from accelshare import __version__
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from bench import workload
+from bench.measurement import ROOT
 from bench.progress import Progress
 from bench.workload import Object
 from cluster.certificates import Authority
@@ -27,7 +28,6 @@ from cluster.kubeconfig import Token, write_kubeconfig
 from cluster.process import Process
 from cluster.versions import ETCD_VERSION, KUBERNETES_VERSION
 
-ROOT: Final = Path(__file__).parents[1]
 AT_ONCE: Final = 32
 LIMIT_S: Final = 180.0
 PODS: Final = "/api/v1/namespaces/default/pods"

@@ -5,29 +5,27 @@ Belongs here: options, where the page goes. Never: a measurement.
 
 import argparse
 import asyncio
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from accelshare.kube.errors import KubeError
 from bench.load.document import document
 from bench.load.goals import verdicts
 from bench.load.measuring import measure
 from bench.load.results import LoadResults
 from bench.load.settings import FULL, QUICK, LoadSettings
+from bench.measurement import ROOT, run
 from bench.noise import NoiseMeter
 from bench.procfs import load, machine
 from bench.progress import Progress
-from bench.scene import ROOT, Scene, open_scene, versions
+from bench.scene import open_scene, versions
 from cluster.control_plane import ControlPlane
-from cluster.errors import ClusterError
 
 PAGE: Final = ROOT / "docs/benchmarks-load.md"
-ENDED_BY_SIGNAL: Final = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,49 +35,32 @@ class LoadPlan:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 after measuring, also if goals were missed; 1 with an error if it could not measure; 130 if interrupted."""
     plan = _plan(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that both signals clean up
-    progress = Progress()
-    try:
-        with (
-            tempfile.TemporaryDirectory(prefix="accelshare-load-") as directory,
-            ControlPlane.start(Path(directory) / "plane", progress.say, controllers=None) as plane,
-        ):
-            results = asyncio.run(_run(plane, plan.settings, progress))
-    except (ClusterError, KubeError, RuntimeError, TimeoutError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        progress.say("stopped")
-        return ENDED_BY_SIGNAL
-    report(results, progress, writes=plan.writes)
-    return 0
+    return run(
+        partial(_measure, plan.settings),
+        document=document,
+        verdicts=lambda results: verdicts(results.run),
+        page=PAGE if plan.writes else None,
+    )
+
+
+def _measure(settings: LoadSettings, progress: Progress) -> LoadResults:
+    with (
+        tempfile.TemporaryDirectory(prefix="accelshare-load-") as directory,
+        ControlPlane.start(Path(directory) / "plane", progress.say, controllers=None) as plane,
+    ):
+        return asyncio.run(_run(plane, settings, progress))
 
 
 async def _run(plane: ControlPlane, settings: LoadSettings, progress: Progress) -> LoadResults:
     async with open_scene(plane, progress) as scene, progress.beating():
-        return await results_of(scene, settings)
-
-
-async def results_of(scene: Scene, settings: LoadSettings) -> LoadResults:
-    noise = NoiseMeter(load)
-    for _ in range(3):
-        noise.listen()
-    run = await measure(scene, noise, settings)
-    for _ in range(3):
-        noise.listen()
-    return LoadResults(machine(), noise.summary(), versions(), run)
-
-
-def report(results: LoadResults, progress: Progress, *, writes: bool) -> None:
-    page = document(results)
-    print(f"\n{page}")
-    for verdict in verdicts(results.run):
-        progress.say(f"{'met' if verdict.met else 'NOT MET'}: {verdict.goal}: {verdict.measured}")
-    if writes:
-        PAGE.write_text(page)
-        progress.say(f"written to {PAGE.relative_to(ROOT)}")
+        noise = NoiseMeter(load)
+        for _ in range(3):
+            noise.listen()
+        measured = await measure(scene, noise, settings)
+        for _ in range(3):
+            noise.listen()
+        return LoadResults(machine(), noise.summary(), versions(), measured)
 
 
 def _plan(arguments: Sequence[str] | None) -> LoadPlan:

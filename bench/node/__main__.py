@@ -7,30 +7,27 @@ import argparse
 import asyncio
 import os
 import platform
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from accelshare import __version__
-from accelshare.kube.errors import KubeError
+from bench.measurement import ROOT, run
 from bench.node import footprint, plugin_calls, rush, starting, zpu
 from bench.node.document import document
 from bench.node.goals import verdicts
-from bench.node.real_node import ROOT, open_real_bench_node
+from bench.node.real_node import open_real_bench_node
 from bench.node.results import DEVICE_PLUGIN, NRI, Footprints, NodeResults, PluginCalls, Rush, Starting
 from bench.node.settings import FULL, QUICK, NodeSettings
 from bench.noise import NoiseMeter
 from bench.procfs import load, machine
 from bench.progress import Progress
-from cluster.errors import ClusterError
 from cluster.versions import CONTAINERD_VERSION, KUBERNETES_VERSION
 
 PAGE: Final = ROOT / "docs/benchmarks-node.md"
 REAL: Final = ("starting", "rush")  # on the local cluster
 MEASURES: Final = ("calls", "footprint", *REAL)
-ENDED_BY_SIGNAL: Final = 130
 # Of each size of card, how much of it pods ask for: the least there is, an eighth, all.
 ASKS: Final = ((zpu.COARSE, (2,)), (zpu.FINE, (1, 504, 4032)))
 RESTS: Final = ((NRI, zpu.COARSE), (NRI, zpu.FINE), (DEVICE_PLUGIN, zpu.COARSE), (DEVICE_PLUGIN, zpu.FINE))
@@ -44,29 +41,16 @@ class NodePlan:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when it measured, whether goals were met or not; 1 with words when it could not; 130 when it was interrupted."""
     plan = _plan(arguments)
     if os.geteuid() != 0 and set(REAL) & set(plan.measures):
-        print("error: a real kubelet needs root; --only calls --only footprint does without", file=sys.stderr)
+        print("error: a real kubelet needs root; use --only calls --only footprint without root", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # one way to end, which cleans up
-    progress = Progress()
-    try:
-        results = asyncio.run(_measure(plan, progress))
-    except (ClusterError, KubeError, RuntimeError, TimeoutError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        progress.say("stopped")
-        return ENDED_BY_SIGNAL
-    page = document(results)
-    print(f"\n{page}")
-    for verdict in verdicts(results):
-        progress.say(f"{'met' if verdict.met else 'NOT MET'}: {verdict.goal}: {verdict.measured}")
-    if plan.writes:
-        PAGE.write_text(page)
-        progress.say(f"written to {PAGE.relative_to(ROOT)}")
-    return 0
+    return run(
+        lambda progress: asyncio.run(_measure(plan, progress)),
+        document=document,
+        verdicts=verdicts,
+        page=PAGE if plan.writes else None,
+    )
 
 
 async def _measure(plan: NodePlan, progress: Progress) -> NodeResults:

@@ -17,6 +17,7 @@ from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import NotFound
 from accelshare.wire.pods import AGENT_LABEL
+from bench.measurement import ROOT
 from bench.node import pages, zpu
 from bench.node.results import NRI
 from bench.progress import Progress
@@ -28,7 +29,6 @@ from cluster.process import Process, last_lines
 from cluster.waiting import wait_until_async
 
 Object = dict[str, Any]
-ROOT: Final = Path(__file__).parents[2]
 LIMIT_S: Final = 240.0
 PODS: Final = "/api/v1/namespaces/default/pods"
 SYSTEM_PODS: Final = "/api/v1/namespaces/kube-system/pods"
