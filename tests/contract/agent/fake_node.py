@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,14 +114,20 @@ class FakeNode:
         await self.until(self.delivers, "the Node's inventory shows that the agent delivers")
         by_runtime = any(flag in ("--delivery=nri", "--delivery=auto") for flag in flags)
         if self._kubelet is not None and not by_runtime:
-            await self.until(lambda: self._has_device_lists(but=former), "kubelet has the device lists of this agent")
+            await self.kubelet_has_lists(self._kubelet, former)
         return process
 
-    def _has_device_lists(self, *, but: list[RegisteredPlugin]) -> bool:
-        """Whether kubelet has a list from each plugin that has registered since; `but` are registrations of an earlier agent."""
-        assert self._kubelet is not None
-        fresh = [plugin for plugin in self._kubelet.resources.values() if not any(plugin is former for former in but)]
-        return bool(fresh) and all(plugin.health for plugin in fresh)
+    async def kubelet_has_lists(self, kubelet: FakeKubelet, former: Sequence[RegisteredPlugin] = ()) -> None:
+        """Wait until the agent delivers and this kubelet has its device lists: the agent sends them, then reports that it
+        delivers, and kubelet rejects pods until it has read them. `former` are registrations of an earlier agent.
+        """
+        await self.until(self.delivers, "the Node's inventory shows that the agent delivers")
+
+        def has_lists() -> bool:
+            fresh = [plugin for plugin in kubelet.resources.values() if not any(plugin is one for one in former)]
+            return bool(fresh) and all(plugin.health for plugin in fresh)
+
+        await self.until(has_lists, "kubelet has the device lists of this agent")
 
     async def ready(self) -> bool:
         assert self.agent is not None

@@ -211,7 +211,7 @@ async def test_the_node_does_not_deliver_while_kubelet_restarts(fake_node: FakeN
         await fake_node.start_agent()
     await fake_node.until(lambda: not fake_node.delivers(), "the node does not deliver")
     async with fake_node.kubelet() as kubelet:
-        await fake_node.until(fake_node.delivers, "it delivers again")
+        await fake_node.kubelet_has_lists(kubelet)
         await fake_node.place("a", 1, units=4)
         assert seen(kubelet, fake_node, "a") == ["/dev/zpu1"]
 
@@ -342,6 +342,7 @@ async def test_a_kubelet_that_refuses_one_vendor_serves_the_others(fake_node: Fa
         )
         await fake_node.until(fake_node.delivers, "the other vendor delivers")
         await fake_node.until(fake_node.ready, "the agent is ready")
+        await fake_node.until(lambda: kubelet.resources[MEMORY].health, "kubelet has its device list")
         await fake_node.place("a", 1, units=4)
         assert seen(kubelet, fake_node, "a") == ["/dev/zpu1"]
 
