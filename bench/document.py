@@ -153,7 +153,7 @@ def _calls(calls: tuple[Call, ...]) -> str:
 def _growth(steps: tuple[Step, ...]) -> str:
     words = (
         "The extender's CPU milliseconds for a pod, from the event of its creation over filter (all nodes named) and bind to the "
-        "echo of the bind, while the cluster fills up; the benchmark plays kube-scheduler here."
+        "watch event of the bind, while the cluster fills up; the benchmark plays kube-scheduler here."
     )
     sizes = sorted({step.nodes for step in steps})
     before = sorted({step.pods_before for step in steps})

@@ -26,11 +26,11 @@ class _Json(logging.Formatter):
     """`filter pod=ml/a node=n1` becomes {"event": "filter", "pod": "ml/a", "node": "n1"}: the arguments keep their types."""
 
     def format(self, record: logging.LogRecord) -> str:
-        words = str(record.msg).split(" ")
-        keys = [word.partition("=")[0] for word in words if "=%" in word]
+        parts = str(record.msg).split(" ")
+        keys = [part.partition("=")[0] for part in parts if "=%" in part]
         line: dict[str, object] = {"time": _when(record), "level": record.levelname.lower(), "logger": record.name}
-        if isinstance(record.args, tuple) and len(keys) == len(record.args) and "=" not in words[0]:
-            line |= {"event": words[0], **dict(zip(keys, record.args, strict=True))}
+        if isinstance(record.args, tuple) and len(keys) == len(record.args) and "=" not in parts[0]:
+            line |= {"event": parts[0], **dict(zip(keys, record.args, strict=True))}
         else:
             line["event"] = record.getMessage()
         if record.exc_info:

@@ -229,9 +229,9 @@ def _from_record(record: dict[str, list[_Entry]], ask: Ask) -> Sequence[Slice] |
 
 
 def _from_indexes(value: str, ask: Ask, key: str, problems: list[str]) -> list[Slice] | None:
-    words = [word.strip() for word in value.split(",")]
-    indexes = {int(word) for word in words if word.isascii() and word.isdigit() and len(word) <= 4}
-    if len(words) != ask.cards or len(indexes) != ask.cards or max(indexes) > LARGEST_INDEX:
+    parts = [part.strip() for part in value.split(",")]
+    indexes = {int(part) for part in parts if part.isascii() and part.isdigit() and len(part) <= 4}
+    if len(parts) != ask.cards or len(indexes) != ask.cards or max(indexes) > LARGEST_INDEX:
         problems.append(f"annotation {key} is {value[:64]!r}; it must name {ask.cards} different card(s) by index")
         return None
     return [Slice(ask.kind, index, ask.share, ask.whole) for index in sorted(indexes)]

@@ -32,12 +32,12 @@ def decode(raw: msgspec.Raw) -> dict[str, str]:
 def indexes(data: Mapping[str, str], key: str) -> tuple[list[int], str]:
     """The marked cards, and a text about what could not be read."""
     text = data.get(key, "")
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
         return [], ""
-    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
+    if not all(part.isascii() and part.isdigit() and len(part) <= 4 for part in parts):
         return [], f"{key} is {text[:64]!r}; it must be card indexes joined by commas, no card is marked"
-    return [int(word) for word in words], ""
+    return [int(part) for part in parts], ""
 
 
 async def follow(client: Client, node: str, devices: DeviceInventory, kind: str, where: UnhealthyConfigMap) -> None:

@@ -90,20 +90,20 @@ def release_of(manifest: bytes, name: str) -> Release | None:
 
 def flags_of(manifest: bytes, name: str) -> dict[str, str]:
     _, container = _scheduler(documents.read(manifest, name).data, name)
-    return flags(_words(container))
+    return flags(_arguments(container))
 
 
 def existing_path(manifest: bytes, name: str, intent: Intent) -> str | None:
     """The host's path of the operator's own configuration file, if there is one."""
     pod, container = _scheduler(documents.read(manifest, name).data, name)
-    file = choose(flags(_words(container)), intent.release, intent.kind).file
+    file = choose(flags(_arguments(container)), intent.release, intent.kind).file
     return None if file is None else _host_path(pod, container, file, name)
 
 
 def health_url(manifest: bytes, name: str) -> str:
     """The health URL, from the manifest's flags and probe."""
     _, container = _scheduler(documents.read(manifest, name).data, name)
-    flag_values = flags(_words(container))
+    flag_values = flags(_arguments(container))
     probe = mapping(container, "readinessProbe", name) or mapping(container, "livenessProbe", name)
     return f"https://{health_address(flag_values)}{mapping(probe, 'httpGet', name).get('path', '/healthz')}"
 
@@ -123,8 +123,8 @@ def plan(manifest: bytes, name: str, existing: Existing | None, intent: Intent) 
     """The manifest whose kube-scheduler calls the extender. Planning its own result changes nothing."""
     document = documents.read(manifest, name)
     pod, container = _scheduler(document.data, name)
-    words = _words(container)
-    flag_values = flags(words)
+    arguments = _arguments(container)
+    flag_values = flags(arguments)
     choice = choose(flag_values, intent.release, intent.kind)
     require_content(choice, existing, name)
     planned, notices = configuration_file(choice, existing, flag_values, intent)
@@ -132,7 +132,7 @@ def plan(manifest: bytes, name: str, existing: Existing | None, intent: Intent) 
         raise NotUnderstood(
             f"{name} already names {planned.path}, but accelshare did not write it; choose another --directory or remove the flag"
         )
-    set_flags(words, choice, planned, intent)
+    set_flags(arguments, choice, planned, intent)
     tls = intent.desired.tls
     for number, directory in enumerate(
         dict.fromkeys([intent.directory, *(str(PurePosixPath(file).parent) for file in (tls.files if tls else ()))])
@@ -140,7 +140,7 @@ def plan(manifest: bytes, name: str, existing: Existing | None, intent: Intent) 
         _mount(pod, container, directory, f"{_VOLUME}-{number}" if number else _VOLUME, name)
     _annotate(document.data, checksum(planned.content), name)
     notices = (*notices_of_address(intent), *_proxy_notices(container, intent, name), *notices)
-    return SchedulerPlan(planned, PlannedFile(name, document.content(), name), tuple(map(str, words)), notices)
+    return SchedulerPlan(planned, PlannedFile(name, document.content(), name), tuple(map(str, arguments)), notices)
 
 
 def _scheduler(pod: Any, name: str) -> tuple[Any, Any]:
@@ -167,23 +167,27 @@ def _program(container: Any) -> str:
         return PurePosixPath(str(command[0])).name
     # Without a command the image's entry point runs, which is kube-scheduler in kube-scheduler's image.
     image = re.split(r"[:@]", str(container.get("image", "")).rpartition("/")[2])[0]
-    words = container.get("args") or []
-    return image if words and all(str(word).startswith("-") for word in words[:1]) else ""
+    arguments = container.get("args") or []
+    return image if arguments and all(str(argument).startswith("-") for argument in arguments[:1]) else ""
 
 
-def _words(container: Any) -> Any:
+def _arguments(container: Any) -> Any:
     """The list that contains the flags, to be changed in place."""
-    if all(any(str(word).startswith("--") for word in container.get(key) or []) for key in ("command", "args")):
+    if all(any(str(argument).startswith("--") for argument in container.get(key) or []) for key in ("command", "args")):
         raise NotUnderstood("kube-scheduler's flags are in command and in args; move them all into one of the two")
     for key in ("args", "command"):
-        words = container.get(key)
-        if words and isinstance(words, list) and (key == "command" or any(str(word).startswith("--") for word in words)):
-            for word in words:
-                if not isinstance(word, str):
-                    raise NotUnderstood(f"the argument {word!r} is not a string; put it in quotes")
-                if "$(" in word:
-                    raise NotUnderstood(f"the argument {word!r} depends on the environment; {_BY_HAND}")
-            return words
+        arguments = container.get(key)
+        if (
+            arguments
+            and isinstance(arguments, list)
+            and (key == "command" or any(str(argument).startswith("--") for argument in arguments))
+        ):
+            for argument in arguments:
+                if not isinstance(argument, str):
+                    raise NotUnderstood(f"the argument {argument!r} is not a string; put it in quotes")
+                if "$(" in argument:
+                    raise NotUnderstood(f"the argument {argument!r} depends on the environment; {_BY_HAND}")
+            return arguments
     raise NotUnderstood(f"kube-scheduler's command line cannot be found; {_BY_HAND}")
 
 

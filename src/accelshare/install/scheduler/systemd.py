@@ -78,15 +78,15 @@ class Systemd:
         return f"https://{health_address(self.flags(base, disk))}/healthz"
 
     def restart(self) -> None:
-        for words in (["daemon-reload"], ["restart", Path(self.unit).name]):
+        for arguments in (["daemon-reload"], ["restart", Path(self.unit).name]):
             try:
                 done = subprocess.run(
-                    [self.systemctl, *words], capture_output=True, text=True, timeout=_SYSTEMCTL_LIMIT_S, check=False
+                    [self.systemctl, *arguments], capture_output=True, text=True, timeout=_SYSTEMCTL_LIMIT_S, check=False
                 )
             except (OSError, subprocess.TimeoutExpired) as error:
-                raise InstallError(f"{self.systemctl} {' '.join(words)}: {error}") from error
+                raise InstallError(f"{self.systemctl} {' '.join(arguments)}: {error}") from error
             if done.returncode != 0:
-                raise InstallError(f"{self.systemctl} {' '.join(words)}: {done.stderr.strip() or done.returncode}")
+                raise InstallError(f"{self.systemctl} {' '.join(arguments)}: {done.stderr.strip() or done.returncode}")
 
     def _unit(self, disk: Disk) -> tuple[bytes, dict[str, str], tuple[str, ...]]:
         """The unit with the drop-ins of others, as systemd combines them; its variables; the files beside it."""
@@ -133,7 +133,7 @@ def environment(unit: bytes, name: str, files: Mapping[str, bytes]) -> dict[str,
     variables: dict[str, str] = {}
     for key, value in _service(unit, name):
         if key == "Environment":
-            variables |= dict(word.partition("=")[::2] for word in _unquoted(value))
+            variables |= dict(argument.partition("=")[::2] for argument in _unquoted(value))
         elif key == "EnvironmentFile":
             text = files.get(value.lstrip("-"), b"").decode("utf-8", errors="replace").replace("\\\n", " ")
             for line in text.splitlines():
@@ -154,61 +154,61 @@ def flags_of(unit: bytes, name: str, variables: Mapping[str, str]) -> dict[str, 
 
 def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existing | None, intent: Intent) -> SchedulerPlan:
     """A drop-in with the unit's own command and accelshare's file. Variables stay variables."""
-    words = _start(unit, name)
-    flag_values = flags(_expanded(words, variables))
+    arguments = _start(unit, name)
+    flag_values = flags(_expanded(arguments, variables))
     choice = choose(flag_values, intent.release, intent.kind)
     require_content(choice, existing, name)
     planned, notices = configuration_file(choice, existing, flag_values, intent)
     # A flag inside a variable is overridden by the one after it: the last one counts.
-    set_flags(words, choice, planned, intent)
+    set_flags(arguments, choice, planned, intent)
     text = "\n".join(
         [
             "# Written by `accelshare scheduler-config`. The unit itself is unchanged; without this file it starts as before.",
             f"# {CHECKSUM}: {checksum(planned.content)}",
             "[Service]",
             "ExecStart=",
-            "ExecStart=" + " \\\n  ".join(words),
+            "ExecStart=" + " \\\n  ".join(arguments),
             "",
         ]
     )
     return SchedulerPlan(
         planned,
         PlannedFile(drop_in_path(name), text.encode(), name),
-        tuple(_expanded(words, variables)),
+        tuple(_expanded(arguments, variables)),
         (*notices_of_address(intent), *notices),
     )
 
 
 def _start(unit: bytes, name: str) -> list[str]:
-    """The words of ExecStart. Raises NotUnderstood with what is there instead."""
+    """The arguments of ExecStart. Raises NotUnderstood with what is there instead."""
     starts: list[str] = []
     for key, value in _service(unit, name):
         if key == "ExecStart":
             starts = [*starts, value] if value else []  # an empty one clears those before
     if len(starts) != 1:
         raise NotUnderstood(f"{name} has {len(starts)} ExecStart lines; it must have one")
-    words = starts[0].split()
-    program = PurePosixPath(words[0].lstrip("@-:+!")).name
+    arguments = starts[0].split()
+    program = PurePosixPath(arguments[0].lstrip("@-:+!")).name
     if program != _PROGRAM:
         raise NotUnderstood(f"{name} starts {program!r}, not kube-scheduler itself; add the settings by hand")
     if re.search(r"[\"';|&]", starts[0]):
         raise NotUnderstood(f"{name}: ExecStart has quotes or several commands; add the settings by hand")
-    return words
+    return arguments
 
 
-def _expanded(words: list[str], variables: Mapping[str, str]) -> list[str]:
-    """The words that kube-scheduler receives."""
+def _expanded(arguments: list[str], variables: Mapping[str, str]) -> list[str]:
+    """The arguments that kube-scheduler receives."""
     expanded: list[str] = []
-    for word in words:
-        missing = [a or b for a, b in _VARIABLE.findall(word) if (a or b) not in variables]
+    for argument in arguments:
+        missing = [a or b for a, b in _VARIABLE.findall(argument) if (a or b) not in variables]
         if missing:
             raise NotUnderstood(f"ExecStart uses ${missing[0]}, which neither the unit nor its environment files set")
-        expanded += _VARIABLE.sub(lambda match: variables[match[1] or match[2]], word).split()
+        expanded += _VARIABLE.sub(lambda match: variables[match[1] or match[2]], argument).split()
     return expanded
 
 
 def _unquoted(text: str) -> list[str]:
-    """The words of a value; with an unclosed quote, quotes are taken literally."""
+    """The arguments of a value; with an unclosed quote, quotes are taken literally."""
     try:
         return shlex.split(text)
     except ValueError:
