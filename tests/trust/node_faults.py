@@ -23,6 +23,7 @@ from tests.trust.faults import JUMPS_S
 UNHEALTHY: Final = "/api/v1/namespaces/kube-system/configmaps"
 GARBAGE: Final = ("all", "-1", "0,1,two", "9" * 4000, ",,,,", "0x1")
 SIZE: Final = "4m"  # of a small file system
+CHECKPOINTS: Final = Path("/var/lib/kubelet/device-plugins")
 CDI_FILE: Final = "accelshare-nvidia.json"
 NVIDIA: Final = "/dev/nvidia"
 
@@ -36,6 +37,7 @@ class NodeParts:
     clock: ClockShift
     logs: Path  # of the agent
     cdi: Path  # files that the agent writes for NVIDIA's cards
+    checkpoints: Path  # of kubelet's device manager
 
     async def agent_is_up(self) -> None:
         """It delivers again; one that ended is started, as kubelet would."""
@@ -166,6 +168,16 @@ async def fill_cdi_disk(parts: NodeParts, lasts_s: float, _chance: Random) -> No
     await parts.node.until(lambda: _cdi_cards(parts) == [0, 1, 2, 3], "the CDI file names NVIDIA's cards")
 
 
+async def fill_checkpoint_disk(parts: NodeParts, lasts_s: float, _chance: Random) -> None:
+    """kubelet cannot write which device ids a pod has, and rejects pods whose cards come from device plugins. The extender then
+    pauses the node; as the runbook says, the agent is restarted when there is room again.
+    """
+    assert parts.node.agent is not None
+    async with _full(parts, parts.checkpoints):
+        await asyncio.sleep(lasts_s)
+    parts.node.agent.kill()
+
+
 def _cdi_cards(parts: NodeParts) -> list[int]:
     """The numbers of the device files that the CDI file names; empty if it cannot be read now."""
     try:
@@ -230,6 +242,7 @@ KINDS: Final[Mapping[str, Strike]] = {
     "agent's clock jumped": jump_agent_clock,
     "the agent's log: disk full": fill_log_disk,
     "the agent's CDI files: disk full": fill_cdi_disk,
+    "kubelet's checkpoint of device ids: disk full": fill_checkpoint_disk,
     "node: reboot": reboot,
     "ConfigMap of unhealthy cards: garbage": garble_configmap,
 }
@@ -240,8 +253,26 @@ WEIGHTS: Final = {"agent: SIGKILL": 4, "kubelet: SIGKILL": 3, "extender: SIGKILL
 def small_file_system(local: LocalCluster, directory: Path) -> Iterator[Path]:
     """A directory that fills up soon, for processes inside the cluster."""
     directory.mkdir()
-    local.call_inside("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", directory)
+    _mount(local, directory)
     try:
         yield directory
     finally:
         local.call_inside("umount", "--lazy", directory)
+
+
+@contextlib.contextmanager
+def small_checkpoint_disk(local: LocalCluster) -> Iterator[Path]:
+    """The directory of kubelet's device manager on a small file system. It is empty: kubelet knows no device plugin any more."""
+    local.kill_kubelet()
+    _mount(local, CHECKPOINTS)
+    local.start_kubelet()
+    try:
+        yield CHECKPOINTS
+    finally:
+        local.kill_kubelet()
+        local.call_inside("umount", "--lazy", CHECKPOINTS)
+        local.start_kubelet()
+
+
+def _mount(local: LocalCluster, directory: Path) -> None:
+    local.call_inside("mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", directory)

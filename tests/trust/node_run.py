@@ -23,14 +23,13 @@ from tests.e2e.node.real_node import (
     RESOURCES,
     RealNode,
     agent_behind_proxy,
-    forget_device_plugins,
     open_real_node,
     recorded,
 )
 from tests.trust.api_watch import watch_api
 from tests.trust.clock_shift import ClockShift
 from tests.trust.history import Finding, History, Object
-from tests.trust.node_faults import KINDS, ONLY_BY_NRI, WEIGHTS, NodeParts, small_file_system
+from tests.trust.node_faults import KINDS, ONLY_BY_NRI, WEIGHTS, NodeParts, small_checkpoint_disk, small_file_system
 from tests.trust.node_outcome import NodeOutcome
 from tests.trust.plan import Pace, PlannedFault, draw_faults
 
@@ -44,7 +43,8 @@ EVERY_S: Final = 5.0  # progress
 SETTLE_EVERY: Final = 4  # faults
 SETTLE_LIMIT_S: Final = 480.0
 MOST_REJECTED: Final = 5  # pods for each kill with device plugins: kubelet rejects for good whom it admits while nobody serves
-INTERRUPTIONS: Final = ("agent: SIG", "kubelet: SIG", "the agent's CDI files")  # of the plugin; the last one kills the agent too
+# Of the plugin. Those with a full disk kill the agent, too.
+INTERRUPTIONS: Final = ("agent: SIG", "kubelet: SIG", "the agent's CDI files", "kubelet's checkpoint")
 ADMISSION: Final = "UnexpectedAdmissionError"
 
 
@@ -215,18 +215,20 @@ async def _play(
     history = History()
     outcome = NodeOutcome(delivery, seed)
     say(f"{delivery}: {len(plan)} faults, {pods} pods with a card and as many without")
-    if delivery == NRI:
-        await asyncio.to_thread(forget_device_plugins, local)
     with tempfile.TemporaryDirectory(prefix="accelshare-trust-") as name:
         directory = Path(name)
         clock = ClockShift(directory, "agent")
-        with small_file_system(local, directory / "logs") as logs, small_file_system(local, directory / "cdi") as cdi:
+        with (
+            small_file_system(local, directory / "logs") as logs,
+            small_file_system(local, directory / "cdi") as cdi,
+            small_checkpoint_disk(local) as checkpoints,
+        ):
             flags = (*FLAGS[delivery], f"--cdi-directory={cdi}", f"--log-file={logs / 'agent.log'}", *SMALL_LOGS)
             opened = open_real_node(local, directory, port, *flags, variables=clock.variables, cdi=True)
             async with opened as node, agent_behind_proxy(node, directory) as proxy:
                 await node.show_agent()
                 async with watch_api(node.client, history, lambda: time.monotonic() - began):
-                    run = NodeRun(NodeParts(node, proxy, clock, logs, cdi), history, outcome, say)
+                    run = NodeRun(NodeParts(node, proxy, clock, logs, cdi, checkpoints), history, outcome, say)
                     try:
                         await run.play(plan, pods)
                     except (ClusterError, KubeError, AssertionError) as error:

@@ -64,7 +64,8 @@ second on an idle machine, 10 to 20 s where more than ten processes wait for eac
         "during": "during",
         "not_run": "## What is not covered",
         "not_run_rows": """\
-- Clocks of kube-scheduler, kube-apiserver, etcd, kubelet and containerd; full disks for their own files.
+- Clocks of kube-scheduler, kube-apiserver, etcd, kubelet and containerd; full disks for their own files, but for kubelet's checkpoint of
+  device ids.
 - A reboot where device plugins deliver: kubelet rejects a pod that it finds again before a plugin has registered, as with any plugin.
 - Connections between kube-apiserver and etcd; kubelet's connection to the API server. Their processes are killed and paused instead.
 - Several Nodes with a real kubelet, several kube-schedulers, preemption, resizes.
@@ -110,7 +111,7 @@ Pod 不断到来和离开，同时发生故障。故障和 Pod 由一个种子�
         "during": "期间的故障：",
         "not_run": "## 没有覆盖什么",
         "not_run_rows": """\
-- kube-scheduler、kube-apiserver、etcd、kubelet 和 containerd 的时钟；它们自己的文件所在的磁盘写满。
+- kube-scheduler、kube-apiserver、etcd、kubelet 和 containerd 的时钟；它们自己的文件所在的磁盘写满（kubelet 的 device id checkpoint 除外）。
 - 由 device plugin 交付时的重启：如果插件还没有注册，kubelet 会拒绝重启后找到的 Pod，任何插件都是如此。
 - kube-apiserver 与 etcd 之间的连接；kubelet 到 API server 的连接。代之以杀死和暂停它们的进程。
 - 多个有真实 kubelet 的 Node、多个 kube-scheduler、抢占、调整大小。
@@ -155,6 +156,7 @@ CHINESE: Final[Mapping[str, str]] = {
     "reboot": "重启",
     "the agent's log": "agent 的日志",
     "the agent's CDI files": "agent 的 CDI 文件",
+    "kubelet's checkpoint of device ids": "kubelet 的 device id checkpoint",
     "disk full": "磁盘写满",
     "ConfigMap of unhealthy cards": "不健康卡的 ConfigMap",
 }
