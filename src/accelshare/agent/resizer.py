@@ -176,6 +176,8 @@ class SliceResizer:
         except (LimitError, CgroupError) as error:  # neither amount could be set: either may be in force
             log.warning("resize pod=%s n=%d outcome=postponed error=%r", pod.name, granted.number, str(error))
             return
+        if uid not in self._pods:
+            return  # it has ended meanwhile, and nothing is known of it any more
         self._amounts.set_answered(uid, granted.number)
         self._granted.discard(uid)
         self._retries.forget(uid)
@@ -227,8 +229,11 @@ class SliceResizer:
 
     async def _change(self, pod: NodePod, units: int, *, growing: bool, undo: bool = False) -> None:
         """Make this amount the one in force, for containers that are created from now on and for those that live."""
+        stored = self._pods.get(pod.uid)
+        if stored is None:
+            return  # it has ended meanwhile; in the store again, it would keep its card from other pods
         self._amounts.set_units(pod.uid, units)
-        self._pods.put(self._pods.get(pod.uid, pod))
+        self._pods.put(stored)
         await self._updates.settled()  # a container may be being created with the former amount
         for container in self._living(pod.uid):
             await self._set(container, growing=growing, undo=undo)
