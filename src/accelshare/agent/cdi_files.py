@@ -1,4 +1,5 @@
-"""Writes the CDI files of this node's cards when the cards change, again if that failed, and removes files that no pod uses.
+"""Writes the CDI files of this node's cards when the cards change, again if that failed or another program changed them, and
+removes files that no pod uses.
 
 Belongs here: which of our files are in the CDI directory. Never: what is in a file (vendors/cdi.py).
 
@@ -53,17 +54,21 @@ class CdiFiles:
         self._exists = exists
         self._retry_s = retry_s
         self.complete = True  # no file is missing because it could not be written
+        self._written: dict[Path, bytes] = {}  # as they must be
 
     async def run(self) -> None:
-        """Write again what could not be written, say while the disk was full: no card may change for months."""
+        """Write again what could not be written, say while the disk was full, and what is not there any more, say after a
+        clean-up of the directory: no card may change for months.
+        """
         while True:
             await asyncio.sleep(self._retry_s)
-            if not self.complete:
+            if not self.complete or any(_read(path) != content for path, content in self._written.items()):
                 self.write()
 
     def write(self) -> None:
         """Write a file for each kind that is given by CDI names; remove those of other kinds."""
         self.complete = True
+        self._written = {}
         for kind in self._devices.kinds.values():
             rules = kind.profile.container
             if "cdi" in rules.strategy and rules.cdi.write_spec and kind.cards:
@@ -74,6 +79,7 @@ class CdiFiles:
     def remove_unused(self, used: Collection[str]) -> None:
         """Remove the files of all kinds but those that pods of this node use. No other file is written again."""
         self.complete = True
+        self._written = {}
         for kind in self._devices.kinds.values():
             if kind.profile.name not in used:
                 self._remove(kind.profile)
@@ -84,7 +90,8 @@ class CdiFiles:
         path = self._directory / cdi.file_name(kind.profile)
         try:
             content = cdi.spec(kind.profile, cards, exists=self._exists).encode()
-            if path.exists() and path.read_bytes() == content:
+            self._written[path] = content
+            if _read(path) == content:
                 return True
             self._directory.mkdir(parents=True, exist_ok=True)
             _replace(path, content)
@@ -104,6 +111,13 @@ class CdiFiles:
             log.warning("cdi kind=%s path=%s outcome=failed error=%r", profile.name, path, str(error))
             return
         log.info("cdi kind=%s path=%s outcome=removed", profile.name, path)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -51,6 +51,29 @@ async def test_a_file_that_a_full_disk_refused_is_written_when_there_is_room(tmp
         await asyncio.gather(retrying, return_exceptions=True)
 
 
+async def test_a_file_that_another_program_removed_or_changed_is_written_again(tmp_path: Path) -> None:
+    """As by a clean-up of the directory: containers are refused while the runtime does not find the names."""
+    devices = DeviceInventory()
+    devices.put(VendorCards(BY_CDI, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024, minor=0), 1)}))
+    files = CdiFiles(tmp_path, devices, exists=lambda _: True, retry_s=0.001)
+    files.write()
+    (written,) = tmp_path.iterdir()
+    content = written.read_bytes()
+    checking = asyncio.create_task(files.run())
+    try:
+        for damage in (written.unlink, lambda: written.write_bytes(b"{}")):
+            damage()
+            async with asyncio.timeout(30):
+                while not written.exists() or written.read_bytes() != content:
+                    await asyncio.sleep(0)
+        files.remove_unused(())
+        await asyncio.sleep(0.05)
+        assert not written.exists()
+    finally:
+        checking.cancel()
+        await asyncio.gather(checking, return_exceptions=True)
+
+
 def test_nothing_stays_of_a_file_of_which_only_a_part_could_be_written(tmp_path: Path) -> None:
     """As on a disk that fills up: the first bytes fit."""
     devices = DeviceInventory()
