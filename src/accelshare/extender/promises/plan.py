@@ -83,6 +83,7 @@ class _Unwanted:
     node: str
     not_before: float
     pod: SchedulingPod | None  # as it has the nomination; None: that was not seen yet, or it is being removed
+    removed_at: int = 0  # the pod's version that the last removal was sent for; 0: none was
 
 
 class Plan:
@@ -188,7 +189,7 @@ class Plan:
         if unwanted is None or (unwanted.pod is not None and pod.version < unwanted.pod.version):
             return
         if pod.nominated != unwanted.node:
-            if unwanted.pod is not None:
+            if unwanted.pod is not None or 0 < unwanted.removed_at < pod.version:
                 del self._unwanted[pod.uid]
             return
         unwanted.pod = pod
@@ -289,7 +290,7 @@ class Plan:
         for uid, unwanted in islice(self._unwanted.items(), MOST_TRIED):
             pod = unwanted.pod
             if pod is not None and unwanted.not_before <= now:
-                unwanted.pod = None
+                unwanted.pod, unwanted.removed_at = None, pod.version
                 return Nomination(uid, pod.namespace, pod.name, pod.version, "")
         return None
 

@@ -316,6 +316,21 @@ def test_a_nomination_that_another_has_removed_is_left_alone(bench: Bench) -> No
     assert bench.outcomes == {"withdrawn": 1}
 
 
+def test_nominations_that_others_removed_first_keep_no_other_from_being_removed(bench: Bench) -> None:
+    """kube-scheduler changes the pods just before our removals arrive, which are refused."""
+    for number in range(plan_module.MOST_TRIED + 1):
+        pod = bench.pod(f"p{number}", 1)
+        nomination = bench.promise(pod.name)
+        nominated = replace(pod, version=bench.write(nomination), nominated=nomination.node)
+        bench.plan.pod_seen(nominated)
+        bench.now += plan_module.EXPIRES_S
+        bench.ask("first", "n1")
+        removal = bench.promise(pod.name)
+        assert (removal.name, removal.node) == (pod.name, "")
+        bench.plan.pod_seen(replace(pod, version=nominated.version + 10**9, refused=True))
+        bench.plan.not_written(removal, "late")
+
+
 def test_a_pod_nominated_by_preemption_is_kube_schedulers(bench: Bench) -> None:
     """kube-scheduler tried the promised node, refused the pod, and nominates another node; or the same one."""
     for name, node_ in (("a", "n2"), ("b", "n1")):
