@@ -191,12 +191,17 @@ class Replicas:
 @contextlib.asynccontextmanager
 async def open_replicas(cluster: SchedulingCluster) -> AsyncIterator[Replicas]:
     """The Service, and the switch in its place, and nothing left of them. The test starts the extenders."""
+    pods: list[str] = []
     try:
         async with open_service(cluster) as replicas:
-            yield replicas
+            try:
+                yield replicas
+            finally:
+                pods = [f"/api/v1/namespaces/{NAMESPACE}/pods/{replica.name}" for replica in replicas.all]
     finally:
-        await cluster.delete(SERVICE)
-        await cluster.until(lambda: _gone(cluster), "Lease and EndpointSlice are deleted with the Service")
+        for path in (SERVICE, *pods):
+            await cluster.delete(path)
+        await cluster.until(lambda: _gone(cluster), "the Lease is deleted with the Service, the EndpointSlice with the pod")
 
 
 @contextlib.asynccontextmanager

@@ -5,6 +5,9 @@ Never: who is the holder.
 
 kubelet's readiness would be too late: it is asked every few seconds, and never again on a node that died. And standbys that are
 never ready would block rollouts and disruption budgets.
+
+An EndpointSlice belongs to the pod of the holder: Kubernetes deletes it with that pod. So no dead address stays when no holder
+comes after it, as with an upgrade to one extender, which has no Lease and no right to write here.
 """
 
 import asyncio
@@ -18,7 +21,7 @@ import msgspec
 from accelshare.extender.own_pod import OwnPod
 from accelshare.kube import paths
 from accelshare.kube.client import Client
-from accelshare.kube.errors import BadAnswer, KubeError, NotFound
+from accelshare.kube.errors import BadAnswer, Forbidden, KubeError, NotFound
 from accelshare.wire.decoding import Decoder
 
 log = logging.getLogger(__name__)
@@ -37,8 +40,8 @@ class ServiceEndpoints:
         self._service = service
         self._port = port
         self._may_write = may_write
-        self._owner: dict[str, object] = {}
         self._port_names: list[str] = []
+        self._may_change_owners = True  # as far as it is known
         self._slices: list[_Slice] = []
 
     async def prepare(self) -> dict[str, object]:
@@ -51,9 +54,8 @@ class ServiceEndpoints:
             except (KubeError, ValueError) as error:
                 log.warning("service name=%s outcome=not-read error=%r", self._service, str(error))
             await asyncio.sleep(RETRY_S)
-        self._owner = {"apiVersion": "v1", "kind": "Service", "name": self._service, "uid": service.metadata.uid}
         self._port_names = [port.name for port in service.spec.ports or ()]
-        return self._owner
+        return {"apiVersion": "v1", "kind": "Service", "name": self._service, "uid": service.metadata.uid}
 
     async def publish(self, own: OwnPod) -> None:
         """Lead the Service to this pod; returns when all of its EndpointSlices do."""
@@ -93,9 +95,16 @@ class ServiceEndpoints:
         if found is None:
             body = msgspec.json.encode(self._new(wanted))
             await self._client.request("POST", paths.endpoint_slice(self._namespace), body=body, timeout_s=REQUEST_S)
-        elif found.endpoints != wanted.endpoints or found.ports != wanted.ports:
+        elif content := wanted.differences(found, with_owners=self._may_change_owners):
             # With its version: a write that arrives after that of the next holder is refused.
-            await self._patch(wanted, found.metadata.version, {"endpoints": wanted.endpoints, "ports": wanted.ports})
+            try:
+                await self._patch(wanted, found.metadata.version, content)
+            except Forbidden:
+                if not self._may_change_owners or found.metadata.owners == wanted.owners:
+                    raise
+                # Some clusters ask for the right to delete an object of which the owner changes.
+                self._may_change_owners = False
+                await self._write(wanted)
 
     async def _read(self, each: "_Slice") -> "_Found | None":
         try:
@@ -106,8 +115,9 @@ class ServiceEndpoints:
         except ValueError as error:
             raise BadAnswer(f"endpointslice {each.name}: {error}") from error
 
-    async def _patch(self, each: "_Slice", version: str, content: dict[str, object]) -> None:
-        body = msgspec.json.encode({"metadata": {"resourceVersion": version}, **content})
+    async def _patch(self, each: "_Slice", version: str, content: dict[str, Any]) -> None:
+        metadata = {**content.get("metadata", {}), "resourceVersion": version}
+        body = msgspec.json.encode({**content, "metadata": metadata})
         path = paths.endpoint_slice(self._namespace, each.name)
         await self._client.request("PATCH", path, body=body, content_type=MERGE_PATCH, timeout_s=REQUEST_S)
 
@@ -118,15 +128,16 @@ class ServiceEndpoints:
         if own.spec.node:
             endpoint["nodeName"] = own.spec.node
         ports = [{"name": name, "port": self._port, "protocol": "TCP"} for name in self._port_names]
-        return _Slice(f"{self._service}-{family.lower()}", family, [endpoint], ports)
+        labels = {"kubernetes.io/service-name": self._service, "endpointslice.kubernetes.io/managed-by": MANAGED_BY}
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": own.metadata.name, "uid": own.metadata.uid}
+        return _Slice(f"{self._service}-{family.lower()}", family, [endpoint], ports, labels, [owner])
 
     def _new(self, wanted: "_Slice") -> dict[str, object]:
-        labels = {"kubernetes.io/service-name": self._service, "endpointslice.kubernetes.io/managed-by": MANAGED_BY}
         metadata = {
             "name": wanted.name,
             "namespace": self._namespace,
-            "labels": labels,
-            "ownerReferences": [self._owner],
+            "labels": wanted.labels,
+            "ownerReferences": wanted.owners,
         }
         return {
             "apiVersion": "discovery.k8s.io/v1",
@@ -143,11 +154,27 @@ class _Slice(msgspec.Struct, frozen=True):
     family: str
     endpoints: list[dict[str, Any]]
     ports: list[dict[str, Any]]
+    labels: dict[str, str]
+    owners: list[dict[str, Any]]
+
+    def differences(self, found: "_Found", *, with_owners: bool) -> dict[str, Any]:
+        """What is to be written so that the object is as it should be; empty: it is. Labels of others stay."""
+        content: dict[str, Any] = {}
+        if found.endpoints != self.endpoints or found.ports != self.ports:
+            content = {"endpoints": self.endpoints, "ports": self.ports}
+        metadata: dict[str, Any] = {}
+        if not self.labels.items() <= (found.metadata.labels or {}).items():
+            metadata["labels"] = self.labels
+        if with_owners and found.metadata.owners != self.owners:
+            metadata["ownerReferences"] = self.owners
+        return content | ({"metadata": metadata} if metadata else {})
 
 
-class _Version(msgspec.Struct, rename={"version": "resourceVersion"}):
+class _Version(msgspec.Struct, rename={"version": "resourceVersion", "owners": "ownerReferences"}):
     version: str = ""
     uid: str = ""
+    labels: dict[str, str] | None = None
+    owners: list[dict[str, Any]] | None = None
 
 
 class _Found(msgspec.Struct):

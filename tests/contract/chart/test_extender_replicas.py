@@ -59,11 +59,12 @@ def test_an_affinity_of_your_own_replaces_the_default() -> None:
     assert pod["affinity"] == own
 
 
-def test_openshift_grants_addresses_of_pods_in_endpoint_slices() -> None:
+def test_openshift_grants_addresses_of_pods_and_another_owner_of_endpoint_slices() -> None:
     for openshift in (True, False):
         role = one(objects(*preset("gpushare"), *setting(openshift__enabled=openshift)), "Role", NAME)
         resources = [resource for rule in role["rules"] for resource in rule["resources"]]
         assert ("endpointslices/restricted" in resources) == openshift
+        assert any("delete" in rule["verbs"] for rule in role["rules"]) == openshift
 
 
 def test_two_is_the_default_in_the_values() -> None:
