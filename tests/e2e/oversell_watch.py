@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from accelshare.kube.client import Client
+from accelshare.kube.errors import Expired, KubeError
 
 PODS = "/api/v1/pods"
 
@@ -58,11 +59,16 @@ async def watch_for_oversell(client: Client, *, size: int) -> AsyncIterator[Over
     async def watch() -> None:
         version = listed["metadata"]["resourceVersion"]
         while True:
-            async for event in client.watch(PODS, resource_version=version):
-                pod = json.loads(bytes(event.object))
-                version = pod["metadata"]["resourceVersion"]
-                if event.type != "BOOKMARK":
-                    oversell_watch.see(event.type, pod)
+            try:
+                async for event in client.watch(PODS, resource_version=version):
+                    pod = json.loads(bytes(event.object))
+                    version = pod["metadata"]["resourceVersion"]
+                    if event.type != "BOOKMARK":
+                        oversell_watch.see(event.type, pod)
+            except Expired:
+                raise  # something may have been missed
+            except KubeError:  # a busy API server may end a watch; the next one goes on where this one was
+                await asyncio.sleep(0.1)
 
     task = asyncio.create_task(watch())
     try:

@@ -8,6 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 import pytest
 
 from accelshare.kube.client import Client
+from accelshare.kube.errors import KubeError
 from tests.e2e.oversell_watch import watch_for_oversell
 from tests.e2e.scheduling_cluster import TEST_LABEL, SchedulingCluster, names
 from tests.e2e.test_rush import CARDS, MEMORY, SIZE, many_nodes, rush, why_waiting
@@ -52,12 +53,15 @@ async def watch_nominations(client: Client) -> AsyncIterator[Nominations]:
     async def follow() -> None:
         since = version
         while True:
-            async with aclosing(client.watch(PODS, resource_version=since, timeout_s=600)) as events:
-                async for event in events:
-                    pod = json.loads(bytes(event.object))
-                    since = pod["metadata"]["resourceVersion"]
-                    if event.type != "BOOKMARK":
-                        nominations.see(pod)
+            try:
+                async with aclosing(client.watch(PODS, resource_version=since, timeout_s=600)) as events:
+                    async for event in events:
+                        pod = json.loads(bytes(event.object))
+                        since = pod["metadata"]["resourceVersion"]
+                        if event.type != "BOOKMARK":
+                            nominations.see(pod)
+            except KubeError:  # a busy API server may end a watch; the next one goes on where this one was
+                await asyncio.sleep(0.1)
 
     following = asyncio.create_task(follow())
     try:
