@@ -5,6 +5,7 @@ Belongs here: allowing and refusing a request. Never: what a request gets.
 The token comes in the Authorization header and in no cookie, so another site's page cannot make a browser send it.
 """
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
@@ -18,7 +19,7 @@ import msgspec
 
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError
-from accelshare.wire.decoding import Decoder
+from accelshare.wire.decoding import Decoder, UnreadableError
 
 log = logging.getLogger(__name__)
 SHORTEST_TOKEN: Final = 16  # characters
@@ -33,6 +34,10 @@ MOST_REVIEWS: Final = 4  # at once
 
 class AccessError(Exception):
     """The dashboard cannot be served like this; the message says what would be right."""
+
+
+class UncheckedError(Exception):
+    """Whether a token is accepted cannot be found out at the moment; it may be a good one."""
 
 
 def is_loopback(host: str) -> bool:
@@ -68,7 +73,9 @@ class HostNames:
 
 
 class Authenticator(Protocol):
-    async def allows(self, token: str) -> bool: ...
+    async def allows(self, token: str) -> bool:
+        """Raises UncheckedError."""
+        ...
 
 
 class Everyone:
@@ -146,25 +153,29 @@ class ApiServerUsers:
         self._client = client
         self._clock = clock
         self._answers: dict[bytes, tuple[bool, float]] = {}  # hash of the token → the answer, and until when it is used
-        self._reviews = 0
+        self._turn = asyncio.Semaphore(MOST_REVIEWS)  # the port's connections bound how many wait
 
     async def allows(self, token: str) -> bool:
         if not token or len(token) > LONGEST_TOKEN:
             return False
         key = hashlib.sha256(token.encode()).digest()
+        known = self._known(key)
+        if known is not None:
+            return known
+        async with self._turn:
+            known = self._known(key)  # another request with the same token was reviewed meanwhile
+            return await self._reviewed(token, key) if known is None else known
+
+    def _known(self, key: bytes) -> bool | None:
         answer, until = self._answers.get(key, (False, 0.0))
-        if self._clock() < until:
-            return answer
-        if self._reviews >= MOST_REVIEWS:
-            return False
-        self._reviews += 1
+        return answer if self._clock() < until else None
+
+    async def _reviewed(self, token: str, key: bytes) -> bool:
         try:
             answer = await self._review(token)
-        except KubeError as error:
+        except (KubeError, UnreadableError) as error:
             log.warning("dashboard review outcome=failed problem=%r", str(error))
-            return False
-        finally:
-            self._reviews -= 1
+            raise UncheckedError(str(error)) from error
         self._answers.pop(key, None)
         while len(self._answers) >= MOST_ANSWERS:
             del self._answers[next(iter(self._answers))]

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from accelshare.dashboard.access import Authenticator, HostNames
+from accelshare.dashboard.access import Authenticator, HostNames, UncheckedError
 from accelshare.dashboard.event_stream import EventStream
 from accelshare.dashboard.explanations import MOST_NODES, Explanations, TooManyError
 from accelshare.dashboard.updates import Updates
@@ -71,8 +71,11 @@ class DashboardRoutes:
 
     async def _api(self, request: HttpRequest, headers: Mapping[str, str]) -> Response:
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        if not await self._authenticator.allows(token.strip() if scheme.lower() == "bearer" else ""):
-            return _problem(401, "a token is needed", "www-authenticate: Bearer")
+        try:
+            if not await self._authenticator.allows(token.strip() if scheme.lower() == "bearer" else ""):
+                return _problem(401, "a token is needed", "www-authenticate: Bearer")
+        except UncheckedError:  # not 401, at which the page asks its reader for another token
+            return _problem(503, "the API server cannot check the token at the moment", "retry-after: 2")
         match request.path:
             case "/api/events":
                 return self._events(request.method, headers.get("last-event-id", ""))

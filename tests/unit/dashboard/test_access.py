@@ -1,11 +1,26 @@
 """Who may read the dashboard."""
 
+import asyncio
+import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from accelshare.dashboard.access import AccessError, HostNames, TokenFile, is_loopback
+from accelshare.dashboard.access import (
+    MOST_REVIEWS,
+    AccessError,
+    ApiServerUsers,
+    HostNames,
+    TokenFile,
+    UncheckedError,
+    is_loopback,
+)
+from accelshare.dashboard.routes import DashboardRoutes
 from accelshare.dashboard.serving import DashboardSettings
+from accelshare.dashboard.updates import Updates
+from accelshare.http.messages import HttpRequest
+from accelshare.kube.errors import Unreachable
 
 TOKEN = "0123456789abcdef"
 
@@ -70,3 +85,52 @@ def test_a_token_that_is_none_is_refused_at_the_start(content: str, tmp_path: Pa
     file.write_text(content)
     with pytest.raises(AccessError, match="16"):
         TokenFile(file)
+
+
+class Reviewer:
+    """The API server: it knows every token that begins with `good`."""
+
+    def __init__(self) -> None:
+        self.answers = True
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def request(self, _method: str, path: str, *, body: bytes) -> bytes:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if not self.answers:
+            raise Unreachable("it does not answer")
+        if not path.endswith("tokenreviews"):
+            return b'{"status": {"allowed": true}}'
+        token = json.loads(body)["spec"]["token"]
+        return json.dumps({"status": {"authenticated": token.startswith("good"), "user": {"username": token}}}).encode()
+
+
+async def test_readers_that_come_together_wait_for_their_reviews() -> None:
+    """As browsers do that were connected to a process that has ended."""
+    reviewer = Reviewer()
+    users = ApiServerUsers(cast("Any", reviewer))
+    tokens = [*(f"good-{number}" for number in range(3 * MOST_REVIEWS)), "bad", "good-0"]
+    assert await asyncio.gather(*map(users.allows, tokens)) == [token != "bad" for token in tokens]
+    assert reviewer.most_at_once <= MOST_REVIEWS
+
+
+async def test_a_token_that_cannot_be_checked_now_is_not_called_wrong() -> None:
+    """At a 401 the page asks its reader for another token; later the same one is accepted."""
+    reviewer = Reviewer()
+    users = ApiServerUsers(cast("Any", reviewer))
+    routes = DashboardRoutes(Updates("g"), cast("Any", None), HostNames(), users)
+    headers = [(b"host", b"localhost"), (b"authorization", b"Bearer good")]
+
+    async def status() -> int:
+        answer = routes.handle(HttpRequest("GET", "/api/snapshot", b"", headers))
+        return (await answer).status if not hasattr(answer, "status") else answer.status
+
+    reviewer.answers = False
+    assert await status() == 503
+    with pytest.raises(UncheckedError):
+        await users.allows("good")
+    reviewer.answers = True
+    assert await users.allows("good")
