@@ -5,11 +5,13 @@ them (ledger.py).
 """
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import TypeAlias
+from dataclasses import field, replace
+from typing import TypeAlias, TypeVar
 
 from accelshare.ledger.nouns import Card, Request, Resize, Slice, value
 from accelshare.ledger.refusals import Refusal
+
+T = TypeVar("T")
 
 # How much of every resource a pod takes from its node, also of those that the ledger does not count: to compare sets of pods.
 Needs: TypeAlias = tuple[tuple[str, int], ...]
@@ -91,3 +93,23 @@ class PodGone:
 
 
 Fact: TypeAlias = NodeSeen | NodeGone | PodSeen | AgentSeen | PodGone
+
+
+def shared(known: T, new: T) -> T:
+    """The known value if the new one equals it, so that one of them need not stay in memory."""
+    return known if known == new else new
+
+
+def sharing(known: PodSeen, new: PodSeen) -> PodSeen:
+    """The new fact about a pod, with the parts of a known one that have not changed: there are tens of thousands of pods."""
+    if new == known:
+        return known
+    return replace(
+        new,
+        uid=shared(known.uid, new.uid),
+        name=shared(known.name, new.name),
+        request=shared(known.request, new.request),
+        slices=shared(known.slices, new.slices),
+        created=shared(known.created, new.created),
+        needs=shared(known.needs, new.needs),
+    )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
+from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen, shared, sharing
 from accelshare.ledger.node_ledger import NodeLedger
 from accelshare.ledger.nouns import Ask, Assignment, Request, Resize, Slice, spread_as
 from accelshare.ledger.placing import DEFAULT, Fit, Policy, fit, fit_on
@@ -33,12 +33,15 @@ class LedgerPod:
     afterwards its owner can edit the pod. Only its node can report that it has other cards.
     """
 
-    __slots__ = ("first", "hold", "latest", "resize_hold", "seen")
+    __slots__ = ("bound_request", "bound_slices", "bound_version", "hold", "latest", "resize_hold", "seen")
 
     def __init__(self, seen: PodSeen) -> None:
         self.seen = seen
         self.latest = seen  # the last fact from the API server
-        self.first = seen if seen.node else None  # the oldest fact that has a node
+        # Of the oldest fact that has a node, only what counts: all of it would be some 400 bytes more for each pod.
+        self.bound_version = seen.version if seen.node else None
+        self.bound_request = seen.request
+        self.bound_slices = seen.slices
         self.hold: Assignment | None = None
         self.resize_hold: tuple[Resize, int] | None = None  # a grant that is being written, and the version that it is written on
 
@@ -105,9 +108,10 @@ class Ledger:
             pod.seen = self._effective(pod)
             self._add_pod(pod)
             return ""
+        fact = sharing(pod.latest, fact)
         before, asked = pod.place, pod.seen.request
-        if fact.node and (pod.first is None or fact.version < pod.first.version):
-            pod.first = self._bound(pod, fact)
+        if fact.node and (pod.bound_version is None or fact.version < pod.bound_version):
+            self._bound(pod, fact)
         if self._is_new(fact):
             pod.latest = fact
         # A fact without a node may be older than our own bind, so it never ends a hold; one with a node confirms the bind.
@@ -127,19 +131,21 @@ class Ledger:
         pod = self._pods.get(fact.uid)
         return pod is None or fact.version >= pod.latest.version
 
-    def _bound(self, pod: LedgerPod, fact: PodSeen) -> PodSeen:
+    def _bound(self, pod: LedgerPod, fact: PodSeen) -> None:
         """A pod that is seen bound for the first time. Its hold is more reliable than its record, which can be edited."""
         if pod.hold is None or pod.hold.node != fact.node or not pod.hold.slices:
-            return fact
-        return replace(fact, request=pod.seen.request, slices=pod.hold.slices, version=-1)
+            pod.bound_version, pod.bound_request, pod.bound_slices = fact.version, fact.request, fact.slices
+            return
+        pod.bound_version, pod.bound_request = -1, pod.seen.request
+        pod.bound_slices = shared(fact.slices, pod.hold.slices)
 
     def _effective(self, pod: LedgerPod) -> PodSeen:
         latest = pod.latest
-        if pod.first is None or not latest.node:
+        if pod.bound_version is None or not latest.node:
             return replace(latest, request=pod.seen.request) if pod.hold else latest
         node = self._nodes.get(latest.node)
         correction = node.fact.corrected.get(latest.uid) if node is not None and node.fact is not None else None
-        request, slices = pod.first.request, pod.first.slices
+        request, slices = pod.bound_request, pod.bound_slices
         if correction is not None:
             request, slices = _serving(request, correction)
         request, slices = self._resized(pod, node, request, slices)
@@ -215,6 +221,8 @@ class Ledger:
         if node is None:
             node = self._new_node(fact.name)
         before = node.fact
+        if before and before.cards == fact.cards:
+            fact = replace(fact, cards=before.cards)  # the sums have these cards in memory already
         node.fact = fact
         moved = self._correct(node, _reported_pods(before, fact))
         if before and before.cards == fact.cards and (before.applied is None) == (fact.applied is None):
