@@ -201,7 +201,7 @@ class Reflector(Generic[T]):
                     if change is not None:
                         yield change
         gone = self._known - listed
-        self._known &= listed
+        self._known -= gone  # &= would keep the strings of this list, beside those that consumers have in memory
         self._version = version
         self.relists += not self._first
         self._first = False

@@ -447,6 +447,15 @@ async def test_a_version_that_is_too_old_means_a_new_list_and_its_difference(los
     assert api.asked == ["list", "watch 10", "list", "watch 20"]
 
 
+async def test_a_new_list_leaves_the_identities_in_memory_that_consumers_have() -> None:
+    api = Api(listing(thing("a"), thing("b"), version=10), refusal(410, "Expired"), listing(thing("a"), thing("b"), version=11))
+    async with reflecting(api) as reflector:
+        changes = await take(reflector, 7)
+        assert [type(change) for change in changes] == [Seen, Seen, Synced, Interrupted, Seen, Seen, Synced]
+        first = {id(change.obj.metadata.uid) for change in changes[:2] if isinstance(change, Seen)}
+        assert {id(identity) for identity in reflector._known} == first
+
+
 async def test_what_came_with_the_watch_is_missed_by_the_next_list_too() -> None:
     api = Api(
         listing(version=10),
