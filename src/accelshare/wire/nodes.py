@@ -31,6 +31,7 @@ class NodeReader:
         self._resizes = resizes
         self._profiles = catalog.profiles
         self._kinds = frozenset(profile.name for profile in catalog.profiles)
+        self._sets: dict[frozenset[str], frozenset[str]] = {}  # the same few sets of kinds for thousands of nodes
 
     def decode(self, raw: msgspec.Raw | bytes) -> NodeSeen:
         return self.fact(node_decoder.decode(raw))
@@ -57,14 +58,18 @@ class NodeReader:
             version=version_of(node.metadata),
             cards=tuple(cards),
             address=addresses.get("InternalIP", "")[:LONGEST_ADDRESS],
-            paused=found.paused & self._kinds,
-            by_runtime=found.by_runtime & self._kinds,
-            by_device_plugin=found.by_device_plugin & self._kinds,
+            paused=self._known(found.paused),
+            by_runtime=self._known(found.by_runtime),
+            by_device_plugin=self._known(found.by_device_plugin),
             corrected=assignment.corrected_slices(annotations.get(assignment.CORRECTED, "{}")),
             problems=problems,
             applied=self._applied(annotations),
             resizes=resizing.APPLIED in annotations,
         )
+
+    def _known(self, kinds: frozenset[str]) -> frozenset[str]:
+        known = kinds & self._kinds
+        return self._sets.setdefault(known, known)
 
     def _applied(self, annotations: Mapping[str, str]) -> dict[str, Resize] | None:
         if self._resizes is False or (self._resizes is None and resizing.APPLIED not in annotations):
