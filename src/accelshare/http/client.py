@@ -242,6 +242,7 @@ class ConnectionPool:
         if response.complete and response.keeps_connection and not response.is_full and connection.is_open:
             connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
+            self._close_unused(connection.idle_since - KEEP_ALIVE_S)
         else:
             connection.abort()
         response.close()
@@ -253,6 +254,11 @@ class ConnectionPool:
             connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)  # the loop's turn, in which transports close their sockets
+
+    def _close_unused(self, oldest: float) -> None:
+        """Close those that a rush has left: they are never used again while a few are enough. The oldest come first."""
+        while self._idle[0].idle_since <= oldest or not self._idle[0].is_open:
+            self._idle.pop(0).abort()
 
     def _take_idle(self, context: ssl.SSLContext | None) -> ClientConnection | None:
         """The connection that was used last, if it is still usable."""

@@ -288,9 +288,10 @@ class _Attempt:
                 path, body = self._wanted.path, self._wanted.body(self._version)
                 await self._client.request("POST", path, body=body, timeout_s=min(self._each_s, left_s))
                 return Bound()
-            except KubeError as caught:
-                error, meaning = caught, _meaning(caught)
-            self._problem = str(error)
+            except KubeError as error:
+                # All that is needed of it: a variable would keep it with its traceback until garbage is collected.
+                meaning, self._problem, conflict = _meaning(error), str(error), isinstance(error, Conflict)
+                retry_after_s = error.retry_after_s if isinstance(error, ApiError) else None
             if meaning is _Meaning.NO_POD:
                 return BindRefused(Why.NO_SUCH_POD, self._problem)
             outdated = False
@@ -298,7 +299,7 @@ class _Attempt:
                 state = await self._read_pod()
                 if not isinstance(state, Unbound):
                     return state
-                outdated = isinstance(error, Conflict) and state.version != self._version
+                outdated = conflict and state.version != self._version
                 if state.version != self._version and not await self._permit.confirmed():
                     if meaning is not _Meaning.LOST:
                         self._lost = lost_before
@@ -309,7 +310,6 @@ class _Attempt:
             if meaning in (_Meaning.CHECK, _Meaning.DENIED) and not outdated:
                 # An earlier POST whose response was lost may still be carried out.
                 return Unknown(self._problem) if self._lost else BindRefused(Why.DENIED, self._problem)
-            retry_after_s = error.retry_after_s if isinstance(error, ApiError) else None
             # A version that is outdated once needs no wait: kube-scheduler has written the pod's status.
             await self._sleep(max(wait_s if outdated else max(wait_s, _FIRST_WAIT_S), retry_after_s or 0.0))
             wait_s = min(max(wait_s, _FIRST_WAIT_S) * 2, _LONGEST_WAIT_S)

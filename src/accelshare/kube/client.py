@@ -26,7 +26,6 @@ from accelshare.kube.errors import (
     KubeError,
     NotFound,
     TooManyRequests,
-    Unauthorized,
     Unreachable,
     from_answer,
 )
@@ -38,6 +37,7 @@ GET_ATTEMPTS: Final = 4
 FIRST_RETRY_S: Final = 0.1
 MAX_RETRY_S: Final = 5.0
 PAGES_AHEAD: Final = 2  # of a list, kept for the reader
+UNAUTHORIZED: Final = 401
 IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
 
 # etcd takes objects of 1.5 MiB, which can double as JSON. More than this is not an event.
@@ -258,10 +258,10 @@ class Client:
             except OSError as cause:
                 raise self._unreachable(what, cause) from cause
             body = _decompress(body, response.headers.get("content-encoding", ""), what)
-            error = from_answer(response.status, body, retry_after=response.headers.get("retry-after", ""), request=what)
             # A redirect is an error like any other: its target must not get our token.
-            if not again or not isinstance(error, Unauthorized):
-                raise error
+            if not again or response.status != UNAUTHORIZED:
+                # No variable for the error: it would stay in memory with its traceback until garbage is collected.
+                raise from_answer(response.status, body, retry_after=response.headers.get("retry-after", ""), request=what)
             self._cluster.credentials.refused(presented)
             self._context_for = None  # an expired certificate is a 401 too
         raise AssertionError("the second attempt returns or raises")

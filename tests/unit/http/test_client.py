@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import ssl
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -13,9 +14,9 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accelshare.http.client import ClientConnection, ClientResponse, Lines, LineTooLongError
+from accelshare.http.client import KEEP_ALIVE_S, ClientConnection, ClientResponse, Lines, LineTooLongError
 from accelshare.kube.config import Cluster
-from accelshare.kube.errors import BadAnswer, Unreachable
+from accelshare.kube.errors import ApiError, BadAnswer, Unreachable
 from accelshare.kube.tls import Pem, Tls
 from tests.unit.kube.pki import Authority
 from tests.unit.kube.support import client_of, serving
@@ -67,6 +68,35 @@ def scripted(*answers: bytes) -> tuple[Talk, list[int]]:
                 return
 
     return talk, connections
+
+
+async def test_connections_that_a_rush_has_left_are_closed_when_they_are_old() -> None:
+    """A few are enough again, and those are used over and over: the others would stay as long as the server keeps them."""
+    came, rush, closed = asyncio.Semaphore(0), asyncio.Event(), asyncio.Semaphore(0)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                came.release()
+                await rush.wait()
+                writer.write(OK)
+        finally:
+            closed.release()
+
+    async with speaking(talk) as place, client_of(Cluster(f"http://{place}")) as client, asyncio.timeout(5):
+        requests = [asyncio.ensure_future(client.request("GET", "/")) for _ in range(5)]
+        for _ in requests:
+            await came.acquire()
+        rush.set()
+        assert await asyncio.gather(*requests) == [b"ok"] * 5
+        *unused, used = client._connections._idle
+        for connection in unused:
+            connection.idle_since -= KEEP_ALIVE_S
+        assert await client.request("GET", "/") == b"ok"
+        for _ in unused:
+            await closed.acquire()
+        assert client._connections._idle == [used]
 
 
 @pytest.mark.parametrize(
@@ -131,6 +161,23 @@ async def test_a_connection_whose_request_timed_out_is_freed_at_once() -> None:
             await asyncio.sleep(0)
             kept = [type(each).__name__ for each in gc.get_objects() if isinstance(each, ClientConnection | ClientResponse)]
         assert kept == []
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "409 Conflict", "500 Internal Server Error"])
+async def test_the_error_of_a_refused_request_is_freed_at_once(status: str) -> None:
+    """With its traceback it has the request and the response in memory."""
+    talk, _ = scripted(f"HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nno".encode())
+    errors: list[weakref.ref[ApiError]] = []
+    gc.disable()
+    try:
+        async with speaking(talk) as place, client_of(Cluster(f"http://{place}")) as client:
+            try:
+                await client.request("POST", "/", body=b"{}")
+            except ApiError as error:
+                errors.append(weakref.ref(error))
+        assert [error() for error in errors] == [None]
     finally:
         gc.enable()
 

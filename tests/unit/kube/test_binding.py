@@ -1,7 +1,9 @@
 """A bind is one POST; its result is certain or explicitly unknown."""
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,7 +26,7 @@ from accelshare.kube.binding import (
 )
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
-from accelshare.kube.errors import Forbidden
+from accelshare.kube.errors import Forbidden, Unreachable
 from tests.unit.kube.support import Naps, asking, client_of, hang_up, refusal, unused_url
 
 WANTED: dict[str, Any] = {
@@ -356,6 +358,28 @@ async def test_a_refusal_after_a_lost_post_is_unknown() -> None:
 
 
 # The state, asked for later
+
+
+async def test_the_errors_of_a_bind_are_freed_at_once() -> None:
+    """With its traceback an error has the request in memory, and the extender's garbage collector seldom runs."""
+    errors: list[weakref.ref[Unreachable]] = []
+
+    class Unanswered:
+        async def request(self, *_: object, **__: object) -> bytes:
+            raise self._error()
+
+        def _error(self) -> Unreachable:
+            error = Unreachable("no response")
+            errors.append(weakref.ref(error))
+            return error
+
+    gc.disable()
+    try:
+        assert isinstance(await bind(Unanswered(), **WANTED, deadline_s=0.1), Unknown)  # type: ignore[arg-type]
+        assert errors
+        assert [error() for error in errors] == [None] * len(errors)
+    finally:
+        gc.enable()
 
 
 async def test_bound_state_returns_the_pods_node() -> None:
