@@ -15,6 +15,7 @@ from accelshare.ledger.nouns import Ask, LimitNeed, Slice
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog, load
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
+from accelshare.wire import pods as pods_module
 from accelshare.wire.objects import SpecWithPreferences
 from accelshare.wire.pods import ENFORCEMENT, AgentIdentity, InitAmount, PodReader, default_limits, peak, prefers_some_nodes
 from accelshare.wire.quantity import thousandths
@@ -271,6 +272,22 @@ def test_pods_of_one_template_share_what_they_need(reader: PodReader) -> None:
     first, second = (decode(reader, pod({MEMORY: "3", "cpu": "500m", "memory": "1Gi"})) for _ in range(2))
     assert first.needs is second.needs
     assert dict(first.needs) == {MEMORY: 3000, "cpu": 500, "memory": 1024**3 * 1000}
+
+
+@pytest.mark.parametrize("resources", [1, 50])
+def test_pods_that_each_have_their_own_amounts_do_not_fill_the_memory(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, resources: int
+) -> None:
+    monkeypatch.setattr(pods_module, "TEMPLATES_REMEMBERED", 10_000)
+    reader = PodReader(catalog)
+    sizes: list[int] = []
+    for number in range(1, 200):
+        others = {f"example.com/r{place}": str(number) for place in range(resources)}
+        assert dict(decode(reader, pod({MEMORY: "3", **others})).needs)["example.com/r0"] == 1000 * number
+        sizes.append(sum(len(repr(template)) for template in reader._templates))
+    assert 5_000 < max(sizes) <= 10_000
+    first = decode(reader, pod({MEMORY: "3"}))
+    assert decode(reader, pod({MEMORY: "3"})).needs is first.needs
 
 
 @pytest.mark.parametrize(
