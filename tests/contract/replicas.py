@@ -123,6 +123,8 @@ class Replicas:
 
         async def deciding() -> Replica | None:
             found = [replica for replica in self.all if await replica.decides()]
+            if len(found) > 1:  # the first may have lost the Lease before the second answered
+                found = [replica for replica in found if await replica.decides()]
             assert len(found) <= 1, "two extenders decide"
             return found[0] if found else None
 

@@ -173,6 +173,8 @@ class Replicas:
 
         async def deciding() -> Replica | None:
             found = [replica for replica in self.all if await replica.decides()]
+            if len(found) > 1:  # the first may have lost the Lease before the second answered
+                found = [replica for replica in found if await replica.decides()]
             assert len(found) <= 1, "two extenders decide"
             leads = found and self.switch.changes and self.switch.changes[-1][1] == found[0].address
             return found[0] if leads else None
