@@ -8,11 +8,13 @@ for the text that was written; one for a reason of the node, such as lack of roo
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from accelshare.extender.metrics import Metrics
+from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import ApiError, Conflict, KubeError, NotFound, TooManyRequests, Unreachable
 from accelshare.kube.events import Events, PodRef
@@ -24,6 +26,7 @@ from accelshare.ledger.resizing import ResizeReason, ResizeRefusal, is_one_slice
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
 from accelshare.wire import resizing
+from accelshare.wire.quotas import QuotaReader
 
 log = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
@@ -48,6 +51,7 @@ class Resizer:
         self._client = client
         self._ledger = ledger
         self._profiles: Mapping[str, Profile] = {profile.name: profile for profile in catalog.profiles}
+        self._quotas = QuotaReader(catalog)
         self._events = events
         self._metrics = metrics
         self.enabled = enabled
@@ -171,7 +175,10 @@ class Resizer:
         assert wanted is not None
         text = resizing.granted_text(resize)
         try:
-            while pod.resize_hold is not None and pod.resize_hold[0] == resize and self._may_write():
+            if resize.units > pod.requested[0].share and not await self._may_exceed_request(pod, resize, wanted):
+                return
+            while self._holds(pod, resize):
+                assert pod.resize_hold is not None
                 try:
                     await grant_resize(
                         self._client,
@@ -187,9 +194,7 @@ class Resizer:
                 except KubeError as error:
                     log.warning("resize pod=%s/%s outcome=not-written error=%r", seen.namespace, seen.name, str(error))
                     if not in_doubt and _is_certain(error):
-                        self._ledger.release_resize(seen.uid)
-                        self._answered[seen.uid] = wanted.text
-                        self._refuse(seen, wanted, ResizeRefusal(ResizeReason.NOT_WRITTEN), str(error))
+                        self._take_back(seen, wanted, ResizeRefusal(ResizeReason.NOT_WRITTEN), str(error))
                         return
                     in_doubt = True
                     await asyncio.sleep(retry_s)
@@ -201,6 +206,51 @@ class Resizer:
         finally:
             del self._writing[seen.uid]
             self._decide(seen.uid)
+
+    def _holds(self, pod: LedgerPod, resize: Resize) -> bool:
+        """Whether this resize is still to be written, and by us."""
+        return pod.resize_hold is not None and pod.resize_hold[0] == resize and self._may_write()
+
+    async def _may_exceed_request(self, pod: LedgerPod, resize: Resize, wanted: WantedResize) -> bool:
+        """Whether the pod may have more than it requests. If not, that is answered.
+
+        A ResourceQuota counts requests, and the API server admits pods by it. What a slice has beyond its request would count
+        nowhere, so a namespace could hold more than its quota.
+        """
+        seen, retry_s = pod.seen, RETRY_S
+        while self._holds(pod, resize):
+            try:
+                quota = await self._quota_of(seen)
+            except KubeError as error:
+                log.warning("resize pod=%s/%s outcome=quotas-not-read error=%r", seen.namespace, seen.name, str(error))
+                if _is_certain(error):
+                    self._take_back(seen, wanted, ResizeRefusal(ResizeReason.NOT_WRITTEN), str(error))
+                    return False
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, MOST_RETRY_S)
+            else:
+                if quota:
+                    self._take_back(seen, wanted, ResizeRefusal(ResizeReason.QUOTA, pod.requested[0].share), quota)
+                return not quota
+        return False
+
+    async def _quota_of(self, seen: PodSeen) -> str:
+        """The name of a ResourceQuota that limits what pods of the namespace request of the pod's resource; empty: none does."""
+        resource = self._resource(seen)
+        async with contextlib.aclosing(self._client.pages(paths.resource_quotas(seen.namespace))) as pages:
+            async for page in pages:
+                for raw in page.items:
+                    quota = self._quotas.decode(raw)
+                    for row in quota.rows if quota is not None else ():
+                        if row.resource == resource:
+                            return row.quota
+        return ""
+
+    def _take_back(self, seen: PodSeen, wanted: WantedResize, refusal: ResizeRefusal, problem: str) -> None:
+        """Refuse a resize that was held and has certainly not been written."""
+        self._ledger.release_resize(seen.uid)
+        self._answered[seen.uid] = wanted.text
+        self._refuse(seen, wanted, refusal, problem)
 
     def _granted(self, seen: PodSeen, resize: Resize, before: int) -> None:
         self._metrics.resized("granted")
@@ -249,6 +299,8 @@ _SENTENCES: Final[Mapping[ResizeReason, str]] = {
     ResizeReason.BELOW_MINIMUM: "a container needs at least {units} of {resource} on this card",
     ResizeReason.CARD_UNHEALTHY: "the pod's card is not healthy, so its slice cannot grow",
     ResizeReason.NO_ROOM: "the card has room for {units} of {resource} at most for this pod; it is tried again when more is free",
+    ResizeReason.QUOTA: "ResourceQuota {problem} limits what pods of this namespace request of {resource}, and it does not count "
+    "what a slice has beyond its request; here the pod can have {units} at most",
     ResizeReason.NOT_WRITTEN: "the grant could not be written: {problem}",
 }
 

@@ -47,6 +47,10 @@ def config_map(namespace: str, name: str = "") -> str:
     return _in_namespace("/api/v1", namespace, "configmaps", name)
 
 
+def resource_quotas(namespace: str) -> str:
+    return _in_namespace("/api/v1", namespace, "resourcequotas", "")
+
+
 def service(namespace: str, name: str) -> str:
     return _in_namespace("/api/v1", namespace, "services", name)
 

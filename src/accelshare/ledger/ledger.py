@@ -53,6 +53,11 @@ class LedgerPod:
         return (self.hold.node, self.hold.slices) if self.hold else None
 
     @property
+    def requested(self) -> Request:
+        """What it requests, whatever it was resized to since its bind."""
+        return self.seen.request if self.bound_version is None else self.bound_request
+
+    @property
     def rewritten(self) -> bool:
         """Does its record name other cards than it has? The order does not matter: whole cards are chosen first."""
         return bool(self.seen.node) and cards_of(self.latest.slices) != cards_of(self.seen.slices)

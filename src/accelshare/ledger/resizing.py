@@ -27,6 +27,7 @@ class ResizeReason(Enum):
     BELOW_MINIMUM = "below-minimum"
     CARD_UNHEALTHY = "card-unhealthy"
     NO_ROOM = "no-room"
+    QUOTA = "quota"
     NOT_WRITTEN = "not-written"
 
 

@@ -301,13 +301,13 @@ def test_the_agent_gets_a_capability_only_if_a_site_asks_for_it() -> None:
 
 @pytest.mark.parametrize("enabled", [False, True])
 def test_the_dashboard_is_on_loopback_and_only_by_choice(enabled: bool) -> None:
-    """With it the extender may list quotas, and nothing more."""
+    """With it the extender may also watch quotas, which it lists before it grants a resize, and nothing more."""
     things = objects(*preset("gpushare"), *setting(extender__dashboard=enabled))
     name = "gpushare-schd-extender"
     (container,) = one(things, "Deployment", name)["spec"]["template"]["spec"]["containers"]
     assert [flag for flag in container["args"] if "dashboard" in flag] == ["--dashboard=127.0.0.1:12348"] * enabled
     rights = [rule for rule in one(things, "ClusterRole", name)["rules"] if "resourcequotas" in rule["resources"]]
-    assert rights == [{"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "watch"]}] * enabled
+    assert rights == [{"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", *["watch"] * enabled]}]
     assert {port["containerPort"] for port in container["ports"]} == {12345, 12346}
 
 

@@ -50,7 +50,7 @@ VALUES = setting(
     admissionPolicy__recordWriters=["admin"],  # the test itself
 )
 # What may be granted in the whole cluster: nodes have no namespace, and users' pods are in any.
-EVERYWHERE = {"nodes", "nodes/status", "pods", "pods/status", "pods/binding", "events"}
+EVERYWHERE = {"nodes", "nodes/status", "pods", "pods/status", "pods/binding", "events", "resourcequotas"}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ async def admin(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ClusterAdm
 
 async def test_every_right_of_the_chart_is_used_and_no_other_is_wanted(admin: ClusterAdmin, tmp_path: Path) -> None:
     scheduling_cluster = admin.scheduling_cluster
-    inventory = {"nvidia": {"unit": "GiB", "cards": [{"index": 0, "size": 8}]}}
+    inventory = {"nvidia": {"unit": "GiB", "delivery": "nri", "cards": [{"index": 0, "size": 8, "enforced_by": "nvml"}]}}
     for node in (NODE, "n2"):  # n2 has no agent: what the uninstall takes away there, nobody else has
         await scheduling_cluster.node(node, {"aliyun.com/gpu-mem": 8, "aliyun.com/gpu-count": 1}, inventory=inventory)
     await admin.install(*VALUES)
@@ -97,9 +97,10 @@ async def test_every_right_of_the_chart_is_used_and_no_other_is_wanted(admin: Cl
 
 
 async def extender_works(scheduling_cluster: SchedulingCluster) -> None:
-    """It binds, refuses, has a pod asked for again when there is room, reads a pod that it does not know, and says events."""
+    """It binds, refuses, has a pod asked for again when there is room, reads a pod that it does not know, lets a slice grow, and
+    says events."""
     kubeconfig = f"--kubeconfig={with_token(scheduling_cluster, EXTENDER)}"
-    await scheduling_cluster.start_extender(kubeconfig, *await replica(scheduling_cluster, "extender-1", "10.0.0.1"))
+    await scheduling_cluster.start_extender(kubeconfig, "--resize", *await replica(scheduling_cluster, "extender-1", "10.0.0.1"))
     await scheduling_cluster.pod("wrong", {"aliyun.com/gpu-mem": 2}, annotations={"accelshare.io/card-count": "none"})
     full, waits, plain = [await scheduling_cluster.pod(name, limits) for name, limits in EXTENDER_PODS.items()]
     async with aiohttp.ClientSession(scheduling_cluster.extender_url) as session:
@@ -113,10 +114,14 @@ async def extender_works(scheduling_cluster: SchedulingCluster) -> None:
             return NODE in ((await call("filter", {"Pod": pod, "NodeNames": [NODE]}))["NodeNames"] or [])
 
         await scheduling_cluster.until(lambda: fits(full), "the extender knows the node")
-        for pod in (full, plain):
+
+        async def bind(pod: Object) -> None:
             meta = pod["metadata"]
             bound = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": NODE}
             assert not (await call("bind", bound)).get("Error")
+
+        for pod in (full, plain):
+            await bind(pod)
         assert not await fits(waits)
         await scheduling_cluster.delete("/api/v1/namespaces/default/pods/full")
 
@@ -124,12 +129,28 @@ async def extender_works(scheduling_cluster: SchedulingCluster) -> None:
             return "accelshare.io/requeued" in annotations(await scheduling_cluster.one("waits"))
 
         await scheduling_cluster.until(requeued, "the pod that waits is touched")
+        await bind(await scheduling_cluster.pod("grows", {"aliyun.com/gpu-mem": 1}))
+    await slice_grows(scheduling_cluster, "grows")
     await repeat_events(scheduling_cluster, "wrong")
     assert scheduling_cluster.extender is not None
     scheduling_cluster.extender.stop()
     await scheduling_cluster.start_extender(kubeconfig, *await replica(scheduling_cluster, "extender-2", "10.0.0.2"))
     await events_counted(scheduling_cluster, "wrong")
     scheduling_cluster.extender.stop()
+
+
+async def slice_grows(scheduling_cluster: SchedulingCluster, name: str) -> None:
+    """Before that is granted, the quotas of the namespace are read."""
+    pod, running = f"/api/v1/namespaces/default/pods/{name}", {"phase": "Running", "startTime": "2026-11-17T00:00:00Z"}
+    await scheduling_cluster.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": {"accelshare.io/applied": "{}"}}})
+    await scheduling_cluster.patch(f"{pod}/status", {"status": running})
+    await scheduling_cluster.patch(pod, {"metadata": {"annotations": {"accelshare.io/resize": "2"}}})
+
+    async def granted_now() -> bool:
+        return "accelshare.io/granted" in annotations(await scheduling_cluster.one(name))
+
+    await scheduling_cluster.until(granted_now, "the extender grants the resize")
+    await scheduling_cluster.delete(pod)
 
 
 async def replica(scheduling_cluster: SchedulingCluster, name: str, address: str) -> list[str]:

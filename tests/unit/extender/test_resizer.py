@@ -225,6 +225,52 @@ async def test_without_the_policy_resizing_is_off_and_says_so() -> None:
         assert scene.counted("a") == 4, "a grant that anybody can write counts nothing"
 
 
+def quota(scene: Scene, namespace: str = "default", key: str = f"requests.{MEMORY}") -> None:
+    status = {"hard": {key: "64", "pods": "10"}, "used": {key: "4", "pods": "1"}}
+    scene.server.store.create("resourcequotas", {"metadata": {"name": "cards"}, "status": status}, namespace=namespace)
+
+
+async def test_no_slice_grows_beyond_its_request_where_a_quota_counts_requests() -> None:
+    """The API server would not count it: whoever may write an annotation could hold more than the namespace's quota."""
+    async with cluster() as scene:
+        scene.pod("a", 4)
+        quota(scene)
+        async with scene.running():
+            scene.resize("a", "8")
+            await scene.until(lambda: scene.outcomes() == {"quota": 1})
+            assert (scene.granted("a"), scene.counted("a")) == (None, 4)
+            await scene.until(lambda: len(scene.events("a")) == 1)
+            ((reason, message),) = scene.events("a")
+            assert reason == "ResizeRefused"
+            assert all(fact in message for fact in ("cards", MEMORY, "4 at most"))
+            scene.resize("a", "2")
+            await scene.until(lambda: scene.granted("a") == Resize(2, 1))
+            scene.node(a=(2, 1))
+            scene.resize("a", "4")
+            await scene.until(lambda: scene.granted("a") == Resize(4, 2))
+
+
+async def test_quotas_of_other_namespaces_and_resources_do_not_matter() -> None:
+    async with cluster() as scene:
+        scene.pod("a", 4)
+        scene.server.store.create("namespaces", {"metadata": {"name": "other"}})
+        quota(scene, "other")
+        quota(scene, key="requests.example.com/other")
+        async with scene.running():
+            scene.resize("a", "8")
+            await scene.until(lambda: scene.granted("a") == Resize(8, 1))
+
+
+async def test_who_may_not_read_quotas_grants_no_growth() -> None:
+    async with cluster() as scene:
+        scene.pod("a", 4)
+        scene.server.faults.answer(403, path="/resourcequotas", times=10)
+        async with scene.running():
+            scene.resize("a", "8")
+            await scene.until(lambda: scene.outcomes() == {"not-written": 1})
+            assert (scene.granted("a"), scene.counted("a")) == (None, 4)
+
+
 async def test_a_refusal_for_lack_of_room_is_decided_again_when_something_ends() -> None:
     async with cluster() as scene, scene.running():
         scene.pod("a", 4)
