@@ -1,6 +1,9 @@
 """Promises over real HTTP: pending pods get a nominated node, bind decides by the ledger, wrong promises are taken back."""
 
 import asyncio
+import math
+import re
+import time
 
 import pytest
 
@@ -63,7 +66,8 @@ async def test_pods_of_a_queue_are_bound_to_their_nominated_nodes(fake_cluster: 
 
     await fake_cluster.until(counted, "the kept promises are counted")
     assert fake_cluster.extender is not None
-    assert "409" not in fake_cluster.extender.log.read_text()
+    messages = [line.partition(" ")[2] for line in fake_cluster.extender.log.read_text().splitlines()]  # without their times
+    assert not [message for message in messages if re.search(r"(?<![\d.])409(?![\d.])", message)]
 
 
 async def test_without_the_flag_nothing_is_nominated(fake_cluster: FakeCluster) -> None:
@@ -119,13 +123,15 @@ async def test_the_extender_serves_while_nominations_are_refused(fake_cluster: F
         await fake_cluster.filter(queue[0], "n1")
         return any(fault.hits for fault in faults)
 
+    begun_at = time.monotonic()
     await fake_cluster.until(tried, "a nomination was refused")
     for pod in queue:
         assert (await fake_cluster.filter(pod, "n1"))["NodeNames"] == ["n1"]
         assert await fake_cluster.bind(pod, "n1") == ""
     assert await fake_cluster.used() == {"n1": [16, 16, 16]}
     assert fake_cluster.extender is not None
-    assert fake_cluster.extender.log.read_text().count("promise pod=") <= 4
+    most = 2 + math.log2(time.monotonic() - begun_at + 1)  # it rests 1, 2, 4 … seconds
+    assert fake_cluster.extender.log.read_text().count("promise pod=") <= most
 
 
 async def test_a_pod_bound_while_its_nomination_is_on_its_way_keeps_one_card(fake_cluster: FakeCluster) -> None:

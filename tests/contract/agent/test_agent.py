@@ -182,7 +182,11 @@ async def test_a_full_card_is_not_allocated_again_and_the_move_is_reported(fake_
         await fake_node.place("late", 0, units=4)
         assert seen(kubelet, fake_node, "late") == ["/dev/zpu1"]
         await fake_node.until(lambda: fake_node.recorded("late") == [1], "the record is corrected")
-        assert await fake_node.metric("accelshare_drift_total") == 1
+
+        async def counted() -> bool:
+            return await fake_node.metric("accelshare_drift_total") == 1
+
+        await fake_node.until(counted, "the move is counted")
         await fake_node.until(lambda: "AcceleratorMoved" in _event_reasons(fake_node), "an event says so")
 
 
