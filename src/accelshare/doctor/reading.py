@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from accelshare.doctor.live_cluster import (
+    AGENT,
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -43,6 +44,8 @@ MOST_PAGES: Final = 2_000  # agents whose metrics are read
 AT_ONCE: Final = 16
 PAGE_S: Final = 3.0  # for one page
 ALL_PAGES_S: Final = 10.0
+# A node can answer in place of its agent. An extender has series of every card and pod of the cluster.
+LONGEST_PAGES: Final = {EXTENDER: 128 << 20, AGENT: 4 << 20}
 # The series that the checks use; all others are skipped.
 _SERIES: Final = re.compile(
     r"^(accelshare_(?:watch_up|watch_silent_seconds|agent_watch_current)(?:\{[^}\n]{0,200}\})?) ([0-9.e+-]{1,30})$",
@@ -122,12 +125,14 @@ def _certificate(place: str, pem: str) -> Certificate:
 
 async def _pages(client: Client, live: LiveCluster, unread: dict[str, str]) -> dict[str, dict[str, float]]:
     """The metrics of extenders and agents, through the API server's proxy to their pods. What does not answer is unread."""
-    pods = [pod for pod in (*live.pods_of(EXTENDER), *live.agents.values()) if pod.running and pod.probe_port][:MOST_PAGES]
+    asked = [(pod, LONGEST_PAGES[EXTENDER]) for pod in live.pods_of(EXTENDER)]
+    asked += [(pod, LONGEST_PAGES[AGENT]) for pod in live.agents.values()]
+    pods = [(pod, most_bytes) for pod, most_bytes in asked if pod.running and pod.probe_port][:MOST_PAGES]
     found: dict[str, dict[str, float]] = {}
     places = asyncio.Semaphore(AT_ONCE)
     refused = asyncio.Event()  # nobody may ask, so that further requests would be refused, too
 
-    async def ask(pod: LivePod) -> None:
+    async def ask(pod: LivePod, most_bytes: int) -> None:
         async with places:
             if refused.is_set():
                 return
@@ -135,7 +140,7 @@ async def _pages(client: Client, live: LiveCluster, unread: dict[str, str]) -> d
             path = f"{at}/http:{pod.metadata.name}:{pod.probe_port}/proxy/metrics"
             try:
                 async with asyncio.timeout(PAGE_S):
-                    body = await client.request("GET", path, timeout_s=PAGE_S)
+                    body = await client.request("GET", path, timeout_s=PAGE_S, most_bytes=most_bytes)
             except Forbidden as error:
                 refused.set()
                 unread[PAGES] = str(error)
@@ -147,7 +152,7 @@ async def _pages(client: Client, live: LiveCluster, unread: dict[str, str]) -> d
             else:
                 found[title(pod)] = series_of(body)
 
-    tasks = [asyncio.create_task(ask(pod)) for pod in pods]
+    tasks = [asyncio.create_task(ask(*each)) for each in pods]
     if tasks:
         _, late = await asyncio.wait(tasks, timeout=ALL_PAGES_S)
         for task in late:

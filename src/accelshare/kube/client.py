@@ -109,12 +109,14 @@ class Client:
         content_type: str = "application/json",
         params: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        most_bytes: int | None = None,
     ) -> bytes:
         """The body of a successful response. Every failure is a KubeError.
 
         A GET without a response, or with 429 or 503, is retried a few times. Nothing else is: only the caller knows whether a
         write may happen twice. (A PUT or DELETE is sent once more if its connection is closed, because it is idempotent.)
-        `timeout_s` is for each attempt.
+        `timeout_s` is for each attempt. `most_bytes`: a longer body is a BadAnswer. The API server's own are trusted, those that
+        it forwards are not.
         """
         total_s = self._timeout_s if timeout_s is None else timeout_s
         # Connecting times out before the request does, which proves that the request was never sent.
@@ -125,7 +127,7 @@ class Client:
         attempts = GET_ATTEMPTS if method == "GET" else 1
         for attempt in range(1, attempts + 1):
             try:
-                return await self._read(request, limits, what)
+                return await self._read(request, limits, what, most_bytes)
             except (Unreachable, ApiError) as error:
                 wait_s = self._retry_in_s(error, attempt)
                 if wait_s is None or attempt == attempts:
@@ -232,18 +234,20 @@ class Client:
         if last := lines.rest():
             yield _event(last, what)
 
-    async def _read(self, request: "_Request", limits: ClientLimits, what: str) -> bytes:
+    async def _read(self, request: "_Request", limits: ClientLimits, what: str, most_bytes: int | None) -> bytes:
         """The body of a successful response."""
-        response = await self._respond(request, limits, what)
+        response = await self._respond(request, limits, what, most_bytes)
         try:
-            body = await response.read()
+            body = await _body(response, what, most_bytes)
         except OSError as cause:
             raise self._unreachable(what, cause) from cause
         finally:
             self._connections.release(response)
-        return _decompress(body, response.headers.get("content-encoding", ""), what)
+        return _decompress(body, response.headers.get("content-encoding", ""), what, most_bytes)
 
-    async def _respond(self, request: "_Request", limits: ClientLimits, what: str) -> ClientResponse:
+    async def _respond(
+        self, request: "_Request", limits: ClientLimits, what: str, most_bytes: int | None = None
+    ) -> ClientResponse:
         """A successful response whose body is still to be read. A 401 renews the credentials, once."""
         for again in (True, False):
             presented, context = await self._credentials()
@@ -252,12 +256,12 @@ class Client:
                 if response.status < 300:
                     return response
                 try:
-                    body = await response.read()
+                    body = await _body(response, what, most_bytes)
                 finally:
                     self._connections.release(response)
             except OSError as cause:
                 raise self._unreachable(what, cause) from cause
-            body = _decompress(body, response.headers.get("content-encoding", ""), what)
+            body = _decompress(body, response.headers.get("content-encoding", ""), what, most_bytes)
             # A redirect is an error like any other: its target must not get our token.
             if not again or response.status != UNAUTHORIZED:
                 # No variable for the error: it would stay in memory with its traceback until garbage is collected.
@@ -370,7 +374,20 @@ class _Request(msgspec.Struct, frozen=True):
         return "\r\n".join((*self.lines, *authorization, "\r\n")).encode("latin-1") + self.body
 
 
-def _decompress(body: bytes, encoding: str, what: str) -> bytes:
+async def _body(response: ClientResponse, what: str, most_bytes: int | None) -> bytes:
+    if most_bytes is None:
+        return await response.read()
+    pieces: list[bytes] = []
+    left = most_bytes
+    while piece := await response.piece():
+        pieces.append(piece)
+        left -= len(piece)
+        if left < 0:
+            raise BadAnswer(f"{what}: the response is longer than {most_bytes} bytes")
+    return b"".join(pieces)
+
+
+def _decompress(body: bytes, encoding: str, what: str, most_bytes: int | None = None) -> bytes:
     if encoding in ("", "identity"):
         return body
     if encoding != "gzip":
@@ -378,7 +395,11 @@ def _decompress(body: bytes, encoding: str, what: str) -> bytes:
     try:
         # In one pass; gzip.decompress computes the checksum in a second one.
         unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        content = unpacker.decompress(body)
+        content = unpacker.decompress(body, 0 if most_bytes is None else most_bytes + 1)
+        if most_bytes is not None:
+            if not unpacker.eof or unpacker.unused_data or len(content) > most_bytes:
+                raise BadAnswer(f"{what}: the response is longer than {most_bytes} bytes, or not gzip as announced")
+            return content
         return content if unpacker.eof and not unpacker.unused_data else gzip.decompress(body)
     except (OSError, EOFError, zlib.error) as error:
         raise BadAnswer(f"{what}: the body is not gzip as announced: {error}") from error

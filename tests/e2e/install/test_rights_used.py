@@ -35,7 +35,13 @@ from tests.e2e.install.hook_runner import run_hooks
 from tests.e2e.install.rights_audit import accounts, granted, read_audit, unused
 from tests.e2e.node_reconcilers import Cluster
 from tests.e2e.rights import STATE
-from tests.e2e.scheduling_cluster import SchedulingCluster, annotations, container, open_scheduling_cluster
+from tests.e2e.scheduling_cluster import (
+    REQUEST_LIMIT_S,
+    SchedulingCluster,
+    annotations,
+    container,
+    open_scheduling_cluster,
+)
 
 pytestmark = pytest.mark.real
 MANAGER = "accelshare-scheduler-manager"
@@ -276,8 +282,9 @@ async def bound_with_card(scheduling_cluster: SchedulingCluster, name: str) -> N
             version=meta["resourceVersion"],
             node=NODE,
             annotations=noted,
+            deadline_s=REQUEST_LIMIT_S,
         )
-    assert answer == Bound()
+    assert isinstance(answer, Bound), answer
 
 
 async def made(scheduling_cluster: SchedulingCluster, runtime: FakeRuntime, name: str) -> None:

@@ -1,6 +1,7 @@
 """One request and one list, against a real HTTP server."""
 
 import asyncio
+import contextlib
 import gzip
 import json
 from collections.abc import AsyncIterator
@@ -52,6 +53,38 @@ async def test_parameters_survive_the_url() -> None:
     params = {"continue": "a+b/c==&d", "labelSelector": "x in (a,b),!y"}
     async with asking(echo) as client:
         assert json.loads(await client.request("GET", "/", params=params)) == params
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_body_that_the_server_forwards_is_bounded(status: int, packed: bool) -> None:
+    """A node can answer for its pods, and would fill the memory of whoever asks."""
+    sent: list[int] = []
+
+    async def flood(request: web.BaseRequest) -> web.StreamResponse:
+        if packed:
+            body = gzip.compress(b"0" * (64 << 20))
+            return web.Response(status=status, body=body, headers={"Content-Encoding": "gzip"})
+        response = web.StreamResponse(status=status)
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1000):
+                await response.write(b"0" * (1 << 16))
+                sent.append(1)
+        return response
+
+    async with asking(flood) as client:
+        with pytest.raises(BadAnswer, match="longer than 1000000 bytes"):
+            await client.request("GET", "/", most_bytes=1_000_000)
+    assert len(sent) < 1000
+
+
+async def test_a_body_of_the_most_bytes_is_read() -> None:
+    async def answer(_request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=gzip.compress(b"0" * 1000), headers={"Content-Encoding": "gzip"})
+
+    async with asking(answer) as client:
+        assert await client.request("GET", "/", most_bytes=1000) == b"0" * 1000
 
 
 async def test_a_server_with_a_path_keeps_it() -> None:
@@ -177,10 +210,12 @@ async def test_an_incomplete_response_is_unreachable() -> None:
 
 async def test_silence_ends_with_the_time_limit() -> None:
     async def never(request: web.BaseRequest) -> web.StreamResponse:
-        await asyncio.Event().wait()
+        if request.method == "POST":
+            await asyncio.Event().wait()
         return web.Response()
 
     async with asking(never) as client:
+        await client.request("GET", "/")  # so that there is a connection, which takes its time on a busy machine
         with pytest.raises(Unreachable, match=r"within 0\.05 s") as caught:
             await client.request("POST", "/", body=b"{}", timeout_s=0.05)
     assert caught.value.sent
