@@ -161,7 +161,7 @@ async def test_a_pod_that_has_changed_since_is_bound_with_the_version_just_read(
 async def test_a_pod_that_keeps_changing_is_refused_by_the_deadline() -> None:
     """Each try waits longer, and all of them end with the deadline."""
     api = Api(posts=[change] * 1000)
-    outcome = await api.bind(deadline_s=0.5, sleep=asyncio.sleep)
+    outcome = await api.bind(deadline_s=3.0, sleep=asyncio.sleep)
     assert isinstance(outcome, BindRefused)
     assert "ResourceVersion in precondition" in outcome.message
     assert len(api.bodies) < 10

@@ -110,7 +110,7 @@ async def take(reflector: Reflector[Thing], count: int) -> list[Change[Thing]]:
     """The next changes, this many."""
     changes = reflector.changes()
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return [await anext(changes) for _ in range(count)]
     finally:
         await changes.aclose()

@@ -28,10 +28,10 @@ class Host:
     def tool(self, path: str, script: str) -> None:
         self.has(path, f"#!/bin/sh\n{script}\n", mode=0o755)
 
-    async def probe(self, requirement: Requirement, timeout_s: float = 5) -> ProbeResult:
+    async def probe(self, requirement: Requirement, timeout_s: float = 60) -> ProbeResult:
         return (await self.all(requirement, timeout_s=timeout_s))[requirement]
 
-    async def all(self, *asked: Requirement, timeout_s: float = 5) -> dict[Requirement, ProbeResult]:
+    async def all(self, *asked: Requirement, timeout_s: float = 60) -> dict[Requirement, ProbeResult]:
         roots = Roots(dev=self.root / "dev", proc=self.root / "proc", sys=self.root / "sys")
         return await probe(asked, roots=roots, host=self.root, timeout_s=timeout_s)
 
@@ -84,7 +84,8 @@ async def test_a_tool_of_the_host_is_found_and_run(host: Host, folder: str) -> N
 )
 async def test_a_tool_without_the_expected_output_does_not_meet_the_requirement(host: Host, script: str, message: str) -> None:
     host.tool("/usr/bin/acme-ctk", script)
-    assert await host.probe(CTK, timeout_s=0.3) == ProbeResult(met=False, message=message)
+    timeout_s = 0.3 if "0.3 s" in message else 60.0  # a busy machine takes its time to start a tool
+    assert await host.probe(CTK, timeout_s=timeout_s) == ProbeResult(met=False, message=message)
 
 
 async def test_a_missing_tool_is_reported(host: Host) -> None:

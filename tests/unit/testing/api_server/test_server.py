@@ -95,7 +95,7 @@ async def test_a_late_response_after_the_client_has_left(api: FakeApiServer, cli
 async def test_open_watches_do_not_delay_stopping() -> None:
     """The server ends them and stops long before any timeout."""
     async with aiohttp.ClientSession() as client:
-        async with asyncio.timeout(5), FakeApiServer() as api:
+        async with asyncio.timeout(60), FakeApiServer() as api:
             streams = [await client.get(f"{api.url}/api/v1/pods?watch=true") for _ in range(20)]
             assert api.open_watches == 20
         for stream in streams:
