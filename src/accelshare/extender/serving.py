@@ -26,6 +26,7 @@ from accelshare.extender.failed_binds import FailedBinds
 from accelshare.extender.feed import Feed
 from accelshare.extender.fence import Fence
 from accelshare.extender.gangs import GangHolds
+from accelshare.extender.heap import return_free_memory
 from accelshare.extender.leadership import Leadership
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.promises.cluster_watch import ClusterWatch as PlanWatch
@@ -181,6 +182,7 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
             if endpoints is not None:
                 forever.add(asyncio.create_task(endpoints.run()))
         forever.add(asyncio.create_task(gangs.run()))
+        forever.add(asyncio.create_task(return_free_memory()))
         if plan is not None:
             nominator = Nominator(
                 client, plan, ledger, reader, on_free_capacity=capacity_freed, may_write=lambda: not_ready() is None
