@@ -13,7 +13,7 @@ import msgspec
 
 from accelshare.extender.admissions import Admissions
 from accelshare.extender.fence import Fence
-from accelshare.extender.gangs import GangHolds
+from accelshare.extender.gangs import GangBind, GangHolds
 from accelshare.kube import binding, paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
@@ -149,7 +149,9 @@ class Binder:
             if pod.seen.node == call.node:
                 return BindOutcome("already", cards=card_names(pod.seen.slices))
             return BindOutcome("elsewhere", f"{name} is already bound to node {pod.seen.node}")
-        of_gang = self._take_gang_hold(pod, call)
+        gang = self._take_gang_hold(pod, call)
+        if gang is GangBind.LOST:
+            return BindOutcome("refused", f"the cards of {name} are no longer held for its group, which must be scheduled again")
         if pod.hold is not None and pod.hold.node != call.node:
             return BindOutcome(
                 "in-doubt", f"{name} may already be bound to node {pod.hold.node}: the response to that bind was lost"
@@ -158,7 +160,7 @@ class Binder:
             return BindOutcome("already", cards=card_names(pod.hold.slices))
         if pod.hold is not None and not self._still_available(pod.hold):
             return BindOutcome("in-doubt", f"{name} may already be bound to node {call.node}, whose cards are not available now")
-        earlier = pod.hold if not of_gang else None
+        earlier = pod.hold if gang is GangBind.NO_MEMBER else None
         offered = pod.hold or self._offer(call, pod.seen.request)
         if isinstance(offered, Refusal):
             return BindOutcome("refused", f"node {call.node}: {self._text(offered)}")
@@ -169,14 +171,17 @@ class Binder:
             return refused
         return await self._post(call, offered, self._annotations(pod, offered), version=str(pod.seen.version or ""))
 
-    def _take_gang_hold(self, pod: LedgerPod, call: BindArguments) -> bool:
+    def _take_gang_hold(self, pod: LedgerPod, call: BindArguments) -> GangBind:
         """Whether the pod has cards that filter has held for its gang. Those that this bind cannot use are released."""
-        if self._gangs is None or not self._gangs.bind_begins(call.pod_uid) or pod.hold is None:
-            return False
+        if self._gangs is None:
+            return GangBind.NO_MEMBER
+        found = self._gangs.bind_begins(call.pod_uid, in_gang=pod.seen.in_gang and pod.hold is None)
+        if found is not GangBind.HELD or pod.hold is None:
+            return found
         if pod.hold.node == call.node and self._still_available(pod.hold):
-            return True
+            return found
         self._report_free_capacity(self._ledger.release(call.pod_uid))
-        return False
+        return GangBind.NO_MEMBER
 
     def _offer(self, call: BindArguments, request: Request) -> Assignment | Refusal:
         promised = self._promised(call.pod_uid)

@@ -18,7 +18,7 @@ from accelshare.ledger.nouns import Assignment
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
-from accelshare.wire.groups import group_of
+from accelshare.wire.groups import Group, group_of
 from accelshare.wire.objects import PodToSchedule
 from accelshare.wire.pods import PodReader, prefers_some_nodes
 from accelshare.wire.scheduler import FilterAnswer, FilterCall, PreemptionCall, Victims
@@ -91,14 +91,14 @@ class Decisions:
         refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)
         return self._filtered(ranking.best(among, most, last=self._failed_binds.nodes()), refused)
 
-    def _asked_group(self, pod: PodToSchedule) -> str:
+    def _asked_group(self, pod: PodToSchedule) -> Group | None:
         if self._gangs is None:
-            return ""
+            return None
         group = group_of(pod.metadata, pod.spec.scheduling_group, pod.spec.workload_ref)
         self._gangs.asked(group)
         return group
 
-    def _filter_member(self, gangs: GangHolds, group: str, pod: PodSeen, call: FilterCall) -> Filtered:
+    def _filter_member(self, gangs: GangHolds, group: Group, pod: PodSeen, call: FilterCall) -> Filtered:
         """One node, whose cards are held until the bind: the other members are asked for before, and must get other cards."""
         gangs.release(pod.uid)  # it was not on a node that is named now, or has lost its cards
         among = frozenset(call.names)

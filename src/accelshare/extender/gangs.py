@@ -1,19 +1,25 @@
 """Holds cards for members of a gang from filter until bind: kube-scheduler asks for all members before it binds the first one.
 
 Without these holds, each member would be offered the same card, some binds would be refused, and the gang would be half bound.
+Nothing tells us that a gang has failed, so some holds end although kube-scheduler still binds the gang later. Such a bind holds
+the cards of all these members again, or every bind of the gang is refused: all or none, whatever the time was.
 
 Belongs here: which holds are a gang's, and when they end without a bind. Never: choosing cards (ledger/), binding (binder.py).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final
 
-from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.ledger import CannotHoldError, Ledger
 from accelshare.ledger.nouns import Assignment
+from accelshare.wire.groups import Group
 
-HOLD_S: Final = 30.0  # for a bind that does not come; coscheduling binds late, when the last member has a node
+# After kube-scheduler has last asked for a member or bound one. It asks again for a member after 10 s at most, unless that has to
+# wait for a change in the cluster. coscheduling waits longer (60 s if nothing else is configured).
+HOLD_S: Final = 30.0
 CHECK_EVERY_S: Final = 1.0
 BOUND: Final = "bound"
 REFUSED: Final = "refused"
@@ -21,11 +27,20 @@ EXPIRED: Final = "expired"
 OUTCOMES: Final = (BOUND, REFUSED, EXPIRED)
 
 
+class GangBind(Enum):
+    """What the bind of a pod finds."""
+
+    NO_MEMBER = auto()  # this pod's hold, if it has one, is not a gang's
+    HELD = auto()
+    LOST = auto()  # the cards that were held for its gang are not its own any more
+
+
 @dataclass(slots=True)
 class _Hold:
-    group: str
+    group: Group
     assignment: Assignment
-    until: float
+    failed: bool = False  # the gang could not be scheduled, as far as we can see
+    lost: bool = False  # it was released, and a bind of the gang was refused for that
 
 
 class GangHolds:
@@ -43,7 +58,10 @@ class GangHolds:
         self._on_free_capacity = on_free_capacity
         self._count = count
         self._holds: dict[str, _Hold] = {}
-        self._failed: set[str] = set()  # groups that could not be scheduled, as far as we can see
+        self._until: dict[Group, float] = {}  # when all holds of a group expire
+        self._failed: set[Group] = set()  # groups with holds that have failed
+        self._binding: set[Group] = set()  # groups of which a member was bound while others were held
+        self._released: dict[str, _Hold] = {}  # without a bind, and the member was not asked for since
 
     def __len__(self) -> int:
         return len(self._holds)
@@ -53,63 +71,128 @@ class GangHolds:
             await asyncio.sleep(CHECK_EVERY_S)
             self.expire()
 
-    def asked(self, group: str) -> None:
-        """filter is asked for a pod of this group, or of none. kube-scheduler asks for a whole group before it goes on, so a
-        group that failed gives its cards back now. Nothing tells us that it failed: a member was refused, or was asked for a
-        second time, and no member was bound since.
-        """
-        if not self._holds or not self._failed:
+    def asked(self, group: Group | None) -> None:
+        """filter is asked for a pod of this group, or of none: every other gang that has failed gives its cards back now."""
+        if not self._failed:
             return
         for failed in self._failed - {group}:
-            self._release([uid for uid, hold in self._holds.items() if hold.group == failed], REFUSED)
+            self._release([uid for uid, hold in self._of(failed) if hold.failed], REFUSED)
+            self._failed.discard(failed)
 
     def renew(self, uid: str) -> None:
-        """kube-scheduler has asked again for this member, and was named the node of its hold."""
-        hold = self._holds.get(uid)
-        if hold is not None:
-            hold.until = self._clock() + HOLD_S
-            self._failed.add(hold.group)
+        """kube-scheduler has asked again for this member, and was named the node of its hold. So its gang had failed before.
 
-    def hold(self, uid: str, group: str, assignment: Assignment) -> None:
+        With the Workload API, kube-scheduler now asks for the whole gang before it asks for another pod. With coscheduling it may
+        ask for other pods in between, which must not be offered the cards of the members that wait for the rest.
+        """
+        hold = self._holds.get(uid)
+        if hold is None:
+            return
+        self._until[hold.group] = self._clock() + HOLD_S
+        if hold.group.waits_at_permit:
+            hold.failed = False
+        else:
+            self.refused(hold.group)
+
+    def hold(self, uid: str, group: Group, assignment: Assignment) -> None:
         """Hold these cards until the bind. Safe to repeat; other cards than before replace those."""
         before = self._holds.pop(uid, None)
         if before is not None and before.assignment != assignment:
             self._ledger.release(uid)
         self._ledger.hold(uid, assignment)
-        self._holds[uid] = _Hold(group, assignment, self._clock() + HOLD_S)
+        self._holds[uid] = _Hold(group, assignment)
+        self._until[group] = self._clock() + HOLD_S
+        self._released.pop(uid, None)
 
     def release(self, uid: str) -> None:
-        """This member needs another node."""
-        if uid in self._holds:
-            self._failed.add(self._holds[uid].group)
+        """filter is asked for this member and cannot name the node of its hold."""
+        if (hold := self._holds.get(uid)) is not None:
             self._release([uid], REFUSED)
+            if not hold.group.waits_at_permit:
+                self.refused(hold.group)
+        self._released.pop(uid, None)
 
-    def refused(self, group: str) -> None:
-        """A member of this group was refused by every node."""
-        self._failed.add(group)
+    def refused(self, group: Group) -> None:
+        """A member of this group was refused by every node, so the gang has failed, unless it needs fewer members than it has."""
+        if group in self._binding:
+            return
+        for _, hold in self._of(group):
+            hold.failed = True
+            self._failed.add(group)
 
-    def bind_begins(self, uid: str) -> bool:
-        """Whether the pod's hold is a gang's. From now on it is the bind's."""
+    def bind_begins(self, uid: str, *, in_gang: bool) -> GangBind:
+        """What the bind of this pod finds. If its cards are held, the hold is the bind's from now on.
+
+        `in_gang`: the pod is a member of a gang and has no hold at all. If we released none, it was another extender's, which
+        ended.
+        """
+        known = self._holds.get(uid) or self._released.get(uid)
+        if known is None:
+            return GangBind.LOST if in_gang else GangBind.NO_MEMBER
+        if known.lost or not self._hold_again(known.group):
+            return GangBind.LOST
         hold = self._holds.pop(uid, None)
         if hold is None:
-            return False
-        self._failed.discard(hold.group)
+            return GangBind.NO_MEMBER  # it is bound already, or gone
+        self._succeeds(hold.group)
         self._count(BOUND)
-        return self._is_ours(uid, hold)
+        return GangBind.HELD if self._is_ours(uid, hold) else GangBind.NO_MEMBER
 
     def expire(self) -> None:
         now = self._clock()
-        self._release([uid for uid, hold in self._holds.items() if hold.until <= now], EXPIRED)
-        self._failed &= {hold.group for hold in self._holds.values()}
+        for group in [group for group, until in self._until.items() if until <= now]:
+            self._release([uid for uid, _ in self._of(group)], EXPIRED)
+            del self._until[group]
+            self._binding.discard(group)
+        self._failed &= self._until.keys()
+        self._released = {uid: hold for uid, hold in self._released.items() if self._waits(uid)}
 
-    def _release(self, uids: list[str], outcome: str) -> None:
+    def _of(self, group: Group) -> list[tuple[str, _Hold]]:
+        return [(uid, hold) for uid, hold in self._holds.items() if hold.group == group]
+
+    def _succeeds(self, group: Group) -> None:
+        """kube-scheduler binds a member, so it binds all whose cards are held."""
+        self._failed.discard(group)
+        rest = self._of(group)
+        for _, hold in rest:
+            hold.failed = False
+        if rest:
+            self._until[group] = self._clock() + HOLD_S
+            self._binding.add(group)
+        else:
+            self._until.pop(group, None)
+            self._binding.discard(group)
+
+    def _release(self, uids: Iterable[str], outcome: str) -> None:
         for uid in uids:
             hold = self._holds.pop(uid, None)
             if hold is None:
                 continue
             self._count(outcome)
-            if self._is_ours(uid, hold) and (freed := self._ledger.release(uid)):
-                self._on_free_capacity(freed)
+            if self._is_ours(uid, hold):
+                self._released[uid] = hold
+                if freed := self._ledger.release(uid):
+                    self._on_free_capacity(freed)
+
+    def _hold_again(self, group: Group) -> bool:
+        """Hold the cards of all members again whose holds were released. If one of them cannot have its cards, none has, and
+        the bind of each of them is refused until kube-scheduler has asked for it again.
+        """
+        wanted = {uid: hold for uid, hold in self._released.items() if hold.group == group and not hold.lost and self._waits(uid)}
+        for uid, hold in wanted.items():
+            try:
+                self._ledger.hold(uid, hold.assignment)
+            except CannotHoldError:
+                self._release([uid for uid, _ in self._of(group)], REFUSED)
+                for lost in self._released.values():
+                    lost.lost = lost.lost or lost.group == group
+                return False
+            self._holds[uid] = self._released.pop(uid)
+        return True
+
+    def _waits(self, uid: str) -> bool:
+        pod = self._ledger.pod(uid)
+        return pod is not None and pod.place is None
 
     def _is_ours(self, uid: str, hold: _Hold) -> bool:
         pod = self._ledger.pod(uid)

@@ -74,6 +74,7 @@ class PodSeen:
     runtime_notes: tuple[tuple[str, str], ...] = ()  # annotations for the Binding on nodes where the container runtime delivers
     resize: WantedResize | None = None
     granted: Resize | None = None  # the last resize that the extender has granted
+    in_gang: bool = False  # it is not bound yet, and is to be scheduled together with others
 
 
 @value

@@ -3,7 +3,7 @@
 Belongs here: how Kubernetes and the coscheduling plugin name a group. Never: how many members it needs.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,17 +14,26 @@ LONGEST_GROUP: Final = 1_000  # characters
 _ABSENT: Final = (b"", b"null")
 
 
-def group_of(metadata: Metadata, scheduling_group: msgspec.Raw, workload_ref: msgspec.Raw) -> str:
-    """A text that is the same for all members of a group and for no other pod; empty for a pod without a group.
+class Group(NamedTuple):
+    """A group, the same for all members and for no other pod."""
+
+    name: str
+    # coscheduling: kube-scheduler asks for the members one by one, as for any pod, and each waits at Permit for the others.
+    # Workload API: it asks for all members before it asks for any other pod.
+    waits_at_permit: bool = False
+
+
+def group_of(metadata: Metadata, scheduling_group: msgspec.Raw, workload_ref: msgspec.Raw) -> Group | None:
+    """The pod's group, if it has one.
 
     `spec.schedulingGroup` (Kubernetes 1.36) and `spec.workloadRef` (1.35) are compared as they are written.
     """
     for raw in (scheduling_group, workload_ref):
         if bytes(raw) not in _ABSENT:
-            return f"{metadata.namespace}/{bytes(raw).decode(errors='replace')}"[:LONGEST_GROUP]
+            return Group(f"{metadata.namespace}/{bytes(raw).decode(errors='replace')}"[:LONGEST_GROUP])
     labels = metadata.labels
     if labels:
         for label in GROUP_LABELS:
             if labels.get(label):
-                return f"{metadata.namespace}/{labels[label]}"
-    return ""
+                return Group(f"{metadata.namespace}/{labels[label]}", waits_at_permit=True)
+    return None

@@ -45,6 +45,8 @@ class PodSpec(_Part):
     init_containers: list[Container] | None = None
     overhead: dict[str, Quantity] | None = None
     resources: Resources | None = None  # of the pod as a whole
+    scheduling_group: msgspec.Raw = msgspec.Raw()
+    workload_ref: msgspec.Raw = msgspec.Raw()
 
 
 class Condition(_Part):
@@ -89,8 +91,6 @@ class SpreadConstraint(_Part):
 class SpecWithPreferences(PodSpec):
     affinity: Affinity | None = None
     topology_spread_constraints: list[SpreadConstraint] | None = None
-    scheduling_group: msgspec.Raw = msgspec.Raw()
-    workload_ref: msgspec.Raw = msgspec.Raw()
 
 
 class PodToSchedule(_Part):

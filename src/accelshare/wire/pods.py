@@ -19,6 +19,7 @@ from accelshare.vendors.profile import Profile
 from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION, ENFORCEMENT_ANNOTATION
 from accelshare.vendors.shapes import cost
 from accelshare.wire import assignment, resizing
+from accelshare.wire.groups import group_of
 from accelshare.wire.inventory import MOST_CARDS
 from accelshare.wire.objects import (
     Container,
@@ -147,6 +148,7 @@ class PodReader:
             runtime_notes=() if pod.spec.node_name else _runtime_notes(pod),  # for the Binding
             resize=self._wanted_resize(pod),
             granted=resizing.granted(record.get(resizing.GRANTED)),
+            in_gang=not pod.spec.node_name and group_of(metadata, pod.spec.scheduling_group, pod.spec.workload_ref) is not None,
         )
 
     def request(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None]:

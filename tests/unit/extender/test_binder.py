@@ -13,6 +13,7 @@ from accelshare.extender import binder as binder_module
 from accelshare.extender import fence as fence_module
 from accelshare.extender.binder import Binder, BindOutcome
 from accelshare.extender.fence import Fence
+from accelshare.extender.gangs import GangHolds
 from accelshare.kube import binding
 from accelshare.ledger.facts import NodeSeen, PodSeen
 from accelshare.ledger.ledger import Ledger
@@ -157,6 +158,7 @@ async def _scene() -> AsyncIterator[Scene]:
             now_ns=lambda: next(times),
             on_free_capacity=freed_nodes.append,
             permit=announcements,
+            gangs=GangHolds(ledger, clock=lambda: 0.0, on_free_capacity=freed_nodes.append),
         )
         try:
             yield Scene(server, ledger, binder, freed_nodes, announcements)
@@ -319,6 +321,16 @@ async def test_a_bind_with_anothers_uid_holds_nothing(scene: Scene) -> None:
         assert outcome.name == "gone"
     assert not scene.card_is_held
     assert scene.server.posts == []
+
+
+async def test_a_member_of_a_gang_whose_cards_are_not_held_is_not_bound(scene: Scene) -> None:
+    """The extender that held them has ended. The cards of other members may be taken, so kube-scheduler has to ask again."""
+    scene.ledger.apply(PodSeen(uid="u1", namespace="ml", name="a", request=REQUEST, version=3, in_gang=True))
+    outcome = await scene.bind()
+    assert outcome.name == "refused"
+    assert "ml/a" in outcome.error
+    assert scene.server.posts == []
+    assert not scene.card_is_held
 
 
 async def test_a_record_larger_than_a_pod_can_have_is_refused_and_holds_nothing(scene: Scene) -> None:

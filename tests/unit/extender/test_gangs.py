@@ -9,8 +9,8 @@ from msgspec import Raw
 
 from accelshare.extender import gangs as gangs_module
 from accelshare.extender.decisions import Decisions
-from accelshare.extender.gangs import GangHolds
-from accelshare.ledger.facts import NodeSeen, PodGone
+from accelshare.extender.gangs import GangBind, GangHolds
+from accelshare.ledger.facts import NodeSeen, PodGone, PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Card
 from accelshare.vendors.catalog import load
@@ -22,6 +22,7 @@ from accelshare.wire.scheduler import read_filter_call
 CATALOG = load(())
 READER = PodReader(CATALOG)
 MEMORY = "aliyun.com/gpu-mem"
+REQUEST = (Ask("nvidia", share=16),)
 
 
 class Scheduler:
@@ -54,6 +55,23 @@ class Scheduler:
             metadata["labels"] = {"scheduling.x-k8s.io/pod-group": label}
         call = {"Pod": {"metadata": metadata, "spec": spec}, "NodeNames": list(nodes), "Nodes": None}
         return list(self.decisions.filter(read_filter_call(json.dumps(call).encode())).answer.names)
+
+    def bind(self, name: str) -> GangBind:
+        pod = self.ledger.pod(name)
+        return self.gangs.bind_begins(name, in_gang=pod is not None and pod.seen.in_gang and pod.hold is None)
+
+    def lapse(self) -> None:
+        """kube-scheduler does not bind for so long that the holds end."""
+        self.now += gangs_module.HOLD_S
+        self.gangs.expire()
+
+    def take(self, name: str) -> None:
+        """A pod without a group takes the card that filter would offer first."""
+        (node, *_) = self.filter(name)
+        offer = self.ledger.offer(node, REQUEST)
+        assert isinstance(offer, Assignment)
+        self.ledger.apply(PodSeen(name, "ml", name, REQUEST))
+        self.ledger.hold(name, offer)
 
     def held(self) -> dict[str, tuple[str, int]]:
         return {pod.seen.uid: (pod.hold.node, pod.hold.slices[0].index) for pod in self.ledger.pods() if pod.hold is not None}
@@ -109,7 +127,7 @@ def test_a_gang_that_is_being_bound_keeps_its_cards(scheduler: Scheduler) -> Non
     """It needs fewer members than it has: one was refused, the others are bound."""
     for number in range(5):
         scheduler.filter(f"a{number}", group="a")
-    assert scheduler.gangs.bind_begins("a0")
+    assert scheduler.bind("a0") is GangBind.HELD
     assert scheduler.filter("stranger") == []
     assert len(scheduler.held()) == 4
 
@@ -137,11 +155,129 @@ def test_a_member_that_is_asked_for_again_keeps_its_card_or_moves(scheduler: Sch
 def test_a_deleted_member_is_no_longer_held_for(scheduler: Scheduler) -> None:
     scheduler.filter("a0", group="a")
     scheduler.ledger.apply(PodGone("a0", 9))
-    assert not scheduler.gangs.bind_begins("a0")
+    assert scheduler.bind("a0") is GangBind.NO_MEMBER
     assert isinstance(scheduler.ledger.offer("n1", (Ask("nvidia", share=16),)), Assignment)
 
 
 def test_groups_of_two_namespaces_are_two_groups() -> None:
     raw = Raw(b'{"podGroupName":"g"}')
     assert group_of(Metadata(namespace="a"), raw, Raw()) != group_of(Metadata(namespace="b"), raw, Raw())
-    assert group_of(Metadata(namespace="a"), Raw(b"null"), Raw(b"null")) == ""
+    assert group_of(Metadata(namespace="a"), Raw(b"null"), Raw(b"null")) is None
+
+
+# coscheduling: each member waits at Permit, and kube-scheduler asks for other pods in between.
+
+
+def test_members_that_wait_at_permit_keep_their_cards_while_others_are_asked_for(scheduler: Scheduler) -> None:
+    """Each is asked for a second time: the gang had failed before, and is tried again between other pods."""
+    for _ in range(2):
+        for number in range(4):
+            assert scheduler.filter(f"a{number}", label="a")
+            scheduler.filter("stranger")
+    assert scheduler.filter("stranger") == []
+    assert len(scheduler.held()) == 4
+
+
+def test_a_member_that_waits_at_permit_and_is_refused_frees_the_cards_of_its_gang(scheduler: Scheduler) -> None:
+    for number in range(5):
+        scheduler.filter(f"a{number}", label="a")
+    assert scheduler.filter("stranger") == ["n1", "n2"]
+    assert scheduler.held() == {}
+
+
+def test_only_the_members_that_are_tried_again_keep_strangers_off(scheduler: Scheduler) -> None:
+    for number in range(5):
+        scheduler.filter(f"a{number}", label="a")
+    scheduler.filter("a1", label="a")
+    assert scheduler.filter("stranger") != []
+    assert set(scheduler.held()) == {"a1"}
+
+
+def test_holds_of_a_gang_expire_together_after_the_last_sign_of_it(scheduler: Scheduler) -> None:
+    """Else a part of the gang could be bound, and the rest find its cards taken."""
+    for number in range(3):
+        scheduler.filter(f"a{number}", label="a")
+        scheduler.now += gangs_module.HOLD_S - 1
+        scheduler.gangs.expire()
+        assert len(scheduler.held()) == number + 1
+    scheduler.now += 1
+    scheduler.gangs.expire()
+    assert scheduler.held() == {}
+    assert scheduler.outcomes == {"expired": 3}
+
+
+@pytest.mark.parametrize("named_by", ["group", "label"])
+def test_a_bind_that_comes_late_holds_the_cards_of_all_members_again(scheduler: Scheduler, named_by: str) -> None:
+    for number in range(4):
+        scheduler.filter(f"a{number}", **{named_by: "a"})  # type: ignore[arg-type]
+    before = scheduler.held()
+    scheduler.lapse()
+    assert scheduler.held() == {}
+    assert scheduler.bind("a2") is GangBind.HELD
+    assert scheduler.held() == before
+    assert scheduler.filter("stranger") == []
+    assert [scheduler.bind(f"a{number}") for number in (0, 1, 3)] == [GangBind.HELD] * 3
+    assert scheduler.ledger.check() == []
+
+
+@pytest.mark.parametrize("named_by", ["group", "label"])
+def test_if_one_card_is_taken_meanwhile_every_late_bind_of_the_gang_is_refused(scheduler: Scheduler, named_by: str) -> None:
+    """Also those that come after the card is free again: kube-scheduler has seen a member fail, and schedules all again."""
+    for number in range(3):
+        scheduler.filter(f"a{number}", **{named_by: "a"})  # type: ignore[arg-type]
+    scheduler.lapse()
+    scheduler.take("thief")
+    assert scheduler.bind("a2") is GangBind.LOST
+    assert set(scheduler.held()) == {"thief"}
+    scheduler.ledger.apply(PodGone("thief", 9))
+    assert [scheduler.bind(f"a{number}") for number in (0, 1)] == [GangBind.LOST] * 2
+    assert scheduler.held() == {}
+
+
+def test_a_late_bind_that_is_refused_takes_the_members_with_it_that_still_hold_cards(scheduler: Scheduler) -> None:
+    """The last member of a large gang was refused, and came later. coscheduling lets the others wait in that case."""
+    for number in range(3):
+        scheduler.filter(f"a{number}", label="a")
+    scheduler.lapse()
+    scheduler.take("thief")
+    assert scheduler.filter("a3", label="a")
+    assert scheduler.bind("a3") is GangBind.LOST
+    assert scheduler.bind("a0") is GangBind.LOST
+    assert set(scheduler.held()) == {"thief"}
+
+
+def test_a_gang_that_lost_its_cards_is_bound_after_kube_scheduler_has_asked_again(scheduler: Scheduler) -> None:
+    """One member more than it needs is not asked for again, and does not matter."""
+    for number in range(4):
+        scheduler.filter(f"a{number}", label="a")
+    scheduler.lapse()
+    scheduler.take("thief")
+    assert scheduler.bind("a0") is GangBind.LOST
+    for number in range(3):
+        assert scheduler.filter(f"a{number}", label="a")
+    assert [scheduler.bind(f"a{number}") for number in range(3)] == [GangBind.HELD] * 3
+
+
+def test_a_member_that_another_extender_was_asked_for_is_asked_for_again(scheduler: Scheduler) -> None:
+    """What that one held is not known."""
+    assert scheduler.gangs.bind_begins("a0", in_gang=True) is GangBind.LOST
+    assert scheduler.gangs.bind_begins("single", in_gang=False) is GangBind.NO_MEMBER
+
+
+def test_a_refusal_while_a_gang_is_being_bound_does_not_end_the_holds_of_the_others(scheduler: Scheduler) -> None:
+    """It needs fewer members than it has, and all that it needs were let through before the last one was refused."""
+    for number in range(4):
+        scheduler.filter(f"a{number}", label="a")
+    assert scheduler.bind("a0") is GangBind.HELD
+    assert scheduler.filter("a4", label="a") == []
+    assert scheduler.filter("stranger") == []
+    assert [scheduler.bind(f"a{number}") for number in (1, 2, 3)] == [GangBind.HELD] * 3
+
+
+def test_a_gang_of_the_same_name_begins_anew_once_all_are_bound(scheduler: Scheduler) -> None:
+    scheduler.filter("a0", label="a")
+    assert scheduler.bind("a0") is GangBind.HELD
+    for number in range(1, 5):
+        scheduler.filter(f"a{number}", label="a")
+    assert scheduler.filter("stranger") != []
+    assert set(scheduler.held()) == {"a0"}
