@@ -87,8 +87,11 @@ class Resizer:
 
     def pod_gone(self, uid: str) -> None:
         self._answered.pop(uid, None)
-        for of_node in (*self._waiting.values(), *self._short.values()):
-            of_node.discard(uid)
+        for by_node in (self._waiting, self._short):
+            for node in [node for node, uids in by_node.items() if uid in uids]:
+                by_node[node].discard(uid)
+                if not by_node[node]:
+                    del by_node[node]
 
     def node_seen(self, node: str) -> None:
         """The ledger has a new version of this node: it may have reported a resize, or have a card that it had not."""
@@ -205,6 +208,8 @@ class Resizer:
                     return
         finally:
             del self._writing[seen.uid]
+            if self._ledger.pod(seen.uid) is None:
+                self._answered.pop(seen.uid, None)  # it ended before the answer came
             self._decide(seen.uid)
 
     def _holds(self, pod: LedgerPod, resize: Resize) -> bool:

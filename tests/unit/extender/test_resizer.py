@@ -302,6 +302,35 @@ async def test_a_pod_that_changed_meanwhile_is_decided_again(monkeypatch: pytest
         assert conflicts == 1
 
 
+async def test_nothing_is_left_of_pods_that_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One waits for its node, one was refused, and one is deleted while its grant is being written."""
+    async with cluster() as scene, scene.running():
+        real, resizer = grant_resize, scene.resizer
+
+        def delete(name: str) -> None:
+            scene.server.store.delete("pods", name, options={"gracePeriodSeconds": 0})
+
+        async def written_and_then_deleted(*arguments: Any, **named: Any) -> None:
+            await real(*arguments, **named)
+            delete("granted")
+            await scene.until(lambda: scene.ledger.pod(named["uid"]) is None)
+
+        scene.pod("waits", 4, resize="3")
+        await scene.until(lambda: scene.granted("waits") == Resize(3, 1))
+        scene.resize("waits", "2")
+        await scene.until(lambda: resizer._waiting)
+        scene.pod("refused", 4, resize="14")
+        await scene.until(lambda: resizer._short)
+        monkeypatch.setattr(resizer_module, "grant_resize", written_and_then_deleted)
+        scene.pod("granted", 4, resize="5")
+        await scene.until(lambda: scene.outcomes().get("granted") == 2)
+        delete("waits")
+        delete("refused")
+        await scene.until(lambda: not list(scene.ledger.pods()))
+        await scene.until(resizer.settled)
+        assert (resizer._answered, resizer._waiting, resizer._short) == ({}, {}, {})
+
+
 @pytest.mark.parametrize("carried_out", [True, False])
 async def test_a_lost_answer_keeps_the_larger_count_until_the_truth_is_known(
     carried_out: bool, monkeypatch: pytest.MonkeyPatch
