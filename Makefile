@@ -108,7 +108,7 @@ site: $(SITE)/.ready  ## build the docs as a website into build/site: strict, no
 	@$(PY) -m deploy.site $(SITE)/bin/mkdocs
 
 protos: $(READY)  ## generate Python from the .proto files of kubelet, NRI, ttrpc and CRI
-	@$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/accelshare/agent/{device_plugin/api,nri/protocol}/*.proto
+	@$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/accelshare/{agent/{device_plugin/api,nri/protocol},wire}/*.proto
 	@$(PY) -m grpc_tools.protoc -I. --python_out=. --pyi_out=. tests/e2e/nri/cri.proto
 
 manifests: $(READY)  ## render the chart into deploy/manifests; write its README and schema texts

@@ -56,7 +56,7 @@ from accelshare.vendors.drivers import card_json, enflame_efsmi, kunlun_smi, nvi
 from accelshare.vendors.drivers.driver import QueryFailed
 from accelshare.vendors.layers import survey
 from accelshare.vendors.problems import VendorError
-from accelshare.wire import assignment, inventory, scheduler, usage
+from accelshare.wire import assignment, inventory, protobuf, scheduler, usage
 from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.node_pods import NodePodReader
 from accelshare.wire.nodes import NodeReader
@@ -73,6 +73,7 @@ from tests.unit.extender.test_routes import full_nodes, routes_of
 from tests.unit.vendors.drivers.enflame import test_parsers as enflame_samples
 from tests.unit.vendors.drivers.kunlun import test_parsers as kunlun_samples
 from tests.unit.vendors.drivers.test_card_json import GMI, ROCM
+from tests.unit.wire.test_protobuf import node_message, nodes_page, pod_message, pods_page
 
 ROOT: Final = Path(__file__).parents[2]
 RECORDED: Final = ROOT / "tests/contract/recorded"
@@ -178,6 +179,34 @@ class Nodes(JsonDoor):
         with suppress(UnreadableError):
             may_be_on(NodeChoice(selector=(("pool", "gpu"),)), read_node(case))
         return True
+
+
+class BinaryLists(Door):
+    """Lists of pods and nodes in protobuf: what is read becomes facts that the ledger takes."""
+
+    name, share = "binary-lists", 60
+
+    def __init__(self) -> None:
+        self._pods, self._nodes = PodReader(CATALOG), NodeReader(CATALOG)
+
+    @cached_property
+    def samples(self) -> Sequence[bytes]:
+        return [pods_page(pod_message(), pod_message(), more="next"), nodes_page(node_message())]
+
+    def play(self, case: bytes) -> bool:
+        taken = False
+        ledger = Ledger()
+        for read, fact_of in (
+            (protobuf.read_nodes, lambda message: self._nodes.fact(protobuf.node_of(message))),
+            (protobuf.read_pods, lambda message: self._pods.read(protobuf.pod_of(message))),
+        ):
+            with suppress(UnreadableError):
+                for message in read(case).items:
+                    if (fact := fact_of(message)) is not None:
+                        ledger.apply(fact)
+                taken = True
+        assert [problem for problem in ledger.check() if "held" not in problem and "slices of at most" not in problem] == []
+        return taken
 
 
 class Annotations(JsonDoor):
@@ -729,6 +758,7 @@ def all_doors() -> list[Door]:
     return [
         Pods(),
         Nodes(),
+        BinaryLists(),
         Annotations(),
         SchedulerCalls(),
         ExtenderCalls(),

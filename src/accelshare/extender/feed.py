@@ -15,12 +15,13 @@ from accelshare.extender.metrics import Metrics
 from accelshare.extender.resizer import Resizer
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
-from accelshare.kube.watch import Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
+from accelshare.kube.watch import BinaryLists, Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
 from accelshare.ledger.facts import AgentSeen, Fact, NodeGone, NodeSeen, PodGone, PodSeen
 from accelshare.ledger.ledger import Ledger, LedgerPod, cards_of
 from accelshare.ledger.nouns import Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
+from accelshare.wire import protobuf
 from accelshare.wire.nodes import NodeReader
 from accelshare.wire.pods import PodReader
 
@@ -65,15 +66,21 @@ class Feed:
         self._on_free_capacity = on_free_capacity
         self._admissions = admissions or Admissions(ledger, on_free_capacity=on_free_capacity)
         self._may_write = may_write
+        nodes = NodeReader(catalog, resizes=self._resizer.enabled)
         self._nodes: Reflector[NodeSeen] = Reflector(
             client,
             "/api/v1/nodes",
-            decode=NodeReader(catalog, resizes=self._resizer.enabled).decode,
+            decode=nodes.decode,
             identity=lambda node: node.name,
             identified_by="name",
+            binary=BinaryLists(protobuf.read_nodes, lambda message: nodes.fact(protobuf.node_of(message))),
         )
         self._pods: Reflector[PodSeen | AgentSeen] = Reflector(
-            client, "/api/v1/pods", decode=reader.decode, identity=lambda pod: pod.uid
+            client,
+            "/api/v1/pods",
+            decode=reader.decode,
+            identity=lambda pod: pod.uid,
+            binary=BinaryLists(protobuf.read_pods, lambda message: reader.read(protobuf.pod_of(message))),
         )
         metrics.watches("nodes", self._nodes)
         metrics.watches("pods", self._pods)

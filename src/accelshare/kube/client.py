@@ -9,9 +9,9 @@ import gzip
 import random as _random
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -29,7 +29,7 @@ from accelshare.kube.errors import (
     Unreachable,
     from_answer,
 )
-from accelshare.wire.decoding import Decoder, UnreadableError
+from accelshare.wire.decoding import PROTOBUF_MAGIC, Decoder, ListPage, UnreadableError
 
 T = TypeVar("T")
 
@@ -44,10 +44,15 @@ IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
 MAX_EVENT_BYTES: Final = 32 << 20
 
 
-class Page(msgspec.Struct, frozen=True):
-    """A part of a list. The items are undecoded, so that one malformed object cannot fail its neighbours."""
+JSON: Final = "application/json"
+# Whoever cannot answer in protobuf, as an API server that is not kube-apiserver, answers in JSON.
+PROTOBUF: Final = f"application/vnd.kubernetes.protobuf, {JSON}"
 
-    items: list[msgspec.Raw]
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of a list. The items are messages, or undecoded JSON, so that one malformed object cannot fail its neighbours."""
+
+    items: Sequence[Any]
     resource_version: str
 
 
@@ -81,7 +86,6 @@ class Client:
         self._headers = (
             f"Host: {self._route.host}",
             f"User-Agent: {user_agent}",
-            "Accept: application/json",
             *self._route.headers,
         )
         self._closed = False
@@ -106,7 +110,8 @@ class Client:
         path: str,
         *,
         body: bytes | None = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
         params: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         most_bytes: int | None = None,
@@ -122,7 +127,9 @@ class Client:
         # Connecting times out before the request does, which proves that the request was never sent.
         limits = ClientLimits(total_s, connect_s=total_s * 0.75)
         what = f"{method} {self._cluster.server}{path}"
-        headers = ("Accept-Encoding: gzip", f"Content-Type: {content_type}") if body is not None else ("Accept-Encoding: gzip",)
+        headers: tuple[str, ...] = (f"Accept: {accept}", "Accept-Encoding: gzip")
+        if body is not None:
+            headers += (f"Content-Type: {content_type}",)
         request = self._request(method, path, params, headers, body)
         attempts = GET_ATTEMPTS if method == "GET" else 1
         for attempt in range(1, attempts + 1):
@@ -147,15 +154,22 @@ class Client:
             raise BadAnswer(f"GET {self._cluster.server}{path}: {error}") from error
 
     async def pages(
-        self, path: str, *, params: Mapping[str, str] | None = None, limit: int = 500, timeout_s: float = 60.0
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        limit: int = 500,
+        timeout_s: float = 60.0,
+        read_messages: Callable[[bytes], ListPage] | None = None,
     ) -> AsyncGenerator[Page, None]:
         """The whole list, a page at a time. Raises Expired if the continue token has expired: list again from the start.
 
         The next pages are fetched while a page is read, if the reader gives the loop a turn now and then.
+        `read_messages`: ask for protobuf, and read it with this. A page that it cannot read is asked for in JSON.
         """
         query = {**(params or {}), "limit": str(limit)}
         pages: asyncio.Queue[Page | KubeError | None] = asyncio.Queue(PAGES_AHEAD)
-        fetching = asyncio.ensure_future(self._fetch_pages(path, query, timeout_s, pages))
+        fetching = asyncio.ensure_future(self._fetch_pages(path, query, timeout_s, read_messages, pages))
         try:
             while (page := await pages.get()) is not None:
                 if isinstance(page, KubeError):
@@ -166,24 +180,49 @@ class Client:
             await asyncio.gather(fetching, return_exceptions=True)
 
     async def _fetch_pages(
-        self, path: str, query: dict[str, str], timeout_s: float, pages: "asyncio.Queue[Page | KubeError | None]"
+        self,
+        path: str,
+        query: dict[str, str],
+        timeout_s: float,
+        read_messages: Callable[[bytes], ListPage] | None,
+        pages: "asyncio.Queue[Page | KubeError | None]",
     ) -> None:
         """Put every page, then None; or the error that ended it."""
         try:
             while True:
-                body = await self.request("GET", path, params=query, timeout_s=timeout_s)
-                try:
-                    part = _lists.decode(body)
-                except ValueError as error:
-                    raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
-                if not part.metadata.resource_version:
+                part = await self._fetch_page(path, query, timeout_s, read_messages)
+                if not part.resource_version:
                     raise BadAnswer(f"GET {self._cluster.server}{path}: a list without metadata.resourceVersion")
-                await pages.put(Page(items=part.items or [], resource_version=part.metadata.resource_version))
-                if not part.metadata.continue_:
+                await pages.put(Page(items=part.items, resource_version=part.resource_version))
+                if not part.continue_token:
                     return await pages.put(None)
-                query["continue"] = part.metadata.continue_
+                query["continue"] = part.continue_token
         except KubeError as error:
             await pages.put(error)
+
+    async def _fetch_page(
+        self,
+        path: str,
+        query: dict[str, str],
+        timeout_s: float,
+        read_messages: Callable[[bytes], ListPage] | None,
+    ) -> ListPage:
+        if read_messages is not None:
+            body = await self.request("GET", path, params=query, timeout_s=timeout_s, accept=PROTOBUF)
+            if not body.startswith(PROTOBUF_MAGIC):
+                return self._json_list(path, body)
+            try:
+                return read_messages(body)
+            except UnreadableError:
+                pass  # one object can be the cause; JSON has each by itself
+        return self._json_list(path, await self.request("GET", path, params=query, timeout_s=timeout_s))
+
+    def _json_list(self, path: str, body: bytes) -> ListPage:
+        try:
+            part = _lists.decode(body)
+        except ValueError as error:
+            raise BadAnswer(f"GET {self._cluster.server}{path}: not a list: {error}") from error
+        return ListPage(part.items or [], part.metadata.resource_version, part.metadata.continue_)
 
     async def watch(
         self,
@@ -214,7 +253,7 @@ class Client:
         }
         what = f"watch {self._cluster.server}{path}"
         # Not gzip: a compressor would delay events.
-        request = self._request("GET", path, query, ("Accept-Encoding: identity",))
+        request = self._request("GET", path, query, (f"Accept: {JSON}", "Accept-Encoding: identity"))
         # The server should end the watch after server_s; if it does not, we do.
         limits = ClientLimits(total_s=server_s + self._timeout_s, connect_s=self._timeout_s)
         lines = Lines(max_bytes=MAX_EVENT_BYTES)

@@ -16,7 +16,7 @@ import msgspec
 
 from accelshare.kube import errors
 from accelshare.kube.client import Client, WatchEvent
-from accelshare.wire.decoding import Decoder, UnreadableError, version_number
+from accelshare.wire.decoding import Decoder, ListPage, UnreadableError, version_number
 
 T = TypeVar("T")
 
@@ -80,6 +80,14 @@ class Backoff:
         return full_s * (0.5 + 0.5 * random())
 
 
+@dataclass(frozen=True, slots=True)
+class BinaryLists(Generic[T]):
+    """How lists are read in protobuf: a page, and one of its messages, which must give the same as `decode` gives for JSON."""
+
+    read: Callable[[bytes], ListPage]
+    decode: Callable[[Any], T | None]
+
+
 class Reflector(Generic[T]):
     """Everything under one path, as a stream of changes that never ends and never raises a KubeError.
 
@@ -97,14 +105,17 @@ class Reflector(Generic[T]):
         identity: Callable[[T], str],
         identified_by: Literal["uid", "name"] = "uid",
         params: Mapping[str, str] | None = None,
+        binary: BinaryLists[T] | None = None,
         backoff: Backoff = Backoff(),  # noqa: B008 – frozen
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = _random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`binary`: lists are asked for in protobuf. Watches are always JSON: a few events cost the API server little."""
         self._client = client
         self._path = path
         self._decode = decode
+        self._binary = binary
         self._identity = identity
         self._identified_by = identified_by
         self._params = dict(params or {})
@@ -185,7 +196,8 @@ class Reflector(Generic[T]):
         """Every object, then what is not there any more. A list that fails halfway proves no absence."""
         listed: set[str] = set()
         version = ""
-        async with aclosing(self._client.pages(self._path, params=self._params)) as pages:
+        read_messages = self._binary.read if self._binary is not None else None
+        async with aclosing(self._client.pages(self._path, params=self._params, read_messages=read_messages)) as pages:
             async for page in pages:
                 # Of the versions of several pages the first: a watch from there may repeat a change, but cannot miss one.
                 version = version or page.resource_version
@@ -266,9 +278,10 @@ class Reflector(Generic[T]):
             self._known.discard(identity)
             yield Gone(identity, version_number(about.resource_version))
 
-    def _read(self, raw: msgspec.Raw) -> Seen[T] | Malformed | None:
+    def _read(self, raw: Any) -> Seen[T] | Malformed | None:
+        """`raw`: an object in JSON, or a message of a list."""
         try:
-            obj = self._decode(raw)
+            obj = self._decode(raw) if isinstance(raw, msgspec.Raw) or self._binary is None else self._binary.decode(raw)
         except ValueError as error:
             return Malformed(_Object.of(raw).full_name, str(error))
         if obj is None:
@@ -293,9 +306,10 @@ class _Object:
     resource_version: str
 
     @classmethod
-    def of(cls, raw: msgspec.Raw) -> "_Object":
+    def of(cls, raw: Any) -> "_Object":
+        """`raw`: an object in JSON, or a message of a list."""
         try:
-            metadata = _metadata.decode(raw).metadata
+            metadata = _metadata.decode(raw).metadata if isinstance(raw, msgspec.Raw) else raw.metadata
         except UnreadableError:
             metadata = _Metadata()
         fields = (metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)

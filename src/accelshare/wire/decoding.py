@@ -8,7 +8,8 @@ are skipped, and raises RecursionError at some thousand levels, less on a deep s
 """
 
 import re
-from typing import Final, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ MOST_LEVELS: Final = 64
 LONGEST_PROBLEM: Final = 200  # characters of an error's text
 LONGEST_ANNOTATION: Final = 256 << 10  # bytes; the API server takes no more in all annotations of an object together
 LONGEST_VERSION: Final = 20  # digits: versions are 64 bits
+PROTOBUF_MAGIC: Final = b"k8s\0"  # begins everything that the API server encodes in protobuf (protobuf.py), and no JSON
 
 # Up to the next bracket outside of strings, or to the end. It always matches and never goes back, so no byte is looked at twice.
 _TO_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+(?:"|\Z|\\\Z))*+(?:([\[\]{}])|\Z)', re.DOTALL)
@@ -25,6 +27,14 @@ _TO_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+(?:"|\Z|\\
 
 class UnreadableError(ValueError):
     """Something from outside cannot be read; the text is the reason."""
+
+
+class ListPage(msgspec.Struct, frozen=True):
+    """A part of a list as it comes: its items as they are, undecoded in JSON, and where the next part begins."""
+
+    items: Sequence[Any]
+    resource_version: str
+    continue_token: str  # empty: this is the last part
 
 
 class Decoder(Generic[T]):

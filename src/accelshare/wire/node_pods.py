@@ -77,7 +77,7 @@ class NodePod:
 
     seen: PodSeen
     parts: tuple[ContainerNeeds, ...]
-    annotations: dict[str, str]
+    annotations: Mapping[str, str]
     phase: str
     terminating: bool
     runtime_class: str = ""  # empty: the node's default runtime handler makes its containers

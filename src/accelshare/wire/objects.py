@@ -3,6 +3,7 @@
 Belongs here: their types. Every field that a server may omit or set to null has a default.
 """
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -22,8 +23,8 @@ class Metadata(_Part):
     uid: str = ""
     resource_version: str = ""
     creation_timestamp: str | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
+    labels: Mapping[str, str] | None = None
+    annotations: Mapping[str, str] | None = None
 
 
 class Resources(_Part):

@@ -114,7 +114,9 @@ class PodReader:
 
     def decode(self, raw: msgspec.Raw | bytes) -> PodSeen | AgentSeen | None:
         """The fact about this pod, or None for a pod that neither requests a card nor is an agent."""
-        pod = pod_decoder.decode(raw)
+        return self.read(pod_decoder.decode(raw))
+
+    def read(self, pod: Pod) -> PodSeen | AgentSeen | None:
         return self.fact(pod) or self._agent(pod)
 
     def fact(self, pod: Pod | PodToSchedule) -> PodSeen | None:

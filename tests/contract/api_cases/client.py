@@ -89,6 +89,15 @@ class Api:
             content = json.loads(raw) if answered.startswith("application/json") else raw.decode()
             return Reply(response.status, content, answered)
 
+    def in_protobuf(self, path: str, **query: Any) -> bytes:
+        """The body for a client that prefers protobuf."""
+        with closing(self._connect()) as connection:
+            headers = {"Accept": "application/vnd.kubernetes.protobuf, application/json", "Authorization": f"Bearer {self.token}"}
+            connection.request("GET", f"{path}?{urlencode(query)}", None, headers)
+            response = connection.getresponse()
+            assert response.status == 200
+            return response.read()
+
     def get(self, path: str, **query: Any) -> Reply:
         return self.request("GET", path, **query)
 

@@ -1,5 +1,11 @@
 """Cases about GET: one object, lists, pages, selectors."""
 
+import json
+from typing import Any
+
+from accelshare.wire import protobuf
+from accelshare.wire.decoding import PROTOBUF_MAGIC
+from accelshare.wire.objects import Pod, node_decoder, pod_decoder
 from tests.contract.api_cases.client import Api, config_map, name_of, pod, unique
 
 
@@ -63,6 +69,56 @@ def a_list_comes_in_pages(api: Api) -> None:
     assert [len(reply.body["items"]) for reply in replies] == [3, 3, 1]
     assert [name for reply in replies for name in reply.names] == names
     assert len({reply.version for reply in replies}) == 1
+
+
+def pods_in_protobuf_are_the_same_as_in_json(api: Api) -> None:
+    """Where the server can: the in-memory one answers in JSON."""
+    ns = api.namespace()
+    amounts = {"cpu": "500m", "memory": "1Gi", "example.com/gpu": "2"}
+    side = {"name": "side", "image": "i", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+    main = {"name": "main", "image": "i", "resources": {"limits": amounts, "requests": amounts}}
+    spec = {"containers": [main], "initContainers": [side], "nodeName": "n1", "resources": {"requests": {"cpu": "2"}}}
+    content = pod("a", labels={"l": "v"})
+    content["metadata"]["annotations"] = {"k": "ü"}
+    api.make(f"{ns}/pods", content | {"spec": spec})
+    api.make(f"{ns}/pods", pod("b"))
+    status = {"phase": "Failed", "reason": "Why", "message": "because", "startTime": "2026-11-17T12:01:28Z"}
+    conditions = [{"type": "PodScheduled", "status": "True"}]
+    assert api.patch(f"{ns}/pods/a/status", {"status": status | {"conditions": conditions}}).code == 200
+    body = api.in_protobuf(f"{ns}/pods", limit=1)
+    listed = api.get(f"{ns}/pods", limit=1).body
+    if not body.startswith(PROTOBUF_MAGIC):
+        assert json.loads(body)["items"] == listed["items"]
+        return
+    page = protobuf.read_pods(body)
+    assert [protobuf.pod_of(item) for item in page.items] == [with_texts(item) for item in listed["items"]]
+    assert page.continue_token
+    rest = protobuf.read_pods(api.in_protobuf(f"{ns}/pods", limit=1, **{"continue": page.continue_token}))
+    assert [(item.metadata.name, rest.continue_token) for item in rest.items] == [("b", "")]
+    assert rest.resource_version == page.resource_version
+
+
+def with_texts(item: dict[str, Any]) -> Pod:
+    """The pod, with the empty texts that protobuf cannot tell from absent ones."""
+    decoded = pod_decoder.decode(json.dumps(item))
+    decoded.spec.service_account_name = decoded.spec.service_account_name or ""
+    return decoded
+
+
+def nodes_in_protobuf_are_the_same_as_in_json(api: Api) -> None:
+    """Where the server can: the in-memory one answers in JSON."""
+    made = api.node(capacity={"cpu": "4", "example.com/gpu": "2"})
+    assert api.patch(f"{made}/status", {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}).code == 200
+    chosen = {"fieldSelector": f"metadata.name={made.rpartition('/')[2]}"}
+    body = api.in_protobuf("/api/v1/nodes", **chosen)
+    (listed,) = api.get("/api/v1/nodes", **chosen).body["items"]
+    if body.startswith(PROTOBUF_MAGIC):
+        (message,) = protobuf.read_nodes(body).items
+        found, expected = protobuf.node_of(message), node_decoder.decode(json.dumps(listed))
+        assert found.status == expected.status
+        assert found.metadata.name == expected.metadata.name
+        assert found.metadata.resource_version == expected.metadata.resource_version
+        assert dict(found.metadata.annotations or {}) == dict(expected.metadata.annotations or {})
 
 
 def pages_show_one_moment(api: Api) -> None:

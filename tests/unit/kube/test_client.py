@@ -16,6 +16,9 @@ from accelshare.kube.client import Page
 from accelshare.kube.config import Cluster, load
 from accelshare.kube.credentials import TokenFile, static_token
 from accelshare.kube.errors import ApiError, BadAnswer, Conflict, Expired, Forbidden, TooManyRequests, Unreachable
+from accelshare.wire import kubernetes_pb2 as messages
+from accelshare.wire.decoding import PROTOBUF_MAGIC
+from accelshare.wire.protobuf import read_pods
 from tests.unit.kube import kubeconfigs
 from tests.unit.kube.kubeconfigs import b64
 from tests.unit.kube.pki import Authority
@@ -335,6 +338,58 @@ async def test_a_list_may_be_compressed() -> None:
 
     async with asking(packed) as client:
         assert len(names([page async for page in client.pages("/x")])) == 100
+
+
+def pods_message(*names: str, more: str = "") -> bytes:
+    pods = [messages.Pod(metadata=messages.ObjectMeta(name=name)) for name in names]
+    listed = messages.PodList(metadata=messages.ListMeta(resource_version="7", continue_token=more), items=pods)
+    return PROTOBUF_MAGIC + messages.PodListEnvelope(list=listed).SerializeToString()
+
+
+async def test_a_list_may_come_in_protobuf() -> None:
+    async def binary(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.headers["Accept"].startswith("application/vnd.kubernetes.protobuf")
+        return web.Response(body=pods_message("p1") if "continue" in request.query else pods_message("p0", more="next"))
+
+    async with asking(binary) as client:
+        pages = [page async for page in client.pages("/api/v1/pods", read_messages=read_pods)]
+    assert [pod.metadata.name for page in pages for pod in page.items] == ["p0", "p1"]
+    assert [page.resource_version for page in pages] == ["7", "7"]
+
+
+async def test_a_server_without_protobuf_answers_in_json() -> None:
+    async def only_json(request: web.BaseRequest) -> web.StreamResponse:
+        return listing(range(2))
+
+    async with asking(only_json) as client:
+        assert names([page async for page in client.pages("/x", read_messages=read_pods)]) == ["p0", "p1"]
+
+
+async def test_a_page_that_cannot_be_read_in_protobuf_is_read_in_json() -> None:
+    """A user can store text that is not UTF-8, by a request in protobuf; in JSON the API server replaces it."""
+    asked: list[tuple[str, bool]] = []
+
+    async def damaged(request: web.BaseRequest) -> web.StreamResponse:
+        in_json = request.headers["Accept"] == "application/json"
+        asked.append((request.query.get("continue", ""), in_json))
+        if "continue" not in request.query:
+            return web.Response(body=pods_message("p0", more="next"))
+        return listing(range(1, 2)) if in_json else web.Response(body=pods_message("p1").replace(b"p1", b"\xff\xff"))
+
+    async with asking(damaged) as client:
+        first, second = [page async for page in client.pages("/x", read_messages=read_pods)]
+    assert [pod.metadata.name for pod in first.items] == ["p0"]
+    assert names([second]) == ["p1"]
+    assert asked == [("", False), ("next", False), ("next", True)]
+
+
+async def test_a_list_in_protobuf_without_a_version_is_a_bad_answer() -> None:
+    async def empty(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=PROTOBUF_MAGIC)
+
+    async with asking(empty) as client:
+        with pytest.raises(BadAnswer):
+            _ = [page async for page in client.pages("/x", read_messages=read_pods)]
 
 
 async def test_null_items_are_an_empty_list() -> None:

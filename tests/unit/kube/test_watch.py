@@ -10,8 +10,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from accelshare.kube.watch import Backoff, Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
-from accelshare.wire.decoding import Decoder
+from accelshare.kube.watch import Backoff, BinaryLists, Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
+from accelshare.wire import kubernetes_pb2 as messages
+from accelshare.wire.decoding import PROTOBUF_MAGIC, Decoder, UnreadableError
+from accelshare.wire.protobuf import read_pods
 from tests.unit.kube.support import Naps, asking, hang_up, refusal
 
 
@@ -148,6 +150,41 @@ async def test_a_long_list_is_read_in_pages_and_synced_once() -> None:
     async with reflecting(api) as reflector:
         assert await take(reflector, 4) == [seen("a"), seen("b"), Synced(10), seen("c")]
     assert api.asked == ["list", "list x", "watch 10"]
+
+
+def binary_listing(*names: str, version: int) -> web.Response:
+    metadatas = [messages.ObjectMeta(namespace="ns", name=name, uid=f"uid-{name}") for name in names]
+    items = [messages.Pod(metadata=metadata) for metadata in metadatas]
+    listed = messages.PodList(metadata=messages.ListMeta(resource_version=str(version)), items=items)
+    return web.Response(body=PROTOBUF_MAGIC + messages.PodListEnvelope(list=listed).SerializeToString())
+
+
+def thing_of(message: messages.Pod) -> Thing | None:
+    if message.metadata.name == "bad":
+        raise UnreadableError("it is bad")
+    return Thing(Meta(message.metadata.name, message.metadata.uid), "red") if message.metadata.name != "green" else None
+
+
+async def test_a_list_in_protobuf_is_read_as_one_in_json_and_watched_in_json() -> None:
+    api = Api(
+        binary_listing("a", "green", "bad", version=10),
+        Watch(("ADDED", thing("b", version=11)), end="stay"),
+    )
+    async with reflecting(api, binary=BinaryLists(read_pods, thing_of)) as reflector:
+        changes = await take(reflector, 4)
+    assert changes == [seen("a"), Malformed("ns/bad", "it is bad"), Synced(10), seen("b")]
+
+
+async def test_a_malformed_message_keeps_the_last_state_of_its_object() -> None:
+    api = Api(listing(thing("bad"), version=10), Watch(end="close"), refusal(410), binary_listing("bad", version=12))
+    async with reflecting(api, binary=BinaryLists(read_pods, thing_of)) as reflector:
+        changes = await take(reflector, 6)
+    assert [change for change in changes if not isinstance(change, Interrupted)] == [
+        seen("bad"),
+        Synced(10),
+        Malformed("ns/bad", "it is bad"),
+        Synced(12),
+    ]
 
 
 async def test_parameters_go_with_list_and_watch() -> None:

@@ -6,6 +6,7 @@ Belongs here: comparing the Node object with the inventory, and writing the diff
 import asyncio
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Final
 
 from accelshare.agent.amounts import AmountsInForce
@@ -46,7 +47,7 @@ class InventoryPublisher:
         devices.on_change(self._request)
 
     @property
-    def labels(self) -> dict[str, str]:
+    def labels(self) -> Mapping[str, str]:
         node = self._read_node()
         return (node.metadata.labels or {}) if node is not None else {}
 
@@ -81,7 +82,7 @@ class InventoryPublisher:
         return self._annotations.get(resizing.APPLIED, "")
 
     @property
-    def _annotations(self) -> dict[str, str]:
+    def _annotations(self) -> Mapping[str, str]:
         return (self._node.metadata.annotations or {}) if self._node is not None else {}
 
     def _request(self) -> None:

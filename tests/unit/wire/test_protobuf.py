@@ -1,0 +1,187 @@
+"""Lists in protobuf: the same objects as in JSON, and one error for everything that cannot be read."""
+
+import json
+from typing import Any
+
+import pytest
+
+from accelshare.vendors import catalog
+from accelshare.wire import kubernetes_pb2 as messages
+from accelshare.wire import protobuf
+from accelshare.wire.decoding import PROTOBUF_MAGIC, UnreadableError
+from accelshare.wire.nodes import NodeReader
+from accelshare.wire.objects import node_decoder, pod_decoder
+from accelshare.wire.pods import PodReader
+
+CATALOG = catalog.load()
+RECORD = json.dumps({"nvidia": [{"index": 0, "id": "GPU-0", "units": 4}]})
+AMOUNTS = {"aliyun.com/gpu-mem": "4", "cpu": "500m"}
+
+POD: dict[str, Any] = {
+    "metadata": {
+        "name": "train",
+        "namespace": "ml",
+        "uid": "u1",
+        "resourceVersion": "77",
+        "creationTimestamp": "2026-11-17T12:01:28Z",
+        "labels": {"baidu.com/xpu-count": "2"},
+        "annotations": {"accelshare.io/assignment": RECORD},
+    },
+    "spec": {
+        "nodeName": "n1",
+        "serviceAccountName": "trainer",
+        "priority": 7,
+        "containers": [{"name": "main", "resources": {"limits": AMOUNTS, "requests": AMOUNTS}}],
+        "initContainers": [{"name": "first", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+        "overhead": {"cpu": "250m"},
+        "resources": {"requests": {"memory": "1Gi"}},
+    },
+    "status": {
+        "phase": "Failed",
+        "reason": "UnexpectedAdmissionError",
+        "message": "aliyun.com/gpu-mem",
+        "startTime": "2026-11-17T12:02:00Z",
+        "conditions": [{"type": "PodScheduled", "status": "True"}],
+    },
+}
+NODE: dict[str, Any] = {
+    "metadata": {"name": "n1", "resourceVersion": "5", "annotations": {"accelshare.io/inventory": "{}"}},
+    "status": {
+        "capacity": {"aliyun.com/gpu-mem": "32", "aliyun.com/gpu-count": "2"},
+        "allocatable": {"aliyun.com/gpu-mem": "32"},
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+    },
+}
+
+
+def quantities(amounts: dict[str, str]) -> dict[str, messages.Quantity]:
+    return {name: messages.Quantity(text=text) for name, text in amounts.items()}
+
+
+def resources(of: dict[str, dict[str, str]]) -> bytes:
+    message = messages.ResourceRequirements(limits=quantities(of.get("limits", {})), requests=quantities(of.get("requests", {})))
+    return message.SerializeToString(deterministic=True)
+
+
+def pod_message() -> messages.Pod:
+    metadata = messages.ObjectMeta(
+        name="train",
+        namespace="ml",
+        uid="u1",
+        resource_version="77",
+        creation_timestamp=messages.Time(seconds=1794916888),
+        labels=POD["metadata"]["labels"],
+        annotations=POD["metadata"]["annotations"],
+    )
+    first = messages.Container(name="first", restart_policy="Always", resources=resources({"requests": {"cpu": "1"}}))
+    spec = messages.PodSpec(
+        node_name="n1",
+        service_account_name="trainer",
+        priority=7,
+        containers=[messages.Container(name="main", resources=resources({"limits": AMOUNTS, "requests": AMOUNTS}))],
+        init_containers=[first],
+        overhead=quantities({"cpu": "250m"}),
+        resources=resources({"requests": {"memory": "1Gi"}}),
+    )
+    status = messages.PodStatus(
+        phase="Failed",
+        reason="UnexpectedAdmissionError",
+        message="aliyun.com/gpu-mem",
+        start_time=messages.Time(seconds=1794916920),
+        conditions=[messages.PodCondition(type="PodScheduled", status="True")],
+    )
+    return messages.Pod(metadata=metadata, spec=spec, status=status)
+
+
+def node_message() -> messages.Node:
+    status = messages.NodeStatus(
+        capacity=quantities(NODE["status"]["capacity"]),
+        allocatable=quantities(NODE["status"]["allocatable"]),
+        addresses=[messages.NodeAddress(type="InternalIP", address="10.0.0.1")],
+    )
+    metadata = messages.ObjectMeta(name="n1", resource_version="5", annotations=NODE["metadata"]["annotations"])
+    return messages.Node(metadata=metadata, status=status)
+
+
+def pods_page(*pods: messages.Pod, more: str = "") -> bytes:
+    listed = messages.PodList(metadata=messages.ListMeta(resource_version="9", continue_token=more), items=pods)
+    return PROTOBUF_MAGIC + messages.PodListEnvelope(list=listed).SerializeToString()
+
+
+def nodes_page(*nodes: messages.Node) -> bytes:
+    listed = messages.NodeList(metadata=messages.ListMeta(resource_version="9"), items=nodes)
+    return PROTOBUF_MAGIC + messages.NodeListEnvelope(list=listed).SerializeToString()
+
+
+def test_a_page_has_its_version_and_where_the_next_one_begins() -> None:
+    page = protobuf.read_pods(pods_page(pod_message(), messages.Pod(), more="next"))
+    assert (page.resource_version, page.continue_token, len(page.items)) == ("9", "next", 2)
+
+
+def test_a_pod_is_the_same_as_in_json() -> None:
+    (message,) = protobuf.read_pods(pods_page(pod_message())).items
+    assert protobuf.pod_of(message) == pod_decoder.decode(json.dumps(POD))
+
+
+def test_a_node_is_the_same_as_in_json() -> None:
+    (message,) = protobuf.read_nodes(nodes_page(node_message())).items
+    in_json = node_decoder.decode(json.dumps(NODE))
+    in_json.metadata.labels = {}
+    assert protobuf.node_of(message) == in_json
+
+
+def test_facts_are_the_same_as_from_json() -> None:
+    pods, nodes = PodReader(CATALOG), NodeReader(CATALOG)
+    fact = pods.decode(json.dumps(POD).encode())
+    assert fact is not None
+    assert pods.read(protobuf.pod_of(pod_message())) == fact
+    assert nodes.fact(protobuf.node_of(node_message())) == nodes.decode(json.dumps(NODE).encode())
+
+
+def test_an_empty_pod_is_the_same_fact_as_in_json() -> None:
+    reader = PodReader(CATALOG)
+    assert reader.read(protobuf.pod_of(messages.Pod())) == reader.decode(b'{"metadata":{}}')
+
+
+def test_reading_a_pod_changes_nothing_in_its_message() -> None:
+    """A message's map adds a key that is read and not there."""
+    (message,) = protobuf.read_pods(pods_page(pod_message())).items
+    PodReader(CATALOG).read(protobuf.pod_of(message))
+    assert message == pod_message()
+
+
+def test_large_resources_are_decoded_too() -> None:
+    many = {f"example.com/resource-{number:04}": "1" for number in range(100)}
+    encoded = resources({"limits": many})
+    assert len(encoded) > protobuf.LONGEST_CACHED
+    pod = messages.Pod(spec=messages.PodSpec(containers=[messages.Container(resources=encoded)]))
+    containers = protobuf.pod_of(pod).spec.containers or []
+    assert [container.resources.limits for container in containers if container.resources] == [many]
+
+
+NOT_UTF_8 = pods_page(pod_message()).replace(b"trainer", b"\xff\xff\xff\xff\xff\xff\xff")
+TOO_DEEP = PROTOBUF_MAGIC + b"\x3b" * 1_000 + b"\x3c" * 1_000  # groups of field 7, which nobody reads
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", pods_page(pod_message())[4:], pods_page(pod_message())[:-9], NOT_UTF_8, TOO_DEEP, PROTOBUF_MAGIC + b"\xff" * 50],
+    ids=["empty", "json", "no-magic", "truncated", "not-utf-8", "too-deep", "noise"],
+)
+def test_what_cannot_be_read_is_one_error(body: bytes) -> None:
+    with pytest.raises(UnreadableError):
+        protobuf.read_pods(body)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        messages.Pod(spec=messages.PodSpec(containers=[messages.Container(resources=b"\xff\xff")])),
+        messages.Pod(metadata=messages.ObjectMeta(creation_timestamp=messages.Time(seconds=2**62))),
+        messages.Pod(metadata=messages.ObjectMeta(creation_timestamp=messages.Time(seconds=2**40))),
+    ],
+    ids=["resources", "time", "year"],
+)
+def test_a_part_that_cannot_be_read_is_one_error(pod: messages.Pod) -> None:
+    with pytest.raises(UnreadableError):
+        protobuf.pod_of(pod)
