@@ -72,12 +72,15 @@ class Client:
         *,
         user_agent: str,
         timeout_s: float = 15.0,
+        compressed: bool = True,
         on_retry: Callable[[str], None] | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random: Callable[[], float] = _random.random,
     ) -> None:
+        """`compressed`: let the API server compress large responses. Near it, that takes longer than to send them as they are."""
         self._cluster = cluster
         self._timeout_s = timeout_s
+        self._accept_encoding = f"Accept-Encoding: {'gzip' if compressed else 'identity'}"
         self._on_retry = on_retry
         self._sleep = sleep
         self._random = random
@@ -127,7 +130,7 @@ class Client:
         # Connecting times out before the request does, which proves that the request was never sent.
         limits = ClientLimits(total_s, connect_s=total_s * 0.75)
         what = f"{method} {self._cluster.server}{path}"
-        headers: tuple[str, ...] = (f"Accept: {accept}", "Accept-Encoding: gzip")
+        headers: tuple[str, ...] = (f"Accept: {accept}", self._accept_encoding)
         if body is not None:
             headers += (f"Content-Type: {content_type}",)
         request = self._request(method, path, params, headers, body)

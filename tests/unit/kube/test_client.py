@@ -340,6 +340,15 @@ async def test_a_list_may_be_compressed() -> None:
         assert len(names([page async for page in client.pages("/x")])) == 100
 
 
+async def test_a_client_near_its_api_server_asks_for_no_compression() -> None:
+    async def plain(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.headers["Accept-Encoding"] == "identity"
+        return listing(range(1))
+
+    async with asking(plain, compressed=False) as client:
+        assert names([page async for page in client.pages("/x")]) == ["p0"]
+
+
 def pods_message(*names: str, more: str = "") -> bytes:
     pods = [messages.Pod(metadata=messages.ObjectMeta(name=name)) for name in names]
     listed = messages.PodList(metadata=messages.ListMeta(resource_version="7", continue_token=more), items=pods)
