@@ -139,19 +139,27 @@ class ClientResponse:
                 await self._more()
             else:
                 await asyncio.wait_for(self._more(), silence_s)
-        data = b"".join(self._chunks)
-        self._chunks.clear()
-        was_full, self._buffered = self.is_full, 0
-        if was_full and self._resume is not None:
-            self._resume()
-        return data
+        return b"".join(self._take())
 
     async def read(self) -> bytes:
         """The whole body."""
-        pieces: list[bytes] = []
-        while piece := await self.piece():
-            pieces.append(piece)
-        return b"".join(pieces)
+        chunks: list[bytes] = []
+        while not self.complete:
+            if self._chunks:
+                chunks += self._take()
+            elif self._failure is not None:
+                raise self._failure
+            else:
+                await self._more()
+        return b"".join(chunks + self._take())
+
+    def _take(self) -> list[bytes]:
+        """What has come of the body and was not taken. Joined once, at its end: a page of a list has megabytes."""
+        chunks, self._chunks = self._chunks, []
+        was_full, self._buffered = self.is_full, 0
+        if was_full and self._resume is not None:
+            self._resume()
+        return chunks
 
     async def _more(self) -> None:
         self._change = asyncio.get_running_loop().create_future()
