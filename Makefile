@@ -107,7 +107,7 @@ $(SITE)/.ready: requirements/site.txt | $(READY)
 site: $(SITE)/.ready  ## build the docs as a website into build/site: strict, nothing from other hosts, search in both languages
 	@$(PY) -m deploy.site $(SITE)/bin/mkdocs
 
-protos: $(READY)  ## generate Python from the .proto files of kubelet, NRI, ttrpc and CRI
+protos: $(READY)  ## generate Python from the .proto files of kubelet, NRI, ttrpc, CRI and Kubernetes' lists
 	@$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/accelshare/{agent/{device_plugin/api,nri/protocol},wire}/*.proto
 	@$(PY) -m grpc_tools.protoc -I. --python_out=. --pyi_out=. tests/e2e/nri/cri.proto
 

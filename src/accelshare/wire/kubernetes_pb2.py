@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n accelshare/wire/kubernetes.proto\x12\x15\x61\x63\x63\x65lshare.kubernetes\"\x17\n\x04Time\x12\x0f\n\x07seconds\x18\x01 \x01(\x03\"\xf8\x02\n\nObjectMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x05 \x01(\t\x12\x18\n\x10resource_version\x18\x06 \x01(\t\x12\x37\n\x12\x63reation_timestamp\x18\x08 \x01(\x0b\x32\x1b.accelshare.kubernetes.Time\x12=\n\x06labels\x18\x0b \x03(\x0b\x32-.accelshare.kubernetes.ObjectMeta.LabelsEntry\x12G\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32\x32.accelshare.kubernetes.ObjectMeta.AnnotationsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"<\n\x08ListMeta\x12\x18\n\x10resource_version\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontinue_token\x18\x03 \x01(\t\"\x18\n\x08Quantity\x12\x0c\n\x04text\x18\x01 \x01(\t\"\xce\x02\n\x14ResourceRequirements\x12G\n\x06limits\x18\x01 \x03(\x0b\x32\x37.accelshare.kubernetes.ResourceRequirements.LimitsEntry\x12K\n\x08requests\x18\x02 \x03(\x0b\x32\x39.accelshare.kubernetes.ResourceRequirements.RequestsEntry\x1aN\n\x0bLimitsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\x1aP\n\rRequestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\"D\n\tContainer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tresources\x18\x08 \x01(\x0c\x12\x16\n\x0erestart_policy\x18\x18 \x01(\t\"\xe2\x02\n\x07PodSpec\x12\x34\n\ncontainers\x18\x02 \x03(\x0b\x32 .accelshare.kubernetes.Container\x12\x1c\n\x14service_account_name\x18\x08 \x01(\t\x12\x11\n\tnode_name\x18\n \x01(\t\x12\x39\n\x0finit_containers\x18\x14 \x03(\x0b\x32 .accelshare.kubernetes.Container\x12\x10\n\x08priority\x18\x19 \x01(\x05\x12>\n\x08overhead\x18  \x03(\x0b\x32,.accelshare.kubernetes.PodSpec.OverheadEntry\x12\x11\n\tresources\x18( \x01(\x0c\x1aP\n\rOverheadEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\",\n\x0cPodCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\"\xa5\x01\n\tPodStatus\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x37\n\nconditions\x18\x02 \x03(\x0b\x32#.accelshare.kubernetes.PodCondition\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12/\n\nstart_time\x18\x07 \x01(\x0b\x32\x1b.accelshare.kubernetes.Time\"\x9a\x01\n\x03Pod\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.accelshare.kubernetes.ObjectMeta\x12,\n\x04spec\x18\x02 \x01(\x0b\x32\x1e.accelshare.kubernetes.PodSpec\x12\x30\n\x06status\x18\x03 \x01(\x0b\x32 .accelshare.kubernetes.PodStatus\"g\n\x07PodList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.accelshare.kubernetes.ListMeta\x12)\n\x05items\x18\x02 \x03(\x0b\x32\x1a.accelshare.kubernetes.Pod\",\n\x0bNodeAddress\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"\xf6\x02\n\nNodeStatus\x12\x41\n\x08\x63\x61pacity\x18\x01 \x03(\x0b\x32/.accelshare.kubernetes.NodeStatus.CapacityEntry\x12G\n\x0b\x61llocatable\x18\x02 \x03(\x0b\x32\x32.accelshare.kubernetes.NodeStatus.AllocatableEntry\x12\x35\n\taddresses\x18\x05 \x03(\x0b\x32\".accelshare.kubernetes.NodeAddress\x1aP\n\rCapacityEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\x1aS\n\x10\x41llocatableEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\"n\n\x04Node\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.accelshare.kubernetes.ObjectMeta\x12\x31\n\x06status\x18\x03 \x01(\x0b\x32!.accelshare.kubernetes.NodeStatus\"i\n\x08NodeList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.accelshare.kubernetes.ListMeta\x12*\n\x05items\x18\x02 \x03(\x0b\x32\x1b.accelshare.kubernetes.Node\"?\n\x0fPodListEnvelope\x12,\n\x04list\x18\x02 \x01(\x0b\x32\x1e.accelshare.kubernetes.PodList\"A\n\x10NodeListEnvelope\x12-\n\x04list\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.NodeListb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n accelshare/wire/kubernetes.proto\x12\x15\x61\x63\x63\x65lshare.kubernetes\"\x17\n\x04Time\x12\x0f\n\x07seconds\x18\x01 \x01(\x03\"\xf8\x02\n\nObjectMeta\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\x12\x0b\n\x03uid\x18\x05 \x01(\t\x12\x18\n\x10resource_version\x18\x06 \x01(\t\x12\x37\n\x12\x63reation_timestamp\x18\x08 \x01(\x0b\x32\x1b.accelshare.kubernetes.Time\x12=\n\x06labels\x18\x0b \x03(\x0b\x32-.accelshare.kubernetes.ObjectMeta.LabelsEntry\x12G\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32\x32.accelshare.kubernetes.ObjectMeta.AnnotationsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"<\n\x08ListMeta\x12\x18\n\x10resource_version\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontinue_token\x18\x03 \x01(\t\"\x18\n\x08Quantity\x12\x0c\n\x04text\x18\x01 \x01(\t\"\xce\x02\n\x14ResourceRequirements\x12G\n\x06limits\x18\x01 \x03(\x0b\x32\x37.accelshare.kubernetes.ResourceRequirements.LimitsEntry\x12K\n\x08requests\x18\x02 \x03(\x0b\x32\x39.accelshare.kubernetes.ResourceRequirements.RequestsEntry\x1aN\n\x0bLimitsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\x1aP\n\rRequestsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\"D\n\tContainer\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tresources\x18\x08 \x01(\x0c\x12\x16\n\x0erestart_policy\x18\x18 \x01(\t\"\x92\x03\n\x07PodSpec\x12\x34\n\ncontainers\x18\x02 \x03(\x0b\x32 .accelshare.kubernetes.Container\x12\x1c\n\x14service_account_name\x18\x08 \x01(\t\x12\x11\n\tnode_name\x18\n \x01(\t\x12\x39\n\x0finit_containers\x18\x14 \x03(\x0b\x32 .accelshare.kubernetes.Container\x12\x10\n\x08priority\x18\x19 \x01(\x05\x12>\n\x08overhead\x18  \x03(\x0b\x32,.accelshare.kubernetes.PodSpec.OverheadEntry\x12\x11\n\tresources\x18( \x01(\x0c\x12\x14\n\x0cworkload_ref\x18* \x01(\x0c\x12\x18\n\x10scheduling_group\x18+ \x01(\x0c\x1aP\n\rOverheadEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\",\n\x0cPodCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\"\xa5\x01\n\tPodStatus\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x37\n\nconditions\x18\x02 \x03(\x0b\x32#.accelshare.kubernetes.PodCondition\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12/\n\nstart_time\x18\x07 \x01(\x0b\x32\x1b.accelshare.kubernetes.Time\"\x9a\x01\n\x03Pod\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.accelshare.kubernetes.ObjectMeta\x12,\n\x04spec\x18\x02 \x01(\x0b\x32\x1e.accelshare.kubernetes.PodSpec\x12\x30\n\x06status\x18\x03 \x01(\x0b\x32 .accelshare.kubernetes.PodStatus\"g\n\x07PodList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.accelshare.kubernetes.ListMeta\x12)\n\x05items\x18\x02 \x03(\x0b\x32\x1a.accelshare.kubernetes.Pod\",\n\x0bNodeAddress\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"\xf6\x02\n\nNodeStatus\x12\x41\n\x08\x63\x61pacity\x18\x01 \x03(\x0b\x32/.accelshare.kubernetes.NodeStatus.CapacityEntry\x12G\n\x0b\x61llocatable\x18\x02 \x03(\x0b\x32\x32.accelshare.kubernetes.NodeStatus.AllocatableEntry\x12\x35\n\taddresses\x18\x05 \x03(\x0b\x32\".accelshare.kubernetes.NodeAddress\x1aP\n\rCapacityEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\x1aS\n\x10\x41llocatableEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12.\n\x05value\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.Quantity:\x02\x38\x01\"n\n\x04Node\x12\x33\n\x08metadata\x18\x01 \x01(\x0b\x32!.accelshare.kubernetes.ObjectMeta\x12\x31\n\x06status\x18\x03 \x01(\x0b\x32!.accelshare.kubernetes.NodeStatus\"i\n\x08NodeList\x12\x31\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.accelshare.kubernetes.ListMeta\x12*\n\x05items\x18\x02 \x03(\x0b\x32\x1b.accelshare.kubernetes.Node\"?\n\x0fPodListEnvelope\x12,\n\x04list\x18\x02 \x01(\x0b\x32\x1e.accelshare.kubernetes.PodList\"A\n\x10NodeListEnvelope\x12-\n\x04list\x18\x02 \x01(\x0b\x32\x1f.accelshare.kubernetes.NodeListb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -66,31 +66,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONTAINER']._serialized_start=888
   _globals['_CONTAINER']._serialized_end=956
   _globals['_PODSPEC']._serialized_start=959
-  _globals['_PODSPEC']._serialized_end=1313
-  _globals['_PODSPEC_OVERHEADENTRY']._serialized_start=1233
-  _globals['_PODSPEC_OVERHEADENTRY']._serialized_end=1313
-  _globals['_PODCONDITION']._serialized_start=1315
-  _globals['_PODCONDITION']._serialized_end=1359
-  _globals['_PODSTATUS']._serialized_start=1362
-  _globals['_PODSTATUS']._serialized_end=1527
-  _globals['_POD']._serialized_start=1530
-  _globals['_POD']._serialized_end=1684
-  _globals['_PODLIST']._serialized_start=1686
-  _globals['_PODLIST']._serialized_end=1789
-  _globals['_NODEADDRESS']._serialized_start=1791
-  _globals['_NODEADDRESS']._serialized_end=1835
-  _globals['_NODESTATUS']._serialized_start=1838
-  _globals['_NODESTATUS']._serialized_end=2212
-  _globals['_NODESTATUS_CAPACITYENTRY']._serialized_start=2047
-  _globals['_NODESTATUS_CAPACITYENTRY']._serialized_end=2127
-  _globals['_NODESTATUS_ALLOCATABLEENTRY']._serialized_start=2129
-  _globals['_NODESTATUS_ALLOCATABLEENTRY']._serialized_end=2212
-  _globals['_NODE']._serialized_start=2214
-  _globals['_NODE']._serialized_end=2324
-  _globals['_NODELIST']._serialized_start=2326
-  _globals['_NODELIST']._serialized_end=2431
-  _globals['_PODLISTENVELOPE']._serialized_start=2433
-  _globals['_PODLISTENVELOPE']._serialized_end=2496
-  _globals['_NODELISTENVELOPE']._serialized_start=2498
-  _globals['_NODELISTENVELOPE']._serialized_end=2563
+  _globals['_PODSPEC']._serialized_end=1361
+  _globals['_PODSPEC_OVERHEADENTRY']._serialized_start=1281
+  _globals['_PODSPEC_OVERHEADENTRY']._serialized_end=1361
+  _globals['_PODCONDITION']._serialized_start=1363
+  _globals['_PODCONDITION']._serialized_end=1407
+  _globals['_PODSTATUS']._serialized_start=1410
+  _globals['_PODSTATUS']._serialized_end=1575
+  _globals['_POD']._serialized_start=1578
+  _globals['_POD']._serialized_end=1732
+  _globals['_PODLIST']._serialized_start=1734
+  _globals['_PODLIST']._serialized_end=1837
+  _globals['_NODEADDRESS']._serialized_start=1839
+  _globals['_NODEADDRESS']._serialized_end=1883
+  _globals['_NODESTATUS']._serialized_start=1886
+  _globals['_NODESTATUS']._serialized_end=2260
+  _globals['_NODESTATUS_CAPACITYENTRY']._serialized_start=2095
+  _globals['_NODESTATUS_CAPACITYENTRY']._serialized_end=2175
+  _globals['_NODESTATUS_ALLOCATABLEENTRY']._serialized_start=2177
+  _globals['_NODESTATUS_ALLOCATABLEENTRY']._serialized_end=2260
+  _globals['_NODE']._serialized_start=2262
+  _globals['_NODE']._serialized_end=2372
+  _globals['_NODELIST']._serialized_start=2374
+  _globals['_NODELIST']._serialized_end=2479
+  _globals['_PODLISTENVELOPE']._serialized_start=2481
+  _globals['_PODLISTENVELOPE']._serialized_end=2544
+  _globals['_NODELISTENVELOPE']._serialized_start=2546
+  _globals['_NODELISTENVELOPE']._serialized_end=2611
 # @@protoc_insertion_point(module_scope)

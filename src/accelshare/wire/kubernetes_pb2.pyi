@@ -91,7 +91,7 @@ class Container(_message.Message):
     def __init__(self, name: _Optional[str] = ..., resources: _Optional[bytes] = ..., restart_policy: _Optional[str] = ...) -> None: ...
 
 class PodSpec(_message.Message):
-    __slots__ = ("containers", "service_account_name", "node_name", "init_containers", "priority", "overhead", "resources")
+    __slots__ = ("containers", "service_account_name", "node_name", "init_containers", "priority", "overhead", "resources", "workload_ref", "scheduling_group")
     class OverheadEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,8 @@ class PodSpec(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     OVERHEAD_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_REF_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULING_GROUP_FIELD_NUMBER: _ClassVar[int]
     containers: _containers.RepeatedCompositeFieldContainer[Container]
     service_account_name: str
     node_name: str
@@ -113,7 +115,9 @@ class PodSpec(_message.Message):
     priority: int
     overhead: _containers.MessageMap[str, Quantity]
     resources: bytes
-    def __init__(self, containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., service_account_name: _Optional[str] = ..., node_name: _Optional[str] = ..., init_containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., priority: _Optional[int] = ..., overhead: _Optional[_Mapping[str, Quantity]] = ..., resources: _Optional[bytes] = ...) -> None: ...
+    workload_ref: bytes
+    scheduling_group: bytes
+    def __init__(self, containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., service_account_name: _Optional[str] = ..., node_name: _Optional[str] = ..., init_containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., priority: _Optional[int] = ..., overhead: _Optional[_Mapping[str, Quantity]] = ..., resources: _Optional[bytes] = ..., workload_ref: _Optional[bytes] = ..., scheduling_group: _Optional[bytes] = ...) -> None: ...
 
 class PodCondition(_message.Message):
     __slots__ = ("type", "status")

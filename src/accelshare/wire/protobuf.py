@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
+import msgspec
 from google.protobuf.message import DecodeError, Message
 
 from accelshare.wire import kubernetes_pb2 as messages
@@ -34,6 +35,8 @@ T = TypeVar("T", bound=Message)
 LONGEST_CACHED: Final = 1_000  # bytes of a container's resources
 CACHED_RESOURCES: Final = 4_096
 CACHED_SECONDS: Final = 4_096
+_IS_THERE: Final = msgspec.Raw(b"{}")
+_IS_ABSENT: Final = msgspec.Raw()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -66,6 +69,8 @@ def pod_of(message: messages.Pod) -> Pod:
             [_container(container) for container in init_containers[:]] if init_containers else None,
             _amounts(spec.overhead),
             _resources(spec.resources),
+            _IS_THERE if spec.scheduling_group else _IS_ABSENT,
+            _IS_THERE if spec.workload_ref else _IS_ABSENT,
         ),
         PodStatus(
             status.phase,

@@ -185,3 +185,13 @@ def test_what_cannot_be_read_is_one_error(body: bytes) -> None:
 def test_a_part_that_cannot_be_read_is_one_error(pod: messages.Pod) -> None:
     with pytest.raises(UnreadableError):
         protobuf.pod_of(pod)
+
+
+@pytest.mark.parametrize("field", ["scheduling_group", "workload_ref"])
+def test_a_pending_member_of_a_gang_is_known_as_one(field: str) -> None:
+    """A new extender refuses the bind of a member that only an earlier one was asked for; it knows the pod from the list."""
+    message = pod_message()
+    message.spec.node_name = ""
+    assert not PodReader(CATALOG).read(protobuf.pod_of(message)).in_gang  # type: ignore[union-attr]
+    setattr(message.spec, field, b"\x0a\x05train")
+    assert PodReader(CATALOG).read(protobuf.pod_of(message)).in_gang  # type: ignore[union-attr]
