@@ -33,7 +33,7 @@ test-real: $(READY)  ## the tests on a real control plane, kubelet and container
 test-nodes: $(READY)  ## the tests on a real cluster of three nodes, each with its own kubelet and cards; builds it first (root)
 	@$(PY) -m tests --nodes
 
-test-queues: $(READY)  ## the tests with Kueue and JobSet on a real control plane; builds both first
+test-queues: $(READY)  ## the tests with Kueue, JobSet and coscheduling on a real control plane; builds them first
 	@$(PY) -m tests --queues
 
 test-vm: $(READY)  ## the tests on a virtual node with its own kernel, systemd and cgroup v2, under QEMU; builds it first (root)

@@ -144,11 +144,13 @@ class ControlPlane:
             certificate.with_suffix(".kubeconfig"), url=self.url, ca_file=self.ca_file, user=UserCertificate(certificate, key)
         )
 
-    def start_scheduler(self, config: Mapping[str, object] | None = None, *, args: Sequence[str] = ()) -> Process:
+    def start_scheduler(
+        self, config: Mapping[str, object] | None = None, *, args: Sequence[str] = (), program: Path | None = None
+    ) -> Process:
         """A kube-scheduler under its real identity, returned when it is ready; its `url` serves /metrics to the administrator.
 
         `config` is the content of a KubeSchedulerConfiguration; what it leaves out of clientConnection and leaderElection
-        is filled in.
+        is filled in. `program`: another one than Kubernetes' own.
         """
         self._schedulers += 1
         name = f"kube-scheduler-{self._schedulers}"
@@ -157,7 +159,7 @@ class ControlPlane:
         file.write_text(yaml.safe_dump(components.scheduler_configuration(kubeconfig, config or {}), sort_keys=False))
 
         def command(port: int) -> list[str]:
-            return components.scheduler(self._programs["kube-scheduler"], port, kubeconfig, file, self._pki, args)
+            return components.scheduler(program or self._programs["kube-scheduler"], port, kubeconfig, file, self._pki, args)
 
         return self._serve(name, command, lambda url: self._https.answers(f"{url}/readyz"))
 

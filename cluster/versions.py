@@ -18,6 +18,7 @@ CONTAINERD_VERSION: Final = "v2.4.2"
 RUNC_VERSION: Final = "v1.5.2"
 HELM_VERSION: Final = "v3.22.0"
 KUEUE_VERSION: Final = "v0.19.2"
+SCHEDULER_PLUGINS_VERSION: Final = "v0.34.7"
 GO_VERSION: Final = (1, 26, 6)  # the oldest Go that containerd's go.mod accepts, the most demanding of them
 
 # The same stamps as in Kubernetes' own release; without them every program reports v0.0.0-master.
@@ -112,11 +113,21 @@ KUEUE: Final = ProgramSource(
     files={"kueue-config": ("sigs.k8s.io/kueue", "config"), "jobset-config": ("sigs.k8s.io/jobset", "config")},
 )
 
+# A kube-scheduler with the coscheduling plugin, for the gang tests. It is made of Kubernetes 1.34.4: scheduler-plugins names
+# 1.34.7, of which the module proxy lacks parts.
+SCHEDULER_PLUGINS: Final = ProgramSource(
+    name="scheduler_plugins",
+    version=SCHEDULER_PLUGINS_VERSION,
+    packages={"scheduler-with-plugins": "sigs.k8s.io/scheduler-plugins/cmd/scheduler"},
+    stamps={"k8s.io/component-base/version.gitVersion": "v1.34.4"},  # it refuses to start as v0.34
+    files={"scheduler-plugins-crds": ("sigs.k8s.io/scheduler-plugins", "config/crd/bases")},
+)
+
 SOURCES: Final = (ETCD, KUBERNETES, CONTAINERD, RUNC, HELM)
 PROGRAMS: Final = tuple(program for source in SOURCES for program in source.packages)
 
 # Built only for `make test-queues`, because they take as long as Kubernetes itself.
-QUEUE_SOURCES: Final = (KUEUE,)
+QUEUE_SOURCES: Final = (KUEUE, SCHEDULER_PLUGINS)
 QUEUE_PROGRAMS: Final = tuple(program for source in QUEUE_SOURCES for program in source.packages)
 
 # What runs without root, and what needs no C compiler to be built.

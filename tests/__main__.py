@@ -55,8 +55,13 @@ REAL = (
 SEVERAL_NODES = (Stage("on three real nodes", ["-v", "-s", "--nodes", "tests/e2e/nodes"]),)
 
 
-# Their controllers take minutes to build, so they are no part of `make test-real`. One control plane, so one worker.
-QUEUES = (Stage("with Kueue and JobSet on the real control plane", ["-v", "--queues", "tests/e2e/queues"]),)
+# Their programs take minutes to build, so they are no part of `make test-real`. One control plane at a time, so one worker.
+QUEUES = (
+    Stage(
+        "with Kueue, JobSet and coscheduling on the real control plane",
+        ["-v", "--queues", "tests/e2e/queues", "tests/e2e/test_gangs.py"],
+    ),
+)
 
 # One virtual node at a time, which takes two cores. What it prints is progress.
 VIRTUAL = (Stage("on a virtual node with its own kernel", ["-v", "-s", "tests/vm"], own_network=True),)

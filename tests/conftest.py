@@ -33,7 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--long-runs", action="store_true", help="ten rounds of 50 pods in the tests that kill processes, instead of one of 25"
     )
     parser.addoption("--nodes", action="store_true", help="also the tests on a cluster of three nodes, which take minutes")
-    parser.addoption("--queues", action="store_true", help="also the tests with Kueue and JobSet, which are built first")
+    parser.addoption(
+        "--queues", action="store_true", help="also the tests with Kueue, JobSet and coscheduling, which are built first"
+    )
     parser.addoption(
         "--extender-flag",
         action="append",
