@@ -28,7 +28,7 @@ from accelshare.agent.device_plugin.pod_resources import PodResourcesReader
 from accelshare.agent.device_plugin.reconcile import Reconcile
 from accelshare.agent.discovery import unhealthy_configmap
 from accelshare.agent.discovery.device_inventory import DeviceInventory
-from accelshare.agent.discovery.device_monitor import DeviceMonitor
+from accelshare.agent.discovery.device_monitor import NO_CARDS_LEFT, DeviceMonitor
 from accelshare.agent.discovery.inventory_publisher import InventoryPublisher
 from accelshare.agent.discovery.units import ChosenUnit, chosen_unit
 from accelshare.agent.lifecycle import BackgroundTasks, Shutdown, finished_before
@@ -338,8 +338,14 @@ class Agent:
             cdi_name=partial(self._cdi_name, profile),
             process_table=registry.make_process_table(profile, host=self._settings.host_root),
             listed=listed,
+            had_cards=self._had_cards(profile),
             watch_health=self._settings.watch_health,
         )
+
+    def _had_cards(self, profile: Profile) -> bool:
+        """Whether the Node's inventory has cards of an earlier agent, or shows that they are gone."""
+        entry = self._publisher.published.get(profile.name)
+        return entry is not None and (bool(entry.cards) or entry.problem == NO_CARDS_LEFT)
 
     def _handle_outcome(self, outcome: Outcome) -> None:
         """What follows on the main loop from an answer to the runtime."""

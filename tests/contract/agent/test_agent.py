@@ -255,6 +255,23 @@ async def test_a_node_that_is_created_again_gets_the_inventory(fake_node: FakeNo
         await fake_node.until(lambda: fake_node.capacity().get(COUNT) == "2", "and its count")
 
 
+async def test_a_new_agent_that_finds_no_cards_takes_those_of_the_former_from_the_node(fake_node: FakeNode) -> None:
+    """Before, the Node showed them as healthy and delivered, or the extender assumed them from the Node's capacity."""
+    fake_node.cards(2)
+    async with fake_node.kubelet():
+        first = await fake_node.start_agent()
+        first.kill()
+        for index in range(2):
+            (fake_node.dev / f"zpu{index}").unlink()
+        fake_node.begin_agent()
+        await fake_node.until(lambda: not fake_node.entry().cards, "the Node shows no cards")
+        assert "no card is found" in fake_node.entry().problem
+        assert not fake_node.entry().delivers
+        fake_node.cards(2)
+        await fake_node.until(lambda: len(fake_node.entry().cards) == 2, "the cards are back")
+        assert fake_node.entry().problem == ""
+
+
 async def test_the_agent_runs_on_without_hardware(fake_node: FakeNode) -> None:
     async with fake_node.kubelet():
         process = fake_node.begin_agent()

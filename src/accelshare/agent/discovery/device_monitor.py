@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 RETRY_S: Final = 10.0  # the first wait if no cards were found; it doubles
 REDISCOVER_S: Final = 50.0  # how often to discover again while cards are there: a new card appears within a minute
 ENFORCEMENT_S: Final = 60.0  # how often to check who enforces shares: tools are upgraded, daemons start and stop
+NO_CARDS_LEFT: Final = "no card is found, but the node had some; if they are gone, remove the vendor's label from the node"
 
 
 class DeviceMonitor:
@@ -37,11 +38,13 @@ class DeviceMonitor:
         cdi_name: Callable[[HostCard], str] = lambda _card: "",
         process_table: ProcessTable | None = None,
         listed: bool = True,
+        had_cards: bool = False,
         watch_health: bool = True,
         retry_s: float = RETRY_S,
         rediscover_s: float = REDISCOVER_S,
         enforcement_s: float = ENFORCEMENT_S,
     ) -> None:
+        """`had_cards`: the Node's inventory, which an earlier agent wrote, has cards of this kind."""
         self._profile = profile
         self._driver = driver
         self._devices = devices
@@ -50,6 +53,8 @@ class DeviceMonitor:
         self._cdi_name = cdi_name
         self._process_table = process_table  # if the driver does not report processes
         self._listed = listed
+        # The Node must show that they are gone. Without an entry, the extender would assume cards from the Node's capacity.
+        self._problem_without_cards = NO_CARDS_LEFT if had_cards else ""
         self._watch_health = watch_health
         self._retry_s = retry_s
         self._rediscover_s = rediscover_s
@@ -125,7 +130,7 @@ class DeviceMonitor:
             self._logged = error.tried
             # While cards are there, the watch of their health reports what is wrong with them.
             if not self._cards:
-                self._set_problem("" if error.absent else f"its driver cannot list cards: {error}")
+                self._set_problem(self._problem_without_cards if error.absent else f"its driver cannot list cards: {error}")
             return
         if (ids := tuple(card.id for card in found)) != self._logged:
             log.info("discover kind=%s cards=%d outcome=found", self._profile.name, len(found))
@@ -134,7 +139,7 @@ class DeviceMonitor:
         if self._cards:
             await self._put()
         else:
-            self._set_problem("")
+            self._set_problem(self._problem_without_cards)
 
     async def _until_rediscovery(self) -> None:
         """Watch the cards as long as they stay the same."""

@@ -56,6 +56,7 @@ async def monitored(
     kind: str = "nvidia",
     unit: Callable[[], ChosenUnit] = lambda: ChosenUnit(""),
     process_table: ProcessTable | None = None,
+    had_cards: bool = False,
 ) -> AsyncIterator[DeviceMonitor]:
     async def enforced(cards: Sequence[HostCard]) -> Mapping[str, Enforcement]:
         return {card.id: NOBODY for card in cards}
@@ -67,6 +68,7 @@ async def monitored(
         unit=unit,
         enforcement=enforced,
         process_table=process_table,
+        had_cards=had_cards,
         retry_s=0.001,
         rediscover_s=0.001,
     )
@@ -97,6 +99,18 @@ async def test_a_card_that_comes_later_is_found_while_the_first_is_watched() -> 
         machine.cards = [FIRST, SECOND]
         await until(lambda: ids(devices) == ["id0", "id1"])
         await until(lambda: machine.watched[-1] == ["id0", "id1"])
+
+
+@pytest.mark.parametrize("had_cards", [False, True])
+@pytest.mark.parametrize("fails", [None, DriverError(["no library"], absent=True)])
+async def test_a_node_without_cards_has_a_problem_only_if_it_had_some(had_cards: bool, fails: DriverError | None) -> None:
+    machine, devices = Machine(), DeviceInventory()
+    machine.fails = fails
+    async with monitored(machine, devices, had_cards=had_cards):
+        assert bool(devices.problem("nvidia")) is had_cards
+        machine.fails, machine.cards = None, [FIRST]
+        await until(lambda: ids(devices) == ["id0"])
+        await until(lambda: not devices.problem("nvidia"))
 
 
 async def test_minors_and_sizes_are_refreshed() -> None:
