@@ -45,7 +45,7 @@ MAX_EVENT_BYTES: Final = 32 << 20
 
 
 JSON: Final = "application/json"
-# Whoever cannot answer in protobuf, as an API server that is not kube-apiserver, answers in JSON.
+# An API server that is not kube-apiserver may not have protobuf; it answers in JSON then.
 PROTOBUF: Final = f"application/vnd.kubernetes.protobuf, {JSON}"
 
 
