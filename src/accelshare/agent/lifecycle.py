@@ -81,7 +81,8 @@ class Shutdown:
         deadline = time.monotonic() + DRAIN_S
         self._state.stop()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._publisher.flushed(), DRAIN_S / 2)
+            async with asyncio.timeout(DRAIN_S / 2):
+                await self._publisher.flushed()
         log.info("drain waiting=%d", waiting())
         await asyncio.sleep(LAST_BINDS_S)
         self._cdi.remove_unused({ask.kind for pod in self._pods.values() if not pod.seen.ended for ask in pod.seen.request})

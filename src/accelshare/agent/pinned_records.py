@@ -136,7 +136,8 @@ class PinnedRecords:
         while True:
             waiting = filter(self._differs, self._unrestored)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), self._retries.next_due_s(BACKOFF.longest_s, waiting))
+                async with asyncio.timeout(self._retries.next_due_s(BACKOFF.longest_s, waiting)):
+                    await self._wanted.wait()
             self._wanted.clear()
             try:
                 await self._publish()

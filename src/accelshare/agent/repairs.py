@@ -75,7 +75,8 @@ class Repairs:
     async def run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), self._retries.next_due_s(BACKOFF.longest_s))
+                async with asyncio.timeout(self._retries.next_due_s(BACKOFF.longest_s)):
+                    await self._wanted.wait()
             self._wanted.clear()
             await self.write()
 

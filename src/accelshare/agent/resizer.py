@@ -135,7 +135,8 @@ class SliceResizer:
         """Answer grants as they come, until cancelled. One that cannot be answered yet delays no other."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), self._retries.next_due_s(BACKOFF.longest_s, self._granted))
+                async with asyncio.timeout(self._retries.next_due_s(BACKOFF.longest_s, self._granted)):
+                    await self._wanted.wait()
             self._wanted.clear()
             for uid in [uid for uid in self._granted if self._retries.due(uid)]:
                 await self._answer(uid)

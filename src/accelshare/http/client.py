@@ -138,7 +138,8 @@ class ClientResponse:
             if silence_s is None:
                 await self._more()
             else:
-                await asyncio.wait_for(self._more(), silence_s)
+                async with asyncio.timeout(silence_s):
+                    await self._more()
         return b"".join(self._take())
 
     async def read(self) -> bytes:

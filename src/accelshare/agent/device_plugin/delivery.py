@@ -4,6 +4,7 @@ Belongs here: the plugins' sockets and their registration. Never: what the plugi
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -168,7 +169,8 @@ class DevicePluginDelivery:
 
     async def _until_kubelet_is_gone(self, kubelet: tuple[int, int]) -> None:
         """Until kubelet has another socket, or has ended a stream."""
-        await asyncio.wait_for(self._all_watched(), STREAM_S)
+        async with asyncio.timeout(STREAM_S):
+            await self._all_watched()
         while (
             self._stamp() == kubelet
             and all(plugin.streams for plugin in self._plugins.values())
@@ -176,10 +178,10 @@ class DevicePluginDelivery:
             and not self._answers_went_stale()
         ):
             self._streams_changed.clear()
-            try:
-                await asyncio.wait_for(self._streams_changed.wait(), POLL_S)
-            except TimeoutError:
-                continue
+            # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the event.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._streams_changed.wait()
         log.warning("kubelet outcome=gone-or-changed")
 
     def _answers_went_stale(self) -> bool:

@@ -136,7 +136,8 @@ class PodQueue:
             self._arrived.clear()
             left_s = deadline - asyncio.get_running_loop().time()
             try:
-                await asyncio.wait_for(self._arrived.wait(), max(left_s, 0.001))
+                async with asyncio.timeout(max(left_s, 0.001)):
+                    await self._arrived.wait()
             except TimeoutError:
                 if await self._is_behind():
                     # kubelet asks for a pod that we have not seen. An error would make that pod fail for good.

@@ -72,7 +72,8 @@ class Reconcile:
         while True:
             await self.once()
             try:
-                await asyncio.wait_for(self._wanted.wait(), max(self._retries.next_due_s(EVERY_S), AT_LEAST_S))
+                async with asyncio.timeout(max(self._retries.next_due_s(EVERY_S), AT_LEAST_S)):
+                    await self._wanted.wait()
                 await asyncio.sleep(BATCH_S)
             except TimeoutError:
                 pass

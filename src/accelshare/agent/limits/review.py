@@ -62,7 +62,8 @@ class LimitReview:
         """Check when requested, and every minute, until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), self._every_s)
+                async with asyncio.timeout(self._every_s):
+                    await self._wanted.wait()
             self._wanted.clear()
             await self.once()
 

@@ -104,7 +104,8 @@ class NriDelivery:
         """Whether a runtime has connected; waits for one if its socket exists."""
         if self._socket.exists():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._connected.wait(), FIRST_CONTACT_S)
+                async with asyncio.timeout(FIRST_CONTACT_S):
+                    await self._connected.wait()
         return self._connected.is_set()
 
     async def run(self) -> None:

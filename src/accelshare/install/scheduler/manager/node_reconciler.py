@@ -121,7 +121,8 @@ class NodeReconciler:
                 log.warning("reconcile node=%s outcome=no-answer problem=%r", node, str(error))
                 pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await stop.wait()
         log.info("stopped node=%s", node)
 
     async def reconcile(self) -> None:
