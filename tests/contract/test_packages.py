@@ -54,6 +54,12 @@ def test_everything_printed_passes_the_terminal_module() -> None:
     assert found == set()
 
 
+def test_waits_with_a_time_limit_lose_no_cancellation() -> None:
+    """Before Python 3.12, asyncio.wait_for forgets a cancellation that comes together with its result: use asyncio.timeout."""
+    files = (ROOT / "src/accelshare").rglob("*.py")
+    assert [str(file) for file in files if "asyncio.wait_for(" in file.read_text()] == []
+
+
 @pytest.mark.parametrize("file", python_files(SOURCE), ids=lambda file: str(file.relative_to(SOURCE)))
 def test_every_file_says_what_belongs_in_it(file: Path) -> None:
     docstring = ast.get_docstring(ast.parse(file.read_text()))

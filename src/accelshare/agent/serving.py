@@ -311,7 +311,7 @@ class Agent:
             tasks.start(monitor.run())
             tasks.start(monitor.watch_enforcement())
         with contextlib.suppress(TimeoutError):
-            await tasks.wait_for(asyncio.wait_for(_first_answers(self._monitors.values()), FIRST_ANSWERS_S))
+            await tasks.wait_for(_first_answers(self._monitors.values()))
         for profile in self._profiles:
             if profile.unhealthy is not None:
                 tasks.start(unhealthy_configmap.follow(self._client, self._node, self._devices, profile.name, profile.unhealthy))
@@ -417,8 +417,9 @@ class Agent:
 
 
 async def _first_answers(monitors: Iterable[DeviceMonitor]) -> None:
-    for monitor in monitors:
-        await monitor.first_answer.wait()
+    async with asyncio.timeout(FIRST_ANSWERS_S):
+        for monitor in monitors:
+            await monitor.first_answer.wait()
 
 
 async def serve(settings: AgentSettings, catalog: Catalog, broken: Mapping[str, str] | None = None) -> None:
