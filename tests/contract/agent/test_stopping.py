@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -42,7 +44,7 @@ async def test_the_shutdown_takes_no_longer_without_the_api_server(tmp_path: Pat
     """The whole shutdown must fit into the time that kubelet gives a pod to end."""
     clock = _Clock()
     monkeypatch.setattr("accelshare.agent.lifecycle.time", SimpleNamespace(monotonic=lambda: clock.now_s))
-    monkeypatch.setattr("accelshare.agent.lifecycle.asyncio", SimpleNamespace(sleep=clock.sleep, wait_for=clock.wait_for))
+    monkeypatch.setattr("accelshare.agent.lifecycle.asyncio", SimpleNamespace(sleep=clock.sleep, timeout=clock.timeout))
     devices = DeviceInventory()
     async with Client(Cluster("http://127.0.0.1:1"), user_agent="tests") as client:
         events = Events(client, component="tests", clock=time.time)
@@ -65,8 +67,9 @@ class _Clock:
     async def sleep(self, seconds: float) -> None:
         self.now_s += seconds
 
-    async def wait_for(self, work: object, seconds: float) -> None:
-        if asyncio.iscoroutine(work):
-            work.close()
+    @asynccontextmanager
+    async def timeout(self, seconds: float) -> AsyncIterator[None]:
+        """The whole time passes at once."""
         self.now_s += seconds
-        raise TimeoutError
+        async with asyncio.timeout(0):
+            yield
