@@ -226,6 +226,21 @@ async def test_with_a_token_file_only_the_token_opens_it(fake_cluster: FakeClust
         assert (await page.get("/"))[0] == 200, "the page itself has no data"
 
 
+async def test_a_reader_whose_token_is_replaced_gets_no_more_changes(fake_cluster: FakeCluster) -> None:
+    fake_cluster.node("n1", 16)
+    file = fake_cluster.directory / "token"
+    file.write_text(TOKEN)
+    good = {"Authorization": f"Bearer {TOKEN}"}
+    async with run_dashboard(fake_cluster, f"--token-file={file}") as page:
+        await wait_until_async(lambda: page.snapshot(**good), "it serves", LIMIT_S, 0.05)
+        async with fake_cluster.session.get(f"http://127.0.0.1:{page.port}/api/events", headers=good) as stream:
+            assert b"n1" in await stream.content.readuntil(b"\n\n")
+            file.write_text(TOKEN[::-1] + "-new")
+            fake_cluster.node("late", 16)
+            async with asyncio.timeout(LIMIT_S):
+                assert b"late" not in await stream.read()
+
+
 async def test_the_api_server_can_check_tokens(fake_cluster: FakeCluster) -> None:
     """Its TokenReview names the user, its SubjectAccessReviews say what the user may list."""
     from accelshare.dashboard.access import ApiServerUsers

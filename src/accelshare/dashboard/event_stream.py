@@ -24,14 +24,16 @@ class EventStream:
         ended: asyncio.Event,
         on_close: Callable[["EventStream"], None],
         *,
+        allowed: Callable[[], Awaitable[bool]],
         every_s: float = EVERY_S,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
-        """`ended` is set when the server stops."""
+        """`ended` is set when the server stops. `allowed`: whether the reader may have the next message."""
         self._updates = updates
         self._seen = updates.seen_by(last_event_id)
         self._ended = ended
         self._on_close = on_close
+        self._allowed = allowed
         self._every_s = every_s
         self._heartbeat_s = heartbeat_s
 
@@ -39,7 +41,7 @@ class EventStream:
         self._on_close(self)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while not self._ended.is_set():
+        while not self._ended.is_set() and await self._allowed():
             if self._updates.number > self._seen:
                 message = self._updates.message(self._seen)
                 self._seen = self._updates.number

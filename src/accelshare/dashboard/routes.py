@@ -70,15 +70,16 @@ class DashboardRoutes:
         return page if page is not None else self._api(request, headers)
 
     async def _api(self, request: HttpRequest, headers: Mapping[str, str]) -> Response:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        token = given.strip() if scheme.lower() == "bearer" else ""
         try:
-            if not await self._authenticator.allows(token.strip() if scheme.lower() == "bearer" else ""):
+            if not await self._authenticator.allows(token):
                 return _problem(401, "a token is needed", "www-authenticate: Bearer")
         except UncheckedError:  # not 401, at which the page asks its reader for another token
             return _problem(503, "the API server cannot check the token at the moment", "retry-after: 2")
         match request.path:
             case "/api/events":
-                return self._events(request.method, headers.get("last-event-id", ""))
+                return self._events(request.method, headers.get("last-event-id", ""), token)
             case "/api/snapshot":
                 return self._snapshot()
             case "/api/explain":
@@ -90,15 +91,24 @@ class DashboardRoutes:
             return _problem(503, "nodes and pods are not listed yet", "retry-after: 1")
         return Response(200, self._updates.message(0).data, headers=(*SECURITY, PRIVATE))
 
-    def _events(self, method: str, last_event_id: str) -> Response:
+    def _events(self, method: str, last_event_id: str, token: str) -> Response:
         if method == "HEAD":
             return Response(200, b"", "text/event-stream", headers=(*SECURITY, PRIVATE))
         if len(self._streams) >= MOST_READERS:
             return _problem(503, f"{MOST_READERS} readers are connected already", "retry-after: 5")
-        stream = EventStream(self._updates, last_event_id, self._ended, self._streams.discard)
+        stream = EventStream(
+            self._updates, last_event_id, self._ended, self._streams.discard, allowed=lambda: self._still_allows(token)
+        )
         self._streams.add(stream)
         self.reader_came.set()
         return Response(200, b"", "text/event-stream", stream=stream, headers=(*SECURITY, PRIVATE))
+
+    async def _still_allows(self, token: str) -> bool:
+        """A token may expire or be withdrawn while its reader watches. One that cannot be checked now counts as good."""
+        try:
+            return await self._authenticator.allows(token)
+        except UncheckedError:
+            return True
 
     async def _explain(self, query: str) -> Response:
         try:

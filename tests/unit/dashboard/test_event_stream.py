@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 
 from accelshare.dashboard.event_stream import EventStream
 from accelshare.dashboard.snapshot import Snapshot
@@ -12,8 +13,19 @@ def publish(updates: Updates, value: int) -> None:
     updates.publish(Snapshot({"n": json.dumps({"name": "n", "value": value}).encode()}, {}))
 
 
-def stream(updates: Updates, ended: asyncio.Event, last: str = "", *, heartbeat_s: float = 60.0) -> EventStream:
-    return EventStream(updates, last, ended, lambda _: None, every_s=0.0, heartbeat_s=heartbeat_s)
+async def always() -> bool:
+    return True
+
+
+def stream(
+    updates: Updates,
+    ended: asyncio.Event,
+    last: str = "",
+    *,
+    heartbeat_s: float = 60.0,
+    allowed: Callable[[], Awaitable[bool]] = always,
+) -> EventStream:
+    return EventStream(updates, last, ended, lambda _: None, allowed=allowed, every_s=0.0, heartbeat_s=heartbeat_s)
 
 
 def content(event: bytes) -> tuple[str, str, list[int]]:
@@ -65,3 +77,17 @@ async def test_it_ends_with_the_server() -> None:
     await asyncio.sleep(0)
     ended.set()
     assert await waiting is None
+
+
+async def test_it_ends_before_the_next_message_when_the_reader_may_read_no_more() -> None:
+    updates, ended = Updates("g"), asyncio.Event()
+    answers = [True, False]
+
+    async def allowed() -> bool:
+        return answers.pop(0)
+
+    publish(updates, 1)
+    events = aiter(stream(updates, ended, allowed=allowed))
+    assert content(await anext(events)) == ("snapshot", "g.1", [1])
+    publish(updates, 2)
+    assert [event async for event in events] == []
