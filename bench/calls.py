@@ -1,4 +1,4 @@
-"""Measures the cost of one filter or prioritize call, over HTTP on one keep-alive connection to an extender process.
+"""Measures the cost of one filter or prioritize call, over HTTP on one keep-alive connection to an extender process, and of TLS.
 
 Belongs here: making the same call many times. Never: a scheduler (throughput.py), calls that write (growth.py).
 
@@ -7,7 +7,11 @@ The wall time includes the client; the CPU time is the extender's alone.
 
 import asyncio
 import time
+from collections.abc import Callable
+from functools import partial
+from http.client import HTTPSConnection
 from statistics import median
+from typing import Final
 
 import msgspec
 
@@ -18,6 +22,8 @@ from bench.results import Call
 from bench.scene import PODS, Extender, Scene
 from bench.workload import Object
 
+KEPT_TLS: Final = "filter, over mutual TLS"
+NEW_TLS: Final = "filter, over a new connection with mutual TLS"
 FULL_OF_TEN = 8  # of every ten nodes, this many are full in the second half
 
 
@@ -35,7 +41,15 @@ async def measure(scene: Scene, noise: NoiseMeter, *, nodes: int, calls: int) ->
         async with scene.extender() as extender:
             for verb, body in bodies.items():
                 scene.progress.doing(f"calls, {nodes:,} nodes, {'80 % full' if full else 'empty'}: {verb}")
-                measured.append(await asyncio.to_thread(_many, extender, verb, body, nodes, full, calls))
+                measured.append(await asyncio.to_thread(_many, extender, extender.call, verb, body, nodes, full, calls))
+        async with scene.extender(tls=True) as extender:
+            scene.progress.doing(f"calls, {nodes:,} nodes, {'80 % full' if full else 'empty'}: over mutual TLS")
+            connection = extender.connect_tls()
+            kept = partial(extender.call, connection=connection)
+            new = partial(_call_anew, extender, connection)
+            for verb, call in ((KEPT_TLS, kept), (NEW_TLS, new)):
+                measured.append(await asyncio.to_thread(_many, extender, call, verb, bodies["filter"], nodes, full, calls))
+            connection.close()
     await scene.clear_pods()
     return measured
 
@@ -57,16 +71,23 @@ async def _bodies(scene: Scene, nodes: int) -> dict[str, bytes]:
     }
 
 
-def _many(extender: Extender, verb: str, body: bytes, nodes: int, full: bool, calls: int) -> Call:
+def _call_anew(extender: Extender, connection: HTTPSConnection, verb: str, body: bytes) -> bytes:
+    connection.close()
+    return extender.call(verb, body, connection)
+
+
+def _many(
+    extender: Extender, call: Callable[[str, bytes], bytes], verb: str, body: bytes, nodes: int, full: bool, calls: int
+) -> Call:
     path = verb.partition(",")[0]
     calls = max(10, min(calls, 300_000_000 // len(body)))  # whole nodes are megabytes a call
     for _ in range(5):  # connections, caches and the first ranking
-        extender.call(path, body)
+        call(path, body)
     walls: list[float] = []
     cpu_before = cpu_s(extender.pid)
     for _ in range(calls):
         begun = time.perf_counter()
-        extender.call(path, body)
+        call(path, body)
         walls.append(time.perf_counter() - begun)
     cpu = cpu_s(extender.pid) - cpu_before
     return Call(verb, nodes, full, len(body) / 1000, 1000 * cpu / calls, 1000 * median(walls))

@@ -71,7 +71,8 @@ def _throughput(size: Throughput) -> str:
         f"{size.pods} pods that {ask} wait when kube-scheduler starts; {CARDS} cards a "
         f"node. Every node is scored (percentageOfNodesToScore 100) and client limits are lifted, in all rows. kube-scheduler "
         f"calls the extender over mutual TLS, as the chart installs it. Counted are the "
-        f"middle 80 % of the pods. The rows took turns, {rounds} rounds; each is divided by the bare run of its own round. The "
+        f"middle 80 % of the pods. kube-scheduler keeps two idle connections, and opens new ones while more calls are under way. "
+        f"The rows took turns, {rounds} rounds; each is divided by the bare run of its own round. The "
         f"last column is the noise: what processes that are not part of this took meanwhile. Median (least–most). *Promises* is "
         f"shortlist 1 with `--promises=16`; {median(pace.wasted for pace in size.paces[PROMISES]):.0%} of them did not help."
     )
@@ -83,6 +84,7 @@ def _throughput(size: Throughput) -> str:
         "extender",
         "API server and etcd",
         "all of these",
+        "new connections a pod",
         "cores taken by others",
     )
     title = f"Throughput at {size.nodes:,} nodes" + (f", {size.shapes} shapes of pods" if size.shapes > 1 else "")
@@ -100,6 +102,7 @@ def _throughput_rows(size: Throughput) -> Iterator[tuple[str, ...]]:
             spread(Spread.of([pace.extender_ms for pace in paces])) if variant != BARE else "–",
             number(median(pace.api_server_ms for pace in paces)),
             number(median(pace.scheduler_ms + pace.extender_ms + pace.api_server_ms for pace in paces)),
+            number(median(pace.connections for pace in paces)) if variant != BARE else "–",
             spread(Spread.of([pace.others_cores for pace in paces])),
         )
 
@@ -136,7 +139,8 @@ def _most(waits: Waits) -> float:
 def _calls(calls: tuple[Call, ...]) -> str:
     sizes = sorted({call.nodes for call in calls})
     words = (
-        f"The extender's CPU milliseconds for one call over HTTP on one connection, and in brackets the caller's median wait. "
+        f"The extender's CPU milliseconds for one call over HTTP on one connection, if not said otherwise, and in brackets the "
+        f"caller's median wait. "
         f"The cluster has as many nodes as the call names. *Full*: on four of five nodes {FULL_SHARE} of {CARD_UNITS} units of "
         f"each card are taken, so that they must be refused one by one although their sums would do."
     )

@@ -59,6 +59,7 @@ class Pace:
     api_server_ms: float
     others_cores: float
     wasted: float = 0.0  # of the promises of a whole run, the part that did not help; 0 without promises
+    connections: float = 0.0  # that kube-scheduler opened to the extender, for each pod of a whole run
 
 
 def pace(first: Moment, last: Moment) -> Pace:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import http.client
 import platform
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -63,10 +64,18 @@ class Extender:
         self._connection.request("GET", "/metrics")
         return self._connection.getresponse().read().decode()
 
-    def call(self, verb: str, body: bytes) -> bytes:
-        """One call, as kube-scheduler makes it. Blocks."""
-        self._connection.request("POST", f"/accelshare/{verb}", body, {"Content-Type": "application/json"})
-        response = self._connection.getresponse()
+    def connect_tls(self) -> http.client.HTTPSConnection:
+        """A connection with kube-scheduler's certificate; for a new handshake, close it before the next call."""
+        assert self.tls is not None
+        context = ssl.create_default_context(cafile=self.tls["caFile"])
+        context.load_cert_chain(self.tls["certFile"], self.tls["keyFile"])
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=context)
+
+    def call(self, verb: str, body: bytes, connection: http.client.HTTPConnection | None = None) -> bytes:
+        """One call, as kube-scheduler makes it, on this connection or on the one without TLS. Blocks."""
+        connection = connection or self._connection
+        connection.request("POST", f"/accelshare/{verb}", body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
         content = response.read()
         if response.status != http.client.OK:
             raise RuntimeError(f"{verb} responded with {response.status}: {content[:200]!r}")

@@ -28,6 +28,8 @@ from cluster.process import Process
 LIMIT_S: Final = 300.0
 _PROMISES: Final = re.compile(r'^accelshare_promises_total\{outcome="(?P<outcome>[^"]+)"\} (?P<count>[0-9.e+]+)$', re.MULTILINE)
 
+_CONNECTIONS: Final = re.compile(r"^accelshare_tls_connections_total (?P<count>[0-9.e+]+)$", re.MULTILINE)
+
 
 class _Metadata(msgspec.Struct, rename="camel"):
     name: str
@@ -80,7 +82,10 @@ async def _run(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, ...] |
         scheduler = await running.enter_async_context(scene.scheduler(extender))
         async with asyncio.timeout(LIMIT_S):
             measured = await _pace(scene, version, queue.pods, scheduler, extender)
-        return measured if extender is None else replace(measured, wasted=wasted(await asyncio.to_thread(extender.metrics)))
+        if extender is None:
+            return measured
+        metrics = await asyncio.to_thread(extender.metrics)
+        return replace(measured, wasted=wasted(metrics), connections=connections(metrics) / queue.pods)
 
 
 async def _pace(scene: Scene, version: str, pods: int, scheduler: Process, extender: Extender | None) -> Pace:
@@ -123,6 +128,12 @@ def wasted(metrics: str) -> float:
     counts = {match["outcome"]: float(match["count"]) for match in _PROMISES.finditer(metrics)}
     total = sum(counts.values())
     return 1 - counts.get("kept", 0.0) / total if total else 0.0
+
+
+def connections(metrics: str) -> float:
+    """How many TLS connections were opened to the extender, from a metrics page."""
+    found = _CONNECTIONS.search(metrics)
+    return float(found["count"]) if found else 0.0
 
 
 def _now(bound: int, scene: Scene, scheduler: Process, extender: Extender | None) -> Moment:

@@ -1,6 +1,7 @@
 """TLS on the extender's port: required client certificates, and files that are reloaded when they change."""
 
 import asyncio
+import re
 import shutil
 import socket
 import ssl
@@ -64,6 +65,21 @@ async def test_clients_without_a_certificate_are_refused(files: tuple[FakeCluste
     fake_cluster.tls = context
     with pytest.raises(aiohttp.ClientError):
         await fake_cluster.call("GET", "/version")
+
+
+async def test_each_new_connection_is_counted(files: tuple[FakeCluster, Office, Path, Path]) -> None:
+    fake_cluster, office, certificate, key = files
+    await fake_cluster.start_extender(f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={office.authority.file}")
+
+    async def counted() -> int:
+        page = (await fake_cluster.call("GET", "/metrics"))[1]
+        return int(float(re.findall(r"^accelshare_tls_connections_total (.+)$", page, re.MULTILINE)[0]))
+
+    before = await counted()
+    assert await counted() == before, "a connection that is kept counts once"
+    for _ in range(3):
+        assert await fresh(fake_cluster, office.client("kube-scheduler")) == 200
+    assert await counted() == before + 3
 
 
 async def test_new_files_are_used_without_a_restart(files: tuple[FakeCluster, Office, Path, Path], tmp_path: Path) -> None:

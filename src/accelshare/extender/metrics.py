@@ -89,6 +89,9 @@ class Metrics:
         )
         self.bind_latency = BindLatency(lag.observe)
         self.api_retries = Counter("accelshare_api_retries", "Retried requests to the API server", registry=self._registry)
+        self.tls_connections = Counter(
+            "accelshare_tls_connections", "TLS connections opened to the port that kube-scheduler calls", registry=self._registry
+        )
         self.requeued = Counter(
             "accelshare_pods_requeued",
             "Refused pods that fit later and were requeued in kube-scheduler",

@@ -205,7 +205,7 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
             if settings.dashboard is not None:
                 page = _dashboard(settings.dashboard, settings, client, ledger, catalog, reader, ready=feed.complete)
                 await other_ports.enter_async_context(page)
-            context = tls.context if tls is not None else None
+            context = _counted(tls, metrics) if tls is not None else None
             async with Server(routes.handle, port, tls=context, max_body_bytes=max_body_bytes, max_connections=limits.scheduler):
                 log.info("serving listen=%s:%d tls=%s server=%s", settings.host, settings.port, tls is not None, cluster.server)
                 broken = await _until_stopped(stopping, starting={listed, ready}, forever=forever)
@@ -304,6 +304,16 @@ async def _until_stopped(
         broken = [task for task in watched if task.done()]
         if stopping.done() or broken:
             return broken
+
+
+def _counted(tls: TlsReloader, metrics: Metrics) -> Callable[[], ssl.SSLContext]:
+    """The context of each new connection, which is counted: a handshake takes several times the CPU of a call."""
+
+    def context() -> ssl.SSLContext:
+        metrics.tls_connections.inc()
+        return tls.context()
+
+    return context
 
 
 async def _when_listed(feed: Feed) -> None:
