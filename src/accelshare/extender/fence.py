@@ -161,8 +161,14 @@ class Fence:
 
 
 def _may_be_granted(pod: PodSeen) -> bool:
-    """Whether an earlier extender may have sent a grant that has not arrived: it is for the amount that the pod has now."""
-    return pod.resize is not None and (pod.granted is None or pod.granted.units != pod.resize.units)
+    """Whether an earlier extender may have sent a grant that has not arrived.
+
+    The same amount as before can have been granted again, if the node could not set it: then another one is in force.
+    """
+    if pod.resize is None:
+        return False
+    wanted = pod.resize.units
+    return pod.granted is None or pod.granted.units != wanted or any(ask.share != wanted for ask in pod.request)
 
 
 class _LargestFree:

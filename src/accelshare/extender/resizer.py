@@ -45,9 +45,13 @@ class Resizer:
         metrics: Metrics,
         *,
         enabled: bool,
+        on_free_capacity: Callable[[str], None] = lambda _: None,
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`enabled`: an admission policy lets nobody but us write grants. `may_write`: whether this extender decides now."""
+        """`enabled`: an admission policy lets nobody but us write grants. `may_write`: whether this extender decides now.
+
+        `on_free_capacity` is called with the node on which a growth was counted that is refused after all.
+        """
         self._client = client
         self._ledger = ledger
         self._profiles: Mapping[str, Profile] = {profile.name: profile for profile in catalog.profiles}
@@ -55,22 +59,28 @@ class Resizer:
         self._events = events
         self._metrics = metrics
         self.enabled = enabled
+        self._on_free_capacity = on_free_capacity
         self._may_write = may_write
         self._started = False
         self._answered: dict[str, str | None] = {}  # by uid: the text that was answered last; None: it was removed since
         self._waiting: dict[str, set[str]] = {}  # by node: uids of pods whose last resize the node has not reported yet
         self._short: dict[str, set[str]] = {}  # by node: uids of pods that were refused for a reason of the node
+        self._postponed: dict[str, bool] = {}  # by uid of pods to decide when we may: whether they were refused before
+        self._decide_later: asyncio.TimerHandle | None = None
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._event_tasks: set[asyncio.Task[bool]] = set()
 
     def start(self) -> None:
         """The ledger is complete: decide from now on."""
         self._started = True
-        for uid in [pod.seen.uid for pod in self._ledger.pods() if pod.seen.resize is not None]:
+        # One that had a grant and wants nothing now may want the same again.
+        for uid in [pod.seen.uid for pod in self._ledger.pods() if pod.seen.resize is not None or pod.seen.granted is not None]:
             self._decide(uid)
 
     async def stop(self) -> None:
         """End the writes; the next start fences them."""
+        if self._decide_later is not None:
+            self._decide_later.cancel()
         tasks = [*self._writing.values(), *self._event_tasks]
         for task in tasks:
             task.cancel()
@@ -109,7 +119,7 @@ class Resizer:
 
     def _decide(self, uid: str, *, again: bool = False) -> None:
         pod = self._ledger.pod(uid)
-        if pod is None or uid in self._writing or pod.resize_hold is not None or not self._may_write():
+        if pod is None or uid in self._writing or pod.resize_hold is not None:
             return
         seen, wanted = pod.seen, pod.seen.resize
         if wanted is None:
@@ -117,6 +127,9 @@ class Resizer:
                 self._answered[uid] = None
             return
         if not seen.node or not seen.started or seen.ended or self._is_answered(seen, wanted):
+            return
+        if not self._may_write():
+            self._postpone(uid, again=again)
             return
         answer = self._answer(pod, wanted)
         if answer == "wait":
@@ -132,6 +145,17 @@ class Resizer:
             self._short.setdefault(seen.node, set()).add(uid)
         if answer is not None and not again:
             self._refuse(seen, wanted, answer)
+
+    def _postpone(self, uid: str, *, again: bool) -> None:
+        """Our Lease has lapsed. Either it is renewed soon, or this process ends."""
+        self._postponed[uid] = again
+        if len(self._postponed) == 1:
+            self._decide_later = asyncio.get_running_loop().call_later(RETRY_S, self._decide_postponed)
+
+    def _decide_postponed(self) -> None:
+        postponed, self._postponed = self._postponed, {}
+        for uid, again in postponed.items():
+            self._decide(uid, again=again)
 
     def _is_answered(self, seen: PodSeen, wanted: WantedResize) -> bool:
         # What an earlier extender granted is not granted again, also if the node could not do it.
@@ -182,6 +206,9 @@ class Resizer:
                 return
             while self._holds(pod, resize):
                 assert pod.resize_hold is not None
+                if not self._may_write():
+                    await asyncio.sleep(RETRY_S)
+                    continue
                 try:
                     await grant_resize(
                         self._client,
@@ -213,8 +240,8 @@ class Resizer:
             self._decide(seen.uid)
 
     def _holds(self, pod: LedgerPod, resize: Resize) -> bool:
-        """Whether this resize is still to be written, and by us."""
-        return pod.resize_hold is not None and pod.resize_hold[0] == resize and self._may_write()
+        """Whether this resize is still to be written."""
+        return pod.resize_hold is not None and pod.resize_hold[0] == resize
 
     async def _may_exceed_request(self, pod: LedgerPod, resize: Resize, wanted: WantedResize) -> bool:
         """Whether the pod may have more than it requests. If not, that is answered.
@@ -253,9 +280,11 @@ class Resizer:
 
     def _take_back(self, seen: PodSeen, wanted: WantedResize, refusal: ResizeRefusal, problem: str) -> None:
         """Refuse a resize that was held and has certainly not been written."""
-        self._ledger.release_resize(seen.uid)
+        freed = self._ledger.release_resize(seen.uid)
         self._answered[seen.uid] = wanted.text
         self._refuse(seen, wanted, refusal, problem)
+        if freed:
+            self._on_free_capacity(freed)
 
     def _granted(self, seen: PodSeen, resize: Resize, before: int) -> None:
         self._metrics.resized("granted")

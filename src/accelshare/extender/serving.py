@@ -114,12 +114,21 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
         plan = _plan(settings, ledger, catalog, metrics, failed_binds) if settings.promises else None
         events = Events(client, component="accelshare-extender", clock=time.time)
         requeue = Requeue(client, ledger, metrics, clock=time.monotonic, may_write=permit.granted)
-        resizer = Resizer(client, ledger, catalog, events, metrics, enabled=settings.resizes, may_write=permit.granted)
 
         def capacity_freed(node: str) -> None:
             requeue.capacity_freed(node)
             resizer.capacity_freed(node)
 
+        resizer = Resizer(
+            client,
+            ledger,
+            catalog,
+            events,
+            metrics,
+            enabled=settings.resizes,
+            on_free_capacity=capacity_freed,
+            may_write=permit.granted,
+        )
         gangs = GangHolds(ledger, clock=time.monotonic, on_free_capacity=capacity_freed, count=metrics.gang_hold_ended)
         decisions = Decisions(
             ledger, catalog, reader, shortlist=settings.shortlist, failed_binds=failed_binds, plan=plan, gangs=gangs

@@ -15,8 +15,10 @@ from accelshare.extender.metrics import Metrics
 from accelshare.extender.resizer import Resizer
 from accelshare.kube.client import Client
 from accelshare.kube.config import Cluster
+from accelshare.kube.errors import Conflict
 from accelshare.kube.events import Events
 from accelshare.kube.patches import grant_resize
+from accelshare.ledger.facts import PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Resize, Slice
 from accelshare.testing.api_server import FakeApiServer
@@ -40,13 +42,24 @@ class Scene:
         self.enabled = enabled
         self.metrics = Metrics()
         self.ledger = Ledger()
+        self.lease = True
+        self.freed: list[str] = []
         self.feed, self.resizer, self.fence = self._parts()
 
     def _parts(self) -> tuple[Feed, Resizer, Fence]:
         events = Events(self.client, component="test", clock=lambda: 0.0)
         reader = PodReader(CATALOG)
-        resizer = Resizer(self.client, self.ledger, CATALOG, events, self.metrics, enabled=self.enabled)
-        freed = resizer.capacity_freed
+
+        def freed(node: str) -> None:
+            self.freed.append(node)
+            resizer.capacity_freed(node)
+
+        resizer = Resizer(
+            *(self.client, self.ledger, CATALOG, events, self.metrics),
+            enabled=self.enabled,
+            on_free_capacity=freed,
+            may_write=lambda: self.lease,
+        )
         feed = Feed(
             self.client, self.ledger, CATALOG, reader, events, self.metrics, text=str, on_free_capacity=freed, resizer=resizer
         )
@@ -392,3 +405,117 @@ async def test_a_restart_grants_nothing_twice_and_fences_what_may_be_on_its_way(
             assert versions["a"] == before["a"], "nothing is written on a pod that has what it wants"
             conditions = scene.server.store.get("pods", "b").object["status"]["conditions"]
             assert "accelshare.io/BindFence" in {condition["type"] for condition in conditions}
+
+
+@pytest.fixture
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resizer_module, "RETRY_S", 0.05)
+
+
+@pytest.mark.usefixtures("quick_retries")
+async def test_a_grant_on_its_way_when_the_lease_lapsed_is_written_when_it_is_renewed() -> None:
+    """The API server was away for longer than the Lease; the pod does not change meanwhile."""
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 4)
+        await scene.until(lambda: scene.counted("a") == 4)
+        fault = scene.server.faults.drop_before(method="PATCH", path=STATUS_PATCH, times=1)
+        scene.resize("a", "12")
+        await scene.until(lambda: fault.hits)
+        scene.lease = False
+        await asyncio.sleep(4 * resizer_module.RETRY_S)
+        assert not scene.resizer.settled(), "it may still arrive"
+        assert scene.granted("a") is None
+        scene.lease = True
+        await scene.until(lambda: scene.granted("a") == Resize(12, 1))
+
+
+@pytest.mark.usefixtures("quick_retries")
+async def test_what_is_seen_while_the_lease_has_lapsed_is_decided_when_it_is_renewed() -> None:
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 4)
+        scene.resize("a", "8")
+        await scene.until(lambda: scene.granted("a") == Resize(8, 1))
+        scene.resize("a", "2")
+        scene.pod("b", 2)
+        await scene.until(lambda: scene.counted("b") == 2)
+        scene.lease = False
+        scene.node(a=(8, 1))
+        scene.resize("b", "4")
+        await scene.until(lambda: (scene.ledger.pod(scene.uid("b")) or pytest.fail("gone")).seen.resize is not None)
+        await asyncio.sleep(4 * resizer_module.RETRY_S)
+        assert scene.granted("b") is None
+        scene.lease = True
+        await scene.until(lambda: scene.granted("a") == Resize(2, 2))
+        await scene.until(lambda: scene.granted("b") == Resize(4, 1))
+
+
+async def test_what_a_refused_growth_gives_back_is_reported_and_tried_by_those_that_were_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pod a is counted with the whole card while its quotas are read; b, for which there is no room then, gets its turn."""
+    async with cluster() as scene, scene.running():
+        scene.pod("a", 4)
+        scene.pod("b", 4)
+        await scene.until(lambda: scene.counted("a") == scene.counted("b") == 4)
+        reading, go_on = asyncio.Event(), asyncio.Event()
+
+        async def quota_of(seen: PodSeen) -> str:
+            if seen.name == "b":
+                return ""
+            reading.set()
+            await go_on.wait()
+            return "few"
+
+        monkeypatch.setattr(scene.resizer, "_quota_of", quota_of)
+        scene.resize("a", "12")
+        await reading.wait()
+        scene.resize("b", "8")
+        await scene.until(lambda: scene.outcomes() == {"no-room": 1})
+        scene.freed.clear()
+        go_on.set()
+        await scene.until(lambda: scene.granted("b") == Resize(8, 1))
+        assert scene.counted("a") == 4
+        assert "n1" in scene.freed
+
+
+async def test_a_late_grant_of_the_same_amount_as_before_is_refused_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node could not set 12, the owner wrote it again, and the extender died while it sent the second grant."""
+    late: list[dict[str, Any]] = []
+
+    async def sent(_client: Client, **named: Any) -> None:
+        late.append(named)
+        await asyncio.Event().wait()
+
+    async with cluster() as scene:
+        async with scene.running():
+            scene.pod("a", 4, resize="12")
+            await scene.until(lambda: scene.granted("a") == Resize(12, 1))
+            scene.node(a=(4, 1))
+            await scene.until(lambda: scene.counted("a") == 4)
+            monkeypatch.setattr(resizer_module, "grant_resize", sent)
+            scene.resize("a", None)
+            await scene.until(lambda: (scene.ledger.pod(scene.uid("a")) or pytest.fail("gone")).seen.resize is None)
+            scene.resize("a", "12")
+            await scene.until(lambda: late)
+        scene.restart()
+        async with scene.running():
+            assert scene.counted("a") == 4
+            scene.pod("b", 12)
+            await scene.until(lambda: scene.counted("b") == 12)
+            with pytest.raises(Conflict):
+                await grant_resize(scene.client, **late[0])
+            assert scene.granted("a") == Resize(12, 1)
+
+
+async def test_an_amount_that_is_written_again_after_a_restart_is_granted_again() -> None:
+    async with cluster() as scene:
+        async with scene.running():
+            scene.pod("a", 8, resize="4")
+            await scene.until(lambda: scene.granted("a") == Resize(4, 1))
+            scene.node(a=(8, 1))
+            scene.resize("a", None)
+            await scene.until(lambda: (scene.ledger.pod(scene.uid("a")) or pytest.fail("gone")).seen.resize is None)
+        scene.restart()
+        async with scene.running():
+            scene.resize("a", "4")
+            await scene.until(lambda: scene.granted("a") == Resize(4, 2))
