@@ -169,12 +169,12 @@ class SliceResizer:
         if not self._updates.connected or not self._knows_way(pod):
             return
         before = pod.seen.request[0].share
-        if granted.units < before and pod.phase == "Running" and not self._living(uid):
-            return  # its container may be about to start again, or its cgroup cannot be seen: a shrink must be certain
         try:
+            if granted.units < before and pod.phase == "Running" and not self._living(uid):
+                return  # its container may be about to start again, or its cgroup cannot be seen: a shrink must be certain
             async with self._review.lock:
                 problem = await self._try(pod, granted, before)
-        except (LimitError, CgroupError) as error:  # neither amount could be set: either may be in force
+        except (LimitError, CgroupError) as error:  # it is not known which amount is in force
             log.warning("resize pod=%s n=%d outcome=postponed error=%r", pod.name, granted.number, str(error))
             return
         if uid not in self._pods:

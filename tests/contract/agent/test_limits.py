@@ -347,9 +347,11 @@ async def test_the_kernels_limit_is_written_again(fake_node: FakeNode, validated
     await fake_node.until(lambda: validated.repairs(1), "the repair is counted")
 
 
-async def test_annotations_of_a_user_hide_no_limit(fake_node: FakeNode, validated: Node) -> None:
+@pytest.mark.parametrize("limited", [True, False])
+async def test_annotations_of_a_user_hide_no_limit(fake_node: FakeNode, validated: Node, limited: bool) -> None:
+    """Also not one of later: a card that nobody limits now may be limited after the next probe."""
     validated.uses_driver()
-    await validated.start_agent()
+    await validated.start_agent(*([] if limited else ["--no-limits"]))
     bind(fake_node, "a", {MEMORY: 4}, 0, units=4)
     await validated.create("a")
     for key in (assignment.LIMITED, assignment.DELIVERED):

@@ -231,3 +231,16 @@ async def test_without_the_flag_a_grant_changes_nothing(resizing_node: Resizing)
     await one.run("b", 4)
     assert one.annotation() is None
     assert one.kernel_limit("a") == f"fake/zpu0 {4 * GIB}"
+
+
+async def test_growth_between_creation_and_start_raises_the_limit_of_the_pod_too(resizing_node: Resizing) -> None:
+    """As when the pod's template has the wish already."""
+    one = resizing_node
+    one.node.uses_driver()
+    await one.start()
+    bind(one.fake, "a", {MEMORY: 4}, 0, units=4)
+    await one.node.create("a")
+    one.grant("a", 8, 1)
+    await one.until_applied("a", 8, 1)
+    await one.node.start("a")
+    assert one.driver_limits("a") == {8 * GIB}

@@ -73,6 +73,7 @@ class Node:
         limits = ContainerLimits(self.kernel, {})
         self.review = LimitReview(limits, list, on_repaired=lambda: None, on_failed=lambda _pod, _problem: None)
         self.events: list[str] = []
+        self.cgroup = "/pod/one"
         self.resizer = SliceResizer(
             cast("Any", None),
             "n1",
@@ -93,7 +94,8 @@ class Node:
         return True
 
     def _containers(self) -> list[Living]:
-        return [Living(pod, wanted_limits(self.devices.snapshot().kinds, pod.seen.slices)) for pod in self.pods.values()]
+        kinds = self.devices.snapshot().kinds
+        return [Living(pod, wanted_limits(kinds, pod.seen.slices), cgroup=self.cgroup) for pod in self.pods.values()]
 
     def run(self, name: str, units: int, *, granted: int) -> None:
         seen = running(name, on="n1/0", request=share(units, kind=KIND))
@@ -130,5 +132,15 @@ async def test_a_pod_that_ends_while_limits_are_checked_stays_gone(node: Node) -
     node.review.lock.release()
     await answering
     assert dict(node.pods) == {}
+    assert node.amounts.annotation == "{}"
+    assert node.events == []
+
+
+@pytest.mark.parametrize("cgroup", ["", "a:b", "/"])
+async def test_a_shrink_of_a_container_whose_cgroup_cannot_be_read_is_postponed(node: Node, cgroup: str) -> None:
+    """And the agent goes on."""
+    node.cgroup = cgroup
+    node.run("a", 8, granted=4)
+    await node.answer()
     assert node.amounts.annotation == "{}"
     assert node.events == []

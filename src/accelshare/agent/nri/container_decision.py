@@ -252,7 +252,7 @@ class ContainerDecision:
         if not slices:
             return ContainerAdjustment()  # another device plugin delivers all of it
         limits = wanted_limits(self._kinds, slices)
-        self._refuse_our_annotations(limits)
+        self._refuse_our_annotations()
         result = adjusted([*edits, _mark(slices, limits)], on_host=self._rules.on_host, unified=unified(limits))
         self.slices = slices
         self.pod_limits = self.pod_limits_now()
@@ -394,10 +394,10 @@ class ContainerDecision:
                 f"which has {free} of {vendor.cards[card].units} left"
             )
 
-    def _refuse_our_annotations(self, limits: tuple[Limit, ...]) -> None:
-        """With annotations of its own a pod could hide from us at its start which limits its container must have."""
+    def _refuse_our_annotations(self) -> None:
+        """With annotations of its own a pod could hide from us which cards and limits its container must have, now or later."""
         for key in (assignment.DELIVERED, assignment.LIMITED):
-            if limits and key in self._sandbox.annotations:
+            if key in self._sandbox.annotations:
                 raise Refuse(
                     f"pod {self._pod_name()} has an annotation {key}, which only the agent sets on containers; remove it"
                 )

@@ -128,6 +128,9 @@ class ContainerHandler:
         try:
             decision.start()
             if limits := decision.limits_at_start():
+                if decision.pod is not None and decision.pod.resized_units and pod.linux.cgroup_parent:
+                    # The pod's limit is that of the time at which the container was created.
+                    self._hold(container, pod_group(pod.linux.cgroup_parent), decision.pod_limits_now())
                 self._hold(container, container_group(container.linux.cgroups_path), limits)
         except (Refuse, CgroupError) as error:
             self._report(decision, refused=True)
