@@ -238,6 +238,9 @@ class Binder:
 
     def _refused(self, call: BindArguments, refused: binding.BindRefused) -> BindOutcome:
         """This POST did not bind the pod. An earlier one whose response was lost may have bound it, or may still do so."""
+        if refused.may_follow:
+            self._settle_later(call)
+            return BindOutcome(_OUTCOMES.get(refused.why, "failed"), refused.message)
         try:
             fact = self._reader.fact(pod_decoder.decode(refused.pod)) if refused.pod is not None else None
         except ValueError as error:  # it has a node and cannot be decoded: the hold stays until that is settled

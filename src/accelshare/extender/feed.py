@@ -96,8 +96,18 @@ class Feed:
         """What has not been listed yet; an empty list means that the ledger is complete."""
         return [what for what in ("nodes", "pods") if what not in self._synced]
 
-    async def shown(self, version: int) -> None:
-        """Wait until the ledger has every change of a pod up to this version, which must be one of a pod."""
+    @property
+    def newest(self) -> int:
+        """The version up to which the ledger has every change of a pod."""
+        return self._pods.newest
+
+    async def shown(self, version: int, *, after: int = 0) -> None:
+        """Wait until the ledger has every change of a pod up to this version, which must be one of a pod.
+
+        `after`: `newest` before this version was written.
+        """
+        if version < after:
+            raise HistoryWentBackError(f"the API server wrote a pod at version {version}, and before that was at {after}")
         if await self._pods.shown(version):
             self._nodes.reopen("the watch of pods stood still")
 

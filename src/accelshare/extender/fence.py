@@ -13,7 +13,7 @@ from typing import Final
 
 from accelshare.kube import binding
 from accelshare.kube.client import Client
-from accelshare.kube.errors import KubeError, NotFound
+from accelshare.kube.errors import BadAnswer, KubeError, NotFound
 from accelshare.kube.patches import set_condition
 from accelshare.kube.server_version import server_version
 from accelshare.ledger.facts import PodSeen
@@ -63,7 +63,8 @@ class Fence:
 
         Without it a pod whose Binding arrives late would be on a card that another pod got meanwhile. A pod for which no
         card has free capacity is left out: no other pod can get its card. The same for grants of a resize on bound pods.
-        `uids`: the only pods whose Binding can be in flight; None: it is not known which.
+        `uids`: the only pods whose Binding can be in flight; None: it is not known which. None of these is left out: the watch
+        of nodes, which nobody waited for, may not have shown the card yet to which it is being bound.
         """
         started = asyncio.get_running_loop().time()
         free = _LargestFree(self._ledger)
@@ -73,7 +74,7 @@ class Fence:
             if (
                 self._resizes and _may_be_granted(pod.seen)
                 if pod.seen.node
-                else (uids is None or pod.seen.uid in uids) and free.may_serve(pod.seen.request)
+                else (pod.seen.uid in uids if uids is not None else free.may_serve(pod.seen.request))
             )
         )
         count = self.unfenced = len(waiting)
@@ -126,7 +127,8 @@ class Fence:
             "message": f"Bindings that accelshare sent before {now} are refused.",
         }
         pod = await set_condition(self._client, namespace=namespace, name=name, uid=uid, condition=condition, timeout_s=REQUEST_S)
-        self._apply(pod)
+        if not self._apply(pod):
+            raise BadAnswer(f"PATCH pod {namespace}/{name}: not a pod")  # it may have a node that the ledger does not know
         return True
 
     async def _time_has_passed(self, namespace: str, name: str, uid: str, sent_at: float) -> bool:
@@ -150,14 +152,18 @@ class Fence:
                 self._honoured = False
         return self._honoured
 
-    def _apply(self, pod: bytes) -> None:
-        """The watch may show this late, and until then a card would count as free or a version be outdated."""
+    def _apply(self, pod: bytes) -> bool:
+        """The watch may show this late, and until then a card would count as free or a version be outdated.
+
+        False: it cannot be read.
+        """
         try:
             fact = self._reader.fact(pod_decoder.decode(pod))
         except ValueError:  # the watch reports it
-            return
+            return False
         if fact is not None and (freed := self._ledger.apply(fact)):
             self._on_free_capacity(freed)
+        return True
 
 
 def _may_be_granted(pod: PodSeen) -> bool:

@@ -43,9 +43,10 @@ async def take_over(client: Client, feed: Feed, fence: Fence, leadership: Leader
     """Returns this extender's own pod."""
     own = await _repeated(partial(own_pod.read, client, namespace, pod))
     alone = not await _wait_for_others(client, namespace, own)
+    before = feed.newest
     own = await _repeated(partial(own_pod.touch, client, namespace, pod, own.metadata.uid))
     # The watch shows changes in their order: after this one, the ledger has every bind that the earlier holder has done.
-    await feed.shown(version_number(own.metadata.version))
+    await feed.shown(version_number(own.metadata.version), after=before)
     # What it has sent and the API server has not carried out is refused from now on.
     if alone and leadership.settled_before:
         fence.skip_pending()

@@ -71,11 +71,15 @@ class Why(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class BindRefused:
-    """Certainly not carried out. `pod` is the pod as it was read afterwards, if it was read."""
+    """Not carried out. `pod` is the pod as it was read afterwards, if it was read.
+
+    `may_follow`: the API server could not write it, or did not know whether it did, and its storage may still carry it out.
+    """
 
     why: Why
     message: str
     pod: bytes | None = field(default=None, repr=False)
+    may_follow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +313,9 @@ class _Attempt:
                 self._lost = lost_before
             if meaning in (_Meaning.CHECK, _Meaning.DENIED) and not outdated:
                 # An earlier POST whose response was lost may still be carried out.
-                return Unknown(self._problem) if self._lost else BindRefused(Why.DENIED, self._problem)
+                if self._lost:
+                    return Unknown(self._problem)
+                return BindRefused(Why.DENIED, self._problem, may_follow=meaning is _Meaning.CHECK)
             # A version that is outdated once needs no wait: kube-scheduler has written the pod's status.
             await self._sleep(max(wait_s if outdated else max(wait_s, _FIRST_WAIT_S), retry_after_s or 0.0))
             wait_s = min(max(wait_s, _FIRST_WAIT_S) * 2, _LONGEST_WAIT_S)

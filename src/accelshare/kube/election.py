@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from accelshare.kube.leases import LeaseObject, next_transitions
+from accelshare.wire.decoding import version_number
 
 DURATION_S: Final = 3
 MARGIN_S: Final = 0.5  # for clocks that run at different speeds, and for the time from a check to the request that it allows
@@ -116,6 +117,8 @@ class Election:
         spec, version = lease.spec, lease.metadata.version
         term = spec.lease_transitions or 0
         self.holder = spec.holder_identity or ""
+        if version_number(version) < version_number(self._version or ""):
+            return self._lose()  # a restored etcd: what this process remembers is of a history that is gone
         if version != self._version:
             self._version, self._unchanged_since = version, at
         if self._term is not None:

@@ -136,6 +136,7 @@ class Reflector(Generic[T]):
         self._listed = 0  # the version of the last list that the consumer has taken
         self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self._end_watch: Callable[[str], None] | None = None  # while one is open
+        self._resting: asyncio.Future[None] | None = None  # after an error, until the next try
 
     @property
     def silent_s(self) -> float:
@@ -146,18 +147,25 @@ class Reflector(Generic[T]):
         """Whether this object was yielded as Seen and not as Gone since."""
         return identity in self._known
 
+    @property
+    def newest(self) -> int:
+        """The version up to which the consumer has got every change."""
+        return max(self._listed, version_number(_Object.of(self._taken).resource_version) if self._taken else 0)
+
     async def shown(self, version: int, *, patience_s: float = PATIENCE_S) -> bool:
         """Wait until the consumer has got every change up to this version, which must be that of an object under the path.
 
         A watch that does not show it in time stands still, say because something between here and the API server keeps the
         connection and forwards nothing. It is opened again; true: it had to be.
         """
-        if version <= max(self._listed, version_number(_Object.of(self._taken).resource_version) if self._taken else 0):
+        if version <= self.newest:
             return False
         reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited.append((version, reached))
+        self._end_rest()
         reopened = False
         while not (await asyncio.wait([reached], timeout=patience_s))[0]:
+            self._end_rest()
             reopened |= self.reopen(f"version {version} was not shown within {patience_s:g} s")
             patience_s *= 2
         return reopened
@@ -190,7 +198,21 @@ class Reflector(Generic[T]):
                 if not _can_resume(error):
                     self._version = None
                 yield Interrupted(str(error), wait_s)
-                await self._sleep(wait_s)
+                await self._rest(wait_s)
+
+    async def _rest(self, wait_s: float) -> None:
+        resting = self._resting = asyncio.ensure_future(self._sleep(wait_s))
+        try:
+            await asyncio.wait([resting])
+        finally:
+            self._resting = None
+            resting.cancel()
+
+    def _end_rest(self) -> None:
+        """The API server has answered somebody, so there is nothing to wait for any more."""
+        if self._resting is not None:
+            self._failures = 0
+            self._resting.cancel()
 
     async def _list(self) -> AsyncGenerator[Change[T], None]:
         """Every object, then what is not there any more. A list that fails halfway proves no absence."""

@@ -426,3 +426,36 @@ async def test_stopping_ends_as_soon_as_no_bind_is_in_doubt(scene: Scene) -> Non
     async with asyncio.timeout(LIMIT_S):
         await scene.binder.stop(within_s=10 * LIMIT_S)
     assert not scene.card_is_held
+
+
+async def test_a_bind_in_doubt_keeps_its_card_while_answers_are_no_pods(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lost Binding was carried out, and the watch has not shown it yet."""
+    scene.server.minor, scene.server.version = "36", 2
+    await scene.bind_in_doubt()
+    with monkeypatch.context() as torn:
+        torn.setattr(scene.server, "_pod", lambda: "half a po")
+        before = scene.server.patches
+        async with asyncio.timeout(LIMIT_S):
+            while scene.server.patches < before + 2:
+                await asyncio.sleep(0.01)
+        assert scene.card_is_held
+
+
+@pytest.mark.parametrize("code", [409, 500])
+async def test_a_binding_that_the_storage_may_still_carry_out_keeps_its_card(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """kube-apiserver answers so, too, if it does not know whether etcd has written the pod."""
+    server = scene.server
+    server.minor, server.version = "36", 2
+
+    def in_flight(_request: object, _binding: object) -> web.StreamResponse:
+        return refusal(code, "Conflict", "rpc error: code = Unavailable desc = error reading from server: EOF")
+
+    monkeypatch.setattr(server, "_post", in_flight)
+    assert (await scene.bind()).name != "bound"
+    if server.version == 2:  # nothing has changed the pod since, so etcd can write it now
+        server.bound = server.posts[0]
+        assert scene.card_is_held
+    else:
+        await scene.until_free()

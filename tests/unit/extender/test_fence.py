@@ -163,3 +163,28 @@ async def test_a_pod_that_cannot_be_fenced_is_settled_after_a_time(
             await task
         assert fence.unfenced == 0
     assert not server.patches
+
+
+async def test_a_pod_that_the_lease_names_is_changed_although_no_known_card_has_room() -> None:
+    """The card that it is being bound to can be on a node that the watch of nodes has not shown yet."""
+    server = Server()
+    full = replace(waiting("full", on="n1"), slices=(Slice(PROFILE.name, 0, 12, id="first"),))
+    async with fencing(server, full, waiting("late"), waiting("other")) as (ledger, fence):
+        await fence.fence_pending({"u-late"})
+        assert fence.unfenced == 0
+        ledger.apply(NodeSeen(name="n2", version=3, cards=(Card(PROFILE.name, 0, 16, id="second"),)))
+        assert isinstance(ledger.offer("n2", REQUEST), Assignment), "another pod can get the card of the named one"
+    assert [patch["metadata"]["uid"] for patch in server.patches] == ["u-late"]
+
+
+async def test_an_answer_that_is_no_pod_fences_nothing() -> None:
+    """The pod may have a node that the ledger does not know."""
+
+    class Torn(Server):
+        async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+            if request.path == "/version":
+                return await super().__call__(request)
+            return web.Response(body=b'{"metadata":{"uid":"u-a","na', content_type="application/json")
+
+    async with fencing(Torn(), waiting("a")) as (_, fence):
+        assert not await fence.refuses("ml", "a", "u-a", sent_at=asyncio.get_running_loop().time())

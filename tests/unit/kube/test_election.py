@@ -195,3 +195,14 @@ def test_never_two_holders(seed: int) -> None:
         held = [each.election.identity for each in processes if each.election.holds(now + each.offset)]
         assert len(held) <= 1, held
     assert terms
+
+
+def test_who_sees_the_lease_at_an_older_version_has_lost_it() -> None:
+    """After etcd was restored, what this process knows is of a history that is gone."""
+    before = Election("a")
+    before.written(Write(None, 0, taking=True), "1010", sent_at=0.0)
+    before.doubt()
+    assert isinstance(before.read(lease("1000", "a"), 5.0), Lost)
+    standby = Election("b")
+    standby.read(lease("1010", "a"), 0.0)
+    assert isinstance(standby.read(lease("1000", "a"), 5.0), Lost)

@@ -662,3 +662,26 @@ async def test_a_watch_that_shows_the_awaited_version_stays_open() -> None:
         assert not await reflector.shown(6)
         following.cancel()
     assert api.asked == ["list", "watch 5"]
+
+
+async def test_an_awaited_version_ends_the_wait_after_a_failure() -> None:
+    """The API server has just answered whoever waits for it."""
+    api = Api(listing(version=5), hang_up, hang_up, Watch(("ADDED", thing("b", version=6)), end="stay"))
+    async with asking(api) as client:
+        backoff = Backoff(first_s=600.0, longest_s=600.0)
+        reflector: Reflector[Thing] = Reflector(client, "/api/v1/things", decode=decode, identity=uid_of, backoff=backoff)
+        interrupted = asyncio.Event()
+
+        async def follow() -> None:
+            async for change in reflector.changes():
+                if isinstance(change, Interrupted):
+                    interrupted.set()
+
+        following = asyncio.create_task(follow())
+        try:
+            async with asyncio.timeout(60.0):
+                await interrupted.wait()
+                await reflector.shown(6)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
