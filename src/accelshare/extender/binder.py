@@ -158,7 +158,7 @@ class Binder:
             )
         if pod.hold is not None and self._bound.get(call.pod_uid) == call.node:
             return BindOutcome("already", cards=card_names(pod.hold.slices))
-        if pod.hold is not None and not self._still_available(pod.hold):
+        if pod.hold is not None and not self._ledger.still_available(pod.hold):
             return BindOutcome("in-doubt", f"{name} may already be bound to node {call.node}, whose cards are not available now")
         earlier = pod.hold if gang is GangBind.NO_MEMBER else None
         offered = pod.hold or self._offer(call, pod.seen.request)
@@ -166,7 +166,7 @@ class Binder:
             return BindOutcome("refused", f"node {call.node}: {self._text(offered)}")
         self._ledger.hold(call.pod_uid, offered)
         if (refused := await self._not_admitted(call, offered)) is not None:
-            if earlier is None:
+            if earlier is None and not (self._gangs is not None and self._gangs.bind_put_off(call.pod_uid)):
                 self._report_free_capacity(self._ledger.release(call.pod_uid))
             return refused
         return await self._post(call, offered, self._annotations(pod, offered), version=str(pod.seen.version or ""))
@@ -178,7 +178,7 @@ class Binder:
         found = self._gangs.bind_begins(call.pod_uid, in_gang=pod.seen.in_gang and pod.hold is None)
         if found is not GangBind.HELD or pod.hold is None:
             return found
-        if pod.hold.node == call.node and self._still_available(pod.hold):
+        if pod.hold.node == call.node and self._ledger.still_available(pod.hold):
             return found
         self._report_free_capacity(self._ledger.release(call.pod_uid))
         return GangBind.NO_MEMBER
@@ -196,7 +196,7 @@ class Binder:
         pod = self._ledger.pod(call.pod_uid)
         if pod is None:
             return BindOutcome("gone", f"pod {call.pod_namespace}/{call.pod_name} is gone")
-        if pod.hold != offered or not self._still_available(offered):
+        if pod.hold != offered or not self._ledger.still_available(offered):
             return BindOutcome("refused", f"node {call.node} changed while the pod waited for its kubelet")
         return None
 
@@ -318,14 +318,6 @@ class Binder:
     def _report_free_capacity(self, node: str) -> None:
         if node:
             self._on_free_capacity(node)
-
-    def _still_available(self, held: Assignment) -> bool:
-        """Are these cards healthy and delivered now? Cards and agents may go away while a bind is in doubt."""
-        node = self._ledger.node(held.node)
-        if node is None or node.fact is None:
-            return False
-        healthy = {(card.kind, card.index, card.id) for card in node.fact.cards if card.healthy}
-        return all((s.kind, s.index, s.id) in healthy and not node.paused(s.kind) for s in held.slices)
 
     def _annotations(self, pod: LedgerPod, offered: Assignment) -> dict[str, str]:
         """The record of the pod's cards and, where the container runtime delivers them, the annotations for it."""

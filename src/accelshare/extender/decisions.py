@@ -5,6 +5,7 @@ holding cards, except for members of gangs (gangs.py).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -13,7 +14,7 @@ from accelshare.extender.failed_binds import FailedBinds
 from accelshare.extender.gangs import GangHolds
 from accelshare.extender.promises.plan import Plan
 from accelshare.ledger.facts import PodSeen
-from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.ledger import CannotHoldError, Ledger
 from accelshare.ledger.nouns import Assignment
 from accelshare.ledger.preemption import victims
 from accelshare.ledger.refusals import Reason, Refusal
@@ -66,9 +67,11 @@ class Decisions:
         pod = self._pods.fact(call.pod)
         if pod is None:
             return Filtered(FilterAnswer(call.names))
-        if pod.refusal is not None:
-            return self._refuse_everywhere(call.names, pod.refusal)
         group = self._asked_group(call.pod)
+        if pod.refusal is not None:
+            if group and self._gangs is not None:
+                self._gangs.refused(group)
+            return self._refuse_everywhere(call.names, pod.refusal)
         held = self._possible_node(pod)
         if held and held in call.nodes:
             if group and self._gangs is not None:
@@ -109,7 +112,8 @@ class Decisions:
             offer = self._ledger.offer(node, pod.request)
             known = self._ledger.pod(pod.uid)
             if isinstance(offer, Assignment) and known is not None and known.place is None:
-                gangs.hold(pod.uid, group, offer)
+                with suppress(CannotHoldError):  # it was edited, and the ledger has seen that; its bind is refused
+                    gangs.hold(pod.uid, group, offer)
             return Filtered(FilterAnswer([node]))
         gangs.refused(group)
         refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}

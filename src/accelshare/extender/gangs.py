@@ -20,6 +20,8 @@ from accelshare.wire.groups import Group
 # After kube-scheduler has last asked for a member or bound one. It asks again for a member after 10 s at most, unless that has to
 # wait for a change in the cluster. coscheduling waits longer (60 s if nothing else is configured).
 HOLD_S: Final = 30.0
+# A member that is asked for again and again but never bound: from then on, other pods come first.
+LONGEST_S: Final = 120.0
 CHECK_EVERY_S: Final = 1.0
 BOUND: Final = "bound"
 REFUSED: Final = "refused"
@@ -39,6 +41,7 @@ class GangBind(Enum):
 class _Hold:
     group: Group
     assignment: Assignment
+    since: float
     failed: bool = False  # the gang could not be scheduled, as far as we can see
     lost: bool = False  # it was released, and a bind of the gang was refused for that
 
@@ -62,6 +65,7 @@ class GangHolds:
         self._failed: set[Group] = set()  # groups with holds that have failed
         self._binding: set[Group] = set()  # groups of which a member was bound while others were held
         self._released: dict[str, _Hold] = {}  # without a bind, and the member was not asked for since
+        self._begun: dict[str, _Hold] = {}  # binds that have begun
 
     def __len__(self) -> int:
         return len(self._holds)
@@ -88,8 +92,11 @@ class GangHolds:
         hold = self._holds.get(uid)
         if hold is None:
             return
-        self._until[hold.group] = self._clock() + HOLD_S
-        if hold.group.waits_at_permit:
+        now = self._clock()
+        self._until[hold.group] = now + HOLD_S
+        if now - hold.since >= LONGEST_S:
+            self._fail(hold.group)
+        elif hold.group.waits_at_permit:
             hold.failed = False
         else:
             self.refused(hold.group)
@@ -100,7 +107,7 @@ class GangHolds:
         if before is not None and before.assignment != assignment:
             self._ledger.release(uid)
         self._ledger.hold(uid, assignment)
-        self._holds[uid] = _Hold(group, assignment)
+        self._holds[uid] = _Hold(group, assignment, self._clock())
         self._until[group] = self._clock() + HOLD_S
         self._released.pop(uid, None)
 
@@ -114,8 +121,10 @@ class GangHolds:
 
     def refused(self, group: Group) -> None:
         """A member of this group was refused by every node, so the gang has failed, unless it needs fewer members than it has."""
-        if group in self._binding:
-            return
+        if group not in self._binding:
+            self._fail(group)
+
+    def _fail(self, group: Group) -> None:
         for _, hold in self._of(group):
             hold.failed = True
             self._failed.add(group)
@@ -129,17 +138,31 @@ class GangHolds:
         known = self._holds.get(uid) or self._released.get(uid)
         if known is None:
             return GangBind.LOST if in_gang else GangBind.NO_MEMBER
-        if known.lost or not self._hold_again(known.group):
+        if known.lost or not self._hold_again(known.group) or not self._all_available(known.group):
             return GangBind.LOST
         hold = self._holds.pop(uid, None)
         if hold is None:
             return GangBind.NO_MEMBER  # it is bound already, or gone
         self._succeeds(hold.group)
         self._count(BOUND)
-        return GangBind.HELD if self._is_ours(uid, hold) else GangBind.NO_MEMBER
+        if not self._is_ours(uid, hold):
+            return GangBind.NO_MEMBER
+        self._begun[uid] = hold
+        return GangBind.HELD
+
+    def bind_put_off(self, uid: str) -> bool:
+        """The bind was not sent, and kube-scheduler will ask again: others of the gang may be bound, so the cards stay held."""
+        hold = self._begun.pop(uid, None)
+        if hold is None or not self._is_ours(uid, hold) or not self._ledger.still_available(hold.assignment):
+            return False
+        self._holds[uid] = hold
+        self._until[hold.group] = self._clock() + HOLD_S
+        return True
 
     def expire(self) -> None:
         now = self._clock()
+        self._release([uid for uid, hold in self._holds.items() if not self._is_ours(uid, hold)], EXPIRED)  # deleted meanwhile
+        self._begun = {uid: hold for uid, hold in self._begun.items() if self._is_ours(uid, hold)}
         for group in [group for group, until in self._until.items() if until <= now]:
             self._release([uid for uid, _ in self._of(group)], EXPIRED)
             del self._until[group]
@@ -183,12 +206,23 @@ class GangHolds:
             try:
                 self._ledger.hold(uid, hold.assignment)
             except CannotHoldError:
-                self._release([uid for uid, _ in self._of(group)], REFUSED)
-                for lost in self._released.values():
-                    lost.lost = lost.lost or lost.group == group
+                self._lose(group)
                 return False
             self._holds[uid] = self._released.pop(uid)
         return True
+
+    def _all_available(self, group: Group) -> bool:
+        """Before the first bind: whether the held cards of every member are healthy and delivered. If not, none is bound."""
+        held = self._of(group) if group not in self._binding else ()
+        if all(self._ledger.still_available(hold.assignment) or not self._is_ours(uid, hold) for uid, hold in held):
+            return True
+        self._lose(group)
+        return False
+
+    def _lose(self, group: Group) -> None:
+        self._release([uid for uid, _ in self._of(group)], REFUSED)
+        for lost in self._released.values():
+            lost.lost = lost.lost or lost.group == group
 
     def _waits(self, uid: str) -> bool:
         pod = self._ledger.pod(uid)

@@ -319,6 +319,14 @@ class Ledger:
             return False
         return fit_on(node, request, self.policy, assignment.slices) is not None
 
+    def still_available(self, held: Assignment) -> bool:
+        """Are these cards healthy and delivered now? Cards and agents may go away while they are held."""
+        node = self._nodes.get(held.node)
+        if node is None or node.fact is None:
+            return False
+        healthy = {(card.kind, card.index, card.id) for card in node.fact.cards if card.healthy}
+        return all((s.kind, s.index, s.id) in healthy and not node.paused(s.kind) for s in held.slices)
+
     def ranking(self, request: Request) -> Ranking:
         """Every node's answer to this request. It is the ledger's own cache: read it, do not keep it."""
         return self._rankings.ranking(request, self._known)

@@ -57,7 +57,7 @@ class Shadow:
     def add(self, uid: str, request: Request, node: str) -> Promise | Refusal:
         """Promise cards of this node to a pod, or the reason why none can be."""
         self._follow()
-        answer = self._answer(node, request)
+        answer = self._answer(node, request) if not self._is_placed(uid) else None
         if not isinstance(answer, Fit):
             return answer or Refusal(Reason.UNKNOWN_NODE, request[0].kind if request else "")
         promise = self._promises[uid] = Promise(uid, request, answer.assignment)

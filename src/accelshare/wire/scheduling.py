@@ -21,6 +21,8 @@ from accelshare.wire.quantity import thousandths
 # Volumes that are on every node.
 ANYWHERE: Final = frozenset({"configMap", "secret", "emptyDir", "projected", "downwardAPI", "hostPath", "image", "nfs"})
 MOST_CONTAINERS_REMEMBERED: Final = 32  # of one pod
+LONGEST_TEMPLATE: Final = 4_000  # characters of all amounts of a pod whose needs are remembered
+MOST_RULES: Final = 64  # of one pod, each checked on every node: 0.1 s at 5,000 nodes
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 HostPort: TypeAlias = tuple[str, str, int]  # address (0.0.0.0: all), protocol, number
@@ -194,7 +196,9 @@ def read_pod(raw: msgspec.Raw | bytes) -> SchedulingPod | None:
     if status.phase in ENDED:
         return None
     small = len(spec.containers or ()) + len(spec.init_containers or ()) <= MOST_CONTAINERS_REMEMBERED
-    needs = _needs(_amounts(pod)) if small else _needs.__wrapped__(_amounts(pod))
+    amounts = _amounts(pod)
+    small = small and _size(amounts) <= LONGEST_TEMPLATE
+    needs = _needs(amounts) if small else _needs.__wrapped__(amounts)
     ports = _host_ports(spec)
     node = intern(spec.node_name or "")
     if node:
@@ -213,8 +217,8 @@ def read_pod(raw: msgspec.Raw | bytes) -> SchedulingPod | None:
         nominated=status.nominated_node_name or "",
         refused=any(each.type == "PodScheduled" and each.status == "False" for each in status.conditions or ()),
         preempts=spec.preemption_policy != "Never",
-        choice=_choice(spec),
-        unchecked=_unchecked(pod),
+        choice=_choice(spec) if _rules(spec) <= MOST_RULES else NodeChoice(),
+        unchecked=_unchecked(pod) or ("" if _rules(spec) + len(ports) <= MOST_RULES else "many-rules"),
     )
 
 
@@ -238,6 +242,16 @@ def _choice(spec: _Spec) -> NodeChoice:
         terms=(required.node_selector_terms or ()) if required is not None else None,
         tolerations=spec.tolerations or (),
     )
+
+
+def _rules(spec: _Spec) -> int:
+    """How much there is to compare with each node."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required if affinity is not None else None
+    terms = (required.node_selector_terms or ()) if required is not None else ()
+    requirements = [each for term in terms for each in (*(term.match_expressions or ()), *(term.match_fields or ()))]
+    values = sum(len(each.values or ()) for each in requirements)
+    return len(spec.node_selector or ()) + len(spec.tolerations or ()) + len(terms) + len(requirements) + values
 
 
 def _unchecked(pod: _Pod) -> str:
@@ -291,6 +305,17 @@ def _amounts(pod: _Pod) -> _Template:
         _of(spec.resources),
         tuple((spec.overhead or {}).items()),
     )
+
+
+def _size(template: _Template) -> int:
+    """In characters, about."""
+    apps, inits, whole, overhead = template
+    parts: list[_Amounts] = [overhead, *whole]
+    for limits, requests in apps:
+        parts += (limits, requests)
+    for limits, requests, _ in inits:
+        parts += (limits, requests)
+    return sum(len(name) + len(str(amount)) for part in parts for name, amount in part)
 
 
 def _of(resources: Resources | None) -> tuple[_Amounts, _Amounts]:

@@ -2,22 +2,27 @@
 
 import json
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 from msgspec import Raw
 
 from accelshare.extender import gangs as gangs_module
+from accelshare.extender.admissions import Admissions
+from accelshare.extender.binder import Binder
 from accelshare.extender.decisions import Decisions
 from accelshare.extender.gangs import GangBind, GangHolds
+from accelshare.kube import binding
 from accelshare.ledger.facts import NodeSeen, PodGone, PodSeen
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Ask, Assignment, Card
 from accelshare.vendors.catalog import load
+from accelshare.vendors.refusal_texts import CARD_COUNT_ANNOTATION
 from accelshare.wire.groups import group_of
 from accelshare.wire.objects import Metadata
 from accelshare.wire.pods import PodReader
-from accelshare.wire.scheduler import read_filter_call
+from accelshare.wire.scheduler import BindArguments, read_filter_call
 
 CATALOG = load(())
 READER = PodReader(CATALOG)
@@ -281,3 +286,118 @@ def test_a_gang_of_the_same_name_begins_anew_once_all_are_bound(scheduler: Sched
         scheduler.filter(f"a{number}", label="a")
     assert scheduler.filter("stranger") != []
     assert set(scheduler.held()) == {"a0"}
+
+
+def asked_again_and_again(scheduler: Scheduler, members: list[str], **named_by: str) -> list[list[str]]:
+    """kube-scheduler asks for the members every 10 s and never binds them. Returns what a stranger is answered as often."""
+    answers = []
+    for _ in range(60):
+        for member in members:
+            scheduler.filter(member, **named_by)  # type: ignore[arg-type]
+        answers.append(scheduler.filter("stranger"))
+        for _ in range(10):
+            scheduler.now += 1
+            scheduler.gangs.expire()
+    return answers
+
+
+def test_members_that_are_never_bound_do_not_keep_the_cards_for_ever(scheduler: Scheduler) -> None:
+    """A label is enough for it, and say a claim whose volume cannot be provisioned: kube-scheduler fails after our filter."""
+    assert any(asked_again_and_again(scheduler, [f"a{number}" for number in range(4)], label="a"))
+
+
+def test_nor_do_the_rest_of_a_gang_of_which_one_member_is_bound(scheduler: Scheduler) -> None:
+    for number in range(4):
+        scheduler.filter(f"a{number}", group="a")
+    assert scheduler.bind("a0") is GangBind.HELD
+    assert any(asked_again_and_again(scheduler, [f"a{number}" for number in range(1, 4)], group="a"))
+
+
+def member(name: str, **annotations: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ml", "uid": name, "resourceVersion": "6", "annotations": annotations}
+    metadata["labels"] = {"scheduling.x-k8s.io/pod-group": "a"}
+    return {"metadata": metadata, "spec": {"containers": [{"name": "main", "resources": {"limits": {MEMORY: 16}}}]}}
+
+
+def test_a_member_whose_own_request_is_wrong_fails_its_gang(scheduler: Scheduler) -> None:
+    for number in range(4):
+        assert scheduler.filter(f"a{number}", label="a")
+    wrong = member("bad", **{CARD_COUNT_ANNOTATION: "no number"})
+    call = {"Pod": wrong, "NodeNames": ["n1", "n2"], "Nodes": None}
+    assert scheduler.decisions.filter(read_filter_call(json.dumps(call).encode())).answer.names == []
+    assert scheduler.filter("stranger") != []
+
+
+def test_a_member_that_was_edited_just_now_is_answered(scheduler: Scheduler) -> None:
+    """The watch has shown another number of cards than kube-scheduler's call has; the bind decides."""
+    fact = READER.decode(json.dumps(member("a0", **{CARD_COUNT_ANNOTATION: "2"})).encode())
+    assert isinstance(fact, PodSeen)
+    scheduler.ledger.apply(fact)
+    assert scheduler.filter("a0", label="a")
+    assert scheduler.held() == {}
+
+
+def test_holds_of_deleted_members_are_forgotten_while_the_gang_goes_on(scheduler: Scheduler) -> None:
+    for number in range(100):
+        scheduler.filter("stays", label="a")
+        scheduler.filter(f"m{number}", label="a")
+        scheduler.ledger.apply(PodGone(f"m{number}", 9))
+        scheduler.now += 1
+        scheduler.gangs.expire()
+    assert len(scheduler.gangs) == 1
+
+
+class Bindings:
+    """The binder of this scheduler's extender; every Binding succeeds."""
+
+    def __init__(self, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, *, without_turn: str = "") -> None:
+        """`without_turn`: the pod that kubelet has no turn for in time."""
+        self.pods: list[str] = []
+
+        async def bind(_client: object, *, name: str, **_more: object) -> binding.Bound:
+            self.pods.append(name)
+            return binding.Bound()
+
+        class Turns(Admissions):
+            async def enter(self, _node: str, uid: str) -> bool:
+                return uid != without_turn
+
+        monkeypatch.setattr(binding, "bind", bind)
+        self._binder = Binder(
+            *(cast("Any", None), scheduler.ledger, CATALOG, READER),
+            fence=cast("Any", None),
+            text=scheduler.decisions.text,
+            now_ns=lambda: 1,
+            on_free_capacity=scheduler.freed.append,
+            admissions=Turns(scheduler.ledger, on_free_capacity=scheduler.freed.append),
+            gangs=scheduler.gangs,
+        )
+
+    async def bind_all(self, nodes: Mapping[str, str]) -> None:
+        for name, node in nodes.items():
+            await self._binder.bind(BindArguments(pod_name=name, pod_namespace="ml", node=node, pod_uid=name))
+
+
+@pytest.mark.parametrize("trouble", ["ill", "gone", "paused"])
+async def test_no_member_is_bound_if_the_card_of_another_was_lost_meanwhile(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """coscheduling lets members wait for up to a minute between filter and bind."""
+    bindings = Bindings(scheduler, monkeypatch)
+    nodes = {f"a{number}": scheduler.filter(f"a{number}", label="a")[0] for number in range(4)}
+    cards = tuple(Card("nvidia", index, 16, id=f"n2-{index}", healthy=trouble != "ill") for index in range(2))
+    paused = frozenset({"nvidia"} if trouble == "paused" else ())
+    scheduler.ledger.apply(NodeSeen("n2", 2, () if trouble == "gone" else cards, paused=paused))
+    await bindings.bind_all(nodes)
+    assert sorted(nodes.values()) == ["n1", "n1", "n2", "n2"]
+    assert bindings.pods == []
+
+
+async def test_a_member_that_kubelet_has_no_turn_for_keeps_its_card(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others of its gang are bound, and kube-scheduler asks for it again."""
+    bindings = Bindings(scheduler, monkeypatch, without_turn="a3")
+    await bindings.bind_all({f"a{number}": scheduler.filter(f"a{number}", label="a")[0] for number in range(4)})
+    assert bindings.pods == ["a0", "a1", "a2"]
+    assert scheduler.filter("stranger") == []

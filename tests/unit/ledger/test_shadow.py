@@ -123,3 +123,15 @@ def test_many_changes_between_two_calls_are_not_lost(ledger: Ledger, shadow: Sha
     place(ledger, "stranger", share(8), on="n2")
     assert [promise.uid for promise in shadow.broken()] == ["a"]
     assert shadow.check() == []
+
+
+def test_a_pod_that_has_its_cards_leaves_no_copy_of_a_node_behind(ledger: Ledger, shadow: Shadow) -> None:
+    """A bind whose response was lost holds cards on n1, which kube-scheduler does not name any more."""
+    ledger.apply(pending("a", share(16)))
+    offer = ledger.offer("n1", share(16))
+    assert isinstance(offer, Assignment)
+    ledger.hold("a", offer)
+    assert isinstance(shadow.add("a", share(16), "n2"), Refusal)
+    place(ledger, "b", share(16), on="n2")
+    assert "n2" not in shadow.ranking(share(16)).best(ledger.known_nodes, 2)
+    assert shadow.check() == []

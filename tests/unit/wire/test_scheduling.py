@@ -1,10 +1,12 @@
 """What kube-scheduler's rules look at, read from pods and nodes."""
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
 
+from accelshare.wire import scheduling
 from accelshare.wire.decoding import UnreadableError
 from accelshare.wire.scheduling import NodeChoice, Requirement, SchedulingPod, Taint, Term, Toleration, read_node, read_pod
 
@@ -128,3 +130,40 @@ def test_a_pod_of_many_containers_is_read_and_not_remembered() -> None:
     read = pod({"containers": containers})
     assert read is not None
     assert read.needs == (("cpu", 5050),)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {f"k{number}": "v" for number in range(100)}},
+        {"tolerations": [{"key": f"k{number}"} for number in range(100)]},
+        {"containers": [{"name": "main", "ports": [{"hostPort": number} for number in range(1, 101)]}]},
+    ],
+    ids=["selector", "tolerations", "ports"],
+)
+def test_a_pod_with_very_many_rules_is_left_to_kube_scheduler(spec: dict[str, Any]) -> None:
+    """Each rule is compared with every node, in the only event loop."""
+    found = pod(spec)
+    assert found is not None
+    assert found.unchecked == "many-rules"
+
+
+def test_requirements_count_as_rules_with_all_their_values() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [str(number) for number in range(100)]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    found = pod({"affinity": affinity})
+    assert found is not None
+    assert (found.unchecked, found.choice) == ("many-rules", NodeChoice())
+
+
+def test_needs_of_large_pods_are_not_cached() -> None:
+    """A user who may create pods could otherwise fill the memory, long after these pods are gone."""
+    scheduling._needs.cache_clear()
+    tracemalloc.start()
+    try:
+        for number in range(50):
+            limits = {f"example.com/r{number}-{part}": "1" for part in range(3_000)}
+            pod({"containers": [{"name": "main", "resources": {"limits": limits}}]})
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()

@@ -61,11 +61,12 @@ class Nominator:
         await self._until_supported()
         try:
             while True:
-                self._start_writes()
+                self._due.clear()
+                await self._start_writes()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(TICK_S):
                         await self._due.wait()
-                self._due.clear()
+                await asyncio.sleep(0)
         finally:
             for task in self._in_flight:
                 task.cancel()
@@ -84,7 +85,7 @@ class Nominator:
                 await asyncio.Event().wait()
             await asyncio.sleep(LONGEST_REST_S)
 
-    def _start_writes(self) -> None:
+    async def _start_writes(self) -> None:
         loop = asyncio.get_running_loop()
         if not self._may_write() or loop.time() < self._rests_until:
             return
@@ -92,6 +93,9 @@ class Nominator:
             task = loop.create_task(self._write(nomination))
             self._in_flight.add(task)
             task.add_done_callback(self._ended)
+            await asyncio.sleep(0)  # a search may have taken a while
+        if self._plan.unfinished and len(self._in_flight) < AT_ONCE:
+            self._due.set()
         if self._paused != self._plan.paused:
             self._paused = not self._paused
             if self._paused:

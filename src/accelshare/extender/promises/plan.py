@@ -23,6 +23,7 @@ EXPIRES_S: Final = 60.0  # a promise that kube-scheduler has not used
 SERVED_S: Final = 60.0  # since a scheduler's last call, after which its pods are not planned
 MOST_PROMISES: Final = 256  # at once: enough for seconds, and few are wrong when the cluster changes
 MOST_TRIED: Final = 64  # nodes for one pod whose cards would do, and pods in one search for the next one
+LONGEST_SEARCH_S: Final = 0.05  # each pod may be one more ranking of all nodes
 MOST_ENDED: Final = 16  # old promises in one search
 MOST_ADOPTED: Final = 4096  # nominations of others that are counted
 MOST_ASKED: Final = 50_000  # remembered pods that kube-scheduler has asked for
@@ -74,6 +75,7 @@ class _Promised:
     written: int = 0  # the pod's version with the nomination; 0: not written yet
     asked: bool = False  # kube-scheduler has asked for the pod since
     used: bool = False  # and for this node alone, as it does for a nominated one
+    known: bool = False  # the same, at any time: kube-scheduler has seen the nomination
 
 
 @dataclass(slots=True)
@@ -83,7 +85,8 @@ class _Unwanted:
     node: str
     not_before: float
     pod: SchedulingPod | None  # as it has the nomination; None: that was not seen yet, or it is being removed
-    removed_at: int = 0  # the pod's version that the last removal was sent for; 0: none was
+    removed_at: int = 0  # the version that the last removal, or the nomination without an answer, was sent for; 0: neither
+    known: bool = False  # kube-scheduler has seen it
 
 
 class Plan:
@@ -123,6 +126,7 @@ class Plan:
         self._lead = self._shortest_lead
         self._recent: deque[bool] = deque(maxlen=RECENT)
         self._paused_until = float("-inf")
+        self.unfinished = False  # the last search took too long: search again soon
 
     # What the watches show.
 
@@ -151,7 +155,7 @@ class Plan:
             self._end(pod.uid, KEPT if promised.used and promised.node == pod.node else UNUSED)
         self._forget(pod.uid)
         self._usage.add(pod.uid, pod.node, pod.needs, pod.ports)
-        if promised is None:
+        if promised is None or promised.node != pod.node:
             self._check(pod.node)
 
     def _waits(self, pod: SchedulingPod) -> None:
@@ -192,6 +196,9 @@ class Plan:
             if unwanted.pod is not None or 0 < unwanted.removed_at < pod.version:
                 del self._unwanted[pod.uid]
             return
+        if unwanted.known and pod.refused and pod.preempts:
+            del self._unwanted[pod.uid]  # kube-scheduler has refused the pod and nominates the same node for preemption
+            return
         unwanted.pod = pod
 
     def _adopt(self, pod: SchedulingPod) -> None:
@@ -219,10 +226,13 @@ class Plan:
         self._queue.remove(uid)
         self._unserved.pop(uid, None)
         self._remember_asked(uid)
-        promised = self._promised.get(uid)
+        promised, unwanted = self._promised.get(uid), self._unwanted.get(uid)
+        if unwanted is not None and len(nodes) == 1 and unwanted.node in nodes:
+            unwanted.known = True
         if promised is None:
             return ""
         named = promised.node in nodes
+        promised.known = promised.known or (named and len(nodes) == 1)
         if not named and promised.by is _By.FILTER:
             self._end(uid, UNUSED)
             return ""
@@ -287,7 +297,7 @@ class Plan:
         return self._next_removal(now) or self._next_promise(now)
 
     def _next_removal(self, now: float) -> Nomination | None:
-        for uid, unwanted in islice(self._unwanted.items(), MOST_TRIED):
+        for uid, unwanted in self._unwanted.items():
             pod = unwanted.pod
             if pod is not None and unwanted.not_before <= now:
                 unwanted.pod, unwanted.removed_at = None, pod.version
@@ -295,6 +305,7 @@ class Plan:
         return None
 
     def _next_promise(self, now: float) -> Nomination | None:
+        self.unfinished = False
         if now < self._paused_until or self.waiting < self._shortest_queue or self._own >= MOST_PROMISES:
             return None
         skip = max(0, int(self._lead) - self._own)
@@ -310,6 +321,9 @@ class Plan:
             if known.place is not None or known.seen.refusal is not None:
                 continue
             node = self._choose(pod, known.seen.request)
+            if not node and self._clock() - now >= LONGEST_SEARCH_S:
+                self.unfinished = True
+                return None
             if node:
                 self._promised[pod.uid] = _Promised(pod, node, now, _By.US)
                 self._own += 1
@@ -387,9 +401,13 @@ class Plan:
         pod = promised.pod if promised.written else None
         if pod is not None and pod.nominated != promised.node:
             return
+        if pod is not None and promised.known and pod.refused and pod.preempts:
+            return  # kube-scheduler has replaced it by its own, for preemption on the same node
         # Once kube-scheduler has tried the pod, it removes the nomination itself or replaces it by one for preemption.
         leave = promised.asked and (pod is None or pod.preempts or not pod.refused)
-        self._unwanted[uid] = _Unwanted(promised.node, self._clock() + (EXPIRES_S if leave else 0.0), pod)
+        not_before = self._clock() + (EXPIRES_S if leave else 0.0)
+        sent_for = 0 if promised.written else promised.pod.version
+        self._unwanted[uid] = _Unwanted(promised.node, not_before, pod, sent_for, promised.known)
 
     def _learn(self, outcome: str) -> None:
         """From late nominations: how far ahead to plan; from many wasted ones: that planning does not pay."""

@@ -10,7 +10,7 @@ import pytest
 from accelshare.extender.promises import plan as plan_module
 from accelshare.extender.promises.plan import Nomination, Plan
 from accelshare.ledger.ledger import Ledger
-from accelshare.ledger.nouns import Assignment
+from accelshare.ledger.nouns import Assignment, Request
 from accelshare.wire.scheduler import NodeNames
 from accelshare.wire.scheduling import NodeChoice, SchedulingNode, SchedulingPod
 from tests.builders import card, node, pending, place, share
@@ -431,3 +431,87 @@ def test_a_limited_number_of_promises_is_open_at_once(ledger: Ledger) -> None:
         bench.pod(f"p{number}", 1)
     bench.plan.node_seen(SchedulingNode("n1", {}, (), False, {"cpu": 0, "pods": 10**6}))
     assert len(list(iter(bench.plan.next, None))) == plan_module.MOST_PROMISES
+
+
+def test_a_nomination_by_preemption_for_the_promised_node_is_never_removed(bench: Bench) -> None:
+    """kube-scheduler tried the promised node, refused the pod, and evicts victims there that take longer than a minute to end."""
+    pod = bench.pod("b")
+    nomination = bench.promise("b")
+    bench.write(nomination)
+    bench.ask("b", nomination.node)
+    bench.plan.pod_seen(replace(pod, version=2 * 10**9, nominated=nomination.node, refused=True))
+    assert bench.plan.next() is None
+    bench.now += plan_module.EXPIRES_S
+    assert bench.plan.next() is None
+
+
+def test_preemption_for_the_promised_node_comes_before_our_removal(bench: Bench) -> None:
+    """A pod of lower priority took the promised cards; kube-scheduler evicts just that one."""
+    pod = bench.pod("a", 16, priority=5)
+    nomination = bench.promise("a")
+    nominated = replace(pod, version=bench.write(nomination), nominated=nomination.node)
+    bench.plan.pod_seen(nominated)
+    place(bench.ledger, "thief", share(8), on=nomination.node)
+    removal = bench.plan.next()
+    assert removal is not None
+    assert removal.node == ""
+    bench.ask("a", nomination.node)
+    bench.plan.pod_seen(replace(nominated, version=2 * 10**9, refused=True))
+    bench.plan.not_written(removal, "late")
+    assert bench.plan.next() is None
+
+
+def test_one_search_for_the_next_promise_ends_in_time_and_goes_on_later(ledger: Ledger) -> None:
+    """Each pod has another amount that no card has, so each is another search of all nodes."""
+    bench = Bench(ledger)
+    bench.node("n1", 16)
+    bench.served()
+    for number in range(plan_module.MOST_TRIED):
+        bench.pod(f"p{number}", 100_000 + number)
+    searched: list[str] = []
+    choose = bench.plan._choose
+
+    def slowly(pod: SchedulingPod, request: Request) -> str:
+        searched.append(pod.name)
+        bench.now += 0.6 * plan_module.LONGEST_SEARCH_S
+        return choose(pod, request)
+
+    bench.plan._choose = slowly  # type: ignore[method-assign]
+    assert bench.plan.next() is None
+    assert len(searched) == 2
+    assert bench.plan.unfinished
+
+
+def test_nominations_that_were_never_written_keep_no_other_from_being_removed(bench: Bench) -> None:
+    """The API server failed for some seconds; the pods were then refused, and wait."""
+    for number in range(plan_module.MOST_TRIED):
+        pod = bench.pod(f"p{number}", 1)
+        bench.plan.not_written(bench.promise(pod.name), "failed")
+        bench.now += 1
+        bench.ask("first", "n1")
+        bench.plan.pod_seen(replace(pod, version=pod.version + 10**9, refused=True))
+    bench.now += plan_module.PAUSE_S
+    bench.ask("first", "n1")
+    bench.pod("a", 16)
+    nomination = bench.promise("a")
+    bench.write(nomination)
+    place(bench.ledger, "stranger", share(8), on=nomination.node)
+    removal = bench.plan.next()
+    assert removal is not None
+    assert (removal.name, removal.node) == ("a", "")
+
+
+def test_a_promised_pod_that_is_bound_elsewhere_can_make_promises_there_wrong(ledger: Ledger) -> None:
+    bench = Bench(ledger)
+    bench.node("n1", 16, 16, cpu=1000)
+    bench.served()
+    bench.pod("b", cpu=800)
+    assert bench.promise("b").node == "n1"
+    bench.node("n0", 16, cpu=1000)
+    pod = bench.pod("a", cpu=800)
+    nomination = bench.promise("a")
+    assert nomination.node == "n0"
+    bench.write(nomination)
+    bench.plan.pod_seen(replace(pod, node="n1", version=2 * 10**9))
+    bench.plan.next()
+    assert bench.outcomes["withdrawn"] == 1
