@@ -267,7 +267,7 @@ class Agent:
         self._pins.load(self._publisher.published_corrections)
         self._amounts.load(self._publisher.published_resizes)
         self._resizer.load(self._publisher.published_resizes)
-        self._devices.slots.load(self._publisher.published)
+        self._devices.load(self._publisher.published, [profile.name for profile in self._profiles])
         tasks.start(self._pins.run())
         tasks.start(self._pod_feed.run())
         await tasks.wait_for(self._pod_feed.listed.wait())

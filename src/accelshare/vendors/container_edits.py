@@ -4,6 +4,7 @@ Belongs here: from a profile and the cards of one container to the edits of that
 has is an argument. Never: choosing cards, talking to kubelet or a runtime; the CDI file behind the names (`cdi.py`).
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -107,16 +108,7 @@ def edits(
         _fill(profile, card, ordinal, container_units=container_units, pod_units=pod_units) for ordinal, card in enumerate(cards)
     ]
 
-    templates = dict(rules.env)
-    # The first strategy that sets a variable wins: `void` of a later one must not hide what an earlier one names.
-    by_strategy = {
-        "envvar": rules.envvar,
-        "volume-mounts": rules.volume_mounts.env,
-        "device-nodes": rules.device_nodes.env,
-        "cdi": rules.cdi.env,
-    }
-    for strategy in strategies:
-        templates = {**by_strategy[strategy], **templates}
+    templates = variable_templates(profile)
     if any(card.whole for card in cards):  # a whole card is not divided, so it has no shape
         templates = {name: template for name, template in templates.items() if "{shape}" not in template}
     env = {name: _joined(name, template, fills) for name, template in templates.items()}
@@ -134,6 +126,34 @@ def edits(
         cdi_devices=tuple(card.cdi_name or cdi_name(profile, card) for card in cards) if "cdi" in strategies else (),
         annotations={name: _joined(name, template, fills) for name, template in rules.annotations.items()},
     )
+
+
+def variable_templates(profile: Profile) -> dict[str, str]:
+    """The variables that a container with cards gets by the profile's strategies, as templates."""
+    rules = profile.container
+    templates = dict(rules.env)
+    # The first strategy that sets a variable wins: `void` of a later one must not hide what an earlier one names.
+    by_strategy = {
+        "envvar": rules.envvar,
+        "volume-mounts": rules.volume_mounts.env,
+        "device-nodes": rules.device_nodes.env,
+        "cdi": rules.cdi.env,
+    }
+    for strategy in rules.strategy:
+        templates = {**by_strategy[strategy], **templates}
+    return templates
+
+
+def variable_values(profile: Profile, name: str, cards: Iterable[CardNames]) -> set[str] | None:
+    """What this variable can be for one of these cards; None if a container with cards does not get it."""
+    template = variable_templates(profile).get(name)
+    if template is None:
+        return None
+    values = set()
+    for card in cards:
+        with contextlib.suppress(EditsError):
+            values.add(filled(template, naming(card)))
+    return values
 
 
 def device_nodes(profile: Profile, cards: Sequence[CardNames], exists: Callable[[str], bool]) -> tuple[DeviceNode, ...]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msgspec.structs import replace as replaced
+
 from accelshare.agent.changes import Changes
 from accelshare.agent.device_plugin import device_ids
 from accelshare.agent.device_plugin.slots import Slots
@@ -95,6 +97,7 @@ class DeviceInventory:
         self._refused: dict[str, str] = {}  # by kind: why kubelet refuses it
         self._marked: dict[str, tuple[frozenset[int], str]] = {}  # by kind: cards that people marked unhealthy, and the reason
         self._changes = Changes()
+        self._earlier: dict[str, KindEntry] = {}  # kinds as an earlier agent published them, until their driver has answered
         self.slots = Slots()
         self._snapshot_lock = threading.Lock()
         self._snapshot = InventorySnapshot()
@@ -103,6 +106,14 @@ class DeviceInventory:
         """The inventory as it is now. Every thread may call this."""
         with self._snapshot_lock:
             return self._snapshot
+
+    def load(self, published: Mapping[str, KindEntry], kinds: Collection[str]) -> None:
+        """Take over what an earlier agent published of these kinds, before any card is discovered.
+
+        Without an entry the extender would assume cards from the Node's capacity, and the next agent would lack slots and unit.
+        """
+        self._earlier = {name: replaced(entry, delivers=False) for name, entry in published.items() if name in kinds}
+        self.slots.load(published)
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._changes.subscribe(listener)
@@ -191,7 +202,8 @@ class DeviceInventory:
             name: KindEntry(cards=[], unit=unit, delivers=False, problem=problem, slots=self.slots.to_publish(name, ()))
             for name, (problem, unit) in self._problems.items()
         }
-        return without_cards | {
+        unanswered = {name: entry for name, entry in self._earlier.items() if name not in self._discovered}
+        return (unanswered | without_cards) | {
             name: KindEntry(
                 cards=[_entry(card, kind) for card in kind.cards.values()],
                 unit=kind.unit,
@@ -232,7 +244,10 @@ class DeviceInventory:
         """The kind's driver has answered or failed for the first time."""
         if name not in self._discovered:
             self._discovered |= {name}
-            self._take_snapshot()
+            if name in self._earlier:
+                self._changed()
+            else:
+                self._take_snapshot()
 
     def _changed(self) -> None:
         self._take_snapshot()

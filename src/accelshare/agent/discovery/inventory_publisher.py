@@ -136,9 +136,10 @@ class InventoryPublisher:
 
     async def _write(self) -> None:
         node = self._node
-        if node is None or not (self._devices.kinds or self._devices.problems):
+        entries = self._devices.inventory()
+        if node is None or not entries:
             return
-        text = inventory.write(self._devices.inventory())
+        text = inventory.write(entries)
         annotations = node.metadata.annotations or {}
         if annotations.get(inventory.KEY) != text:
             await annotate_node(self._client, self._name, {inventory.KEY: text})

@@ -13,7 +13,7 @@ runtime shows it to every later agent: so the cards of a container are known, wh
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -37,7 +37,14 @@ from accelshare.agent.nri.protocol.messages import environment
 from accelshare.agent.nri.protocol.nri_pb2 import Container, ContainerAdjustment, ContainerState, KeyValue, Mount, PodSandbox
 from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.ledger.nouns import Slice
-from accelshare.vendors.container_edits import ContainerEdits, card_mounts, device_nodes, shown_cards, shows_cards
+from accelshare.vendors.container_edits import (
+    ContainerEdits,
+    card_mounts,
+    device_nodes,
+    shown_cards,
+    shows_cards,
+    variable_values,
+)
 from accelshare.vendors.problems import VendorError
 from accelshare.vendors.profile import Profile
 from accelshare.wire import assignment
@@ -139,6 +146,7 @@ class ContainerDecision:
         variables = self._withheld_variables()
         adjustment = self._adjustment()
         own = {pair.key for pair in adjustment.env}
+        variables |= self._withheld_from_entitled(own)
         adjustment.env.extend(KeyValue(key=name, value=value) for name, value in variables.items() if name not in own)
         self._refuse_repeated_variables(adjustment)
         self.outcomes += [self._success] if self._success is not None else []
@@ -420,11 +428,7 @@ class ContainerDecision:
 
     def _without_answer(self, pod: NodePod, needs: ContainerNeeds, kind: VendorCards, *, whole: bool) -> list[Mount]:
         """The container's mounts without those that our device plugin answers: one for each card that it requests."""
-        name = kind.profile.name
-        if whole:
-            cards = sum(want[2] for want in needs.wants if want[0] == name and want[1])
-        else:
-            cards = sum(ask.cards for ask in pod.seen.request if ask.kind == name and not ask.whole)
+        cards = _requested_cards(pod, needs, kind.profile.name, whole=whole)
         answers = set(card_mounts(kind.profile, [card.found for card in kind.cards.values()]))
         found = [mount for mount in self._container.mounts if mount.destination in answers]
         expected = found if len(found) <= cards else []
@@ -501,9 +505,34 @@ class ContainerDecision:
             variables |= guard.withholding_variables(kind, self._container)
         return variables
 
+    def _withheld_from_entitled(self, own: Collection[str]) -> dict[str, str]:
+        """Of a container that gets cards from us: the variables by which the pod itself asks the vendor's runtime for others.
+
+        Those in `own` have our values already. What our device plugin can have answered stays.
+        """
+        guard, pod, needs = self._guard(), self.pod, self.needs
+        variables: dict[str, str] = {}
+        if guard is None or pod is None or needs is None:
+            return variables
+        env = environment(self._container)
+        for kind, whole in self._ours(needs):
+            withheld = guard.withholding_variables(kind, self._container)
+            most = _requested_cards(pod, needs, kind.profile.name, whole=whole)
+            for name in sorted((kind.profile.container.none.keys() & env.keys()) - set(own)):
+                values = variable_values(kind.profile, name, [card.found for card in kind.cards.values()])
+                named = env[name].split(",")
+                if values is None and name in withheld:  # cards are given in another way
+                    variables[name] = withheld[name]
+                elif values and (len(named) > most or not values.issuperset(named)):
+                    raise self._gets_others(kind, f"{name}={env[name][:64]}")
+        return variables
+
     def _refuse_repeated_variables(self, adjustment: ContainerAdjustment) -> None:
         """A variable that an image sets twice keeps the image's value: the runtime replaces only the first."""
-        withheld = {name for kind in self._denied() for name in kind.profile.container.none}
+        kinds = self._denied()
+        if self._guard() is not None and self.needs is not None:
+            kinds += [kind for kind, _ in self._ours(self.needs)]
+        withheld = {name for kind in kinds for name in kind.profile.container.none}
         counts = Counter(line.partition("=")[0] for line in self._container.env)
         for name in sorted({*withheld, *(pair.key.removeprefix("-") for pair in adjustment.env)}):
             if counts[name] > 1:
@@ -520,6 +549,13 @@ class ContainerDecision:
 
     def _pod_name(self) -> str:
         return f"{self._sandbox.namespace}/{self._sandbox.name}"
+
+
+def _requested_cards(pod: NodePod, needs: ContainerNeeds, kind: str, *, whole: bool) -> int:
+    """How many cards the container gets of this kind for its request."""
+    if whole:
+        return sum(want[2] for want in needs.wants if want[0] == kind and want[1])
+    return sum(ask.cards for ask in pod.seen.request if ask.kind == kind and not ask.whole)
 
 
 def _mark(slices: tuple[Slice, ...], limits: tuple[Limit, ...] = ()) -> ContainerEdits:

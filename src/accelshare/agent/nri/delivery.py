@@ -19,7 +19,7 @@ from accelshare.agent.limits.review import LimitReview
 from accelshare.agent.nri.container_handler import ContainerHandler
 from accelshare.agent.nri.outcomes import OutcomeQueue
 from accelshare.agent.nri.protocol import connection
-from accelshare.agent.nri.protocol.lock import exclusive_lock
+from accelshare.agent.nri.protocol.lock import exclusive_lock, is_held
 from accelshare.agent.nri.protocol.nri_pb2 import Event
 from accelshare.agent.nri.protocol.updates import ContainerUpdates
 from accelshare.agent.pinned_records import PinnedRecords
@@ -76,6 +76,7 @@ class NriDelivery:
         self._files = files
         self._blocked: set[str] = set()  # kinds for which kubelet still asks a device plugin, as logged
         self._connected = asyncio.Event()
+        self._has_lock = False  # no other agent of this node is connected
         self._validator_lock = threading.Lock()  # written on the thread that answers the runtime
         self._validator = ValidatorStatus(ValidatorState.UNKNOWN, f"no container runtime has answered at {socket}")
         devices.on_change(self._report)
@@ -89,6 +90,7 @@ class NriDelivery:
     async def connect(self) -> None:
         """Stay connected to the runtime, until cancelled."""
         async with exclusive_lock(self._socket.parent / LOCK):
+            self._has_lock = True
             await connection.serve(
                 self._socket,
                 PLUGIN,
@@ -101,7 +103,14 @@ class NriDelivery:
             )
 
     async def first_contact(self) -> bool:
-        """Whether a runtime has connected; waits for one if its socket exists."""
+        """Whether a runtime has connected; waits for one if its socket exists.
+
+        While another agent of this node is connected, say because it drains, nothing is known of the runtime. A device plugin
+        that registered then would be remembered by kubelet for minutes.
+        """
+        lock = self._socket.parent / LOCK
+        while not self._has_lock and self._socket.exists() and is_held(lock):  # noqa: ASYNC110 – a lock has no event
+            await asyncio.sleep(CHECK_S)
         if self._socket.exists():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_CONTACT_S):

@@ -1,8 +1,13 @@
 """The device inventory, and the device list that kubelet gets."""
 
+import json
+
 from accelshare.agent.discovery.device_inventory import DeviceInventory, InventoryCard, ListedCard, VendorCards
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import HostCard
+from accelshare.vendors.profile import Profile
+from accelshare.wire import inventory
+from accelshare.wire.nodes import NodeReader
 
 
 def devices(**units: int) -> DeviceInventory:
@@ -58,3 +63,50 @@ def test_whole_cards_of_another_plugin_are_neither_published_nor_served() -> Non
     assert profile.resources.whole not in made.amounts()
     assert made.resources(profile) == ((profile.resources.memory, False),)
     assert made.amounts()[profile.resources.memory or ""] == 6
+
+
+NVIDIA, OTHER = (load([])[name] for name in ("nvidia", "mthreads"))
+
+
+def vendor(profile: Profile, *sizes: int) -> VendorCards:
+    cards = {i: InventoryCard(HostCard(i, f"{profile.name}-{i}", 1024 * size, minor=i), size) for i, size in enumerate(sizes)}
+    return VendorCards(profile, "GiB", 1024, cards)
+
+
+def published() -> dict[str, inventory.KindEntry]:
+    """What an earlier agent wrote: two vendors, and a card of one of them is ill."""
+    earlier = DeviceInventory()
+    for one in (vendor(NVIDIA, 80, 16), vendor(OTHER, 48)):
+        earlier.put(one)
+        earlier.set_delivers(one.profile.name, True)
+    earlier.set_health("nvidia", "nvidia-1", "lost")
+    return dict(inventory.entries_of(inventory.write(earlier.inventory())))
+
+
+def test_a_vendor_whose_driver_answers_late_keeps_its_cards_on_the_node_and_is_paused() -> None:
+    """Without them the extender would assume cards of equal size from the Node's capacity."""
+    made = DeviceInventory()
+    made.load(published(), [NVIDIA.name, OTHER.name])
+    made.put(vendor(OTHER, 48))
+    made.set_delivers(OTHER.name, True)
+    made.set_discovered(OTHER.name)
+    annotations = {inventory.KEY: inventory.write(made.inventory())}
+    status = {"capacity": {str(NVIDIA.resources.memory): "96", str(OTHER.resources.memory): "48"}}
+    node = {"metadata": {"name": "n", "resourceVersion": "1", "annotations": annotations}, "status": status}
+    fact = NodeReader(load([])).decode(json.dumps(node).encode())
+    assert fact is not None
+    found = [(card.size, card.id, card.healthy) for card in fact.cards if card.kind == NVIDIA.name]
+    assert found == [(80, "nvidia-0", True), (16, "nvidia-1", False)]
+    assert fact.paused == {NVIDIA.name}
+    assert made.inventory()[NVIDIA.name].unit == "GiB"
+
+
+def test_it_is_gone_when_the_driver_has_answered_without_cards() -> None:
+    made = DeviceInventory()
+    made.load(published(), [NVIDIA.name])
+    assert set(made.inventory()) == {NVIDIA.name}, "the other vendor is switched off now"
+    told: list[None] = []
+    made.on_change(lambda: told.append(None))
+    made.set_discovered(NVIDIA.name)
+    assert made.inventory() == {}
+    assert told

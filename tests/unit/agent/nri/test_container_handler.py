@@ -1,5 +1,6 @@
 """Answers to the container runtime: which cards a container gets, also while pods and cards change on another thread."""
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -462,3 +463,73 @@ def test_a_pod_whose_vendors_profile_broke_gets_no_container_without_its_card() 
         handler.create_container(sandbox, Container(id="c", pod_sandbox_id="s", name="main"))
     devices.set_problem("zpu", "")
     handler.create_container(sandbox, Container(id="c", pod_sandbox_id="s", name="main"))
+
+
+def every_way() -> list[Profile]:
+    """Every shipped profile, and NVIDIA's with each of its strategies alone."""
+    shipped = [one for one in load([]) if one.container.none]
+    return [*shipped, *(by_mount(strategy=(strategy,)) for strategy in ("device-nodes", "cdi", "volume-mounts"))]
+
+
+@pytest.mark.parametrize("deliverer", [Deliverer.NRI, Deliverer.DEVICE_PLUGIN])
+@pytest.mark.parametrize("whole", [False, True], ids=["slice", "whole"])
+@pytest.mark.parametrize("profile", every_way(), ids=lambda one: f"{one.name}-{'+'.join(one.container.strategy)}")
+def test_a_container_with_one_card_asks_for_no_others_by_a_variable(profile: Profile, whole: bool, deliverer: Deliverer) -> None:
+    if (profile.resources.whole if whole else profile.resources.memory) is None:
+        return
+    found = [
+        HostCard(i, f"id{i}", 1024 * 100, minor=i, pci=f"0000:0{i}:00.0", card_node=f"card{i}", render_node=f"renderD{128 + i}")
+        for i in (0, 1)
+    ]
+    cards = {card.index: InventoryCard(card, 100) for card in found}
+    devices = DeviceInventory()
+    devices.put(VendorCards(profile, "GiB", 1024, cards))
+    one = entitled("greedy", profile, whole=whole)
+    handler = container_handler(devices, pod_store(one), deliverer, guard=guard(profile), on_host=lambda _path: Path("/dev/full"))
+    handler.runtime_configured(takes_cdi=True)
+    for name in profile.container.none:
+        made = Container(id="c", pod_sandbox_id="s", name="main", env=[f"{name}=all"])
+        with contextlib.suppress(Refuse):
+            adjustment = handler.create_container(sandbox(one), made)
+            assert {pair.key: pair.value for pair in adjustment.env}.get(name, "all") != "all"
+
+
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+
+
+def visible(one: NodePod, *values: str) -> str:
+    """What the vendor's runtime reads where our device plugin delivers and the container has these lines of the variable.
+
+    kubelet passes the plugin's answer first and the manifest's after it; CRI-O keeps only the last one.
+    """
+    profile = by_mount()
+    handler = container_handler(with_cards(profile), pod_store(one), Deliverer.DEVICE_PLUGIN, guard=guard(profile))
+    made = Container(id="c", pod_sandbox_id="s", name="main", env=[f"{VISIBLE}={value}" for value in values])
+    adjustment = handler.create_container(sandbox(one), made)
+    return {pair.key: pair.value for pair in adjustment.env}.get(VISIBLE, values[-1])
+
+
+def without_record(name: str, *, whole: bool, by_hand: bool) -> NodePod:
+    one = replace(entitled(name, by_mount(), whole=whole), by_hand=by_hand)
+    return replace(one, seen=replace(one.seen, slices=()))
+
+
+@pytest.mark.parametrize("values", [("id0", "id0,1"), ("id0,1",), ("id0", "id0,all"), ("id0,all",)])
+def test_the_right_whole_card_brings_no_other_by_another_name(values: tuple[str, ...]) -> None:
+    one = entitled("greedy", by_mount(), whole=True)
+    with pytest.raises(Refuse, match=VISIBLE):
+        visible(one, *values)
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("values", [("id0", "all"), ("id0", "id1"), ("all",), ("id0,id1",)])
+def test_a_pod_without_a_record_brings_no_card(values: tuple[str, ...], whole: bool, by_hand: bool) -> None:
+    with pytest.raises(Refuse, match=VISIBLE):
+        visible(without_record("greedy", whole=whole, by_hand=by_hand), *values)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_our_device_plugin_answers_stays(whole: bool) -> None:
+    assert visible(entitled("a", by_mount(), whole=whole), "id0") == "id0"
+    assert visible(without_record("b", whole=whole, by_hand=True), "id1") == "id1"

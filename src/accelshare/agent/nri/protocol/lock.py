@@ -33,6 +33,23 @@ async def exclusive_lock(path: Path) -> AsyncIterator[None]:
         _release(path, lock)
 
 
+def is_held(path: Path) -> bool:
+    """Whether an instance holds the lock on this file now, this one or another."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _take(path: Path) -> int | str:
     """The locked file's descriptor, or why it could not be locked."""
     try:
