@@ -17,7 +17,7 @@ import yaml
 
 from accelshare.kube import config
 from accelshare.kube.client import Client
-from accelshare.kube.errors import Conflict, Forbidden, NotFound, TooManyRequests, Unreachable
+from accelshare.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooManyRequests, Unreachable
 from cluster.components import extender_entry
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
@@ -231,7 +231,10 @@ class SchedulingCluster:
             process.terminate()
         for process in processes:
             process.stop()
-        await self.until(self._cleared, "no workload, pod, node or event is left", limit_s=2 * LIMIT_S)
+        # An API server that is busy with a thousand deletions may answer some with a timeout of its own.
+        await wait_until_async(
+            self._cleared, "no workload, pod, node or event is left", 2 * LIMIT_S, evidence=self._evidence, retry_on=(KubeError,)
+        )
 
     async def _cleared(self) -> bool:
         """Delete what there is. True if all of it is gone; safe to repeat."""
