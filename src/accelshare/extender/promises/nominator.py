@@ -94,8 +94,6 @@ class Nominator:
             self._in_flight.add(task)
             task.add_done_callback(self._ended)
             await asyncio.sleep(0)  # a search may have taken a while
-        if self._plan.unfinished and len(self._in_flight) < AT_ONCE:
-            self._due.set()
         if self._paused != self._plan.paused:
             self._paused = not self._paused
             if self._paused:

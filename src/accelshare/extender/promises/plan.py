@@ -126,7 +126,6 @@ class Plan:
         self._lead = self._shortest_lead
         self._recent: deque[bool] = deque(maxlen=RECENT)
         self._paused_until = float("-inf")
-        self.unfinished = False  # the last search took too long: search again soon
 
     # What the watches show.
 
@@ -305,7 +304,6 @@ class Plan:
         return None
 
     def _next_promise(self, now: float) -> Nomination | None:
-        self.unfinished = False
         if now < self._paused_until or self.waiting < self._shortest_queue or self._own >= MOST_PROMISES:
             return None
         skip = max(0, int(self._lead) - self._own)
@@ -322,8 +320,7 @@ class Plan:
                 continue
             node = self._choose(pod, known.seen.request)
             if not node and self._clock() - now >= LONGEST_SEARCH_S:
-                self.unfinished = True
-                return None
+                return None  # the next search finds these rankings in the cache
             if node:
                 self._promised[pod.uid] = _Promised(pod, node, now, _By.US)
                 self._own += 1
