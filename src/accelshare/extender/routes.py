@@ -241,7 +241,8 @@ class Routes:
             outcome.name,
             outcome.error,
         )
-        return Response(200, scheduler.write_bind_answer(outcome.error), close=isinstance(waiting, Standby))
+        # kube-scheduler binds in the background, so a response that comes a moment later delays no pod.
+        return Response(200, scheduler.write_bind_answer(outcome.error), close=isinstance(waiting, Standby), can_wait=True)
 
     def _inspect(self, profile: Profile | None, node: str) -> Response | Awaitable[Response]:
         if not node:

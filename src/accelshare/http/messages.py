@@ -65,6 +65,7 @@ class Response(msgspec.Struct, frozen=True):
     """`more` is the rest of a large body: the server sends it piece by piece and serves other connections in between.
 
     `stream` is the rest of a body of unknown length; it is sent in chunks until it ends or the client disconnects.
+    `can_wait`: nobody minds if it comes a moment later, so that the client keeps the connection (idle_connections.py).
     """
 
     status: int
@@ -74,6 +75,7 @@ class Response(msgspec.Struct, frozen=True):
     stream: Stream | None = None
     headers: tuple[str, ...] = ()
     close: bool = False  # the connection, after this response
+    can_wait: bool = False
 
     @property
     def size(self) -> int:

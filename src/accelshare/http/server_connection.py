@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Coroutine
 from typing import Final, cast
 
+from accelshare.http.idle_connections import IdleConnections
 from accelshare.http.messages import AbortConnection, HttpHandler, HttpRequest, Response, Stream, chunk, error_response
 from accelshare.http.request_reader import PendingRequest, RequestReader
 
@@ -84,6 +85,7 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed.set_result(None)
+        self._connections.idle.closed(self.address, self)
         self._pending.clear()
         self._writable.set()
         self.unread_since = None
@@ -169,11 +171,14 @@ class ServerConnection(asyncio.Protocol):
             if isinstance(response, Response) and not response.more and response.stream is None:
                 self._write(pending, response)
             else:
+                self._connections.idle.busy(self.address, self)
                 self.handling = self._loop.create_future()
                 self.responding = self._loop.create_task(self._respond(pending, response))
 
     async def _respond(self, pending: PendingRequest, coming: Response | Awaitable[Response]) -> None:
         response = await self._handle(pending, coming)
+        if response is not None and response.can_wait and not self._closing and self._open is not None:
+            await self._connections.idle.wait_for_room(self.address, self)
         if self.handling is not None:
             self.handling.set_result(None)
             self.handling = None
@@ -258,6 +263,8 @@ class ServerConnection(asyncio.Protocol):
             self._count_held()
             if last and not more:
                 transport.close()
+            elif not last:
+                self._connections.idle.idle(self.address, self)
         return last
 
 
@@ -269,6 +276,7 @@ class OpenConnections(set[ServerConnection]):
         super().__init__()
         self._max_bytes = max_bytes
         self._bytes = 0
+        self.idle = IdleConnections()
         self.dropped = 0  # since it was last logged
 
     def hold(self, connection: ServerConnection, size: int) -> None:

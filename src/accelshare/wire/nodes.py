@@ -29,7 +29,7 @@ class NodeReader:
     def __init__(self, catalog: Catalog, *, resizes: bool | None = None) -> None:
         """`resizes`: whether slices are resized in this cluster; None: where the node's agent has reported that it does it."""
         self._resizes = resizes
-        self._profiles = catalog.profiles
+        self._profiles = [(profile, _totals(profile)) for profile in catalog.profiles]
         self._kinds = frozenset(profile.name for profile in catalog.profiles)
         self._sets: dict[frozenset[str], frozenset[str]] = {}  # the same few sets of kinds for thousands of nodes
 
@@ -43,13 +43,14 @@ class NodeReader:
         found = inventory.read(text) if text is not None else inventory.Inventory()
         problems = found.problems
         cards: list[Card] = []
-        for profile in self._profiles:
+        amounts = status.capacity or status.allocatable or {}
+        for profile, totals in self._profiles:
             if profile.name in found.cards:
                 cards.extend(_with_rules(found.cards[profile.name], profile))
                 continue
-            if not found.readable:
+            if not found.readable or totals.isdisjoint(amounts):
                 continue
-            derived, problem = _equal_cards(profile, status.capacity or status.allocatable or {})
+            derived, problem = _equal_cards(profile, amounts)
             cards.extend(_with_rules(derived, profile))
             problems += problem
         addresses = {address.type: address.address for address in reversed(status.addresses or ())}
@@ -75,6 +76,12 @@ class NodeReader:
         if self._resizes is False or (self._resizes is None and resizing.APPLIED not in annotations):
             return None
         return resizing.applied(annotations.get(resizing.APPLIED, "{}"))
+
+
+def _totals(profile: Profile) -> frozenset[str]:
+    """The resources of a node from which its cards can be derived."""
+    names = (profile.resources.memory, profile.resources.count, profile.resources.whole)
+    return frozenset(name for name in names if name is not None)
 
 
 def _with_rules(cards: Iterable[Card], profile: Profile) -> Iterable[Card]:

@@ -123,34 +123,36 @@ class PodReader:
         request, refusal, needs = self._read(pod)
         if not request and refusal is None:
             return None
-        metadata = pod.metadata
+        metadata, spec, status = pod.metadata, pod.spec, pod.status
+        bound = spec.node_name or ""
         # Annotations on a pod that is not bound are not a record; the bind overwrites them.
-        record = metadata.annotations or {} if pod.spec.node_name else {}
+        record = metadata.annotations or {} if bound else {}
         slices, problems = assignment.read(record, request, self._profiles)
         # Its owner can edit the number of cards, but not the number it was bound with.
         if slices:
             request = placed_as(request, slices)
+        phase = status.phase if status is not None else None
         return PodSeen(
-            uid=metadata.uid,
-            namespace=intern(metadata.namespace),
-            name=metadata.name,
-            request=request,
-            version=version_of(metadata),
-            node=intern(pod.spec.node_name or ""),
-            slices=slices,
-            ended=pod.status is not None and pod.status.phase in ENDED,
-            started=pod.status is not None and pod.status.start_time is not None,
-            scheduled=has_binding(pod.status),
-            rejected=pod.status is not None and (pod.status.phase, pod.status.reason) == REJECTED and self._over_cards(pod),
-            priority=pod.spec.priority or 0,
+            metadata.uid,
+            intern(metadata.namespace),
+            metadata.name,
+            request,
+            version_of(metadata),
+            intern(bound),
+            slices,
+            ended=phase in ENDED,
+            started=status is not None and status.start_time is not None,
+            scheduled=has_binding(status),
+            rejected=status is not None and (phase, status.reason) == REJECTED and self._over_cards(pod),
+            priority=spec.priority or 0,
             created=metadata.creation_timestamp or "",
             needs=needs,
             refusal=refusal,
             problems=problems,
-            runtime_notes=() if pod.spec.node_name else _runtime_notes(pod),  # for the Binding
+            runtime_notes=() if bound else _runtime_notes(pod),  # for the Binding
             resize=self._wanted_resize(pod),
-            granted=resizing.granted(record.get(resizing.GRANTED)),
-            in_gang=not pod.spec.node_name and group_of(metadata, pod.spec.scheduling_group, pod.spec.workload_ref) is not None,
+            granted=resizing.granted(record.get(resizing.GRANTED)) if record else None,
+            in_gang=not bound and group_of(metadata, spec.scheduling_group, spec.workload_ref) is not None,
         )
 
     def request(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None]:

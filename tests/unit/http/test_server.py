@@ -7,6 +7,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -15,6 +16,8 @@ import pytest
 import uvloop
 
 from accelshare.http import server as server_module
+from accelshare.http import server_connection
+from accelshare.http.idle_connections import IdleConnections
 from accelshare.http.messages import AbortConnection, HttpRequest, Response
 from accelshare.http.server import ListenError, Server, listen
 from accelshare.http.server_connection import OpenConnections, ServerConnection
@@ -501,6 +504,33 @@ async def test_a_client_that_does_not_read_gets_no_further_responses() -> None:
             await asyncio.sleep(0.2)
         assert len(handled) < 9
         assert [len((await connection.response())[2]) for _ in range(9)] == [4_000_000] * 9
+
+
+async def test_a_response_that_can_wait_comes_when_the_client_keeps_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client keeps two idle connections. The third response waits until a request takes one of them."""
+    monkeypatch.setattr(server_connection, "IdleConnections", partial(IdleConnections, longest_delay_s=LIMIT_S))
+    held = asyncio.Event()
+    handled = asyncio.Queue[str]()
+
+    async def handle(method: str, path: str, body: bytes) -> Response:
+        if path == "/held":
+            await held.wait()
+        handled.put_nowait(path)
+        return Response(200, path.encode(), can_wait=True)
+
+    async with open_server(handle) as call, call() as first, call() as second, call() as third:
+        for client in (first, second, third):
+            client.writer.write(b"POST /now HTTP/1.1\r\n\r\n")
+            await handled.get()
+        assert [(await client.response())[2] for client in (first, second)] == [b"/now", b"/now"]
+        waiting = asyncio.create_task(third.response())
+        first.writer.write(b"POST /held HTTP/1.1\r\n\r\n")
+        assert (await waiting)[2] == b"/now"
+        held.set()
+        second.writer.write(b"POST /now HTTP/1.1\r\n\r\n")  # makes room for the response to the first
+        assert (await first.response())[2] == b"/held"
 
 
 async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
