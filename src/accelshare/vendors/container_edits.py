@@ -144,6 +144,14 @@ def variable_templates(profile: Profile) -> dict[str, str]:
     return templates
 
 
+def all_variables(profile: Profile) -> frozenset[str]:
+    """The names of all variables that a container with cards can get, by whatever strategy, node label or enforcement."""
+    rules = profile.container
+    by_label = (setting.partition("=")[0] for setting in rules.node_label_env.values())
+    by_way = (name for way in profile.enforcement.ways.values() for name in way.env)
+    return frozenset((*variable_templates(profile), *by_label, *by_way))
+
+
 def variable_values(profile: Profile, name: str, cards: Iterable[CardNames]) -> set[str] | None:
     """What this variable can be for one of these cards; None if a container with cards does not get it."""
     template = variable_templates(profile).get(name)

@@ -11,6 +11,7 @@ import msgspec
 
 from accelshare.ledger.facts import PodSeen
 from accelshare.vendors.catalog import Catalog
+from accelshare.vendors.container_edits import all_variables
 from accelshare.wire.decoding import Decoder, UnreadableError
 from accelshare.wire.objects import Container, Metadata, PodSpec, PodStatus, Quantity, Resources, has_binding
 from accelshare.wire.objects import Pod as WholePod
@@ -28,14 +29,20 @@ class ContainerNeeds:
     container: str
     wants: tuple[Want, ...]
     ends_first: bool = False  # it has ended before any later container starts, which then uses the same whole cards
+    variables: frozenset[str] = frozenset()  # of those that come with cards: the ones that its manifest sets itself
 
 
 class _ContainerResources(Resources):
     claims: list[msgspec.Raw] | None = None
 
 
+class _Variable(msgspec.Struct, gc=False):
+    name: str = ""
+
+
 class _Container(Container):
     resources: _ContainerResources | None = None
+    env: list[_Variable] | None = None
 
 
 class _Spec(PodSpec):
@@ -118,6 +125,7 @@ class NodePodReader:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._pods = PodReader(catalog)
+        self._variables = frozenset(name for profile in catalog.profiles for name in all_variables(profile))
 
     def decode(self, raw: msgspec.Raw | bytes) -> NodePod:
         """The pod; one that requests no card has no parts."""
@@ -149,7 +157,8 @@ class NodePodReader:
             amount = whole_number(value) or 0
             if found is not None and amount:
                 wants.append((found[0].name, found[1] == "whole", amount))
-        return ContainerNeeds(container.name, tuple(wants), ends_first=container.name in ordinary)
+        own = self._variables.intersection(variable.name for variable in container.env or ())
+        return ContainerNeeds(container.name, tuple(wants), ends_first=container.name in ordinary, variables=own)
 
 
 def _amounts(container: _Container) -> dict[str, Quantity]:

@@ -277,6 +277,10 @@ async def test_without_a_validator_device_plugins_deliver_and_nri_corrects(fake_
         made = await runtime.create("a", env=("ZPU_VISIBLE=0", "ZPU_UNITS=4"))
         assert made.environment == {"ZPU_VISIBLE": "1", "ZPU_UNITS": "4"}
         await fake_node.until(lambda: _counted(fake_node, "corrected", 1), "one correction is counted")
+        # A variable of the manifest, which the device plugin leaves to NRI.
+        await fake_node.place("b", 0, units=4)
+        made = await runtime.create("b", env=("ZPU_UNITS=4", "ZPU_VISIBLE=all"))
+        assert made.environment == {"ZPU_VISIBLE": "0", "ZPU_UNITS": "4"}
 
 
 async def test_any_unit_on_any_card(fake_node: FakeNode, runtime: Runtime) -> None:

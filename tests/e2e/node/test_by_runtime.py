@@ -183,6 +183,11 @@ async def test_a_runtime_that_stops_insisting_and_insists_again_with_pods_runnin
         await asyncio.gather(
             *(real_node.pod(name, {GCU: 2}) for name in coming), *(real_node.pod(name, {GPU: 3}) for name in envs)
         )
+        # As the manifest of the OpenShift guide does it: kubelet passes it together with what the device plugin answers.
+        index = {"fieldRef": {"fieldPath": "metadata.annotations['ALIYUN_COM_GPU_MEM_IDX']"}}
+        variable = {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": index}
+        await real_node.pod("by-annotation", containers=[real_node.container("c0", {GPU: 3}, env=[variable])])
+        envs.append("by-annotation")
         await all_right(real_node, coming)
         found = await real_node.running(*envs)
         seen = {name: (await real_node.env(name))["NVIDIA_VISIBLE_DEVICES"] for name in envs}

@@ -10,7 +10,7 @@ random, and they name no card: then the record decides for all pods alike, or tw
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from google.protobuf.message import DecodeError
 
@@ -117,6 +117,8 @@ class Allocator:
                 f"pod {pod.name} got card {card} of {kind}, which other pods' slices leave no room for another of this size"
             )
         result = self._edits(pod, vendor, cards, whole=whole, amount=len(device_ids))
+        if kind in self._corrected():
+            result = _without_own_variables(result, pod, match.container)
         self._on_served(match.uid)
         self._pod_queue.served(match, named)
         return result
@@ -244,6 +246,18 @@ class Allocator:
         if unknown:
             raise AllocationError(f"pod {pod.name} got ids of card {unknown[0]} of {kind}, which this node does not have")
         return cards
+
+
+def _without_own_variables(edits: ContainerEdits, pod: NodePod, container: str) -> ContainerEdits:
+    """The edits without variables that the manifest of the container sets, as some name their card by an annotation.
+
+    kubelet would pass both values, of which NRI can replace only one. It gives the manifest's variable our value. For a pod
+    without a record it gives none, so such a pod gets all variables, and is refused.
+    """
+    if pod.by_hand or not pod.seen.slices:
+        return edits
+    own = next((part.variables for part in pod.parts if part.container == container), frozenset())
+    return replace(edits, env={name: value for name, value in edits.env.items() if name not in own}) if own else edits
 
 
 def _share(pod: NodePod, kind: str) -> int:

@@ -277,6 +277,8 @@ class ContainerDecision:
             edits, slices = self._edits_for_all(pod, needs, wants)
             result = adjusted([*edits, _mark(slices)] if slices else [], on_host=self._rules.on_host)
         except Refuse:
+            if needs.variables:
+                raise  # the device plugin left these variables to us, and the manifest's values may name any card
             return ContainerAdjustment()  # the device plugin gave it something, and we know nothing better
         self.slices = slices or self.slices
         if any(environment(self._container).get(one.key, one.value) != one.value for one in result.env):
@@ -528,7 +530,7 @@ class ContainerDecision:
         return variables
 
     def _refuse_repeated_variables(self, adjustment: ContainerAdjustment) -> None:
-        """A variable that an image sets twice keeps the image's value: the runtime replaces only the first."""
+        """A variable that an image or manifest sets twice keeps its value: the runtime replaces only the first."""
         kinds = self._denied()
         if self._guard() is not None and self.needs is not None:
             kinds += [kind for kind, _ in self._ours(self.needs)]
@@ -537,8 +539,8 @@ class ContainerDecision:
         for name in sorted({*withheld, *(pair.key.removeprefix("-") for pair in adjustment.env)}):
             if counts[name] > 1:
                 raise Refuse(
-                    f"container {self._container.name} of pod {self._pod_name()}: its image sets {name} {counts[name]} times, "
-                    f"and the container runtime would keep its value; the image must set it at most once"
+                    f"container {self._container.name} of pod {self._pod_name()}: its image and manifest set {name} "
+                    f"{counts[name]} times, and the container runtime would keep one of these values; set it at most once"
                 )
 
     def _report_unentitled(self, outcome: Literal["withheld", "refused"], kind: VendorCards, what: str) -> None:

@@ -48,13 +48,19 @@ class Front:
         return self.holdings
 
 
-def pod(name: str, card: int, *, second: int = 0, assigned: bool = False, asks: tuple[int, ...] = (2,)) -> NodePod:
-    """A pod whose containers request these units, recorded on this card and created in this second."""
+def pod(
+    name: str, card: int, *, second: int = 0, assigned: bool = False, asks: tuple[int, ...] = (2,), own: tuple[str, ...] = ()
+) -> NodePod:
+    """A pod whose containers request these units, recorded on this card and created in this second.
+
+    `own`: variables that the manifest of its first container sets.
+    """
     record = {"nvidia": [{"index": card, "id": f"GPU-{card}", "units": sum(asks)}]}
     notes = {"accelshare.io/assignment": json.dumps(record), "ALIYUN_COM_GPU_MEM_ASSIGNED": str(assigned).lower()}
     meta = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1", "annotations": notes}
     names = ("main", "second", "third")
     containers = [{"name": name, "resources": {"limits": {MEMORY: str(units)}}} for name, units in zip(names, asks, strict=False)]
+    containers[0]["env"] = [{"name": variable, "value": "all"} for variable in own]
     content = {
         "metadata": {**meta, "creationTimestamp": f"2026-01-01T00:00:{second:02}Z"},
         "spec": {"nodeName": "n1", "containers": containers},
@@ -295,3 +301,29 @@ async def test_kinds_that_nri_corrects_are_allocated_by_the_record() -> None:
     edits = await front.allocator.allocate("nvidia", whole=False, device_ids=ids)
     assert "GPU-2" in edits.env.values()
     assert "GPU-0" not in edits.env.values()
+
+
+async def test_variables_of_the_manifest_are_left_to_nri_where_it_corrects() -> None:
+    """kubelet would pass both values. The other container of the pod, and every container without NRI, gets all variables."""
+    name = "NVIDIA_VISIBLE_DEVICES"
+    for corrected, expected in ((("nvidia",), [False, True]), ((), [True, True])):
+        front = Front(corrected=corrected)
+        front.pod_queue.pods.put(pod("a", 2, asks=(2, 3), own=(name, "HOME")))
+        front.holdings = {"default/a": {}}
+        seen = []
+        for size in (2, 3):
+            ids = await front.allocator.prefer("nvidia", whole=False, available=unit_ids(2, 16), must=(), size=size)
+            edits = await front.allocator.allocate("nvidia", whole=False, device_ids=ids)
+            assert edits.env["ALIYUN_COM_GPU_MEM_CONTAINER"] == str(size)
+            seen.append(name in edits.env)
+        assert seen == expected
+
+
+async def test_a_pod_that_names_its_node_itself_gets_all_variables() -> None:
+    """NRI gives it none, so its own value would count."""
+    front = Front(corrected=("nvidia",))
+    front.pod_queue.pods.put(replace(pod("a", 2, own=("NVIDIA_VISIBLE_DEVICES",)), by_hand=True))
+    front.holdings = {"default/a": {}}
+    ids = await front.allocator.prefer("nvidia", whole=False, available=unit_ids(2, 16), must=(), size=2)
+    edits = await front.allocator.allocate("nvidia", whole=False, device_ids=ids)
+    assert edits.env["NVIDIA_VISIBLE_DEVICES"] == "GPU-2"
