@@ -59,8 +59,11 @@ def pod(
     notes = {"accelshare.io/assignment": json.dumps(record), "ALIYUN_COM_GPU_MEM_ASSIGNED": str(assigned).lower()}
     meta = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1", "annotations": notes}
     names = ("main", "second", "third")
-    containers = [{"name": name, "resources": {"limits": {MEMORY: str(units)}}} for name, units in zip(names, asks, strict=False)]
-    containers[0]["env"] = [{"name": variable, "value": "all"} for variable in own]
+    env = {"main": [{"name": variable, "value": "all"} for variable in own]}
+    containers = [
+        {"name": name, "resources": {"limits": {MEMORY: str(units)}}, "env": env.get(name, [])}
+        for name, units in zip(names, asks, strict=False)
+    ]
     content = {
         "metadata": {**meta, "creationTimestamp": f"2026-01-01T00:00:{second:02}Z"},
         "spec": {"nodeName": "n1", "containers": containers},
