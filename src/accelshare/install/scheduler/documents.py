@@ -27,17 +27,24 @@ class Document:
     """One file: change `data` in place, then take `content()`."""
 
     data: Any
+    _name: str
     _original: str
     _original_data: Any
+    _aliased: list[tuple[Any, Any]]  # parts that are used in several places, and what they were
     _form: "_Form"
 
     def content(self) -> bytes:
         """The edited file. A file whose data did not change keeps its bytes, whatever its formatting."""
         if self._original_data == plain(self.data):
             return self._original.encode()
+        if any(plain(part) != before for part, before in self._aliased):
+            raise NotUnderstood(
+                f"{self._name} uses the part to be edited in several places, with an anchor (&) and aliases (*), so another "
+                "place would change too; write the part out in each place"
+            )
         text = self._form.write(self.data)
         if plain(self._form.read(text)) != plain(self.data):
-            raise NotUnderstood("this file cannot be edited without changing its meaning; edit it by hand")
+            raise NotUnderstood(f"{self._name} cannot be edited without changing its meaning; edit it by hand")
         return (text.replace("\n", "\r\n") if "\r\n" in self._original else text).encode()
 
 
@@ -58,7 +65,7 @@ def read(content: bytes, name: str) -> Document:
         raise NotUnderstood(f"{name} cannot be read: it is nested too deep") from None
     if not isinstance(data, dict):
         raise NotUnderstood(f"{name} is not a mapping; it must be one Kubernetes object")
-    return Document(data, text, plain(data), form)
+    return Document(data, name, text, plain(data), [(part, plain(part)) for part in _aliased(data)], form)
 
 
 def mapping(parent: Mapping[str, Any], key: str, name: str) -> Any:
@@ -163,6 +170,23 @@ class _Json:
 
 
 _Form = _Yaml | _Json
+
+
+def _aliased(data: Any) -> list[Any]:
+    """The mappings and lists that are in several places; ruamel makes one object of an anchor and its aliases."""
+    seen: dict[int, int] = {}
+    found: list[Any] = []
+    waiting = [data]
+    while waiting:
+        part = waiting.pop()
+        if not isinstance(part, dict | list):
+            continue
+        seen[id(part)] = seen.get(id(part), 0) + 1
+        if seen[id(part)] == 1:
+            waiting += part.values() if isinstance(part, dict) else part
+        elif seen[id(part)] == 2:
+            found.append(part)
+    return found
 
 
 def _levels(text: str) -> int:

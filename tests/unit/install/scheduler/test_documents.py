@@ -62,3 +62,17 @@ def test_new_documents_read_back() -> None:
     text = documents.yaml_text(content, comment="first\nsecond")
     assert text.startswith("# first\n# second\nb:\n- c: 1\na: null\ntext: |\n  one\n")
     assert documents.plain(documents.read(text.encode(), "x").data) == content
+
+
+def test_a_part_that_aliases_use_too_is_not_edited() -> None:
+    """Another container of the pod would get the mount, too."""
+    document = documents.read(b"one:\n  mounts: &m\n  - a\ntwo:\n  mounts: *m\n", "kube-scheduler.yaml")
+    document.data["one"]["mounts"].append("b")
+    with pytest.raises(NotUnderstood, match=r"kube-scheduler\.yaml.*alias"):
+        document.content()
+
+
+def test_an_edit_beside_aliases_keeps_them() -> None:
+    document = documents.read(b"one: &m\n- a\ntwo: *m\nthree: {}\n", "x")
+    document.data["three"]["b"] = 1
+    assert document.content() == b"one: &m\n- a\ntwo: *m\nthree:\n  b: 1\n"
