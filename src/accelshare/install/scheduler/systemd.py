@@ -125,21 +125,20 @@ def refuse_to_be_overruled(drop_ins: Mapping[str, bytes]) -> None:
 
 def environment_files(unit: bytes, name: str) -> tuple[str, ...]:
     """Files whose variables the command line may use."""
-    return tuple(value.lstrip("-") for key, value in _service(unit, name) if key == "EnvironmentFile" and value)
+    return tuple(value.lstrip("-") for value in _list(unit, name, "EnvironmentFile"))
 
 
 def environment(unit: bytes, name: str, files: Mapping[str, bytes]) -> dict[str, str]:
-    """The variables that the unit and its files set."""
+    """The variables that the unit and its files set. Files override the unit, wherever they are named in it (systemd.exec)."""
     variables: dict[str, str] = {}
-    for key, value in _service(unit, name):
-        if key == "Environment":
-            variables |= dict(argument.partition("=")[::2] for argument in _unquoted(value))
-        elif key == "EnvironmentFile":
-            text = files.get(value.lstrip("-"), b"").decode("utf-8", errors="replace").replace("\\\n", " ")
-            for line in text.splitlines():
-                variable, equals, content = line.strip().partition("=")
-                if equals and not line.lstrip().startswith(("#", ";")):
-                    variables[variable.strip()] = " ".join(_unquoted(content))
+    for value in _list(unit, name, "Environment"):
+        variables |= dict(argument.partition("=")[::2] for argument in _unquoted(value))
+    for file in environment_files(unit, name):
+        text = files.get(file, b"").decode("utf-8", errors="replace").replace("\\\n", " ")
+        for line in text.splitlines():
+            variable, equals, content = line.strip().partition("=")
+            if equals and not line.lstrip().startswith(("#", ";")):
+                variables[variable.strip()] = " ".join(_unquoted(content))
     return variables
 
 
@@ -181,10 +180,7 @@ def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existin
 
 def _start(unit: bytes, name: str) -> list[str]:
     """The arguments of ExecStart. Raises NotUnderstood with what is there instead."""
-    starts: list[str] = []
-    for key, value in _service(unit, name):
-        if key == "ExecStart":
-            starts = [*starts, value] if value else []  # an empty one clears those before
+    starts = _list(unit, name, "ExecStart")
     if len(starts) != 1:
         raise NotUnderstood(f"{name} has {len(starts)} ExecStart lines; it must have one")
     arguments = starts[0].split()
@@ -213,6 +209,15 @@ def _unquoted(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         return text.split()
+
+
+def _list(unit: bytes, name: str, wanted: str) -> list[str]:
+    """The values of a setting that may be given several times."""
+    values: list[str] = []
+    for key, value in _service(unit, name):
+        if key == wanted:
+            values = [*values, value] if value else []  # an empty one clears those before
+    return values
 
 
 def _service(unit: bytes, name: str) -> list[tuple[str, str]]:

@@ -70,6 +70,19 @@ def test_a_quote_that_is_never_closed_is_a_sign_like_any_other() -> None:
     assert systemd.environment(unit, NAME, {}) == {"NOTE": "don't", "A": "1"}
 
 
+def test_a_variable_in_a_file_counts_before_one_in_the_unit() -> None:
+    """As systemd reads them, also if the unit sets the variable below the line with the file."""
+    unit = b"[Service]\nEnvironmentFile=/etc/kubernetes/config\nEnvironment=KUBE_LOG=--v=9 A=1\n"
+    assert systemd.environment(unit, NAME, FILES) == {"KUBE_LOG": "--v=2", "A": "1"}
+
+
+def test_an_empty_line_clears_variables_and_files_before_it() -> None:
+    drop_in = b"[Service]\nEnvironment=\nEnvironment=C=3\nEnvironmentFile=\nEnvironmentFile=/etc/own\n"
+    unit = b"\n".join([VARIABLES, drop_in])
+    assert systemd.environment_files(unit, NAME) == ("/etc/own",)
+    assert systemd.environment(unit, NAME, {**FILES, "/etc/own": b"D=4\n"}) == {"C": "3", "D": "4"}
+
+
 def test_environment_files_are_named() -> None:
     assert systemd.environment_files(VARIABLES, NAME) == ("/etc/kubernetes/config", "/etc/kubernetes/scheduler")
     assert systemd.environment(VARIABLES, NAME, {})["B"] == "2 3"
