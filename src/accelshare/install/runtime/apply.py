@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from accelshare import __version__
-from accelshare.install.errors import ChangedByOthers, InstallError, Rejected
+from accelshare.install.errors import ChangedByOthers, InstallError, NotUnderstood, Rejected
 from accelshare.install.host_files.changes import ChangeOutcome, Say
 from accelshare.install.runtime.host import RuntimeHost, RuntimeRecord
 from accelshare.install.runtime.plan import RuntimePlan
@@ -94,10 +94,23 @@ def restore(host: RuntimeHost, *, force: bool = False, say: Say = lambda _line: 
     return "restored"
 
 
+def parsed(command: str) -> list[str]:
+    """The words of a command that restarts the runtime. Raises NotUnderstood."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise NotUnderstood(
+            f"--restart-command {command!r} cannot be read: {error}; it must be a command as in a shell"
+        ) from error
+    if not words:
+        raise NotUnderstood(f"--restart-command is {command!r}; it must be a command, such as systemctl restart containerd")
+    return words
+
+
 def restart(command: str) -> None:
     """Run the command that restarts the runtime."""
     try:
-        done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=_RESTART_LIMIT_S, check=False)
+        done = subprocess.run(parsed(command), capture_output=True, text=True, timeout=_RESTART_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InstallError(f"the files are written, but `{command}` failed: {error}") from error
     if done.returncode != 0:

@@ -94,10 +94,11 @@ def apply(force: bool, restart: bool, restart_command: str | None, wait_s: float
     from accelshare.runtimes.validator_status import ValidatorState
 
     host = _host_from(options)
+    command = restart_command or f"systemctl restart {_PROGRAMS[host.runtime]}"
+    applying.parsed(command)  # before anything is written
     echo_document(host.difference(host.propose()))
     _say(applying.apply(host, force=force, say=_say))
     validator = host.validator()
-    command = restart_command or f"systemctl restart {_PROGRAMS[host.runtime]}"
     if validator.state is ValidatorState.NOT_RESTARTED and restart:
         applying.restart(command)
         validator = applying.wait_until_enabled(host, wait_s)
@@ -117,9 +118,10 @@ def restore(force: bool, restart: bool, restart_command: str | None, wait_s: flo
     from accelshare.install.runtime import apply as applying
 
     host = _host_from(options)
+    command = restart_command or f"systemctl restart {_PROGRAMS[host.runtime]}"
+    applying.parsed(command)  # before anything is written
     outcome = applying.restore(host, force=force, say=_say)
     _say(outcome)
-    command = restart_command or f"systemctl restart {_PROGRAMS[host.runtime]}"
     if outcome == "restored" and restart:
         applying.restart(command)
     elif outcome == "restored":

@@ -193,3 +193,14 @@ def test_a_file_that_cannot_be_read_is_told_without_a_traceback(shell: Shell, co
     result = shell.run(command)
     assert isinstance(result.exception, SystemExit), result.exception
     assert (result.exit_code, result.stderr) == (1, f"Error: {place}: Is a directory\n")
+
+
+@pytest.mark.parametrize("command", ['systemctl restart "containerd', " "])
+def test_a_restart_command_that_is_none_is_refused_before_anything_is_written(shell: Shell, command: str) -> None:
+    before = shell.host.files()
+    for action in ("apply", "restore"):
+        result = shell.run(action, "--restart", f"--restart-command={command}")
+        assert result.exit_code == 1, result.output
+        assert isinstance(result.exception, SystemExit)
+        assert repr(command) in result.stderr
+    assert shell.host.files() == before
