@@ -6,6 +6,7 @@ Belongs here: from argv to values. Never: rules, printing.
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -114,6 +115,22 @@ path_options = grouped(
 
 force_option = click.option("--force", is_flag=True, help="Overwrite changes that others made, and print what is lost.")
 
+
+
+def _health_url(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse a URL that nothing could answer: kube-scheduler would seem to fail, and be rolled back."""
+    if value is None:
+        return None
+    try:
+        parts = urlsplit(value)
+        usable = parts.scheme == "https" and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise click.BadParameter(f"{value!r} must look like https://127.0.0.1:10259/healthz")
+    return value
+
+
 # Waiting for kube-scheduler: apply, restore, manage.
 wait_options = grouped(
     "Waiting",
@@ -124,7 +141,11 @@ wait_options = grouped(
         show_default=True,
         help="How long to wait until kube-scheduler is healthy; 0: do not wait.",
     ),
-    click.option("--health-url", help="URL of kube-scheduler's health endpoint. Default: from the manifest or the unit."),
+    click.option(
+        "--health-url",
+        callback=_health_url,
+        help="URL of kube-scheduler's health endpoint. Default: from the manifest or the unit.",
+    ),
     click.option(
         "--log-directory",
         type=PATH,

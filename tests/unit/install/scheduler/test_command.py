@@ -134,6 +134,16 @@ def test_mistakes_are_reported_without_a_traceback(shell: Shell, words: list[str
     assert message in result.stderr
 
 
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1:abc/healthz", "https://[::1", "127.0.0.1:10259/healthz", "http://127.0.0.1:10251/healthz"]
+)
+def test_a_health_url_that_nothing_could_answer_is_refused_before_anything_is_written(shell: Shell, url: str) -> None:
+    result = shell.run("apply", "--health-url", url)
+    assert result.exit_code == 2, result.output
+    assert repr(url) in result.stderr
+    assert shell.run("status").exit_code == 3
+
+
 def test_an_unknown_version_is_asked_from_the_api_server(shell: Shell, tmp_path: Path) -> None:
     nowhere = tmp_path / "kubeconfig"
     nowhere.write_text("apiVersion: v1\nkind: Config\n")
