@@ -1,5 +1,6 @@
 """The command itself: what it lists, what it loads, and how it ends when something is wrong."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -115,3 +116,23 @@ def test_output_that_cannot_be_written_is_no_traceback(words: list[str]) -> None
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr == "Error: the output cannot be written: No space left on device\n"
     assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["node-cleanup", "remove", "--namespace", "a/b"],
+        ["node-cleanup", "remove", "--daemonset", "a/b"],
+        ["certificates", "ensure", "--ca-secret", "a/b"],
+        ["certificates", "status", "--namespace", "a/b"],
+        ["certificates", "remove", "--ca-secret", "a/b"],
+    ],
+)
+def test_a_name_that_no_object_can_have_is_an_error_without_a_traceback(tmp_path: Path, words: list[str]) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "x", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "x", "context": {"cluster": "x", "user": ""}}
+    kubeconfig.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "current-context": "x"}))
+    result = CliRunner().invoke(cli.accelshare, [*words, "--kubeconfig", str(kubeconfig)])
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert (result.exit_code, "'a/b': it must be" in result.stderr) == (1, True), result.stderr

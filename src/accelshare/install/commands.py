@@ -20,15 +20,16 @@ T = TypeVar("T")
 
 
 def errors_as_messages(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Print errors of install commands, of the cluster and of the host's files as one message; the exit code is 1."""
+    """Print errors of install commands, of names, of the cluster and of the host's files as one message; the exit code is 1."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> Any:
         from accelshare.kube.errors import KubeError
+        from accelshare.kube.paths import InvalidNameError
 
         try:
             return command(*arguments, **options)
-        except (InstallError, KubeError) as error:
+        except (InstallError, KubeError, InvalidNameError) as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:
             raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error

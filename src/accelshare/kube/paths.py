@@ -11,6 +11,10 @@ from typing import Final
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 
 
+class InvalidNameError(ValueError):
+    """A name that no object can have; the text has it, and what would be right."""
+
+
 def pod(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{_checked('namespace', namespace)}/pods/{_checked('pod name', name)}"
 
@@ -71,5 +75,7 @@ def _in_namespace(group: str, namespace: str, plural: str, name: str) -> str:
 
 def _checked(what: str, value: str) -> str:
     if not _NAME.fullmatch(value):
-        raise ValueError(f"{what} {value[:260]!r}: it must be lower-case letters, digits, '-' and '.', at most 253 characters")
+        raise InvalidNameError(
+            f"{what} {value[:260]!r}: it must be lower-case letters, digits, '-' and '.', at most 253 characters"
+        )
     return value
