@@ -4,8 +4,9 @@ Belongs here: click options and their types. Never: what a command does with the
 """
 
 import os
+from math import isnan
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -14,6 +15,16 @@ from accelshare.help_pages import Command, Decorator, grouped
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)  # an existing file
 PATH: Final = click.Path(path_type=Path)  # any path, which need not exist
 PROFILES_VARIABLE: Final = "ACCELSHARE_PROFILES"
+
+
+class FloatRange(click.FloatRange):
+    """A number in a range. click's own takes `nan`, which is neither below nor above any bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 def together(*options: Decorator) -> Decorator:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from accelshare.help_pages import HelpCommand, grouped
-from accelshare.options import kubeconfig_options, log_file_options, log_options, profiles_option
+from accelshare.options import FloatRange, kubeconfig_options, log_file_options, log_options, profiles_option
 
 _repeatable = partial(click.option, multiple=True)
 _shown = partial(click.option, show_default=True)
@@ -124,14 +124,14 @@ def _card_memory(_context: click.Context, _parameter: click.Parameter, values: t
     ),
     _shown(
         "--usage-every",
-        type=click.FloatRange(0.1, 3600),
+        type=FloatRange(0.1, 3600),
         default=15.0,
         metavar="SECONDS",
         help="Interval of the samples of --usage.",
     ),
     _shown(
         "--evict-over-use-after",
-        type=click.FloatRange(0, 86400 * 365),
+        type=FloatRange(0, 86400 * 365),
         default=0.0,
         metavar="SECONDS",
         help="Evict a pod that uses more memory of a card than it holds for so long; 0: only report it. Needs --usage.",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from accelshare.help_pages import HelpCommand
-from accelshare.options import kubeconfig_options, output_option, profiles_option
+from accelshare.options import FloatRange, kubeconfig_options, output_option, profiles_option
 from accelshare.terminal import echo, echo_line
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class _Unreadable(click.ClickException):
 @click.option(
     "--patience",
     "patience_s",
-    type=click.FloatRange(0, 86_400),
+    type=FloatRange(0, 86_400),
     default=60.0,
     show_default=True,
     metavar="SECONDS",

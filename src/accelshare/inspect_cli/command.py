@@ -17,6 +17,7 @@ from accelshare.help_pages import HelpCommand, grouped
 from accelshare.inspect_cli.colours import coloured
 from accelshare.inspect_cli.completion import nodes
 from accelshare.inspect_cli.options import cluster_options
+from accelshare.options import FloatRange
 from accelshare.terminal import echo, echo_painted, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _vendors(context: click.Context, parameter: click.Parameter, prefix: str) ->
     ),
     click.option(
         "--every",
-        type=click.FloatRange(0.2, 3600),
+        type=FloatRange(0.2, 3600),
         default=2.0,
         show_default=True,
         metavar="SECONDS",
@@ -88,7 +89,7 @@ def _vendors(context: click.Context, parameter: click.Parameter, prefix: str) ->
         is_flag=False,
         flag_value=1.0,
         default=None,
-        type=click.FloatRange(0, 100_000),
+        type=FloatRange(0, 100_000),
         metavar="[HOURS]",
         help="List only pods that have held cards for so long without using them; without a number for one hour.",
     ),

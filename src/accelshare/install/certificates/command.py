@@ -10,7 +10,7 @@ import click
 
 from accelshare.help_pages import HelpGroup, grouped
 from accelshare.install.commands import errors_as_messages, with_client
-from accelshare.options import kubeconfig_options
+from accelshare.options import FloatRange, kubeconfig_options
 from accelshare.terminal import echo_line
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ issuing_options = grouped(
     ),
     click.option("--also", multiple=True, metavar="NAME_OR_IP", help="Another name or address of the extender; repeatable."),
     click.option(
-        "--ca-days", type=click.FloatRange(0, min_open=True), default=3650.0, show_default=True, help="Lifetime of the CA."
+        "--ca-days", type=FloatRange(0, 365_000, min_open=True), default=3650.0, show_default=True, help="Lifetime of the CA."
     ),
     click.option(
         "--leaf-days",
-        type=click.FloatRange(0, min_open=True),
+        type=FloatRange(0, 365_000, min_open=True),
         default=90.0,
         show_default=True,
         help="Lifetime of the other certificates.",

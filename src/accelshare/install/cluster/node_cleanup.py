@@ -20,7 +20,7 @@ from accelshare.kube import paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import NotFound
 from accelshare.kube.patches import annotate_node, remove_capacity
-from accelshare.options import kubeconfig_options, profiles_option
+from accelshare.options import FloatRange, kubeconfig_options, profiles_option
 from accelshare.terminal import echo_line
 from accelshare.vendors.catalog import Catalog, load
 from accelshare.wire import assignment, inventory, resizing
@@ -133,9 +133,7 @@ def node_cleanup() -> None:
 )
 @click.option("-n", "--namespace", default="kube-system", show_default=True, help="Namespace of the agents.")
 @click.option("--daemonset", "daemon_set", metavar="NAME", help="Delete this DaemonSet of agents first.")
-@click.option(
-    "--wait-s", type=click.FloatRange(0, 3600), default=120.0, show_default=True, help="How long to wait for agents to end."
-)
+@click.option("--wait-s", type=FloatRange(0, 3600), default=120.0, show_default=True, help="How long to wait for agents to end.")
 @kubeconfig_options
 @profiles_option
 @errors_as_messages

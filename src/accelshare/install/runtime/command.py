@@ -11,7 +11,7 @@ import click
 
 from accelshare.help_pages import HelpGroup, grouped
 from accelshare.install.commands import errors_as_messages
-from accelshare.options import PATH, output_option
+from accelshare.options import PATH, FloatRange, output_option
 from accelshare.terminal import echo, echo_document, echo_line
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _change_options = grouped(
     click.option("--force", is_flag=True, help="Overwrite changes that others made, and print what is lost."),
     click.option("--restart", is_flag=True, help="Restart the runtime and wait for it. Default: print the command."),
     click.option("--restart-command", help="Command that restarts the runtime. Default: systemctl restart containerd, or crio."),
-    click.option("--wait-s", type=click.FloatRange(0), default=60.0, show_default=True, help="How long to wait after a restart."),
+    click.option("--wait-s", type=FloatRange(0), default=60.0, show_default=True, help="How long to wait after a restart."),
 )
 
 

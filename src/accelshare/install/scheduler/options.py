@@ -13,7 +13,7 @@ import click
 from accelshare.help_pages import grouped
 from accelshare.install.commands import with_client
 from accelshare.install.errors import Clash, NotUnderstood
-from accelshare.options import PATH, kubeconfig_options, profiles_option
+from accelshare.options import PATH, FloatRange, kubeconfig_options, profiles_option
 
 if TYPE_CHECKING:
     from accelshare.install.scheduler.desired_config import DesiredConfig
@@ -116,7 +116,6 @@ path_options = grouped(
 force_option = click.option("--force", is_flag=True, help="Overwrite changes that others made, and print what is lost.")
 
 
-
 def _health_url(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
     """Refuse a URL that nothing could answer: kube-scheduler would seem to fail, and be rolled back."""
     if value is None:
@@ -136,7 +135,7 @@ wait_options = grouped(
     "Waiting",
     click.option(
         "--wait-s",
-        type=click.FloatRange(0),
+        type=FloatRange(0),
         default=120.0,
         show_default=True,
         help="How long to wait until kube-scheduler is healthy; 0: do not wait.",

@@ -20,7 +20,7 @@ from accelshare.install.scheduler.options import (
     scheduler_from,
     wait_options,
 )
-from accelshare.options import log_options
+from accelshare.options import FloatRange, log_options
 from accelshare.terminal import echo_line
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ SERVER_NAME = "accelshare-extender"
     is_flag=True,
     help="Ask the managers of all nodes to restore the original configuration, wait for them, and exit.",
 )
-@click.option("--deadline-s", type=click.FloatRange(1), default=600.0, show_default=True, help="How long --restore-all waits.")
+@click.option("--deadline-s", type=FloatRange(1), default=600.0, show_default=True, help="How long --restore-all waits.")
 @click.option("--node-name", envvar="NODE_NAME", help="Name of this control-plane node. Default: $NODE_NAME.")
 @click.option(
     "--namespace",
@@ -61,7 +61,7 @@ SERVER_NAME = "accelshare-extender"
 @click.option("--port", type=click.IntRange(1, 65535), default=12345, show_default=True, help="Port of the extender's Service.")
 @click.option("--plain-http", is_flag=True, help="No TLS: every client that can reach the extender can bind pods.")
 @click.option("--server-name", help=f"Name in the extender's certificate. Default: {SERVER_NAME}.")
-@click.option("--every-s", type=click.FloatRange(0.05), default=5.0, show_default=True, help="Seconds between checks.")
+@click.option("--every-s", type=FloatRange(0.05), default=5.0, show_default=True, help="Seconds between checks.")
 @secret_options
 @issuing_options
 @desired_options
