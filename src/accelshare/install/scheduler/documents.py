@@ -15,11 +15,13 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.representer import RoundTripRepresenter
-from ruamel.yaml.scalarstring import LiteralScalarString
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString, LiteralScalarString
 
 from accelshare.install.errors import NotUnderstood
 
 MOST_LEVELS: Final = 100  # of brackets
+# Kubernetes reads these words as booleans (YAML 1.1) unless they are quoted; ruamel (1.2) would write them without quotes.
+_BOOLEANS: Final = re.compile(r"y|n|yes|no|on|off", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -109,6 +111,8 @@ def rich(value: Any) -> Any:
         return commented
     if isinstance(value, Sequence) and not isinstance(value, str):
         return CommentedSeq([rich(item) for item in value])
+    if isinstance(value, str) and _BOOLEANS.fullmatch(value):
+        return DoubleQuotedScalarString(value)
     return LiteralScalarString(value) if isinstance(value, str) and "\n" in value else value
 
 

@@ -1,6 +1,7 @@
 """Files keep what is not changed."""
 
 import pytest
+import yaml
 
 from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler import documents
@@ -76,3 +77,11 @@ def test_an_edit_beside_aliases_keeps_them() -> None:
     document = documents.read(b"one: &m\n- a\ntwo: *m\nthree: {}\n", "x")
     document.data["three"]["b"] = 1
     assert document.content() == b"one: &m\n- a\ntwo: *m\nthree:\n  b: 1\n"
+
+
+@pytest.mark.parametrize("word", ["y", "No", "on", "OFF", "yes", "true", "1", "null"])
+def test_a_new_text_stays_a_text_for_kubernetes(word: str) -> None:
+    """Kubernetes reads YAML 1.1, in which a namespace `on` without quotes is a boolean."""
+    text = documents.yaml_text({"namespace": word, "names": [word]})
+    assert yaml.safe_load(text) == {"namespace": word, "names": [word]}
+    assert f"namespace: {word}\n" not in text
