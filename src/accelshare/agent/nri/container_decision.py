@@ -12,7 +12,6 @@ Each container that gets cards carries an annotation that names them (`accelshar
 runtime shows it to every later agent: so the cards of a container are known, whatever became of its pod's record.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -527,20 +526,31 @@ class ContainerDecision:
                     variables[name] = withheld[name]
                 elif values and (len(named) > most or not values.issuperset(named)):
                     raise self._gets_others(kind, f"{name}={env[name][:64]}")
+                elif values and self.slices:  # the right cards; where the image sets it, too, the image's value is replaced
+                    variables[name] = env[name]
         return variables
 
     def _refuse_repeated_variables(self, adjustment: ContainerAdjustment) -> None:
-        """A variable that an image or manifest sets twice keeps its value: the runtime replaces only the first."""
+        """A variable that is set twice keeps its last value: the runtime replaces only the first.
+
+        Images name all cards, and what our device plugin answers comes after that: if it is what we set, nothing else is left.
+        """
         kinds = self._denied()
         if self._guard() is not None and self.needs is not None:
             kinds += [kind for kind, _ in self._ours(self.needs)]
         withheld = {name for kind in kinds for name in kind.profile.container.none}
-        counts = Counter(line.partition("=")[0] for line in self._container.env)
-        for name in sorted({*withheld, *(pair.key.removeprefix("-") for pair in adjustment.env)}):
-            if counts[name] > 1:
+        set_by_us = {pair.key: pair.value for pair in adjustment.env}
+        by_device_plugin = self._node.mode.deliverer is Deliverer.DEVICE_PLUGIN
+        lines: dict[str, list[str]] = {}
+        for line in self._container.env:
+            name, _, value = line.partition("=")
+            lines.setdefault(name, []).append(value)
+        for name in sorted({*withheld, *(key.removeprefix("-") for key in set_by_us)}):
+            values = lines.get(name, [])
+            if len(values) > 1 and not (by_device_plugin and set(values[1:]) == {set_by_us.get(name)}):
                 raise Refuse(
                     f"container {self._container.name} of pod {self._pod_name()}: its image and manifest set {name} "
-                    f"{counts[name]} times, and the container runtime would keep one of these values; set it at most once"
+                    f"{len(values)} times, and the container runtime would keep one of these values; set it at most once"
                 )
 
     def _report_unentitled(self, outcome: Literal["withheld", "refused"], kind: VendorCards, what: str) -> None:

@@ -533,3 +533,22 @@ def test_a_pod_without_a_record_brings_no_card(values: tuple[str, ...], whole: b
 def test_what_our_device_plugin_answers_stays(whole: bool) -> None:
     assert visible(entitled("a", by_mount(), whole=whole), "id0") == "id0"
     assert visible(without_record("b", whole=whole, by_hand=True), "id1") == "id1"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("values", [("all", "id0"), ("all", "id0", "id0")])
+def test_an_image_that_names_all_cards_gets_what_our_device_plugin_answers(values: tuple[str, ...], whole: bool) -> None:
+    """containerd lists the image's variables before kubelet's; NRI replaces the first of equal names."""
+    one = entitled("image", by_mount(), whole=whole)
+    profile = by_mount()
+    handler = container_handler(with_cards(profile), pod_store(one), Deliverer.DEVICE_PLUGIN, guard=guard(profile))
+    made = Container(id="c", pod_sandbox_id="s", name="main", env=[f"{VISIBLE}={value}" for value in values])
+    adjustment = handler.create_container(sandbox(one), made)
+    assert {pair.key: pair.value for pair in adjustment.env}[VISIBLE] == "id0"
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("values", [("all", "id0", "all"), ("all", "id1"), ("id0", "all"), ("all", "id1", "id0")])
+def test_an_image_that_names_all_cards_brings_no_other(values: tuple[str, ...], whole: bool) -> None:
+    with pytest.raises(Refuse, match=VISIBLE):
+        visible(entitled("greedy", by_mount(), whole=whole), *values)
