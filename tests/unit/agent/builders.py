@@ -43,11 +43,12 @@ def container_handler(
     node_labels: Callable[[], Mapping[str, str]] = dict,
     node_resources: Callable[[], Collection[str]] = tuple,
     on_host: Callable[[str], Path] = Path,
+    corrected: Collection[str] = (),
 ) -> ContainerHandler:
     return ContainerHandler(
         devices,
         pods,
-        mode(deliverer),
+        mode(deliverer, *corrected),
         outcomes or OutcomeQueue(),
         Rules(on_host, guard, wrong_handler),
         limits or ContainerLimits(CgroupTree(Path("/nowhere")), {}),

@@ -38,6 +38,7 @@ from accelshare.agent.nri.protocol.plugin import Refuse
 from accelshare.ledger.nouns import Slice
 from accelshare.vendors.container_edits import (
     ContainerEdits,
+    all_variables,
     card_mounts,
     device_nodes,
     shown_cards,
@@ -269,7 +270,9 @@ class ContainerDecision:
     def _corrected(self, pod: NodePod, needs: ContainerNeeds) -> ContainerAdjustment:
         """Make the variables from kubelet's device plugin equal to the record. NRI cannot take away device files."""
         kinds = {want[0] for want in needs.wants if (found := self._kinds.get(want[0])) and correctable(found.profile)}
+        self._refuse_unknown_kinds(pod, needs)
         if pod.by_hand or not pod.seen.slices or not kinds:
+            self._refuse_own_variables(pod, needs, kinds)
             return ContainerAdjustment()
         wants = tuple(want for want in needs.wants if want[0] in kinds and not self._has_right_whole_cards(pod, needs, want))
         try:
@@ -366,6 +369,29 @@ class ContainerDecision:
         for kind in sorted({slice_.kind for slice_ in assignment.slices_of(pod.annotations.get(assignment.OURS, ""))}):
             if kind not in self._kinds and (problem := self._node.inventory.problems.get(kind)):
                 raise Refuse(f"pod {pod.name} has cards of {kind}, which this node cannot deliver now: {problem}")
+
+    def _refuse_unknown_kinds(self, pod: NodePod, needs: ContainerNeeds) -> None:
+        """Before a driver has answered, nothing tells our device plugin's variables from those of the manifest. If it has failed,
+        the container may run with what our device plugin gave it, but not with variables that it left to us.
+        """
+        ours = {want[0] for want in needs.wants if self._node.is_ours(want)}
+        for kind in sorted((ours & self._node.mode.corrected_kinds) - self._kinds.keys()):
+            if kind not in self._node.inventory.discovered:
+                raise Refuse(f"the agent of this node has not found its cards of {kind} yet; pod {pod.name} must wait for them")
+            if needs.variables:
+                raise self._sets_variables(needs.variables, f"the cards of {kind} cannot be found on this node now")
+
+    def _refuse_own_variables(self, pod: NodePod, needs: ContainerNeeds, kinds: Collection[str]) -> None:
+        """Of a pod without a record: its values of the variables that come with cards would count."""
+        own = {name for kind in kinds for name in needs.variables & all_variables(self._kinds[kind].profile)}
+        if own and self._guard() is not None:
+            raise self._sets_variables(own, f"no scheduler recorded a card for pod {pod.name}")
+
+    def _sets_variables(self, names: Collection[str], why: str) -> Refuse:
+        return Refuse(
+            f"the manifest of container {self._container.name} of pod {self._pod_name()} sets {', '.join(sorted(names))}, which "
+            f"can name any card, and {why}; remove it from the manifest"
+        )
 
     def _require_plugin(self) -> None:
         """A pod's own annotation that frees a container from requiring our plugin would let it start without its card."""

@@ -552,3 +552,35 @@ def test_an_image_that_names_all_cards_gets_what_our_device_plugin_answers(value
 def test_an_image_that_names_all_cards_brings_no_other(values: tuple[str, ...], whole: bool) -> None:
     with pytest.raises(Refuse, match=VISIBLE):
         visible(entitled("greedy", by_mount(), whole=whole), *values)
+
+
+def with_own_variable(one: NodePod) -> NodePod:
+    """The pod, with a manifest that sets the variable itself."""
+    return replace(one, parts=tuple(replace(part, variables=frozenset({VISIBLE})) for part in one.parts))
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_pod_without_a_record_chooses_no_card_by_its_manifest(whole: bool, by_hand: bool) -> None:
+    """CRI-O keeps only the manifest's value; and a record may be removed after the device plugin left the variable to NRI."""
+    with pytest.raises(Refuse, match=VISIBLE):
+        visible(with_own_variable(without_record("greedy", whole=whole, by_hand=by_hand)), "id1")
+
+
+def test_no_container_starts_with_variables_that_nobody_has_checked() -> None:
+    """An earlier agent's device plugin may have left the manifest's variable to NRI, which knows no card of this kind yet."""
+    profile = by_mount()
+    honest, greedy = entitled("honest", profile), with_own_variable(entitled("greedy", profile))
+    devices = DeviceInventory()
+    handler = container_handler(
+        devices, pod_store(honest, greedy), Deliverer.DEVICE_PLUGIN, guard=guard(profile), corrected=[profile.name]
+    )
+    answered = Container(id="c", pod_sandbox_id="s", name="main", env=[f"{VISIBLE}=id0"])
+    named = Container(id="d", pod_sandbox_id="s", name="main", env=[f"{VISIBLE}=all"])
+    for one, made in ((honest, answered), (greedy, named)):
+        with pytest.raises(Refuse, match="not found its cards"):
+            handler.create_container(sandbox(one), made)
+    devices.set_discovered(profile.name)  # its driver has failed
+    assert not handler.create_container(sandbox(honest), answered).env
+    with pytest.raises(Refuse, match=VISIBLE):
+        handler.create_container(sandbox(greedy), named)
