@@ -552,7 +552,8 @@ class ContainerDecision:
                     variables[name] = withheld[name]
                 elif values and (len(named) > most or not values.issuperset(named)):
                     raise self._gets_others(kind, f"{name}={env[name][:64]}")
-                elif values and self.slices:  # the right cards; where the image sets it, too, the image's value is replaced
+                elif values and (self.slices or values == {env[name]}):
+                    # The right cards, or a value that names none; where the image sets it, too, the image's value is replaced.
                     variables[name] = env[name]
         return variables
 

@@ -584,3 +584,15 @@ def test_no_container_starts_with_variables_that_nobody_has_checked() -> None:
     assert not handler.create_container(sandbox(honest), answered).env
     with pytest.raises(Refuse, match=VISIBLE):
         handler.create_container(sandbox(greedy), named)
+
+
+@pytest.mark.parametrize("strategy", ["device-nodes", "cdi"])
+def test_an_image_that_names_all_cards_gets_them_by_device_files(strategy: str) -> None:
+    """Our device plugin answers `void`, so that the vendor's runtime adds no card to the device files."""
+    profile = by_mount(strategy=(strategy,))
+    one = entitled("image", profile)
+    handler = container_handler(with_cards(profile), pod_store(one), Deliverer.DEVICE_PLUGIN, guard=guard(profile))
+    made = Container(id="c", pod_sandbox_id="s", name="main", env=[f"{VISIBLE}=all", f"{VISIBLE}=void"])
+    assert [(pair.key, pair.value) for pair in handler.create_container(sandbox(one), made).env] == [(VISIBLE, "void")]
+    with pytest.raises(Refuse, match=VISIBLE):
+        handler.create_container(sandbox(one), changed(made, env=[f"{VISIBLE}=void", f"{VISIBLE}=all"]))
