@@ -283,6 +283,7 @@ class ContainerDecision:
                 raise  # the device plugin left these variables to us, and the manifest's values may name any card
             return ContainerAdjustment()  # the device plugin gave it something, and we know nothing better
         self.slices = slices or self.slices
+        self._refuse_mounts_of_others()
         if any(environment(self._container).get(one.key, one.value) != one.value for one in result.env):
             self._success = Corrected(pod)
         return result
@@ -460,6 +461,16 @@ class ContainerDecision:
         found = [mount for mount in self._container.mounts if mount.destination in answers]
         expected = found if len(found) <= cards else []
         return [mount for mount in self._container.mounts if mount not in expected]
+
+    def _refuse_mounts_of_others(self) -> None:
+        """NRI cannot take away a mount: one for a card that is not the container's own would give it that card, too."""
+        mounted = {mount.destination for mount in self._container.mounts}
+        for kind in {slice_.kind for slice_ in self.slices}:
+            vendor = self._kinds[kind]
+            own = {numbering(vendor)(slice_) for slice_ in self.slices if slice_.kind == kind}
+            others = [card.found for card in vendor.cards.values() if card.index not in own]
+            for path in mounted.intersection(card_mounts(vendor.profile, others)):
+                raise self._gets_others(vendor, f"mount {path[:100]}")
 
     def _refuse_additions(self, adjust: ContainerAdjustment) -> None:
         """Refuse cards that another plugin adds to those that we deliver."""

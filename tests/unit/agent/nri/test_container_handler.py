@@ -364,6 +364,17 @@ def test_mounts_that_our_device_plugin_answers_are_accepted_and_no_more() -> Non
             handler.create_container(sandbox(one), changed(answered, mounts=(mounted(f"{BY_MOUNT}/id0"), mounted(more))))
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_no_card_is_added_to_a_mount_of_another(whole: bool) -> None:
+    """NRI cannot take away the mount that our device plugin answered: with that of the record the container would have two."""
+    profile = by_mount(strategy=("volume-mounts",))
+    one = entitled("mounts", profile, whole=whole)
+    handler = container_handler(with_cards(profile), pod_store(one), Deliverer.DEVICE_PLUGIN, guard=guard())
+    made = Container(id="c", pod_sandbox_id="s", name="main", mounts=(mounted(f"{BY_MOUNT}/id1"),))
+    with pytest.raises(Refuse, match="id1"):
+        handler.create_container(sandbox(one), made)
+
+
 @pytest.mark.parametrize(
     "added",
     [
