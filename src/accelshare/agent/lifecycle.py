@@ -82,7 +82,7 @@ class Shutdown:
         self._state.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S / 2):
-                await self._publisher.flushed()
+                await self._publisher.wait_until_published()
         log.info("drain waiting=%d", waiting())
         await asyncio.sleep(LAST_BINDS_S)
         self._cdi.remove_unused({ask.kind for pod in self._pods.values() if not pod.seen.ended for ask in pod.seen.request})

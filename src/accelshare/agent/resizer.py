@@ -57,7 +57,7 @@ class LivingContainer(Protocol):
     def pod_limits(self) -> tuple[Limit, ...]: ...
 
 
-class Updates(Protocol):
+class RuntimeUpdates(Protocol):
     """The container runtime, as far as resizes use it."""
 
     @property
@@ -67,7 +67,7 @@ class Updates(Protocol):
         """Set these files of the container's cgroup, now and whenever the runtime writes them again; may raise NriError."""
         ...
 
-    async def settled(self) -> None:
+    async def wait_for_calls(self) -> None:
         """Wait until no call of the runtime is being answered that began before."""
         ...
 
@@ -88,7 +88,7 @@ class SliceResizer:
         mode: CurrentMode,
         limits: ContainerLimits,
         review: LimitReview,
-        updates: Updates,
+        updates: RuntimeUpdates,
         *,
         containers: Callable[[], Iterable[LivingContainer]],
         on_answered: Callable[[str], None],
@@ -235,7 +235,7 @@ class SliceResizer:
             return  # it has ended meanwhile; in the store again, it would keep its card from other pods
         self._amounts.set_units(pod.uid, units)
         self._pods.put(stored)
-        await self._updates.settled()  # a container may be being created with the former amount
+        await self._updates.wait_for_calls()  # a container may be being created with the former amount
         for container in self._living(pod.uid):
             await self._set(container, growing=growing, undo=undo)
 

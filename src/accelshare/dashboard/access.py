@@ -85,7 +85,7 @@ class Everyone:
         return True
 
 
-class TokenFile:
+class SharedToken:
     """One token for everyone, from a file that is read again when it changes."""
 
     def __init__(self, path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from accelshare.dashboard.access import AccessError, ApiServerUsers, Authenticator, Everyone, HostNames, TokenFile, is_loopback
+from accelshare.dashboard.access import AccessError, ApiServerUsers, Authenticator, Everyone, HostNames, SharedToken, is_loopback
 from accelshare.dashboard.cluster_watch import ClusterWatch
 from accelshare.dashboard.explanations import Explanations
 from accelshare.dashboard.history import EVERY_S as HISTORY_EVERY_S
@@ -158,5 +158,5 @@ class Dashboard:
 
 def _authenticator(settings: DashboardSettings, client: Client) -> Authenticator:
     if settings.token_file is not None:
-        return TokenFile(settings.token_file)
+        return SharedToken(settings.token_file)
     return ApiServerUsers(client) if settings.api_server_users else Everyone()

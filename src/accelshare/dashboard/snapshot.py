@@ -37,7 +37,7 @@ USE_FIELDS: Final = ("used_bytes", "utilisation", "over_use", "held_bytes")
 encode = msgspec.json.encode
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class DashboardSnapshot(msgspec.Struct, frozen=True):
     """Encoded parts: nodes by name, and sections by theirs. It never changes."""
 
     nodes: Mapping[str, bytes]
@@ -62,7 +62,7 @@ class SnapshotBuilder:
         self._clock = clock
         self._only_whole = frozenset(profile.name for profile in catalog if in_cards(profile))
 
-    async def build(self) -> Snapshot:
+    async def build(self) -> DashboardSnapshot:
         ledger, inventories = self._watch.ledger, self._watch.inventories
         occupancy, nodes, held = Occupancy(self._only_whole), {}, _Held()
         units: dict[str, set[str]] = {}
@@ -112,7 +112,7 @@ class SnapshotBuilder:
             "interrupted": encode({what: visible(why)[:LONGEST_TEXT] for what, why in self._watch.interrupted.items()}),
             "history": encode(list(self._history)),
         }
-        return Snapshot(nodes, sections)
+        return DashboardSnapshot(nodes, sections)
 
     def _unit(self, kind: str, node: str, size: int, inventories: Inventories) -> str:
         profile = self._catalog[kind]

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from accelshare.dashboard.snapshot import Snapshot, encode
+from accelshare.dashboard.snapshot import DashboardSnapshot, encode
 
 MOST_REMOVED: Final = 4096  # names of removed nodes that are remembered for readers that have not heard of it
 
@@ -48,7 +48,7 @@ class Updates:
         """Of the newest snapshot; 0: there is none yet."""
         return self._number
 
-    def publish(self, snapshot: Snapshot) -> bool:
+    def publish(self, snapshot: DashboardSnapshot) -> bool:
         """Make this the newest snapshot; False if nothing differs from the last one."""
         nodes = [name for name, part in snapshot.nodes.items() if self._nodes.get(name) != part]
         sections = [name for name, part in snapshot.sections.items() if self._sections.get(name) != part]

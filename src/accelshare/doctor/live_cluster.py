@@ -40,7 +40,7 @@ _DEFAULT_IDENTITY: Final = AgentIdentity("kube-system", "accelshare-agent")
 
 
 @dataclass(frozen=True, slots=True)
-class Certificate:
+class LiveCertificate:
     """One certificate of accelshare. `problem`: why it cannot be read."""
 
     place: str
@@ -64,7 +64,7 @@ class LiveCluster:
     daemon_sets: tuple[Workload, ...] = ()
     leases: tuple[LiveLease, ...] = ()
     config_maps: Mapping[Place, Mapping[str, str]] = field(default_factory=dict)
-    certificates: tuple[Certificate, ...] = ()
+    certificates: tuple[LiveCertificate, ...] = ()
     pages: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by pod, as namespace/name: the series of its metrics
     unread: Mapping[str, str] = field(default_factory=dict)
 

@@ -24,7 +24,7 @@ from accelshare.doctor.live_cluster import (
     SECOND_SCHEDULER,
     SECRETS,
     SERVICES,
-    Certificate,
+    LiveCertificate,
     LiveCluster,
     title,
 )
@@ -32,7 +32,7 @@ from accelshare.doctor.objects import LiveLease, LiveNode, LivePod
 from accelshare.install.certificates import x509
 from accelshare.install.certificates.secrets import Names
 from accelshare.install.errors import CertificateError
-from accelshare.install.preflight.snapshot import NOT_ENDED, ClusterPart, Reader, Service, Workload
+from accelshare.install.preflight.snapshot import NOT_ENDED, ClusterPart, Service, SnapshotReader, Workload
 from accelshare.kube import named_data, paths
 from accelshare.kube.client import Client
 from accelshare.kube.errors import BadAnswer, Forbidden, KubeError
@@ -56,7 +56,7 @@ Say = Callable[[str], None]
 
 async def read(client: Client, catalog: Catalog, *, now: datetime, patience: timedelta, say: Say) -> LiveCluster:
     """The cluster as it is now. Raises KubeError if the API server is unreachable or rejects the credentials."""
-    reader = Reader(client, {ClusterPart.VERSION})
+    reader = SnapshotReader(client, {ClusterPart.VERSION})
     say("nodes")
     version = await reader.version()
     nodes = await reader.listed(NODES, "/api/v1/nodes", LiveNode)
@@ -99,9 +99,9 @@ async def _config_maps(client: Client, live: LiveCluster, unread: dict[str, str]
     return found
 
 
-async def _certificates(client: Client, live: LiveCluster, unread: dict[str, str]) -> tuple[Certificate, ...]:
+async def _certificates(client: Client, live: LiveCluster, unread: dict[str, str]) -> tuple[LiveCertificate, ...]:
     """The certificates of each installed extender. One without TLS has no Secrets."""
-    found: list[Certificate] = []
+    found: list[LiveCertificate] = []
     for namespace in sorted({each.metadata.namespace for each in live.ours(EXTENDER, live.deployments)}):
         for place in Names(namespace).secrets:
             try:
@@ -115,12 +115,12 @@ async def _certificates(client: Client, live: LiveCluster, unread: dict[str, str
     return tuple(found)
 
 
-def _certificate(place: str, pem: str) -> Certificate:
+def _certificate(place: str, pem: str) -> LiveCertificate:
     try:
         facts = x509.facts(pem)
     except CertificateError as error:
-        return Certificate(place, problem=str(error))
-    return Certificate(place, facts.made, facts.until)
+        return LiveCertificate(place, problem=str(error))
+    return LiveCertificate(place, facts.made, facts.until)
 
 
 async def _pages(client: Client, live: LiveCluster, unread: dict[str, str]) -> dict[str, dict[str, float]]:

@@ -29,7 +29,7 @@ FEW: Final = 12  # it is cheaper to report this many refused nodes that kube-sch
 MANY: Final = 100  # … than to read this many names
 
 
-class Filtered(msgspec.Struct, frozen=True):
+class FilterResult(msgspec.Struct, frozen=True):
     """The result, and the counts for its log line."""
 
     answer: FilterAnswer
@@ -63,10 +63,10 @@ class Decisions:
     def bind_ended(self, node: str, uid: str, *, bound: bool) -> None:
         self._failed_binds.bind_ended(node, uid, bound=bound)
 
-    def filter(self, call: FilterCall) -> Filtered:
+    def filter(self, call: FilterCall) -> FilterResult:
         pod = self._pods.fact(call.pod)
         if pod is None:
-            return Filtered(FilterAnswer(call.names))
+            return FilterResult(FilterAnswer(call.names))
         group = self._asked_group(call.pod)
         if pod.refusal is not None:
             if group and self._gangs is not None:
@@ -76,12 +76,12 @@ class Decisions:
         if held and held in call.nodes:
             if group and self._gangs is not None:
                 self._gangs.renew(pod.uid)
-            return Filtered(FilterAnswer([held]))
+            return FilterResult(FilterAnswer([held]))
         if group and self._gangs is not None:
             return self._filter_member(self._gangs, group, pod, call)
         most = None if not self._shortlist or prefers_some_nodes(call.pod.spec) else self._shortlist
         if self._plan is not None and (names := self._as_planned(self._plan, pod, call, most)):
-            return Filtered(FilterAnswer(names))
+            return FilterResult(FilterAnswer(names))
         ranking = self._ledger.ranking(pod.request)
         if most is not None and ranking.refused_nodes <= FEW and len(call.nodes) >= MANY:
             # Search only for the best node and report every refused one: kube-scheduler ignores those that it had refused
@@ -101,7 +101,7 @@ class Decisions:
         self._gangs.asked(group)
         return group
 
-    def _filter_member(self, gangs: GangHolds, group: Group, pod: PodSeen, call: FilterCall) -> Filtered:
+    def _filter_member(self, gangs: GangHolds, group: Group, pod: PodSeen, call: FilterCall) -> FilterResult:
         """One node, whose cards are held until the bind: the other members are asked for before, and must get other cards."""
         gangs.release(pod.uid)  # it was not on a node that is named now, or has lost its cards
         among = frozenset(call.names)
@@ -114,7 +114,7 @@ class Decisions:
             if isinstance(offer, Assignment) and known is not None and known.place is None:
                 with suppress(CannotHoldError):  # it was edited, and the ledger has seen that; its bind is refused
                     gangs.hold(pod.uid, group, offer)
-            return Filtered(FilterAnswer([node]))
+            return FilterResult(FilterAnswer([node]))
         gangs.refused(group)
         refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}
         refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)
@@ -133,7 +133,7 @@ class Decisions:
             plan.answered(pod.uid, pod.request, names[0])
         return names
 
-    def _filtered(self, names: list[str], refused: Mapping[Refusal, Collection[str]]) -> Filtered:
+    def _filtered(self, names: list[str], refused: Mapping[Refusal, Collection[str]]) -> FilterResult:
         curable: dict[str, str] = {}
         incurable: dict[str, str] = {}
         counts: dict[Reason, int] = {}
@@ -141,7 +141,7 @@ class Decisions:
             if nodes:
                 (curable if refusal.reason.eviction_could_help else incurable).update(dict.fromkeys(nodes, self.text(refusal)))
                 counts[refusal.reason] = counts.get(refusal.reason, 0) + len(nodes)
-        return Filtered(FilterAnswer(names, curable, incurable), counts)
+        return FilterResult(FilterAnswer(names, curable, incurable), counts)
 
     def prioritize(self, call: FilterCall) -> dict[str, int]:
         """10 for the best node, then 9, 8, …; all others score 0. kube-scheduler breaks ties at random, so there are none."""
@@ -174,6 +174,6 @@ class Decisions:
         known = self._ledger.pod(pod.uid)
         return known.hold.node if known is not None and known.hold is not None else ""
 
-    def _refuse_everywhere(self, names: Iterable[str], refusal: Refusal) -> Filtered:
+    def _refuse_everywhere(self, names: Iterable[str], refusal: Refusal) -> FilterResult:
         refused = dict.fromkeys(names, self.text(refusal))
-        return Filtered(FilterAnswer([], incurable=refused), {refusal.reason: len(refused)})
+        return FilterResult(FilterAnswer([], incurable=refused), {refusal.reason: len(refused)})

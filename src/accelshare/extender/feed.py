@@ -101,14 +101,14 @@ class Feed:
         """The version up to which the ledger has every change of a pod."""
         return self._pods.newest
 
-    async def shown(self, version: int, *, after: int = 0) -> None:
+    async def wait_for_version(self, version: int, *, after: int = 0) -> None:
         """Wait until the ledger has every change of a pod up to this version, which must be one of a pod.
 
         `after`: `newest` before this version was written.
         """
         if version < after:
             raise HistoryWentBackError(f"the API server wrote a pod at version {version}, and before that was at {after}")
-        if await self._pods.shown(version):
+        if await self._pods.wait_for_version(version):
             self._nodes.reopen("the watch of pods stood still")
 
     def report_pending(self) -> None:

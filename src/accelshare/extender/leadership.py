@@ -84,7 +84,7 @@ class Leadership:
         """Whether no other extender can decide now."""
         return self._election.holds(self._clock())
 
-    async def confirmed(self) -> bool:
+    async def confirm(self) -> bool:
         """Renew now, and return whether the API server accepted it: after this call began, no other extender was the holder."""
         async with self._turn:
             try:

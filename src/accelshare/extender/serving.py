@@ -29,9 +29,9 @@ from accelshare.extender.gangs import GangHolds
 from accelshare.extender.heap import return_free_memory
 from accelshare.extender.leadership import Leadership
 from accelshare.extender.metrics import Metrics
-from accelshare.extender.promises.cluster_watch import ClusterWatch as PlanWatch
 from accelshare.extender.promises.nominator import Nominator
 from accelshare.extender.promises.plan import Plan
+from accelshare.extender.promises.scheduling_watch import SchedulingWatch
 from accelshare.extender.requeue import Requeue
 from accelshare.extender.resizer import Resizer
 from accelshare.extender.routes import NotReady, Routes, Standby
@@ -252,7 +252,7 @@ def _plan(settings: ExtenderSettings, ledger: Ledger, catalog: Catalog, metrics:
 
 
 async def _plan_ahead(client: Client, plan: Plan, nominator: Nominator) -> None:
-    watch = PlanWatch(client, plan, on_change=nominator.wake)
+    watch = SchedulingWatch(client, plan, on_change=nominator.wake)
     async with asyncio.TaskGroup() as both:
         both.create_task(watch.run())
         await watch.complete.wait()

@@ -46,7 +46,7 @@ async def take_over(client: Client, feed: Feed, fence: Fence, leadership: Leader
     before = feed.newest
     own = await _repeated(partial(own_pod.touch, client, namespace, pod, own.metadata.uid))
     # The watch shows changes in their order: after this one, the ledger has every bind that the earlier holder has done.
-    await feed.shown(version_number(own.metadata.version), after=before)
+    await feed.wait_for_version(version_number(own.metadata.version), after=before)
     # What it has sent and the API server has not carried out is refused from now on.
     if alone and leadership.settled_before:
         fence.skip_pending()

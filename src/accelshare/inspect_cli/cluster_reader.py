@@ -103,7 +103,7 @@ def require_namespace(client: SyncClient, name: str) -> None:
         return
 
 
-class Reader:
+class ClusterReader:
     """Reads one part of a cluster, as often as it is called."""
 
     def __init__(

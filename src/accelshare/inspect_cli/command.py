@@ -23,7 +23,7 @@ from accelshare.terminal import echo, echo_painted, visible, visible_lines
 if TYPE_CHECKING:
     from accelshare.inspect_cli.cluster_profiles import ClusterProfiles
     from accelshare.inspect_cli.cluster_reader import ClusterSnapshot
-    from accelshare.inspect_cli.page import Page
+    from accelshare.inspect_cli.page import InspectPage
     from accelshare.vendors.catalog import Catalog
     from accelshare.vendors.profile import Profile
 
@@ -126,9 +126,9 @@ def inspect(
 
     with without_garbage_collection():
         from accelshare.inspect_cli.cluster_profiles import ClusterProfiles
-        from accelshare.inspect_cli.cluster_reader import Reader, connect
+        from accelshare.inspect_cli.cluster_reader import ClusterReader, connect
         from accelshare.inspect_cli.error_messages import errors_for_people
-        from accelshare.inspect_cli.page import Form, Page
+        from accelshare.inspect_cli.page import Form, InspectPage
         from accelshare.vendors.catalog import load
 
         directories: tuple[Path, ...] = where["directories"]
@@ -157,14 +157,14 @@ def inspect(
             from accelshare.inspect_cli.explain_objects import ConstraintReader
 
             constraints = ConstraintReader
-        reader = Reader(cluster.client, profiles, node=node or "", namespace=namespace or "", constraints=constraints)
+        reader = ClusterReader(cluster.client, profiles, node=node or "", namespace=namespace or "", constraints=constraints)
         if usage is None:
             usage = idle is not None or bars or output not in (None, "table") or (watch and context.obj is None)
-        asked = None
+        usage_reader = None
         if usage:
             from accelshare.inspect_cli.usage_reader import UsageReader
 
-            asked = UsageReader(cluster.client)
+            usage_reader = UsageReader(cluster.client)
         form = Form(
             node,
             namespace,
@@ -175,7 +175,7 @@ def inspect(
             colours=coloured(terminal, os.environ),
             encoding=sys.stdout.encoding,
         )
-        page = Page(reader, cluster.client, chosen, form, asked)
+        page = InspectPage(reader, cluster.client, chosen, form, usage_reader)
         if watch:
             _watch(page, every)
         else:
@@ -218,7 +218,7 @@ def chosen_profiles(catalog: "Catalog", vendors: Sequence[str], *, plugin: str |
     return match
 
 
-def _watch(page: "Page", every_s: float) -> None:
+def _watch(page: "InspectPage", every_s: float) -> None:
     import shutil
     import sys
     import time

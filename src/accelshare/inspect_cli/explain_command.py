@@ -75,7 +75,7 @@ def explain(
     from accelshare.vendors.catalog import load
     from accelshare.wire.pods import PodReader, default_limits
 
-    target = parsed(pod, namespace) if pod is not None else None
+    target = parse_pod(pod, namespace) if pod is not None else None
     catalog = load(where["directories"])
     pod_reader = partial(PodReader, default_limits=default_limits(default_enforcement))
     with errors_for_people(), connect(where["kubeconfig"], where["context"]) as cluster:
@@ -90,19 +90,19 @@ def explain(
         echo(visible(problem), err=True)
 
 
-class Target(NamedTuple):
+class PodArgument(NamedTuple):
     namespace: str | None
     name: str
 
 
-def parsed(pod: str, namespace: str | None) -> Target:
+def parse_pod(pod: str, namespace: str | None) -> PodArgument:
     """`x`, `pod/x` and `ns/x`. A namespace in the name and another one behind -n is an error."""
     before, _, name = pod.rpartition("/")
     if not before or before in POD_PREFIXES:
-        return Target(namespace, name)
+        return PodArgument(namespace, name)
     if namespace and namespace != before:
         raise click.UsageError(f"{pod!r} is in namespace {before!r}, and -n is {namespace!r}; give one of them")
-    return Target(checked_namespace(before), name)
+    return PodArgument(checked_namespace(before), name)
 
 
 class _Explainer:
@@ -170,11 +170,11 @@ class _Explainer:
         return snapshot.problems
 
     def _read(self) -> "ClusterSnapshot":
-        from accelshare.inspect_cli.cluster_reader import Reader
+        from accelshare.inspect_cli.cluster_reader import ClusterReader
         from accelshare.inspect_cli.explain_objects import ConstraintReader
 
         client, policy = self._cluster.client, self._policy
-        return Reader(client, self._profiles, self._pod_reader, policy=policy, constraints=ConstraintReader).read()
+        return ClusterReader(client, self._profiles, self._pod_reader, policy=policy, constraints=ConstraintReader).read()
 
 
 def _print_json(value: object) -> None:

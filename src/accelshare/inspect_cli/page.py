@@ -30,7 +30,7 @@ class Form(NamedTuple):
     encoding: str | None = None  # of the screen: bars are drawn with characters that it has
 
 
-class Page:
+class InspectPage:
     """What is printed, once or repeatedly."""
 
     def __init__(
@@ -39,14 +39,14 @@ class Page:
         client: Any,
         chosen: "list[Profile]",
         form: Form,
-        asked: "UsageReader | None",
+        usage_reader: "UsageReader | None",
     ) -> None:
-        """`asked`: from where to learn who uses the cards; None: it is not shown."""
+        """`usage_reader`: from where to learn who uses the cards; None: it is not shown."""
         self._reader = reader
         self._client = client
         self._chosen = chosen
         self._form = form
-        self._asked = asked
+        self._usage_reader = usage_reader
 
     def read(self) -> "ClusterSnapshot":
         from accelshare.kube.errors import NotFound
@@ -110,7 +110,7 @@ class Page:
         shown, profiles = self._shown(snapshot)
         wanted = {profile.name for profile in self._chosen}
         waiting = [pod for pod in snapshot.waiting_pods() if not wanted or wanted & set(pod.kinds)]
-        uses = self._use(shown).nodes if self._asked is not None else {}
+        uses = self._use(shown).nodes if self._usage_reader is not None else {}
         signs = "".join((*BLOCKS.pods, BLOCKS.free, BLOCKS.out))
         return sections(
             Overview(shown, profiles, snapshot.inventories, uses, waiting),
@@ -121,7 +121,7 @@ class Page:
 
     def _text(self, snapshot: "ClusterSnapshot") -> str:
         shown, profiles = self._shown(snapshot)
-        uses = self._use(shown).nodes if self._asked is not None else {}
+        uses = self._use(shown).nodes if self._usage_reader is not None else {}
         output = self._form.output
         if self._form.idle_s is not None:
             return self._idle(shown, profiles, uses)
@@ -158,8 +158,8 @@ class Page:
         return [line for profile in profiles for line in totals(shown, profile, snapshot.inventories)]
 
     def _use(self, shown: "list[NodeRow]") -> "ClusterUse":
-        assert self._asked is not None
-        return self._asked.read([row.name for row in shown if any(card.present for card in row.cards)])
+        assert self._usage_reader is not None
+        return self._usage_reader.read([row.name for row in shown if any(card.present for card in row.cards)])
 
     def _idle(self, shown: "list[NodeRow]", profiles: "list[Profile]", uses: "Mapping[str, NodeUse]") -> str:
         from accelshare.report import usage
@@ -177,7 +177,7 @@ class Page:
 
         shown, _ = self._shown(snapshot)
         notes = list(snapshot.problems)
-        if self._asked is not None:
+        if self._usage_reader is not None:
             notes += self._use(shown).notes
             if self._form.idle_s is not None:
                 notes += self._unknown_use(shown)

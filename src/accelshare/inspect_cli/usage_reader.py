@@ -64,7 +64,7 @@ class _Pod(msgspec.Struct):
 _decode_agent: Final = Decoder(_Pod).decode
 
 
-class Agent(NamedTuple):
+class AgentPod(NamedTuple):
     """The agent's pod on one node."""
 
     namespace: str
@@ -92,7 +92,7 @@ class UsageReader:
         self._client = client
         self._clock = clock
         self._last: tuple[float, frozenset[str], ClusterUse] | None = None
-        self._not_sampling: frozenset[Agent] = frozenset()  # asked again only when they are replaced
+        self._not_sampling: frozenset[AgentPod] = frozenset()  # asked again only when they are replaced
 
     def read(self, nodes: Collection[str]) -> ClusterUse:
         """The use of these nodes. Never raises: what cannot be learnt is a note."""
@@ -120,7 +120,7 @@ class UsageReader:
             (*notes, *_notes({node: answer for node, answer in answers.items() if isinstance(answer, str)})),
         )
 
-    def _ask(self, agents: Mapping[str, Agent]) -> dict[str, NodeUse | str | None]:
+    def _ask(self, agents: Mapping[str, AgentPod]) -> dict[str, NodeUse | str | None]:
         """By node: its use, or why it is not known; None if its agent does not sample."""
         stop = Event()  # nobody may ask, so that further requests would be refused, too
         deadline = self._clock() + ALL_ANSWERS_S
@@ -130,7 +130,7 @@ class UsageReader:
             for _ in range(count):
                 clients.put(opened.enter_context(self._client.another(timeout_s=ANSWER_S)))
 
-            def ask(agent: Agent) -> NodeUse | str | None:
+            def ask(agent: AgentPod) -> NodeUse | str | None:
                 if stop.is_set() or self._clock() > deadline:
                     return "" if stop.is_set() else f"it was not asked within {ALL_ANSWERS_S:g} s"
                 client = clients.get()
@@ -154,9 +154,9 @@ class UsageReader:
                 return dict(zip(agents, pool.map(ask, agents.values()), strict=True))
 
 
-def find_agents(pods: Iterable[msgspec.Raw], nodes: Collection[str] | None) -> tuple[dict[str, Agent], list[str]]:
+def find_agents(pods: Iterable[msgspec.Raw], nodes: Collection[str] | None) -> tuple[dict[str, AgentPod], list[str]]:
     """The agent of each of these nodes, or of all, and notes about nodes whose agent is not certain."""
-    found: dict[str, list[Agent]] = {}
+    found: dict[str, list[AgentPod]] = {}
     for raw in pods:
         try:
             pod = _decode_agent(raw)
@@ -167,8 +167,8 @@ def find_agents(pods: Iterable[msgspec.Raw], nodes: Collection[str] | None) -> t
         running = pod.status is not None and pod.status.phase == "Running"
         node = pod.spec.node_name or ""
         if (nodes is None or node in nodes) and running and 0 < port < 65536:
-            found.setdefault(node, []).append(Agent(pod.metadata.namespace, pod.metadata.name, port))
-    agents: dict[str, Agent] = {}
+            found.setdefault(node, []).append(AgentPod(pod.metadata.namespace, pod.metadata.name, port))
+    agents: dict[str, AgentPod] = {}
     notes: list[str] = []
     for node, candidates in sorted(found.items()):
         namespaces = sorted({agent.namespace for agent in candidates})

@@ -117,7 +117,7 @@ class Permit(Protocol):
     def granted(self) -> bool:
         """By this process's own knowledge."""
 
-    async def confirmed(self) -> bool:
+    async def confirm(self) -> bool:
         """By the API server's knowledge since this call began."""
 
     async def announce(self, uid: str) -> bool:
@@ -133,7 +133,7 @@ class Always:
     def granted(self) -> bool:
         return True
 
-    async def confirmed(self) -> bool:
+    async def confirm(self) -> bool:
         return True
 
     async def announce(self, uid: str) -> bool:
@@ -304,7 +304,7 @@ class _Attempt:
                 if not isinstance(state, Unbound):
                     return state
                 outdated = conflict and state.version != self._version
-                if state.version != self._version and not await self._permit.confirmed():
+                if state.version != self._version and not await self._permit.confirm():
                     if meaning is not _Meaning.LOST:
                         self._lost = lost_before
                     return self._without_permit()

@@ -152,7 +152,7 @@ class Reflector(Generic[T]):
         """The version up to which the consumer has got every change."""
         return max(self._listed, version_number(_Object.of(self._taken).resource_version) if self._taken else 0)
 
-    async def shown(self, version: int, *, patience_s: float = PATIENCE_S) -> bool:
+    async def wait_for_version(self, version: int, *, patience_s: float = PATIENCE_S) -> bool:
         """Wait until the consumer has got every change up to this version, which must be that of an object under the path.
 
         A watch that does not show it in time stands still, say because something between here and the API server keeps the

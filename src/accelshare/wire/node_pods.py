@@ -89,7 +89,7 @@ class NodePod:
     terminating: bool
     runtime_class: str = ""  # empty: the node's default runtime handler makes its containers
     by_hand: bool = False  # it named its node itself, so no card was chosen for it, whatever its record has
-    asked: Mapping[str, frozenset[str]] = field(default_factory=dict)  # container → every extended resource that it requests
+    extended_resources: Mapping[str, frozenset[str]] = field(default_factory=dict)  # that each container requests, by its name
     claims: frozenset[str] = frozenset()  # containers with devices by a resource claim, of whichever driver
     resized_units: int = 0  # the amount of its only slice after a resize; 0: as requested
 
@@ -145,7 +145,7 @@ class NodePodReader:
             terminating=pod.metadata.deletion_timestamp is not None or phase in ENDED,
             runtime_class=pod.spec.runtime_class_name or "",
             by_hand=_by_hand(pod),
-            asked={container.name: names for container in containers if (names := _extended(container))},
+            extended_resources={container.name: names for container in containers if (names := _extended(container))},
             claims=frozenset(c.name for c in containers if c.resources is not None and c.resources.claims),
         )
 

@@ -43,7 +43,7 @@ class Toleration(_Value, frozen=True):
     effect: str = ""
 
 
-class Requirement(_Value, frozen=True):
+class NodeSelectorRequirement(_Value, frozen=True):
     """A label or field of a node, an operator and values."""
 
     key: str = ""
@@ -51,15 +51,15 @@ class Requirement(_Value, frozen=True):
     values: tuple[str, ...] | None = None
 
 
-class Term(_Value, frozen=True):
+class NodeSelectorTerm(_Value, frozen=True):
     """All requirements of a term must be met."""
 
-    match_expressions: tuple[Requirement, ...] | None = None
-    match_fields: tuple[Requirement, ...] | None = None
+    match_expressions: tuple[NodeSelectorRequirement, ...] | None = None
+    match_fields: tuple[NodeSelectorRequirement, ...] | None = None
 
 
 class _Terms(_Value, frozen=True):
-    node_selector_terms: tuple[Term, ...] | None = None
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
 
 
 class _NodeAffinity(_Part):
@@ -151,7 +151,7 @@ class NodeChoice:
     """The nodes that a pod may be on, by what nodes are and not by what is on them. Equal for pods of one template."""
 
     selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[Term, ...] | None = None  # one of them must match; None: any node
+    terms: tuple[NodeSelectorTerm, ...] | None = None  # one of them must match; None: any node
     tolerations: tuple[Toleration, ...] = ()
 
 

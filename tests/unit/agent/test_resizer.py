@@ -53,7 +53,7 @@ class Runtime:
         self._store = store
         self.ends = ""
 
-    async def settled(self) -> None:
+    async def wait_for_calls(self) -> None:
         self._store.remove(self.ends)
 
     async def set_files(self, container_id: str, unified: Mapping[str, str]) -> None:

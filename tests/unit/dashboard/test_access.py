@@ -12,7 +12,7 @@ from accelshare.dashboard.access import (
     AccessError,
     ApiServerUsers,
     HostNames,
-    TokenFile,
+    SharedToken,
     UncheckedError,
     is_loopback,
 )
@@ -68,7 +68,7 @@ def test_only_loopback_is_served_without_a_token(host: str, loopback: bool, tmp_
 async def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    tokens = TokenFile(file)
+    tokens = SharedToken(file)
     assert await tokens.allows(TOKEN)
     for wrong in ("", TOKEN[:-1], f"{TOKEN}0", "é" * 16):
         assert not await tokens.allows(wrong)
@@ -84,7 +84,7 @@ def test_a_token_that_is_none_is_refused_at_the_start(content: str, tmp_path: Pa
     file = tmp_path / "token"
     file.write_text(content)
     with pytest.raises(AccessError, match="16"):
-        TokenFile(file)
+        SharedToken(file)
 
 
 class Reviewer:

@@ -5,12 +5,12 @@ import json
 from collections.abc import Awaitable, Callable
 
 from accelshare.dashboard.event_stream import EventStream
-from accelshare.dashboard.snapshot import Snapshot
+from accelshare.dashboard.snapshot import DashboardSnapshot
 from accelshare.dashboard.updates import Updates
 
 
 def publish(updates: Updates, value: int) -> None:
-    updates.publish(Snapshot({"n": json.dumps({"name": "n", "value": value}).encode()}, {}))
+    updates.publish(DashboardSnapshot({"n": json.dumps({"name": "n", "value": value}).encode()}, {}))
 
 
 async def always() -> bool:

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accelshare.dashboard import updates as module
-from accelshare.dashboard.snapshot import Snapshot
+from accelshare.dashboard.snapshot import DashboardSnapshot
 from accelshare.dashboard.updates import Message, Updates
 
 
-def snapshot(nodes: dict[str, int], **sections: object) -> Snapshot:
-    return Snapshot(
+def snapshot(nodes: dict[str, int], **sections: object) -> DashboardSnapshot:
+    return DashboardSnapshot(
         {name: json.dumps({"name": name, "value": value}).encode() for name, value in nodes.items()},
         {name: json.dumps(part).encode() for name, part in sections.items()},
     )

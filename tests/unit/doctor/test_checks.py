@@ -11,7 +11,7 @@ import pytest
 from accelshare.agent.metrics import AgentMetrics
 from accelshare.doctor.checks import CHECKS, examine
 from accelshare.doctor.findings import Finding
-from accelshare.doctor.live_cluster import PODS, Certificate
+from accelshare.doctor.live_cluster import PODS, LiveCertificate
 from accelshare.doctor.reading import series_of
 from accelshare.extender.metrics import Metrics as ExtenderMetrics
 from accelshare.kube.named_data import Place
@@ -201,7 +201,7 @@ def test_a_healthy_cluster_has_no_findings() -> None:
     objects.pods.append(asking("large", 400))  # it waits because it is too large for any card
     objects.pods.append(asking("new", created=NOW.isoformat()))  # it has only just been created
     objects.pods.append(asking("gated", spec={"schedulingGates": [{"name": "later"}]}))
-    ok = Certificate(f"{NAMESPACE}/accelshare-ca", NOW - timedelta(days=1), NOW + timedelta(days=80))
+    ok = LiveCertificate(f"{NAMESPACE}/accelshare-ca", NOW - timedelta(days=1), NOW + timedelta(days=80))
     pages = {f"{NAMESPACE}/extender-1": {'accelshare_watch_up{what="pods"}': 1.0}}
     assert examine(objects.live(certificates=(ok,), pages=pages)) == []
 
@@ -262,9 +262,9 @@ def test_certificates_that_ended_or_were_not_renewed_are_named() -> None:
     places = [f"{NAMESPACE}/{name}" for name in ("ended", "near", "fine", "broken")]
     days = [-1, 10, 40]
     made = NOW - timedelta(days=80)
-    certificates = [Certificate(place, made, NOW + timedelta(days=day)) for place, day in zip(places, days, strict=False)]
+    certificates = [LiveCertificate(place, made, NOW + timedelta(days=day)) for place, day in zip(places, days, strict=False)]
     found = examine(
-        Objects().live(certificates=(*certificates, Certificate(places[3], problem="the certificate cannot be read")))
+        Objects().live(certificates=(*certificates, LiveCertificate(places[3], problem="the certificate cannot be read")))
     )
     assert [(each.object, each.grade.value) for each in found] == [
         (f"secret/{NAMESPACE}/ended", "problem"),

@@ -117,7 +117,7 @@ async def test_a_lost_write_may_have_removed_a_name() -> None:
     assert await leadership.announce("u1")
     leadership.withdraw("u1")
     server.losses = 1.0
-    assert not await leadership.confirmed()
+    assert not await leadership.confirm()
     server.losses, server.fails = 0.0, True
     asking = asyncio.ensure_future(leadership.announce("u1"))
     for _ in range(20):
@@ -150,7 +150,7 @@ async def test_until_the_earlier_holders_pods_are_fenced_the_lease_still_names_t
     assert await first.announce("u1")
     await first.release(lambda: False)
     second = leader(server, "b")
-    assert await second.confirmed()
+    assert await second.confirm()
     assert second.in_flight_before == frozenset({"u1"})
     assert await second.announce("u2")
     assert server.named == frozenset({"u1", "u2"})
@@ -166,7 +166,7 @@ async def test_a_holder_that_left_nothing_in_flight_leaves_nothing_to_fence() ->
     first.withdraw("u1")
     await first.release(lambda: True)
     second = leader(server, "b")
-    assert await second.confirmed()
+    assert await second.confirm()
     assert (second.settled_before, second.in_flight_before) == (True, frozenset())
 
 
@@ -178,7 +178,7 @@ async def test_a_lease_of_a_version_that_names_no_pods_says_nothing_about_them()
     assert first.in_flight_before is None  # the Lease is new
     server.stored["spec"] |= {"holderIdentity": "", "leaseTransitions": 7}
     second = leader(server, "b")
-    assert await second.confirmed()
+    assert await second.confirm()
     assert second.in_flight_before is None
     assert server.named is None
 

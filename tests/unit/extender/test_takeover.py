@@ -111,7 +111,7 @@ async def test_a_holder_sells_no_card_twice_after_a_restore() -> None:
             assert (await extender.binder.bind(BindArguments("a", "default", "n1", a))).name == "bound"
             await until(lambda: (pod := ledger.pod(a)) is not None and pod.seen.node)
             restore = backup(server)
-            assert await leadership.confirmed()
+            assert await leadership.confirm()
             server.store.delete("pods", "a", options={"gracePeriodSeconds": 0})
             await until(lambda: ledger.pod(a) is None)
             server.faults.answer(503, method="GET", path=r"watch=", times=1000)

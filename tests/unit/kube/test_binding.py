@@ -446,7 +446,7 @@ class Paused:
         self.granted_times -= 1
         return self.granted_times >= 0
 
-    async def confirmed(self) -> bool:
+    async def confirm(self) -> bool:
         self.asked += 1
         return False
 

@@ -613,11 +613,11 @@ async def test_shown_waits_until_the_consumer_has_every_change_up_to_a_version()
 
         consuming = asyncio.ensure_future(consume())
         async with asyncio.timeout(60):
-            await reflector.shown(8)
+            await reflector.wait_for_version(8)
         assert got == [Synced(5), seen("a")]
         async with asyncio.timeout(60):
-            await reflector.shown(7)  # taken before this call
-        later = asyncio.ensure_future(reflector.shown(9))
+            await reflector.wait_for_version(7)  # taken before this call
+        later = asyncio.ensure_future(reflector.wait_for_version(9))
         await asyncio.sleep(0)
         assert not later.done()
         for task in (consuming, later):
@@ -640,7 +640,7 @@ async def test_a_watch_that_stands_still_while_a_version_is_awaited_is_opened_ag
                 changes.append(change)
 
         following = asyncio.create_task(follow())
-        assert await asyncio.wait_for(reflector.shown(8, patience_s=0.05), 30)
+        assert await asyncio.wait_for(reflector.wait_for_version(8, patience_s=0.05), 30)
         following.cancel()
     assert changes[:3] == [seen("a"), Synced(5), seen("b")]
     assert isinstance(changes[3], Interrupted)
@@ -658,8 +658,8 @@ async def test_a_watch_that_shows_the_awaited_version_stays_open() -> None:
                 pass
 
         following = asyncio.create_task(follow())
-        assert not await asyncio.wait_for(reflector.shown(6, patience_s=20), 30)
-        assert not await reflector.shown(6)
+        assert not await asyncio.wait_for(reflector.wait_for_version(6, patience_s=20), 30)
+        assert not await reflector.wait_for_version(6)
         following.cancel()
     assert api.asked == ["list", "watch 5"]
 
@@ -681,7 +681,7 @@ async def test_an_awaited_version_ends_the_wait_after_a_failure() -> None:
         try:
             async with asyncio.timeout(60.0):
                 await interrupted.wait()
-                await reflector.shown(6)
+                await reflector.wait_for_version(6)
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)

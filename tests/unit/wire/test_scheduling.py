@@ -8,7 +8,16 @@ import pytest
 
 from accelshare.wire import scheduling
 from accelshare.wire.decoding import UnreadableError
-from accelshare.wire.scheduling import NodeChoice, Requirement, SchedulingPod, Taint, Term, Toleration, read_node, read_pod
+from accelshare.wire.scheduling import (
+    NodeChoice,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    SchedulingPod,
+    Taint,
+    Toleration,
+    read_node,
+    read_pod,
+)
 
 
 def pod(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **metadata: Any) -> SchedulingPod | None:
@@ -43,7 +52,7 @@ def test_a_waiting_pod_has_its_rules() -> None:
         scheduler="second",
         choice=NodeChoice(
             selector=(("pool", "gpu"),),
-            terms=(Term((Requirement("zone", "In", ("a",)),)),),
+            terms=(NodeSelectorTerm((NodeSelectorRequirement("zone", "In", ("a",)),)),),
             tolerations=(Toleration("gpu", "Exists"),),
         ),
     )

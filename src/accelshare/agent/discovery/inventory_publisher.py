@@ -89,7 +89,7 @@ class InventoryPublisher:
         self._written.clear()
         self._changed.set()
 
-    async def flushed(self) -> None:
+    async def wait_until_published(self) -> None:
         """Wait until the Node has the current inventory."""
         await self._written.wait()
 

@@ -60,7 +60,7 @@ class Guard:
     def _entitled(pod: NodePod | None, container: str, profile: Profile, node_resources: Collection[str]) -> bool:
         if pod is None:
             return False
-        requested = pod.asked.get(container, frozenset())
+        requested = pod.extended_resources.get(container, frozenset())
         if requested & set(profile.resources.requestable):
             return True
         # The count resource only shows how many cards there are; nothing is delivered for it.

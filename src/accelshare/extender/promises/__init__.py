@@ -4,10 +4,10 @@ Belongs here: which pods are planned, the rules of kube-scheduler that are check
 what became of them. Never: binding, holding cards, answering kube-scheduler. A promise is soft: a wrong one costs kube-scheduler
 a second search and nothing else.
 
-    cluster_watch    nodes and pods as kube-scheduler's rules see them, from watches of its own
+    scheduling_watch nodes and pods as kube-scheduler's rules see them, from watches of its own
     rules            pure functions: may this pod be on that node, and does it fit there beside the others?
     node_usage       what the pods of each node, bound and promised, take of CPU, memory, ports and the rest
-    pod_queue        the pods that wait, in kube-scheduler's order
+    pending_pods     the pods that wait, in kube-scheduler's order
     plan             which pod gets which node next, and what became of each promise
     nominator        writes status.nominatedNodeName, a bounded number at once
 """

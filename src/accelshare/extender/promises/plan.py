@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final
 
 from accelshare.extender.promises.node_usage import NodeUsage
-from accelshare.extender.promises.pod_queue import PodQueue
+from accelshare.extender.promises.pending_pods import PendingPods
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Assignment, Request
 from accelshare.ledger.shadow import Promise, Shadow
@@ -114,7 +114,7 @@ class Plan:
         self._clock = clock
         self._count = count
         self._avoid = avoid
-        self._queue = PodQueue()
+        self._queue = PendingPods()
         self._promised: dict[str, _Promised] = {}  # the oldest first
         self._unwanted: dict[str, _Unwanted] = {}
         self._own = 0  # how many of them are ours

@@ -8,7 +8,15 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from accelshare.ledger.facts import Needs
-from accelshare.wire.scheduling import HostPort, NodeChoice, Requirement, SchedulingNode, Taint, Term, Toleration
+from accelshare.wire.scheduling import (
+    HostPort,
+    NodeChoice,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    SchedulingNode,
+    Taint,
+    Toleration,
+)
 
 ALL_ADDRESSES: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 – as a host port's address
 KEPT_OFF: Final = frozenset({"NoSchedule", "NoExecute"})  # effects of taints that keep pods off
@@ -29,12 +37,12 @@ def matches_selector(selector: Iterable[tuple[str, str]], labels: Mapping[str, s
     return all(labels.get(key) == value for key, value in selector)
 
 
-def matches_affinity(terms: Iterable[Term] | None, node: SchedulingNode) -> bool:
+def matches_affinity(terms: Iterable[NodeSelectorTerm] | None, node: SchedulingNode) -> bool:
     """One of the terms must match; a term without requirements matches no node."""
     return terms is None or any(_matches_term(term, node) for term in terms)
 
 
-def _matches_term(term: Term, node: SchedulingNode) -> bool:
+def _matches_term(term: NodeSelectorTerm, node: SchedulingNode) -> bool:
     labels, fields = term.match_expressions or (), term.match_fields or ()
     if not labels and not fields:
         return False
@@ -42,7 +50,7 @@ def _matches_term(term: Term, node: SchedulingNode) -> bool:
     return all(_meets(each, node.labels) for each in labels) and all(_meets(each, names) for each in fields)
 
 
-def _meets(requirement: Requirement, values: Mapping[str, str]) -> bool:
+def _meets(requirement: NodeSelectorRequirement, values: Mapping[str, str]) -> bool:
     operator = _OPERATORS.get(requirement.operator)
     return operator is not None and operator(values.get(requirement.key), requirement.values or ())
 

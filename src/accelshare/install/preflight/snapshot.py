@@ -71,7 +71,7 @@ class PodWithCommands(Pod):
         return [word for each in self.spec.containers or [] for word in (*(each.command or ()), *(each.args or ()))]
 
     @property
-    def asked(self) -> set[str]:
+    def requested(self) -> set[str]:
         """The resources that its containers request; an amount of 0 is no request."""
         containers = (*(self.spec.containers or ()), *(self.spec.init_containers or ()))
         resources = [each.resources for each in containers if each.resources is not None]
@@ -183,7 +183,7 @@ def is_ours(metadata: Metadata) -> bool:
 
 async def read(client: Client, parts: Collection[ClusterPart], rights: Iterable[Right]) -> Snapshot:
     """Read these parts of the cluster. Raises KubeError if the API server is unreachable or rejects the credentials."""
-    reader = Reader(client, parts)
+    reader = SnapshotReader(client, parts)
     return Snapshot(
         version=await reader.version(),
         nodes=await reader.all(ClusterPart.NODES, "/api/v1/nodes", NodeWithVersions),
@@ -197,7 +197,7 @@ async def read(client: Client, parts: Collection[ClusterPart], rights: Iterable[
     )
 
 
-class Reader:
+class SnapshotReader:
     """Reads only the parts that are needed; `unread` collects what the API server refused."""
 
     def __init__(self, client: Client, parts: Collection[ClusterPart]) -> None:

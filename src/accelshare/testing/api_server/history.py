@@ -152,7 +152,7 @@ _INCONSISTENT: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage:
+class StorePage:
     """Some objects of a list, their revision, and the token of the next page."""
 
     resource: ApiResource
@@ -178,7 +178,7 @@ def page(
     limit: int,
     token: str,
     current: int,
-) -> ListPage:
+) -> StorePage:
     """One page of a list, the first one without a token. 410 if the token's revision is compacted."""
     prefix = f"{namespace}/" if namespace else ""
     start, revision = _read_token(token) if token else ("", current)
@@ -200,9 +200,9 @@ def page(
             continue
         if limit and len(matching) == limit:
             last = resource.key(matching[-1].object["metadata"].get("namespace", ""), matching[-1].object["metadata"]["name"])
-            return ListPage(resource, tuple(matching), revision, _write_token(last.removeprefix(prefix) + "\x00", revision))
+            return StorePage(resource, tuple(matching), revision, _write_token(last.removeprefix(prefix) + "\x00", revision))
         matching.append(version)
-    return ListPage(resource, tuple(matching), revision)
+    return StorePage(resource, tuple(matching), revision)
 
 
 def _write_token(start: str, revision: int) -> str:

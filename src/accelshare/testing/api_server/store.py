@@ -26,7 +26,7 @@ from accelshare.testing.api_server.errors import (
     not_found,
     precondition_failed,
 )
-from accelshare.testing.api_server.history import Collection, ListPage, ObjectVersion, Watch, page
+from accelshare.testing.api_server.history import Collection, ObjectVersion, StorePage, Watch, page
 from accelshare.testing.api_server.resources import RESOURCES, ApiResource
 from accelshare.testing.api_server.selectors import Selector, selector
 
@@ -99,7 +99,7 @@ class Store:
 
     def list(
         self, plural: str, *, namespace: str = "", labels: str = "", fields: str = "", limit: int = 0, token: str = ""
-    ) -> ListPage:
+    ) -> StorePage:
         """The objects of one namespace or of all namespaces, in pages if there is a limit."""
         resource = RESOURCES[plural]
         chosen = self._selector(resource, labels, fields)

@@ -20,7 +20,7 @@ _LONGEST_TEXT: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class PatternMatch:
     """One card's text in an output: the groups that took part in the match, and its beginning for messages."""
 
     groups: Mapping[str, str] = field(default_factory=dict)
@@ -33,12 +33,12 @@ class Matcher:
     def __init__(self, pattern: str) -> None:
         self._pattern = re.compile(pattern)
 
-    def match_lines(self, output: str) -> list[Match]:
+    def match_lines(self, output: str) -> list[PatternMatch]:
         """The first match in each line."""
         lines = (line[:LONGEST_LINE] for line in output.splitlines() if line.strip())
         return [_match(found, line) for line in lines if (found := self._pattern.search(line))][:MOST_MATCHES]
 
-    def match_blocks(self, output: str) -> list[Match]:
+    def match_blocks(self, output: str) -> list[PatternMatch]:
         """Every match in the whole output."""
         found = []
         for match in self._pattern.finditer(output):
@@ -51,9 +51,9 @@ class Matcher:
         """Nothing is open."""
 
 
-def _match(match: re.Match[str], text: str) -> Match:
+def _match(match: re.Match[str], text: str) -> PatternMatch:
     groups = {name: value.strip()[:LONGEST_GROUP] for name, value in match.groupdict().items() if value is not None}
-    return Match(groups, text[:_LONGEST_TEXT])
+    return PatternMatch(groups, text[:_LONGEST_TEXT])
 
 
 class PatternProcess:
@@ -65,12 +65,12 @@ class PatternProcess:
         self._timeout_s = timeout_s
         self._process = LibraryProcess("pattern", timeout_s=timeout_s)
 
-    async def matches(self, output: str) -> list[Match]:
+    async def matches(self, output: str) -> list[PatternMatch]:
         """The cards' texts; QueryFailed if that takes too long."""
         try:
             if not self._process.running:
                 await self._process.call("open", "pattern", self._pattern, into=type(None))
-            return await self._process.call(self._call, output, into=list[Match])
+            return await self._process.call(self._call, output, into=list[PatternMatch])
         except QueryFailed as error:
             raise QueryFailed(f"its output could not be matched with the pattern: {error}") from error
 

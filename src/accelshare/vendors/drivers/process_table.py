@@ -8,7 +8,7 @@ from typing import Final
 
 from accelshare.vendors.drivers import pci
 from accelshare.vendors.drivers.driver import CardProcess, DriverError, HostCard, NotInstalled, Options, QueryFailed
-from accelshare.vendors.drivers.patterns import Match, PatternProcess
+from accelshare.vendors.drivers.patterns import PatternMatch, PatternProcess
 from accelshare.vendors.drivers.tools import run_tool
 from accelshare.vendors.host_paths import candidate_paths
 from accelshare.vendors.profile import ProcessRules
@@ -55,7 +55,7 @@ class ProcessTable:
         raise NotInstalled("; ".join(tried))
 
 
-def _card_of(match: Match, cards: Iterable[HostCard]) -> HostCard | None:
+def _card_of(match: PatternMatch, cards: Iterable[HostCard]) -> HostCard | None:
     groups = match.groups
     index, address = _number(groups.get("index", "")), pci.address(groups.get("pci", ""))
     for card in cards:
@@ -64,7 +64,7 @@ def _card_of(match: Match, cards: Iterable[HostCard]) -> HostCard | None:
     return None
 
 
-def _process(match: Match) -> CardProcess | None:
+def _process(match: PatternMatch) -> CardProcess | None:
     pid = _number(match.groups.get("pid", ""))
     if pid is None or not 0 < pid <= _LARGEST_PID:
         return None

@@ -30,7 +30,7 @@ from accelshare.vendors.drivers.driver import (
     with_memory,
 )
 from accelshare.vendors.drivers.health import health_changes, health_in
-from accelshare.vendors.drivers.patterns import Match, PatternProcess
+from accelshare.vendors.drivers.patterns import PatternMatch, PatternProcess
 from accelshare.vendors.drivers.tools import BlockingCalls, run_tool
 from accelshare.vendors.host_paths import candidate_paths
 from accelshare.vendors.profile import StaticRules
@@ -172,7 +172,7 @@ class StaticDriver:
         read = partial(tuple[HostCard, ...], map(located, found.cards))
         return replace(found, cards=await self._host_calls.run(read, timeout_s=self._options.timeout_s))
 
-    def _card(self, match: Match, place: int) -> HostCard:
+    def _card(self, match: PatternMatch, place: int) -> HostCard:
         groups = match.groups
         index = int(groups.get("index", place))
         address = pci.address(groups.get("pci", ""))

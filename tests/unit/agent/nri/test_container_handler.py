@@ -242,7 +242,7 @@ def guarded(one: NodePod, *, entitled: bool = False) -> ContainerHandler:
     if entitled:
         parts = (ContainerNeeds("main", ((profile.name, False, 2),)),)
         asked = {"main": frozenset(profile.resources.requestable)}
-        one = replace(one, seen=replace(one.seen, slices=(Slice(profile.name, 0, 2),)), parts=parts, asked=asked)
+        one = replace(one, seen=replace(one.seen, slices=(Slice(profile.name, 0, 2),)), parts=parts, extended_resources=asked)
     return container_handler(devices, pod_store(one), guard=guard())
 
 
@@ -277,7 +277,7 @@ def test_the_count_resource_entitles_no_container(profile: Profile) -> None:
     count = str(profile.resources.count)
     devices = DeviceInventory()
     devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100, minor=0), 100)}))
-    one = replace(pod("counts", cards=False), asked={"main": frozenset({count})})
+    one = replace(pod("counts", cards=False), extended_resources={"main": frozenset({count})})
     assert [kind.profile.name for kind in guard().denied(devices.snapshot(), one, "main", node_resources=[count])] == [
         profile.name
     ]

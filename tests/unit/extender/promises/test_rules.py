@@ -3,7 +3,15 @@
 import pytest
 
 from accelshare.extender.promises import rules
-from accelshare.wire.scheduling import HostPort, NodeChoice, Requirement, SchedulingNode, Taint, Term, Toleration
+from accelshare.wire.scheduling import (
+    HostPort,
+    NodeChoice,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    SchedulingNode,
+    Taint,
+    Toleration,
+)
 
 
 def node(*, unschedulable: bool = False, taints: tuple[Taint, ...] = (), **labels: str) -> SchedulingNode:
@@ -37,25 +45,26 @@ GPU = Taint("gpu", "yes", "NoSchedule")
     ],
 )
 def test_required_node_affinity(operator: str, values: tuple[str, ...], label: str | None, matches: bool) -> None:
-    term = Term((Requirement("size", operator, values),))
+    term = NodeSelectorTerm((NodeSelectorRequirement("size", operator, values),))
     assert rules.matches_affinity((term,), node() if label is None else node(size=label)) is matches
 
 
 def test_one_term_must_match_and_all_its_requirements() -> None:
-    zone, size = Requirement("zone", "In", ("a",)), Requirement("size", "Exists")
-    assert rules.matches_affinity((Term((zone, size)), Term((zone,))), node(zone="a"))
-    assert not rules.matches_affinity((Term((zone, size)),), node(zone="a"))
+    zone, size = NodeSelectorRequirement("zone", "In", ("a",)), NodeSelectorRequirement("size", "Exists")
+    assert rules.matches_affinity((NodeSelectorTerm((zone, size)), NodeSelectorTerm((zone,))), node(zone="a"))
+    assert not rules.matches_affinity((NodeSelectorTerm((zone, size)),), node(zone="a"))
 
 
 def test_a_term_without_requirements_matches_no_node() -> None:
-    assert not rules.matches_affinity((Term(),), node())
+    assert not rules.matches_affinity((NodeSelectorTerm(),), node())
     assert not rules.matches_affinity((), node())
     assert rules.matches_affinity(None, node())
 
 
 def test_affinity_by_the_name_of_the_node() -> None:
-    assert rules.matches_affinity((Term(None, (Requirement("metadata.name", "In", ("n1",)),)),), node())
-    assert not rules.matches_affinity((Term(None, (Requirement("metadata.name", "In", ("n2",)),)),), node())
+    first, second = (NodeSelectorRequirement("metadata.name", "In", (name,)) for name in ("n1", "n2"))
+    assert rules.matches_affinity((NodeSelectorTerm(None, (first,)),), node())
+    assert not rules.matches_affinity((NodeSelectorTerm(None, (second,)),), node())
 
 
 def test_every_label_of_the_selector_must_match() -> None:

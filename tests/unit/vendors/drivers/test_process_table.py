@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from accelshare.vendors.catalog import load
 from accelshare.vendors.drivers.driver import CardProcess, DriverError, HostCard, Options
-from accelshare.vendors.drivers.patterns import Match, Matcher
+from accelshare.vendors.drivers.patterns import Matcher, PatternMatch
 from accelshare.vendors.drivers.process_table import ProcessTable, _process
 from accelshare.vendors.profile import ProcessRules
 
@@ -106,5 +106,5 @@ async def test_kunluns_table_of_processes_is_read_with_the_shipped_profile(made:
 @given(st.text())
 def test_any_output_gives_possible_processes_only(text: str) -> None:
     for match in Matcher(r"(?P<index>.)(?P<pid>.*?)(?P<memory_mib>.*)").match_lines(text):
-        process = _process(Match(match.groups))
+        process = _process(PatternMatch(match.groups))
         assert process is None or (process.pid > 0 and (process.used_bytes is None or process.used_bytes >= 0))

@@ -57,7 +57,7 @@ class ContainerUpdates:
         if response.failed:
             raise NriError(f"the container runtime could not update container {container_id}")
 
-    async def settled(self) -> None:
+    async def wait_for_calls(self) -> None:
         """Wait until no call of the runtime is being answered that began before."""
         with contextlib.suppress(GoneError):  # nothing is answered without a connection
             await self._on_connection(_nothing)

@@ -27,8 +27,8 @@ def check_cards_in_use(snapshot: Snapshot, catalog: Catalog) -> Iterator[Finding
 
 def _cards_of(profile: Profile, pods: list[PodWithCommands]) -> Iterator[Finding]:
     memory, whole = profile.resources.memory, profile.resources.whole
-    sharing = [pod for pod in pods if memory is not None and memory in pod.asked]
-    holding = [pod for pod in pods if whole is not None and whole in pod.asked]
+    sharing = [pod for pod in pods if memory is not None and memory in pod.requested]
+    holding = [pod for pod in pods if whole is not None and whole in pod.requested]
     unrecorded = [pod for pod in sharing if not _recorded(pod, profile)]
     if sharing:
         message = f"{profile.title}: {counted(len(sharing), 'pod')} with slices; pods keep running, and their records are used"
@@ -84,7 +84,7 @@ def _change(profile: Profile, before: str, unit: str, nodes: set[str], snapshot:
     pods = [
         title(pod.metadata)
         for pod in snapshot.pods
-        if pod.spec.node_name in nodes and profile.resources.memory is not None and profile.resources.memory in pod.asked
+        if pod.spec.node_name in nodes and profile.resources.memory is not None and profile.resources.memory in pod.requested
     ]
     if not pods:
         message = f"{where} and may become {unit!r}: no pod has requested memory in the old one"

@@ -10,7 +10,7 @@ from itertools import islice
 from accelshare.wire.scheduling import SchedulingPod
 
 
-class PodQueue:
+class PendingPods:
     def __init__(self) -> None:
         self._pods: dict[str, tuple[tuple[int, str, int, str], SchedulingPod]] = {}
         self._order: list[tuple[int, str, int, str]] = []

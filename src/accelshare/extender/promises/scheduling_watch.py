@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class ClusterWatch:
+class SchedulingWatch:
     """`run` ends only when it is cancelled."""
 
     def __init__(self, client: Client, plan: Plan, *, on_change: Callable[[], None]) -> None:
