@@ -1,4 +1,4 @@
-"""`make manifests`: what the chart says about itself, made from docs/reference/chart.md: its README and the texts of its schema.
+"""`make manifests`: writes the chart's README and the texts of its schema from docs/reference/chart.md.
 
 Belongs here: reading the tables of that page, and writing them again elsewhere. Never: texts about values; those are the page's.
 """

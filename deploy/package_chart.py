@@ -1,4 +1,4 @@
-"""The chart as one file, as `helm package` makes it, with the address of the source from which it was built.
+"""Packs the chart as `helm package` does, with the address of the source that it was built from.
 
 Belongs here: the archive and `sources` in its Chart.yaml. Never: what the chart installs, the version (release.py).
 

@@ -1,4 +1,4 @@
-"""The version, which src/accelshare/__init__.py has, everywhere else; and the release notes, which CHANGELOG.md has.
+"""Copies the version of src/accelshare/__init__.py to all other places, and takes the release notes from CHANGELOG.md.
 
 Belongs here: the places that repeat the version, and finding one version's part of the changelog. Never: texts.
 

@@ -1,4 +1,4 @@
-"""`make manifests`: the chart as plain files for people who use no helm, one directory for each vendor.
+"""`make manifests`: renders the chart as plain manifests, one directory for each vendor.
 
 Belongs here: calling helm, and telling what it prints apart: what is applied, what undoes it, what tries it. Never: content; that
 is the chart's.

@@ -1,4 +1,4 @@
-"""Words for tests: cards, pods and facts as one would say them aloud.
+"""Short constructors of cards, pods and facts for tests.
 
 Belongs here: short ways to make values of the ledger. Never: expectations.
 """

@@ -1,4 +1,4 @@
-"""The container image: the Dockerfile built with the engine that is there, or where no registry is reached, all by ourselves.
+"""Builds the container image: with an installed engine, or without a registry from a base image of our own.
 
 Belongs here: what decides an image's content, engines and how they are called, a base made of the distribution's packages.
 Never: what is inside the image; that is the Dockerfile's.

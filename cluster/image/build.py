@@ -1,4 +1,4 @@
-"""An image from its recipe: with an engine and its registry, or with buildah and a base of our own, then kept in the cache."""
+"""Builds an image with an engine and its registry, or with buildah and a base of our own, and keeps it in the cache."""
 
 from __future__ import annotations
 

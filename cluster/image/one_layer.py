@@ -1,4 +1,4 @@
-"""A file system as an image: the archive form that `docker save` writes, with one layer, and no time of its making in it."""
+"""Writes a file system as an image of one layer, in the archive format of `docker save`; the same layer gives the same image."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`make demo` keeps its promises: from the manifest to the container in seconds, the original guides' outcomes, every refusal in
-words, books that agree, nothing left behind."""
+"""`make demo`: it takes seconds, pods get the cards of the original guides, refusals have a reason, records and devices agree, and
+nothing is left behind."""
 
 import contextlib
 import os

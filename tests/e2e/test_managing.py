@@ -1,4 +1,4 @@
-"""Caretakers of control-plane nodes against the real API server, with the rights of the chart and no more."""
+"""Scheduler managers of control-plane nodes against the real API server, with the rights of the chart and no more."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The whole of it over mutual TLS: the real kube-scheduler, the manager as its own process, certificates that live for seconds.
+"""Certificate rotation: a real kube-scheduler, the manager as its own process, mutual TLS, certificates that live for seconds.
 
 Played by the test: kubelet, which starts kube-scheduler from its manifest and mounts the extender's Secret; and kube-proxy, by a
 Service network on loopback, where every address is this machine.

@@ -1,4 +1,4 @@
-"""kubeadm's own manifest, the real kube-scheduler started from it, and `accelshare scheduler-config` putting itself in and out.
+"""`accelshare scheduler-config` applied to kubeadm's own manifest and restored, with a real kube-scheduler started from it.
 
 Only kubelet is ours here: a thread that starts what the manifest says, anew when it changes, as the real one does.
 """

@@ -1,4 +1,4 @@
-"""Checks the invariants of a listing, whatever text it was read from."""
+"""Checks the invariants of a driver's listing, for any text that it was read from."""
 
 from accelshare.vendors.drivers.driver import MOST_MEMORY_MIB, Listing
 

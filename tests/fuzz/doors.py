@@ -1,4 +1,4 @@
-"""The doors through which input from outside comes in: samples, how each is damaged, and what a clean answer is.
+"""The inputs that come from outside (`doors`): samples, how each is damaged, and what a clean answer is.
 
 A case is bytes. `play` returns True if the door took it and False if it refused it with its own error. Any other exception, and a
 state that a refusal has changed, is a bug.

@@ -1,4 +1,4 @@
-"""What others wrote is shown on a terminal, and not obeyed by it."""
+"""Text from others is shown on a terminal and cannot control it."""
 
 import json
 import unicodedata

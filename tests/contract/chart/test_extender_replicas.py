@@ -1,4 +1,4 @@
-"""How many extenders the chart runs, and that one alone has what it had before there were several."""
+"""How many extenders the chart runs; a single one has the same objects as before there were several."""
 
 from typing import Any
 

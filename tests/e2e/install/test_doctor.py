@@ -1,4 +1,4 @@
-"""`accelshare doctor` on a real API server: an installation by the chart is healthy, and each trouble is named.
+"""`accelshare doctor` on a real API server: an installation by the chart is healthy, and each fault is named.
 
 There is no kubelet: the test creates the pods of DaemonSets and writes the status of pods, as kubelet would.
 """

@@ -1,4 +1,4 @@
-"""`accelshare runtime-config` on a real containerd: before, after the restart, and after it was taken back."""
+"""`accelshare runtime-config` on a real containerd: before apply, after the restart, and after restore."""
 
 import os
 import sys

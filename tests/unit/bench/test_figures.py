@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks: what is believed, how far it scatters, and how fast it went."""
+"""The arithmetic of the benchmarks: median, spread and rate."""
 
 import pytest
 

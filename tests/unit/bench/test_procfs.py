@@ -1,4 +1,4 @@
-"""What the kernel says is read as it means it."""
+"""Reading CPU and memory from /proc."""
 
 import os
 import sys

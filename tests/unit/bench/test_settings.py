@@ -1,4 +1,4 @@
-"""Sizes that were not foreseen are measured like the nearest smaller one that was."""
+"""A cluster size without settings of its own uses those of the next smaller size."""
 
 from dataclasses import replace
 

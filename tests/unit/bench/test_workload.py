@@ -1,4 +1,4 @@
-"""The objects that are measured with mean to accelshare what the page says they do."""
+"""accelshare reads the nodes and pods of the benchmarks as the page describes them."""
 
 import msgspec
 import orjson

@@ -1,4 +1,4 @@
-"""A program that tests call comes out of Debian's package without anybody being root, and where it cannot, words say why."""
+"""Unpacking a program of a Debian package without root, and the error if that is not possible."""
 
 from pathlib import Path
 

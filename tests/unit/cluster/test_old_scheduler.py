@@ -1,4 +1,4 @@
-"""The module that a kube-scheduler of old is built from."""
+"""The Go module that an older kube-scheduler is built from."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Ports for programs that we start: nobody else's, and not to be somebody else's before they listen."""
+"""Free ports for programs that we start: reserved until they listen."""
 
 import socket
 import subprocess

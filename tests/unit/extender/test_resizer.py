@@ -1,4 +1,4 @@
-"""The resizer: each wish is granted or refused once, one resize at a time, and a lost answer oversells nothing."""
+"""The resizer: each requested resize is granted or refused once, one at a time, and a lost answer oversells nothing."""
 
 import asyncio
 import json

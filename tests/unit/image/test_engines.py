@@ -1,4 +1,4 @@
-"""The engine that works here is found, and an engine that does not is refused in words."""
+"""An engine that works here is found; one that does not is refused with the reason."""
 
 import os
 from pathlib import Path

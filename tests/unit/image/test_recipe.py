@@ -1,4 +1,4 @@
-"""What an image is named by and what decides its content."""
+"""The name of an image, and which files decide its content."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which vendor a command shows is data: the name of the program and in the profile."""
+"""Which vendor a kubectl plugin shows: by its program name and the profiles."""
 
 import os
 import tomllib

@@ -1,4 +1,4 @@
-"""Cards of a vendor whose profile is not known here are not passed over in silence."""
+"""Cards of a vendor without a known profile are reported."""
 
 from accelshare.inspect_cli.cluster_reader import unknown_kinds
 from accelshare.vendors.catalog import load

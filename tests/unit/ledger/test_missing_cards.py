@@ -1,4 +1,4 @@
-"""Records that name a card which the node has lost: believed as far as one card goes, and no further."""
+"""Records that name a card which the node has lost: they count for one card at most."""
 
 from dataclasses import replace
 

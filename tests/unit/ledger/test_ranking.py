@@ -1,4 +1,4 @@
-"""Which node first, remembered for each request and brought up to date by what changed."""
+"""The order of nodes for each request, cached and updated by changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How containerd's files are put together. The same layouts are shown to the real one in tests/contract/install/runtime."""
+"""How containerd combines its configuration files. tests/contract/install/runtime gives the same layouts to the real containerd."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whether a runtime refuses a container rather than make it without us."""
+"""Whether a runtime refuses containers while the agent is not connected."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""docs/reference/profiles.md is true: it knows every key, and its files are right as they stand."""
+"""docs/reference/profiles.md lists every key, and its example files are correct."""
 
 import re
 import tomllib

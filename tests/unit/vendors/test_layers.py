@@ -1,4 +1,4 @@
-"""Files over files: extending, replacing, taking away, and the clashes between profiles."""
+"""Profile files that extend or replace others, remove keys, or clash."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What we read and write, read by the real containerd: `config dump` is its own word, and nothing is started."""
+"""The real containerd reads the files that we read and write: `config dump` shows the result, and nothing is started."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What we write, read by the real kube-scheduler 1.36: strictly, as it would at its start."""
+"""The real kube-scheduler 1.36 decodes the configurations that we write, strictly, as at its start."""
 
 import subprocess
 from pathlib import Path

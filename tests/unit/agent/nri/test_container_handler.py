@@ -241,8 +241,8 @@ def guarded(one: NodePod, *, entitled: bool = False) -> ContainerHandler:
     devices.put(VendorCards(profile, "GiB", 1024, {0: InventoryCard(HostCard(0, "id0", 1024 * 100), 100)}))
     if entitled:
         parts = (ContainerNeeds("main", ((profile.name, False, 2),)),)
-        asked = {"main": frozenset(profile.resources.requestable)}
-        one = replace(one, seen=replace(one.seen, slices=(Slice(profile.name, 0, 2),)), parts=parts, extended_resources=asked)
+        requested = {"main": frozenset(profile.resources.requestable)}
+        one = replace(one, seen=replace(one.seen, slices=(Slice(profile.name, 0, 2),)), parts=parts, extended_resources=requested)
     return container_handler(devices, pod_store(one), guard=guard())
 
 
@@ -314,7 +314,7 @@ def entitled(name: str, profile: Profile, *, whole: bool = False) -> NodePod:
         one,
         seen=replace(one.seen, request=(ask,), slices=(Slice(profile.name, 0, 0 if whole else 2, whole, "id0"),)),
         parts=(ContainerNeeds("main", ((profile.name, whole, 1 if whole else 2),)),),
-        asked={"main": frozenset(profile.resources.requestable)},
+        extended_resources={"main": frozenset(profile.resources.requestable)},
     )
 
 

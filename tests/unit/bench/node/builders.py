@@ -1,4 +1,4 @@
-"""Results of a run that never was."""
+"""Made-up results of a benchmark run."""
 
 from bench.figures import Spread
 from bench.node.results import (

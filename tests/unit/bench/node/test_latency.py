@@ -1,4 +1,4 @@
-"""containerd's page tells what its calls to the agent took; other plugins' calls are not ours."""
+"""containerd's metrics page gives the time of its calls to the agent; calls to other plugins are not counted."""
 
 from bench.node.latency import between, latencies
 from bench.node.results import Latency

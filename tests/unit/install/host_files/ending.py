@@ -1,4 +1,4 @@
-"""A process that ends at a chosen step of the disk's: as an exception in this one, or by a real SIGKILL in one of its own."""
+"""Ends a process at a chosen write to the disk: by an exception in this process, or by SIGKILL in another one."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""One file, replaced whole or not at all, and put back as it was found."""
+"""One file is replaced completely or not at all, and can be restored."""
 
 import os
 from pathlib import Path

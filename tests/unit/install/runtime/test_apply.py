@@ -1,4 +1,4 @@
-"""Put in, put in again, taken back to the byte, and whose work is not lost."""
+"""`runtime-config apply` can be repeated, `restore` restores to the byte, and neither loses the edits of others."""
 
 from pathlib import Path
 

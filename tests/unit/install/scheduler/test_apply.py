@@ -1,4 +1,4 @@
-"""Put in and taken out again: what is on the disk after each way it can go."""
+"""`scheduler-config apply` and `restore`: what is on the disk after each outcome."""
 
 import json
 import os

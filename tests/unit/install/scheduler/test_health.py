@@ -1,4 +1,4 @@
-"""When the new scheduler is believed to be the new one, and well."""
+"""When kube-scheduler counts as restarted and healthy."""
 
 from collections.abc import Sequence
 

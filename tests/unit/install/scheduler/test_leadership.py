@@ -1,4 +1,4 @@
-"""Which Lease a kube-scheduler leads by, and what can be read of it."""
+"""Which Lease kube-scheduler uses for leader election, and reading it."""
 
 from collections.abc import Mapping
 from pathlib import Path

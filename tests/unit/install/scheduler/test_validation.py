@@ -1,4 +1,4 @@
-"""How the real kube-scheduler is asked: of every version, beside one that runs."""
+"""How a kube-scheduler program checks a configuration, for every version, beside a running one."""
 
 import stat
 from pathlib import Path

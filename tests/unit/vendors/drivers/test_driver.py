@@ -1,4 +1,4 @@
-"""The order of ways, the lines about those that failed, and which cards are sure."""
+"""The order of query methods, the lines about those that failed, and which cards are listed."""
 
 import pytest
 from hypothesis import given
