@@ -39,7 +39,7 @@ test-queues: $(READY)  ## the tests with Kueue, JobSet and coscheduling on a rea
 test-vm: $(READY)  ## the tests on a virtual node with its own kernel, systemd and cgroup v2, under QEMU; builds it first (root)
 	@$(PY) -m tests --vm
 
-fuzz: $(READY)  ## hostile input at every door; CASES=1000000 (100000), SEED=7 repeats a run
+fuzz: $(READY)  ## hostile input at every place where input comes in; CASES=1000000 (100000), SEED=7 repeats a run
 	@$(PY) -m tests --fuzz $(or $(CASES),100000) $(if $(SEED),--seed $(SEED))
 
 trust: $(READY)  ## faults by the hundred while pods come and go, judged from outside; writes docs/trust.md; SEED=7, PODS=2000, FAULTS=220 (root for the node's part)

@@ -1,5 +1,4 @@
-"""`make demo`: it takes seconds, pods get the cards of the original guides, refusals have a reason, records and devices agree, and
-nothing is left behind."""
+"""`make demo` takes seconds, gives pods the cards of the original guides, names a reason for every refusal, and leaves nothing."""
 
 import contextlib
 import os

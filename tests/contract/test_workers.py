@@ -1,4 +1,4 @@
-"""With several workers, tests that use the machine run first, one after the other, on one worker; other real tests start later."""
+"""With several workers, tests that use the machine run first, one after the other, on one worker; other real tests wait."""
 
 import os
 import re

@@ -29,7 +29,7 @@ from accelshare.wire.scheduler import BindArguments
 log = logging.getLogger(__name__)
 RETRY_S: Final = 1.0
 # Failures that are not the node's: other failed binds make filter offer the node last.
-_OUTCOMES: Final = {binding.Why.NO_SUCH_POD: "gone", binding.Why.NOT_SENT: "unreachable"}
+_OUTCOMES: Final = {binding.BindRefusalReason.NO_SUCH_POD: "gone", binding.BindRefusalReason.NOT_SENT: "unreachable"}
 # Binds that are sent at once. Each has a connection to the API server, whose buffers take 0.3 MB; a slow API server must not
 # make kube-scheduler's binds, whose number nothing limits, fill the memory.
 POSTS_AT_ONCE: Final = 64
@@ -205,7 +205,9 @@ class Binder:
             async with asyncio.timeout(POST_TURN_S):
                 await self._posts.acquire()
         except TimeoutError:
-            return self._refused(call, binding.BindRefused(binding.Why.NOT_SENT, "too many binds wait for the API server"))
+            return self._refused(
+                call, binding.BindRefused(binding.BindRefusalReason.NOT_SENT, "too many binds wait for the API server")
+            )
         doubted_at = self._posted_at.get(call.pod_uid)
         if doubted_at is not None:
             self._posted_at[call.pod_uid] = asyncio.get_running_loop().time()
@@ -221,7 +223,7 @@ class Binder:
                 permit=self._permit,
             )
         except ValueError as error:
-            result = binding.BindRefused(binding.Why.DENIED, str(error))  # refused before the API server has to
+            result = binding.BindRefused(binding.BindRefusalReason.DENIED, str(error))  # refused before the API server has to
         finally:
             self._posts.release()
         match result:
@@ -251,7 +253,7 @@ class Binder:
             self._report_free_capacity(self._ledger.apply(fact))
             if fact.node == call.node:
                 return BindOutcome("already", cards=card_names(fact.slices))
-        elif refused.why is binding.Why.NO_SUCH_POD or call.pod_uid not in self._in_doubt:
+        elif refused.why is binding.BindRefusalReason.NO_SUCH_POD or call.pod_uid not in self._in_doubt:
             self._report_free_capacity(self._ledger.release(call.pod_uid))
         return BindOutcome(_OUTCOMES.get(refused.why, "failed"), refused.message)
 

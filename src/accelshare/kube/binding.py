@@ -60,7 +60,7 @@ class Bound:
     already: bool = False
 
 
-class Why(enum.Enum):
+class BindRefusalReason(enum.Enum):
     """Why a bind was not carried out."""
 
     NO_SUCH_POD = "no such pod"  # deleted, or another pod has its name now
@@ -76,7 +76,7 @@ class BindRefused:
     `may_follow`: the API server could not write it, or did not know whether it did, and its storage may still carry it out.
     """
 
-    why: Why
+    why: BindRefusalReason
     message: str
     pod: bytes | None = field(default=None, repr=False)
     may_follow: bool = False
@@ -127,7 +127,7 @@ class Permit(Protocol):
         """No Binding of this pod is in flight any more."""
 
 
-class Always:
+class AlwaysPermit:
     """The permit of a process that is the only one that binds."""
 
     def granted(self) -> bool:
@@ -143,7 +143,7 @@ class Always:
         pass
 
 
-ALWAYS: Final = Always()
+ALWAYS: Final = AlwaysPermit()
 NO_PERMIT: Final = "this extender does not hold the lease"
 
 
@@ -219,13 +219,15 @@ class _Wanted(msgspec.Struct, frozen=True):
     def judge(self, state: BoundTo | Missing) -> Bound | BindRefused:
         """The result for a pod that has a node or does not exist. No Binding in flight can change it."""
         if isinstance(state, Missing):
-            return BindRefused(Why.NO_SUCH_POD, f"pod {self.namespace}/{self.name} with uid {self.uid} no longer exists")
+            return BindRefused(
+                BindRefusalReason.NO_SUCH_POD, f"pod {self.namespace}/{self.name} with uid {self.uid} no longer exists"
+            )
         if state.node != self.node:
-            return BindRefused(Why.ASSIGNED, f"pod {self.namespace}/{self.name} is on node {state.node}", state.pod)
+            return BindRefused(BindRefusalReason.ASSIGNED, f"pod {self.namespace}/{self.name} is on node {state.node}", state.pod)
         other = sorted(key for key, value in self.annotations.items() if state.annotations.get(key) != value)
         if other:
             message = f"pod {self.namespace}/{self.name} is on node {self.node} with other values of {', '.join(other)}"
-            return BindRefused(Why.ASSIGNED, message, state.pod)
+            return BindRefused(BindRefusalReason.ASSIGNED, message, state.pod)
         return Bound(already=True)
 
 
@@ -297,7 +299,7 @@ class _Attempt:
                 meaning, self._problem, conflict = _meaning(error), str(error), isinstance(error, Conflict)
                 retry_after_s = error.retry_after_s if isinstance(error, ApiError) else None
             if meaning is _Meaning.NO_POD:
-                return BindRefused(Why.NO_SUCH_POD, self._problem)
+                return BindRefused(BindRefusalReason.NO_SUCH_POD, self._problem)
             outdated = False
             if meaning in (_Meaning.LOST, _Meaning.CHECK):
                 state = await self._read_pod()
@@ -315,14 +317,14 @@ class _Attempt:
                 # An earlier POST whose response was lost may still be carried out.
                 if self._lost:
                     return Unknown(self._problem)
-                return BindRefused(Why.DENIED, self._problem, may_follow=meaning is _Meaning.CHECK)
+                return BindRefused(BindRefusalReason.DENIED, self._problem, may_follow=meaning is _Meaning.CHECK)
             # A version that is outdated once needs no wait: kube-scheduler has written the pod's status.
             await self._sleep(max(wait_s if outdated else max(wait_s, _FIRST_WAIT_S), retry_after_s or 0.0))
             wait_s = min(max(wait_s, _FIRST_WAIT_S) * 2, _LONGEST_WAIT_S)
         return self.out_of_time()
 
     def out_of_time(self) -> BindRefused | Unknown:
-        return Unknown(self._problem) if self._lost else BindRefused(Why.NOT_SENT, self._problem)
+        return Unknown(self._problem) if self._lost else BindRefused(BindRefusalReason.NOT_SENT, self._problem)
 
     def _without_permit(self) -> BindRefused | Unknown:
         self._problem = NO_PERMIT

@@ -210,7 +210,7 @@ def _placed(state: ClusterState, pod: PodSeen, headline: str) -> Explanation:
 
 
 def _resizes(state: ClusterState, pod: PodSeen) -> Iterator[str]:
-    """What became of its owner's wish for another amount of its slice."""
+    """What became of the resize that its owner requested."""
     known, node = state.ledger.pod(pod.uid), state.ledger.node(pod.node)
     applied = node.fact.applied if node is not None and node.fact is not None else None
     if known is None or applied is None or not is_one_slice(pod.request):

@@ -75,7 +75,7 @@ async def control_plane_node(scheduling_cluster: SchedulingCluster, machine: Mac
     node = Node(scheduling_cluster.plane, root)
     machine.write(MANIFEST, node.original)
     machine.begin(f"PYTHONPATH={shlex.quote(str(ROOT))} {sys.executable} -c {shlex.quote(KUBELET)}")
-    await scheduling_cluster.until(lambda: node.health.look().healthy, "kubeadm's kube-scheduler is healthy")
+    await scheduling_cluster.until(lambda: node.health.check_health().healthy, "kubeadm's kube-scheduler is healthy")
     return node
 
 

@@ -91,7 +91,7 @@ class Server:
         return {"metadata": metadata, "spec": spec}
 
 
-class Announcements(binding.Always):
+class Announcements(binding.AlwaysPermit):
     """A permit that keeps the pods whose Binding may be in flight."""
 
     def __init__(self) -> None:
@@ -343,9 +343,11 @@ async def test_a_record_larger_than_a_pod_can_have_is_refused_and_holds_nothing(
     assert scene.server.posts == []
 
 
-@pytest.mark.parametrize(("why", "word"), [(binding.Why.NO_SUCH_POD, "gone"), (binding.Why.NOT_SENT, "unreachable")])
+@pytest.mark.parametrize(
+    ("why", "word"), [(binding.BindRefusalReason.NO_SUCH_POD, "gone"), (binding.BindRefusalReason.NOT_SENT, "unreachable")]
+)
 async def test_failures_that_are_not_the_nodes_are_not_failed_binds(
-    scene: Scene, why: binding.Why, word: str, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, why: binding.BindRefusalReason, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node with failed binds is offered last; deleted pods and an unreachable API server do not count."""
 

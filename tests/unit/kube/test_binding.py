@@ -13,14 +13,14 @@ from aiohttp import web
 
 from accelshare.kube.binding import (
     LARGEST_ANNOTATIONS_BYTES,
-    Always,
+    AlwaysPermit,
+    BindRefusalReason,
     BindRefused,
     Bound,
     BoundTo,
     Missing,
     Unbound,
     Unknown,
-    Why,
     bind,
     bound_state,
 )
@@ -178,7 +178,7 @@ async def test_a_conflict_at_the_right_version_is_final() -> None:
     api = Api(posts=[answered(409)] * 2)
     outcome = await api.bind()
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.DENIED
+    assert outcome.why is BindRefusalReason.DENIED
     assert api.calls == ["POST", "GET"]
 
 
@@ -187,7 +187,7 @@ async def test_a_certain_refusal_has_the_servers_message(status: int) -> None:
     api = Api(posts=[answered(status)] * 2)
     outcome = await api.bind()
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.DENIED
+    assert outcome.why is BindRefusalReason.DENIED
     assert f"fault {status}" in outcome.message
     assert "GET" not in api.calls
 
@@ -197,7 +197,7 @@ async def test_a_pod_that_is_not_there_is_refused() -> None:
     api.pod = None
     outcome = await api.bind()
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.NO_SUCH_POD
+    assert outcome.why is BindRefusalReason.NO_SUCH_POD
 
 
 # 409: read the pod
@@ -215,7 +215,7 @@ async def test_a_pod_on_another_node_is_refused_with_the_pod() -> None:
     await api.bind(node="n2")
     outcome = await api.bind()
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.ASSIGNED
+    assert outcome.why is BindRefusalReason.ASSIGNED
     assert "is on node n2" in outcome.message
     assert outcome.pod is not None
     assert json.loads(outcome.pod) == api.pod
@@ -227,7 +227,7 @@ async def test_a_pod_on_this_node_with_other_annotations_is_refused() -> None:
     await api.bind(annotations={"x.io/card": "3"})
     outcome = await api.bind()
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.ASSIGNED
+    assert outcome.why is BindRefusalReason.ASSIGNED
     assert "x.io/card" in outcome.message
 
 
@@ -237,14 +237,14 @@ async def test_another_pod_of_the_same_name_is_not_ours() -> None:
     api.pod["metadata"]["uid"] = "u2"
     outcome = await api.bind()
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.NO_SUCH_POD
+    assert outcome.why is BindRefusalReason.NO_SUCH_POD
 
 
 async def test_a_conflict_with_an_unbound_pod_is_refused() -> None:
     """Being deleted, or gated."""
     outcome = await Api(posts=[answered(409)]).bind()
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.DENIED
+    assert outcome.why is BindRefusalReason.DENIED
     assert "fault 409" in outcome.message
 
 
@@ -280,7 +280,7 @@ async def test_a_failure_of_the_api_server_itself_is_refused() -> None:
     api = Api(posts=[answered(500)])
     outcome = await api.bind()
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.DENIED
+    assert outcome.why is BindRefusalReason.DENIED
     assert api.calls == ["POST", "GET"]
 
 
@@ -300,7 +300,7 @@ async def test_a_lost_response_and_a_pod_bound_elsewhere_is_refused() -> None:
 
     outcome = await Api(posts=[taken]).bind()
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.ASSIGNED
+    assert outcome.why is BindRefusalReason.ASSIGNED
 
 
 async def test_a_post_that_hangs_leaves_time_to_read_the_pod() -> None:
@@ -324,7 +324,7 @@ async def test_never_sent_is_refused_and_not_unknown() -> None:
     async with client_of(Cluster(unused_url())) as client:
         outcome = await bind(client, **WANTED, deadline_s=0.2)
     assert isinstance(outcome, BindRefused)
-    assert outcome.why is Why.NOT_SENT
+    assert outcome.why is BindRefusalReason.NOT_SENT
 
 
 async def test_a_bind_whose_pod_cannot_be_read_is_unknown() -> None:
@@ -457,7 +457,7 @@ class Paused:
         raise AssertionError(f"{uid}: only its caller knows whether an earlier bind of the pod is in flight")
 
 
-class Unannounced(Always):
+class Unannounced(AlwaysPermit):
     async def announce(self, uid: str) -> bool:
         return not uid
 
@@ -467,14 +467,14 @@ async def test_a_bind_that_could_not_be_announced_is_not_sent() -> None:
     api = Api()
     result = await api.bind(permit=Unannounced())
     assert isinstance(result, BindRefused)
-    assert (result.why, api.calls) == (Why.NOT_SENT, [])
+    assert (result.why, api.calls) == (BindRefusalReason.NOT_SENT, [])
 
 
 async def test_without_the_permit_nothing_is_sent() -> None:
     api = Api()
     result = await api.bind(permit=Paused(granted=0))
     assert isinstance(result, BindRefused)
-    assert (result.why, api.calls) == (Why.NOT_SENT, [])
+    assert (result.why, api.calls) == (BindRefusalReason.NOT_SENT, [])
 
 
 async def test_a_newer_version_is_used_only_after_the_permit_was_confirmed() -> None:

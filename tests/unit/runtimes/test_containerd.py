@@ -1,4 +1,4 @@
-"""How containerd combines its configuration files. tests/contract/install/runtime gives the same layouts to the real containerd."""
+"""How containerd combines its configuration files. tests/contract/install/runtime gives them to the real containerd."""
 
 from pathlib import Path
 

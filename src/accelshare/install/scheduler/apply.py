@@ -18,8 +18,8 @@ from accelshare.install.host_files.archive import TrackedFile
 from accelshare.install.host_files.changes import ChangeOutcome, PlannedFile, Say
 from accelshare.install.host_files.disk import sha256
 from accelshare.install.scheduler import leadership, validation
-from accelshare.install.scheduler.health import Look, Patience, Scheduler, wait_for_new
-from accelshare.install.scheduler.host import Earlier, Proposal, SchedulerHost, SchedulerRecord, Source
+from accelshare.install.scheduler.health import HealthCheck, Patience, Scheduler, wait_for_new
+from accelshare.install.scheduler.host import EarlierTrigger, Proposal, SchedulerHost, SchedulerRecord, Source
 from accelshare.install.scheduler.leadership import LeaseObserver, ReadLease
 from accelshare.install.scheduler.plan import Intent, SchedulerPlan
 from accelshare.kube.leases import LeaseSpec
@@ -79,7 +79,7 @@ class _Apply:
             check(proposal.plan)
         if read_lease is not None and self._patience.limit_s > 0:
             self._follow_lease(proposal.plan, intent, read_lease)
-        before = self._scheduler.look()
+        before = self._scheduler.check_health()
         journal = self._begin(proposal)
         try:
             self._changes.write(proposal.plan.files, self._say)
@@ -159,7 +159,7 @@ class _Apply:
             raise
         return journal
 
-    def _earlier(self, record: SchedulerRecord | None) -> list[Earlier]:
+    def _earlier(self, record: SchedulerRecord | None) -> list[EarlierTrigger]:
         if record is None:
             return []
         return record.overwritten() if self._host.is_replaced(self._host.disk.find(record.trigger)) else record.earlier
@@ -167,7 +167,7 @@ class _Apply:
     def _sources(self, proposal: Proposal) -> list[Source]:
         return [Source(path, self._host.sha256(path)) for path in proposal.made.sources]
 
-    def _wait(self, before: Look, changed: list[PlannedFile]) -> str | None:
+    def _wait(self, before: HealthCheck, changed: list[PlannedFile]) -> str | None:
         if self._patience.limit_s <= 0:
             return None
         lease = " and the leader's Lease is renewed" if self._lease is not None else ""
@@ -207,7 +207,7 @@ class _Apply:
         if self._patience.limit_s <= 0:
             return ""
         # A healthy kube-scheduler is now the former one.
-        failure = wait_for_new(self._scheduler, Look(False, ""), self._patience, restarted=True)
+        failure = wait_for_new(self._scheduler, HealthCheck(False, ""), self._patience, restarted=True)
         return ", and kube-scheduler is healthy" if failure is None else f", but kube-scheduler {failure}"
 
 
@@ -232,7 +232,7 @@ def restore(
                 raise
             say(f"overruled: {refusal}")
         files = [file for file in record.files if not _stays(host, record, file, force=force)]
-        before = scheduler.look()
+        before = scheduler.check_health()
         changes.begin_restore(record, files)
         failure = None
         for file in sorted(record.files, key=lambda file: file.path != record.trigger):
@@ -268,7 +268,7 @@ def _say_why_it_stays(host: SchedulerHost, file: TrackedFile, say: Say) -> None:
         say(f"{file.path} was replaced without accelshare; it stays unchanged")
 
 
-def _restart(host: SchedulerHost, scheduler: Scheduler, before: Look, patience: Patience, say: Say) -> str | None:
+def _restart(host: SchedulerHost, scheduler: Scheduler, before: HealthCheck, patience: Patience, say: Say) -> str | None:
     try:
         host.target.restart()
     except InstallError as error:

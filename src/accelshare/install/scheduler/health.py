@@ -24,7 +24,7 @@ _ANSWER_LIMIT: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class HealthCheck:
     """One health check. The certificate is the serving one, which kube-scheduler usually creates at each start."""
 
     healthy: bool
@@ -36,7 +36,7 @@ class Look:
 class Scheduler(Protocol):
     """A kube-scheduler whose health can be checked."""
 
-    def look(self) -> Look:
+    def check_health(self) -> HealthCheck:
         """The present health; never raises."""
 
     def not_ready(self) -> str | None:
@@ -53,12 +53,12 @@ class HttpsScheduler:
         self._url = url
         self._logs = logs
 
-    def look(self) -> Look:
+    def check_health(self) -> HealthCheck:
         try:
             status, words, certificate = self._get(urlsplit(self._url).path or "/healthz")
         except (OSError, http.client.HTTPException) as error:
-            return Look(False, f"{self._url}: {error}", gone=isinstance(error, ConnectionError))
-        return Look(status == 200, f"{self._url}: {status} {words}", hashlib.sha256(certificate).hexdigest())
+            return HealthCheck(False, f"{self._url}: {error}", gone=isinstance(error, ConnectionError))
+        return HealthCheck(status == 200, f"{self._url}: {status} {words}", hashlib.sha256(certificate).hexdigest())
 
     def not_ready(self) -> str | None:
         try:
@@ -115,7 +115,7 @@ class Patience:
 
 def wait_for_new(
     scheduler: Scheduler,
-    before: Look,
+    before: HealthCheck,
     patience: Patience,
     *,
     restarted: bool = False,
@@ -133,7 +133,7 @@ def wait_for_new(
     new, former, since = restarted or before.gone, before.certificate, None
     not_ready: str | None = None
     while True:
-        look = scheduler.look()
+        look = scheduler.check_health()
         now = patience.clock()
         former = former or look.certificate  # the former one did not answer before, and has not ended
         new = new or look.gone or (look.certificate is not None and look.certificate != former)

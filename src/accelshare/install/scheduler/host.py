@@ -26,7 +26,7 @@ class Source(msgspec.Struct, frozen=True):
     sha256: str | None
 
 
-class Earlier(msgspec.Struct, frozen=True):
+class EarlierTrigger(msgspec.Struct, frozen=True):
     """A trigger that accelshare wrote and that was overwritten; kubeadm restores it if its upgrade fails."""
 
     written: str
@@ -39,18 +39,18 @@ class SchedulerRecord(Record, frozen=True):
     one_hash: ClassVar[bool] = True
     trigger: str
     sources: list[Source] = msgspec.field(default_factory=list)
-    earlier: list[Earlier] = msgspec.field(default_factory=list)  # the newest first
+    earlier: list[EarlierTrigger] = msgspec.field(default_factory=list)  # the newest first
 
     @property
     def needed(self) -> frozenset[str | None]:
         return Record.needed.__get__(self) | {each.original.sha256 for each in self.earlier}  # type: ignore[no-any-return]
 
-    def overwritten(self) -> list[Earlier]:
+    def overwritten(self) -> list[EarlierTrigger]:
         """The earlier triggers, once the current one is overwritten too."""
         tracked = self.file(self.trigger)
         if tracked is None:
             return self.earlier
-        newest = [Earlier(each, tracked.original) for each in reversed(tracked.written) if each != tracked.original.sha256]
+        newest = [EarlierTrigger(each, tracked.original) for each in reversed(tracked.written) if each != tracked.original.sha256]
         known = {each.written for each in newest}
         return [*newest, *(each for each in self.earlier if each.written not in known)][:_KEPT]
 

@@ -48,14 +48,14 @@ def test_healthy_sick_gone_and_another_one(tmp_path: Path) -> None:
     port = free_port()
     url = f"https://127.0.0.1:{port}"
     with serving(tmp_path / "one", port):
-        well, sick = HttpsScheduler(f"{url}/healthz").look(), HttpsScheduler(f"{url}/readyz").look()
+        well, sick = HttpsScheduler(f"{url}/healthz").check_health(), HttpsScheduler(f"{url}/readyz").check_health()
         assert (well.healthy, well.gone) == (True, False)
         assert (sick.healthy, sick.message) == (False, f"{url}/readyz: 500 informers not synced")
         assert sick.certificate == well.certificate
-    gone = HttpsScheduler(f"{url}/healthz").look()
+    gone = HttpsScheduler(f"{url}/healthz").check_health()
     assert (gone.healthy, gone.gone, gone.certificate) == (False, True, None)
     with serving(tmp_path / "two", port):
-        other = HttpsScheduler(f"{url}/healthz").look()
+        other = HttpsScheduler(f"{url}/healthz").check_health()
         assert other.certificate not in (None, well.certificate)
 
 

@@ -10,7 +10,7 @@ import yaml
 from accelshare.install.host_files.disk import Disk, sha256
 from accelshare.install.scheduler import apply as applying
 from accelshare.install.scheduler.desired_config import DesiredConfig, SchedulerSettings, TlsFiles
-from accelshare.install.scheduler.health import Look, Patience
+from accelshare.install.scheduler.health import HealthCheck, Patience
 from accelshare.install.scheduler.host import HostState, SchedulerHost
 from accelshare.install.scheduler.plan import Intent
 from accelshare.install.scheduler.release import Kind, parse
@@ -78,12 +78,12 @@ class Kubelet:
     unready: str | None = None
     messages: list[str] = field(default_factory=list)
 
-    def look(self) -> Look:
+    def check_health(self) -> HealthCheck:
         if not self.asleep:
             self.running = self.manifest.read_bytes() if self.manifest.exists() else None
         if self.running is None or self.breaks(self.running):
-            return Look(False, "connection refused", gone=True)
-        return Look(True, "ok", certificate=sha256(self.running))
+            return HealthCheck(False, "connection refused", gone=True)
+        return HealthCheck(True, "ok", certificate=sha256(self.running))
 
     def not_ready(self) -> str | None:
         return self.unready

@@ -205,7 +205,7 @@ def test_the_same_after_an_apply_that_went_well(host: Host) -> None:
 
 def test_a_kubelet_that_does_not_react_is_noticed(host: Host) -> None:
     """The old scheduler goes on answering; that is no success."""
-    host.kubelet.look()
+    host.kubelet.check_health()
     host.kubelet.asleep = True
     with pytest.raises(RolledBack, match="has not replaced the former one"):
         host.apply()

@@ -4,26 +4,26 @@ from collections.abc import Sequence
 
 import pytest
 
-from accelshare.install.scheduler.health import Look, Patience, wait_for_new
+from accelshare.install.scheduler.health import HealthCheck, Patience, wait_for_new
 from accelshare.install.scheduler.leadership import LeaseObserver
 from accelshare.kube.leases import LeaseSpec
 
-OLD = Look(True, "old", "old")
-NEW = Look(True, "new", "new")
-GONE = Look(False, "connection refused", gone=True)
-SLOW = Look(False, "timed out")
-SICK = Look(False, "500", "new")
+OLD = HealthCheck(True, "old", "old")
+NEW = HealthCheck(True, "new", "new")
+GONE = HealthCheck(False, "connection refused", gone=True)
+SLOW = HealthCheck(False, "timed out")
+SICK = HealthCheck(False, "500", "new")
 
 
 class Scripted:
     """Shows one look after the other, the last one for ever; each takes a second. Not ready until that second."""
 
-    def __init__(self, looks: Sequence[Look], ready_at_s: float = 0.0) -> None:
+    def __init__(self, looks: Sequence[HealthCheck], ready_at_s: float = 0.0) -> None:
         self.looks = list(looks)
         self.ready_at_s = ready_at_s
         self.now = 0.0
 
-    def look(self) -> Look:
+    def check_health(self) -> HealthCheck:
         self.now += 1.0
         return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
 
@@ -35,8 +35,8 @@ class Scripted:
 
 
 def waited(
-    *looks: Look,
-    before: Look = OLD,
+    *looks: HealthCheck,
+    before: HealthCheck = OLD,
     restarted: bool = False,
     lease: LeaseObserver | None = None,
     ready_at_s: float = 0.0,
@@ -56,7 +56,7 @@ def waited(
         (NEW, SICK, NEW),  # steady only afterwards
     ],
 )
-def test_a_new_and_healthy_one(looks: Sequence[Look]) -> None:
+def test_a_new_and_healthy_one(looks: Sequence[HealthCheck]) -> None:
     assert waited(*looks) is None
 
 
@@ -70,7 +70,7 @@ def test_a_new_and_healthy_one(looks: Sequence[Look]) -> None:
         ((NEW, GONE, *([NEW, GONE] * 20)), "was not healthy within 20 s"),  # one that crashes again and again
     ],
 )
-def test_what_is_no_success(looks: Sequence[Look], words: str) -> None:
+def test_what_is_no_success(looks: Sequence[HealthCheck], words: str) -> None:
     reason = waited(*looks)
     assert reason is not None
     assert words in reason
@@ -80,8 +80,8 @@ def test_one_that_was_down_before_is_new_when_it_answers() -> None:
     assert waited(OLD, before=GONE) is None
 
 
-@pytest.mark.parametrize("before", [Look(False, "500", "old"), SLOW])
-def test_one_that_was_only_unhealthy_or_busy_before_may_be_the_former_one(before: Look) -> None:
+@pytest.mark.parametrize("before", [HealthCheck(False, "500", "old"), SLOW])
+def test_one_that_was_only_unhealthy_or_busy_before_may_be_the_former_one(before: HealthCheck) -> None:
     """Then nothing is proved: kubelet has yet to replace it, and what comes after may be worse."""
     assert "has not replaced the former one" in (waited(OLD, before=before) or "")
     assert waited(OLD, GONE, NEW, before=before) is None
