@@ -1,4 +1,4 @@
-"""`make demo` takes seconds, gives pods the cards of the original guides, names a reason for every refusal, and leaves nothing."""
+"""`make demo` takes seconds, gives pods the cards of the original guides, gives every refusal a reason, and leaves nothing."""
 
 import contextlib
 import os

@@ -97,7 +97,7 @@ async def test_pods_of_every_sort_under_an_old_scheduler(
     node = OldNode(scheduling_cluster, root, version)
     node.kubelet.start()
     try:
-        await scheduling_cluster.until(lambda: node.health.look().healthy, "the old kube-scheduler is healthy")
+        await scheduling_cluster.until(lambda: node.health.check_health().healthy, "the old kube-scheduler is healthy")
         program = f"--kube-scheduler={node.programs['kube-scheduler']}"
         applied = node.run(
             "apply", f"--url={scheduling_cluster.extender_url}/accelshare", "--vendor=nvidia", f"--kind={kind}", program
@@ -150,7 +150,7 @@ async def test_a_healthy_old_scheduler_that_schedules_nothing_is_not_called_appl
     node = OldNode(scheduling_cluster, root, version, without_gates=True)
     node.kubelet.start()
     try:
-        await scheduling_cluster.until(lambda: node.health.look().healthy, "the old kube-scheduler is healthy")
+        await scheduling_cluster.until(lambda: node.health.check_health().healthy, "the old kube-scheduler is healthy")
         words = [f"--url={scheduling_cluster.extender_url}/accelshare", "--wait-s=20", f"--log-directory={node.root / 'logs'}"]
         applied = node.run("apply", *words)
         assert applied.returncode == 1

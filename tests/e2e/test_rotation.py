@@ -139,7 +139,7 @@ async def scene(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Scene]:
         node.kubelet.start()
         mounting = asyncio.create_task(opened.mount())
         try:
-            await scheduling_cluster.until(lambda: node.health.look().healthy, "kubeadm's kube-scheduler is healthy")
+            await scheduling_cluster.until(lambda: node.health.check_health().healthy, "kubeadm's kube-scheduler is healthy")
             await scheduling_cluster.node("n1", {"aliyun.com/gpu-mem": 512, "aliyun.com/gpu-count": 2})
             yield opened
         finally:
@@ -214,7 +214,7 @@ async def test_the_managers_end_leaves_nothing(scene: Scene) -> None:
     assert (ended.returncode, out.decode().splitlines()[-1]) == (0, "cp-1: restored")
     assert scene.node.manifest.read_bytes() == scene.node.original
     assert scene.node.ours() == set()
-    await scene.scheduling_cluster.until(lambda: scene.node.health.look().healthy, "kubeadm's kube-scheduler is healthy")
+    await scene.scheduling_cluster.until(lambda: scene.node.health.check_health().healthy, "kubeadm's kube-scheduler is healthy")
     assert scene.manager is not None
     scene.manager.stop()
     assert scene.manager.exit_code == 0

@@ -146,7 +146,7 @@ async def node(scheduling_cluster: SchedulingCluster, tmp_path: Path) -> AsyncIt
     made = Node(scheduling_cluster.plane, root)
     made.kubelet.start()
     try:
-        await scheduling_cluster.until(lambda: made.health.look().healthy, "kubeadm's kube-scheduler is healthy")
+        await scheduling_cluster.until(lambda: made.health.check_health().healthy, "kubeadm's kube-scheduler is healthy")
         yield made
     finally:
         made.kubelet.end()
@@ -225,7 +225,7 @@ async def test_a_scheduler_that_does_not_start_is_rolled_back(scheduling_cluster
     assert "the former files are restored, and kube-scheduler is healthy" in applied.stderr
     assert node.manifest.read_bytes() == node.original
     assert node.ours() == set()
-    await scheduling_cluster.until(lambda: node.health.look().healthy, "kubeadm's kube-scheduler is healthy again")
+    await scheduling_cluster.until(lambda: node.health.check_health().healthy, "kubeadm's kube-scheduler is healthy again")
 
 
 async def test_beside_a_leader_on_another_host_it_is_a_standby(scheduling_cluster: SchedulingCluster, node: Node) -> None:
