@@ -40,6 +40,7 @@ REQUEUED: Final = "accelshare.io/requeued"
 @dataclass(slots=True)
 class _Refused:
     at: float
+    touched_at: float = float("-inf")  # unless the API server refused it
     rests_until: float = float("-inf")
     failures: int = 0  # touches in a row that the API server refused
 
@@ -119,7 +120,7 @@ class Requeue:
             resting: list[float] = []
             fits: dict[Request, bool] = {}  # there are few different requests and thousands of pods
             for uid, refused in list(self._refused.items()):
-                if refused.at >= free.since:
+                if refused.at >= free.since or refused.touched_at >= free.since:
                     continue
                 if refused.rests_until > now:
                     resting.append(refused.rests_until)
@@ -138,7 +139,7 @@ class Requeue:
             fitting.sort(key=lambda entry: (-entry[0].seen.priority, entry[1].at))
             touched = fitting[: MAX_TOUCHED - len(due)]
             for pod, refused in touched:
-                refused.rests_until = now + REST_S
+                refused.touched_at, refused.rests_until = now, now + REST_S
                 due.append((pod, node))
             if len(touched) < len(fitting):
                 continue
@@ -167,7 +168,7 @@ class Requeue:
                 del self._unknown[uid]  # it stays among the refused: capacity that becomes free requeues it
             elif node is not None and len(due) < MAX_TOUCHED:
                 del self._unknown[uid]
-                refused.rests_until = now + REST_S
+                refused.touched_at, refused.rests_until = now, now + REST_S
                 due.append((pod, node))
         return due
 
@@ -197,6 +198,7 @@ class Requeue:
         if refused is None:
             return
         refused.failures += 1
+        refused.touched_at = float("-inf")
         now = self._clock()
         refused.rests_until = now + min(REST_S, 2.0 ** min(refused.failures, 16))
         free = self._free.setdefault(node, _FreeCapacity(now, refused.rests_until))

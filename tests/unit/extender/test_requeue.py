@@ -288,3 +288,17 @@ def test_after_a_takeover_few_pods_are_requeued_at_a_time_and_few_rankings_compu
         requeued += names
         scene.later(1.0)
     assert sorted(requeued) == sorted(["waits", *(f"p{number}" for number in range(2 * MAX_TOUCHED))])
+
+
+def test_each_of_many_pods_that_kube_scheduler_keeps_away_is_touched_once_for_the_same_capacity(scene: Scene) -> None:
+    """Another rule than ours keeps them off, so filter is not called; a touch of each every half minute would never end."""
+    for number in range(MAX_TOUCHED + 4):
+        scene.ledger.apply(pending(f"p{number}", share(16)))
+        scene.requeue.filtered(f"p{number}", refused=True)
+    scene.later(0.01)
+    scene.old_pod_goes()
+    requeued: list[str] = []
+    for _ in range(int(4 * REST_S)):
+        scene.later(1.0)
+        requeued += [name for name, _ in scene.requeued()]
+    assert sorted(requeued) == sorted(f"p{number}" for number in range(MAX_TOUCHED + 4))
