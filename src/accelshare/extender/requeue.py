@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 CHECK_EVERY_S: Final = 1.0
 PATIENCE_S: Final = 2.0  # for kube-scheduler to retry by itself, as it nearly always does
 REST_S: Final = 30.0  # between two touches of one pod: other rules than ours may keep it off that node
-MAX_OFFERS: Final = 2_000  # computed in one check, some 10 ms; the rest waits for the next check
+MAX_LOOKS: Final = 2_000  # at pods in one check, some 10 ms if each has an offer; the nodes that are left wait for the next check
 MAX_TOUCHED: Final = 16  # in one check: the free capacity may be enough for one pod only, and each touch is a write
 MAX_RANKINGS: Final = 2  # computed in one check, 70 ms each at 5,000 nodes
 MAX_REFUSED: Final = 50_000  # remembered; beyond that the pod whose last request is oldest is forgotten
@@ -112,29 +112,34 @@ class Requeue:
         now = self._clock()
         self._forget_deleted(now)
         due = self._due_of_unknown(now)
-        offers = 0
+        looks = 0
         for node, free in [(node, free) for node, free in self._free.items() if free.check_at <= now]:
-            if offers >= MAX_OFFERS or len(due) >= MAX_TOUCHED:
+            if looks >= MAX_LOOKS or len(due) >= MAX_TOUCHED:
                 break
             fitting: list[tuple[LedgerPod, _Refused]] = []
             resting: list[float] = []
             fits: dict[Request, bool] = {}  # there are few different requests and thousands of pods
-            for uid, refused in list(self._refused.items()):
-                if refused.at >= free.since or refused.touched_at >= free.since:
+            settled: list[str] = []
+            for uid, refused in self._refused.items():
+                if refused.at >= free.since:
+                    break  # so are all others: the pod whose last request is oldest comes first
+                looks += 1
+                if refused.touched_at >= free.since:
                     continue
                 if refused.rests_until > now:
                     resting.append(refused.rests_until)
                     continue
                 pod = self._ledger.pod(uid)
                 if pod is None or pod.place is not None or pod.seen.refusal is not None:
-                    del self._refused[uid]
+                    settled.append(uid)
                     continue
-                offers += 1
                 request = pod.seen.request
                 if request not in fits:
                     fits[request] = isinstance(self._ledger.offer(node, request), Assignment)
                 if fits[request]:
                     fitting.append((pod, refused))
+            for uid in settled:
+                del self._refused[uid]
             # In kube-scheduler's own order. The others come at the next check, if they still fit.
             fitting.sort(key=lambda entry: (-entry[0].seen.priority, entry[1].at))
             touched = fitting[: MAX_TOUCHED - len(due)]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -302,3 +303,29 @@ def test_each_of_many_pods_that_kube_scheduler_keeps_away_is_touched_once_for_th
         scene.later(1.0)
         requeued += [name for name, _ in scene.requeued()]
     assert sorted(requeued) == sorted(f"p{number}" for number in range(MAX_TOUCHED + 4))
+
+
+class CountedLooks(dict[str, requeue_module._Refused]):
+    """Refused pods, and how many of them were looked at."""
+
+    looks = 0
+
+    def items(self) -> Any:
+        for item in super().items():
+            self.looks += 1
+            yield item
+
+
+def test_pods_that_kube_scheduler_asked_for_since_are_not_looked_at_for_each_free_node(scene: Scene) -> None:
+    """20,000 such pods and 1,000 nodes would block the loop for seconds, and the Lease lasts three."""
+    scene.requeue.filtered("waits", refused=True)
+    nodes, pods = 50, 200
+    for number in range(nodes):
+        scene.requeue.capacity_freed(f"n{number}")
+    scene.later(0.01)
+    for number in range(pods):
+        scene.requeue.filtered(f"p{number}", refused=True)
+    scene.later(PATIENCE_S)
+    counted = scene.requeue._refused = CountedLooks(scene.requeue._refused)
+    scene.requeue.due()
+    assert counted.looks <= 2 * nodes + pods
