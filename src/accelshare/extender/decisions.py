@@ -79,6 +79,8 @@ class Decisions:
             return FilterResult(FilterAnswer([held]))
         if group and self._gangs is not None:
             return self._filter_member(self._gangs, group, pod, call)
+        if self._gangs is not None:
+            self._gangs.release(pod.uid)  # it may have been a member before: labels can be changed
         most = None if not self._shortlist or prefers_some_nodes(call.pod.spec) else self._shortlist
         if self._plan is not None and (names := self._as_planned(self._plan, pod, call, most)):
             return FilterResult(FilterAnswer(names))

@@ -263,6 +263,18 @@ def test_a_gang_that_lost_its_cards_is_bound_after_kube_scheduler_has_asked_agai
     assert [scheduler.bind(f"a{number}") for number in range(3)] == [GangBind.HELD] * 3
 
 
+def test_a_pod_that_left_its_gang_after_that_lost_its_cards_is_bound_like_any_other(scheduler: Scheduler) -> None:
+    """Its owner has removed the label, say because the gang does not fit; no member is asked for again."""
+    for number in range(3):
+        scheduler.filter(f"a{number}", label="a")
+    scheduler.lapse()
+    scheduler.take("thief")
+    assert scheduler.bind("a0") is GangBind.LOST
+    scheduler.ledger.apply(PodSeen("a0", "ml", "a0", REQUEST, version=6))
+    assert scheduler.filter("a0")
+    assert scheduler.bind("a0") is GangBind.NO_MEMBER
+
+
 def test_a_member_that_another_extender_was_asked_for_is_asked_for_again(scheduler: Scheduler) -> None:
     """What that one held is not known."""
     assert scheduler.gangs.bind_begins("a0", in_gang=True) is GangBind.LOST
