@@ -57,8 +57,8 @@ class IdleConnections:
         finally:
             timer.cancel()
             delayed.pop(turn, None)
-            if not delayed:
-                self._delayed.pop(address, None)
+            if not delayed and self._delayed.get(address) is delayed:
+                del self._delayed[address]
 
     def _has_room(self, address: str) -> bool:
         return len(self._idle.get(address, ())) < self._kept

@@ -105,3 +105,17 @@ async def test_responses_that_waited_in_vain_leave_nothing_behind() -> None:
     assert [len(delayed) for delayed in idle._delayed.values()] == [1]
     idle.busy(CLIENT, "a")
     await last
+
+
+async def test_a_response_that_begins_to_wait_while_two_others_leave_is_not_forgotten() -> None:
+    """Both left in one turn of the loop; the second one must not remove the queue that was made after the first one left."""
+    idle = IdleConnections(longest_delay_s=NEVER_S)
+    waits = [await wait(idle, name) for name in "abcd"]
+    idle.busy(CLIENT, "a")
+    between = asyncio.create_task(idle.wait_for_room(CLIENT, "e"))
+    idle.busy(CLIENT, "b")
+    await turns()
+    assert started(*waits, between) == [True, True, True, True, False]
+    idle.busy(CLIENT, "c")
+    await turns()
+    assert between.done()
