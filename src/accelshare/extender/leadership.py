@@ -72,8 +72,8 @@ class Leadership:
 
     @property
     def holder(self) -> str:
-        """The holder's identity when the Lease was last read."""
-        return self._election.holder
+        """The other extender that held the Lease when it was last read or written; empty: none did."""
+        return self._election.holder if self._election.holder != self._election.identity else ""
 
     @property
     def seconds_since_renewal(self) -> float | None:

@@ -11,7 +11,7 @@ import pytest
 from accelshare.extender import leadership as leadership_module
 from accelshare.extender.leadership import Leadership
 from accelshare.kube.client import Client
-from accelshare.kube.election import ANY_POD, IN_FLIGHT, MOST_IN_FLIGHT, Election, in_flight_text, in_flight_uids
+from accelshare.kube.election import ANY_POD, DURATION_S, IN_FLIGHT, MOST_IN_FLIGHT, Election, in_flight_text, in_flight_uids
 from accelshare.kube.errors import Conflict, KubeError, Unreachable
 
 LIMIT_S = 60.0
@@ -142,6 +142,24 @@ async def test_without_a_written_lease_nothing_may_be_sent() -> None:
     server.fails = False
     assert await asking
     assert server.named == frozenset({"u1"})
+
+
+async def test_an_extender_whose_own_lease_has_lapsed_is_not_named_as_the_one_that_decides() -> None:
+    """kube-scheduler copies the name into the pod's event, and nobody would look for the problem at that extender."""
+    now = [0.0]
+    leadership = leader(LeaseServer(), clock=lambda: now[0])
+    assert await leadership.confirmed()
+    now[0] += DURATION_S
+    assert not leadership.granted()
+    assert leadership.holder == ""
+
+
+async def test_a_standby_names_the_holder() -> None:
+    server = LeaseServer()
+    await holding(server, "a")
+    standby = leader(server, "b")
+    assert not await standby.confirmed()
+    assert standby.holder == "a"
 
 
 async def test_until_the_earlier_holders_pods_are_fenced_the_lease_still_names_them() -> None:
