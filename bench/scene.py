@@ -6,7 +6,6 @@ Belongs here: creating and deleting objects, starting and stopping processes. Ne
 import asyncio
 import contextlib
 import http.client
-import platform
 import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -19,7 +18,7 @@ from accelshare import __version__
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from bench import workload
-from bench.measurement import ROOT
+from bench.measurement import ROOT, python_version
 from bench.progress import Progress
 from bench.workload import Object
 from cluster.certificates import Authority
@@ -205,7 +204,7 @@ def versions() -> dict[str, str]:
     """Of everything that is measured."""
     return {
         "accelshare": __version__,
-        "Python": platform.python_version(),
+        "Python": python_version(),
         "Kubernetes": KUBERNETES_VERSION,
         "etcd": f"{ETCD_VERSION}, without fsync",
     }

@@ -6,14 +6,13 @@ Belongs here: options, the order of the measurements, where the page goes. Never
 import argparse
 import asyncio
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from accelshare import __version__
-from bench.measurement import ROOT, run
+from bench.measurement import ROOT, python_version, run
 from bench.node import footprint, plugin_calls, rush, starting, zpu
 from bench.node.document import document
 from bench.node.goals import verdicts
@@ -99,7 +98,7 @@ async def _measure(plan: NodePlan, progress: Progress) -> NodeResults:
 def _versions() -> dict[str, str]:
     return {
         "accelshare": __version__,
-        "Python": platform.python_version(),
+        "Python": python_version(),
         "Kubernetes": KUBERNETES_VERSION,
         "containerd": CONTAINERD_VERSION,
     }
