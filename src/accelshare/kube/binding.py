@@ -286,6 +286,7 @@ class _Attempt:
         self._problem = "the lease could not be written"
         if not await self._permit.announce(self._wanted.uid):
             return self._without_permit()
+        self._problem = "no response before the deadline"
         while (left_s := self._ends - self._now()) > _SHORTEST_POST_S:
             if not self._permit.granted():
                 return self._without_permit()

@@ -148,7 +148,7 @@ async def test_an_extender_whose_own_lease_has_lapsed_is_not_named_as_the_one_th
     """kube-scheduler copies the name into the pod's event, and nobody would look for the problem at that extender."""
     now = [0.0]
     leadership = leader(LeaseServer(), clock=lambda: now[0])
-    assert await leadership.confirmed()
+    assert await leadership.confirm()
     now[0] += DURATION_S
     assert not leadership.granted()
     assert leadership.holder == ""
@@ -158,7 +158,7 @@ async def test_a_standby_names_the_holder() -> None:
     server = LeaseServer()
     await holding(server, "a")
     standby = leader(server, "b")
-    assert not await standby.confirmed()
+    assert not await standby.confirm()
     assert standby.holder == "a"
 
 
