@@ -112,8 +112,8 @@ class FakeNode:
         process = self.begin_agent(*flags)
         await self.until(self.ready, "the agent is ready")
         await self.until(self.delivers, "the Node's inventory shows that the agent delivers")
-        by_runtime = any(flag in ("--delivery=nri", "--delivery=auto") for flag in flags)
-        if self._kubelet is not None and not by_runtime:
+        by_device_plugin = "--delivery=auto" not in flags or self.entry().delivery.startswith("device-plugin")
+        if self._kubelet is not None and "--delivery=nri" not in flags and by_device_plugin:
             await self.kubelet_has_lists(self._kubelet, former)
         return process
 
