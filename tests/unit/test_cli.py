@@ -145,12 +145,15 @@ def test_a_name_that_no_object_can_have_is_an_error_without_a_traceback(tmp_path
         (["inspect", "--watch", "--every"], "nan"),
         (["inspect", "--idle"], "nan"),
         (["certificates", "ensure", "--ca-days"], "nan"),
+        (["certificates", "ensure", "--also"], "bücher.example"),
+        (["certificates", "ensure", "--also"], ""),
+        (["inspect"], ""),
         (["certificates", "ensure", "--ca-days"], "4000000"),  # until after the year 9999
         (["certificates", "ensure", "--ca-days"], "inf"),
         (["scheduler-config", "restore", "--wait-s"], "nan"),
     ],
 )
-def test_a_number_that_no_option_can_have_is_a_usage_error(words: list[str], value: str) -> None:
+def test_a_value_that_no_option_can_have_is_a_usage_error(words: list[str], value: str) -> None:
     result = CliRunner().invoke(cli.accelshare, [*words, value], env={"KUBECONFIG": "/nowhere"})
     assert result.exit_code == 2, result.exception
     assert "Invalid value for" in result.stderr

@@ -34,6 +34,13 @@ def _vendors(context: click.Context, parameter: click.Parameter, prefix: str) ->
     return profile_names(context, parameter, prefix)
 
 
+def _node_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse an empty name, which a script with an unset variable passes."""
+    if value == "":
+        raise click.BadParameter("it is empty; it must be the name of a node, or be left out for all nodes")
+    return value
+
+
 @click.command(
     cls=HelpCommand,
     short_help="Show every card and the pods on it.",
@@ -45,7 +52,7 @@ def _vendors(context: click.Context, parameter: click.Parameter, prefix: str) ->
         ("--quota", "what each namespace may request, and what it does"),
     ],
 )
-@click.argument("node", required=False, shell_complete=nodes)
+@click.argument("node", required=False, shell_complete=nodes, callback=_node_name)
 @grouped(
     "Output",
     click.option("-d", "--details", is_flag=True, help="Show each pod, node by node."),

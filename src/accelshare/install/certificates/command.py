@@ -3,8 +3,10 @@
 Belongs here: from argv to values, and printing. Never: rules.
 """
 
+import ipaddress
+import re
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_HOST_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII | re.IGNORECASE)
+_LONGEST_HOST_NAME: Final = 253
 
 # The Secrets: every command here, and `scheduler-config manage`.
 secret_options = grouped(
@@ -38,6 +42,19 @@ secret_options = grouped(
         help="Secret with kube-scheduler's certificate and key.",
     ),
 )
+
+
+def _host_names(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse names that no certificate can contain."""
+    for value in values:
+        try:
+            ipaddress.ip_address(value)
+        except ValueError:
+            if not _HOST_NAME.fullmatch(value) or len(value) > _LONGEST_HOST_NAME:
+                raise click.BadParameter(f"{value!r} must be a DNS name, such as extender.example, or an IP address") from None
+    return values
+
+
 # What is created: `certificates ensure` and `scheduler-config manage`.
 issuing_options = grouped(
     "Certificates",
@@ -47,7 +64,13 @@ issuing_options = grouped(
         show_default=True,
         help="The extender's Service; the certificate contains its names and address.",
     ),
-    click.option("--also", multiple=True, metavar="NAME_OR_IP", help="Another name or address of the extender; repeatable."),
+    click.option(
+        "--also",
+        multiple=True,
+        metavar="NAME_OR_IP",
+        callback=_host_names,
+        help="Another name or address of the extender; repeatable.",
+    ),
     click.option(
         "--ca-days", type=FloatRange(0, 365_000, min_open=True), default=3650.0, show_default=True, help="Lifetime of the CA."
     ),
