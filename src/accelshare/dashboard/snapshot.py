@@ -7,7 +7,7 @@ itself, and the next snapshot corrects what changed in between.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -64,7 +64,7 @@ class SnapshotBuilder:
 
     async def build(self) -> DashboardSnapshot:
         ledger, inventories = self._watch.ledger, self._watch.inventories
-        occupancy, nodes, held = Occupancy(self._only_whole), {}, _Held()
+        occupancy, nodes, held = Occupancy(self._only_whole), {}, _Held(self._only_whole)
         units: dict[str, set[str]] = {}
         names = [node.name for node in ledger.nodes()]
         for part in _parts(names, NODES_AT_ONCE):
@@ -174,14 +174,17 @@ class SnapshotBuilder:
 class _Held:
     """What the rows say that each namespace holds, by vendor."""
 
-    def __init__(self) -> None:
+    def __init__(self, only_whole: Container[str]) -> None:
+        """`only_whole`: vendors that are counted in cards."""
+        self._only_whole = only_whole
         self.units: dict[str, dict[str, int]] = {}
         self.pods: dict[str, set[str]] = {}
 
     def add(self, row: NodeRow) -> None:
         for pod in (*(pod for card in row.cards for pod in card.pods), *row.unplaced):
             kinds = self.units.setdefault(pod.namespace, {})
-            kinds[pod.kind] = kinds.get(pod.kind, 0) + (pod.units or 1)
+            units = 1 if pod.kind in self._only_whole else pod.units or 1
+            kinds[pod.kind] = kinds.get(pod.kind, 0) + units
             self.pods.setdefault(pod.namespace, set()).add(pod.uid)
 
 

@@ -15,6 +15,7 @@ from accelshare.wire.quotas import QuotaReader
 from tests.builders import card, node, pending, running, share, whole
 
 KIND = "nvidia"
+WHOLE_KIND = "stream"
 CATALOG = load([])
 
 
@@ -54,6 +55,17 @@ async def test_it_has_what_the_ledger_has() -> None:
     assert totals["vendors"][0]["used"] == 28
     assert snapshot["namespaces"] == [{"name": "default", "pods": 3, "held": {KIND: 28}, "quotas": []}]
     assert snapshot["history"] == [[1000, totals["fill"], totals["fragmentation"], 1]]
+
+
+async def test_a_namespace_holds_cards_of_a_vendor_that_is_counted_in_cards() -> None:
+    """Whatever memory such a card has: the vendor's total and unit are cards, too."""
+    ledger = Ledger()
+    ledger.apply(node("n1", cards=tuple(card(index, 16, kind=WHOLE_KIND, id=f"id-{index}") for index in range(2))))
+    ledger.apply(running("a", on="n1/0", request=whole(kind=WHOLE_KIND)))
+    snapshot = await read(builder(ledger))
+    (vendor,) = snapshot["totals"]["vendors"]
+    assert (vendor["used"], vendor["size"], vendor["unit"]) == (1, 2, "card")
+    assert snapshot["namespaces"][0]["held"] == {WHOLE_KIND: 1}
 
 
 async def test_texts_of_others_are_visible_and_short() -> None:
