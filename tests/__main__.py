@@ -44,7 +44,7 @@ FAST = (
     ),
 )
 # A machine has one kubelet: the tests that need it run on one worker (tests/workers.py).
-REAL_WORKERS = 4  # that one, and three more; each waits for other processes about half of the time
+REAL_WORKERS = 3  # that one, and two more; with three more, a slow machine starves their API servers for seconds
 REAL = (
     Stage(
         "on the real control plane, kubelet and containerd",

@@ -26,7 +26,7 @@ from xdist.workermanage import WorkerController
 MACHINE: Final = "machine"
 DOCS: Final = "tests/contract/docs/"
 NOTHING_UP: Final = "nothing_up"  # a fixture that ends the local cluster, which tests before it leave to each other
-LESS_IMPORTANT: Final = 5  # the niceness of real tests that do not need the machine
+LESS_IMPORTANT: Final = 3  # the niceness of real tests that do not need the machine; at 5 they starve on a slow one
 # Those that take longest, by the times that tests/__main__.py prints. All others follow as they are collected.
 LONGEST_FIRST: Final = (
     DOCS,
