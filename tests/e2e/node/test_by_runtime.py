@@ -4,10 +4,12 @@ import asyncio
 import json
 import random
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from accelshare.wire.quantity import whole_number
+from cluster.local.images import busybox_files
 from tests.e2e.node.real_node import RealNode, mixed_pods, names, recorded
 from tests.e2e.node.seed_workloads import gcushare_pods_see_their_cards, the_other_seeds_pods_see_their_cards
 
@@ -15,6 +17,7 @@ pytestmark = pytest.mark.real
 
 GCU, GPU = "enflame.com/gcu-memory", "aliyun.com/gpu-mem"
 FLAG = "enflame.com/gcu-device-assigned"
+ALL_CARDS_IMAGE = "accelshare.local/names-all-cards:1"
 
 
 async def all_right(real_node: RealNode, pods: list[str]) -> None:
@@ -187,7 +190,13 @@ async def test_a_runtime_that_stops_insisting_and_insists_again_with_pods_runnin
         index = {"fieldRef": {"fieldPath": "metadata.annotations['ALIYUN_COM_GPU_MEM_IDX']"}}
         variable = {"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": index}
         await real_node.pod("by-annotation", containers=[real_node.container("c0", {GPU: 3}, env=[variable])])
-        envs.append("by-annotation")
+        # As most CUDA images do it: containerd lists the image's variable before that of the device plugin.
+        every = {"NVIDIA_VISIBLE_DEVICES": "all"}
+        await asyncio.to_thread(
+            real_node.local.make_image, ALL_CARDS_IMAGE, busybox_files(Path("/bin/busybox")), ["/bin/sh"], variables=every
+        )
+        await real_node.pod("by-image", containers=[real_node.container("c0", {GPU: 3}, image=ALL_CARDS_IMAGE)])
+        envs += ["by-annotation", "by-image"]
         await all_right(real_node, coming)
         found = await real_node.running(*envs)
         seen = {name: (await real_node.env(name))["NVIDIA_VISIBLE_DEVICES"] for name in envs}
