@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.workers import LESS_IMPORTANT
+
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
 import pytest
@@ -37,7 +39,7 @@ def test_{name}_real({fixtures}):
 # Two files that do not need it, one that does in part, and one that does by way of another fixture.
 FILES = {
     "test_a.py": "\n".join(f"def test_plain_{number}(): pass" for number in range(9))
-    + REAL.format(name="plain", fixtures="", expected=">= 5"),
+    + REAL.format(name="plain", fixtures="", expected=f"== max({LESS_IMPORTANT}, int(os.environ['NICENESS']))"),
     "test_b.py": "\n".join(f"def test_plain_{number}(): pass" for number in range(9)),
     "test_c.py": "def test_plain(): pass\ndef test_machine_ends(nothing_up): pass\ndef test_machine(machine): pass\n",
     "test_d.py": "\n".join(f"def test_machine_{number}(cluster): pass" for number in range(4))
