@@ -57,7 +57,9 @@ from accelshare.vendors.drivers.driver import QueryFailed
 from accelshare.vendors.layers import survey
 from accelshare.vendors.problems import VendorError
 from accelshare.wire import assignment, inventory, protobuf, scheduler, usage
+from accelshare.wire import kubernetes_pb2 as messages
 from accelshare.wire.decoding import Decoder, UnreadableError
+from accelshare.wire.listed_pods import ListedPodReader
 from accelshare.wire.node_pods import NodePodReader
 from accelshare.wire.nodes import NodeReader
 from accelshare.wire.pods import PodReader
@@ -188,6 +190,7 @@ class BinaryLists(Door):
 
     def __init__(self) -> None:
         self._pods, self._nodes = PodReader(CATALOG), NodeReader(CATALOG)
+        self._listed = ListedPodReader(self._pods)
 
     @cached_property
     def samples(self) -> Sequence[bytes]:
@@ -198,7 +201,7 @@ class BinaryLists(Door):
         ledger = Ledger()
         for read, fact_of in (
             (protobuf.read_nodes, lambda message: self._nodes.fact(protobuf.node_of(message))),
-            (protobuf.read_pods, lambda message: self._pods.read(protobuf.pod_of(message))),
+            (protobuf.read_pods, self._listed_pod),
         ):
             with suppress(UnreadableError):
                 for message in read(case).items:
@@ -207,6 +210,11 @@ class BinaryLists(Door):
                 taken = True
         assert [problem for problem in ledger.check() if "held" not in problem and "slices of at most" not in problem] == []
         return taken
+
+    def _listed_pod(self, message: messages.Pod) -> PodSeen | AgentSeen | None:
+        fact = self._listed.read(message)
+        assert fact == self._pods.read(protobuf.pod_of(message)), "a pod of a list is another fact than the pod alone"
+        return fact
 
 
 class Annotations(JsonDoor):

@@ -22,6 +22,7 @@ from accelshare.ledger.nouns import Slice
 from accelshare.ledger.refusals import Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.wire import protobuf
+from accelshare.wire.listed_pods import ListedPodReader
 from accelshare.wire.nodes import NodeReader
 from accelshare.wire.pods import PodReader
 
@@ -80,7 +81,7 @@ class Feed:
             "/api/v1/pods",
             decode=reader.decode,
             identity=lambda pod: pod.uid,
-            binary=BinaryLists(protobuf.read_pods, lambda message: reader.read(protobuf.pod_of(message))),
+            binary=BinaryLists(protobuf.read_pods, ListedPodReader(reader).read),
         )
         metrics.watches("nodes", self._nodes)
         metrics.watches("pods", self._pods)
@@ -132,6 +133,8 @@ class Feed:
     async def _follow(self, what: str, reflector: Reflector[T], changed: Callable[[Change[T]], None]) -> None:
         async for change in reflector.changes():
             match change:
+                case Seen() | Gone():
+                    changed(change)
                 case Synced(version):
                     self._listed(what, version)
                 case Malformed(name, problem):
@@ -140,8 +143,6 @@ class Feed:
                 case Interrupted(problem, retry_in_s):
                     log.warning("interrupted what=%s retry_in_s=%.1f problem=%r", what, retry_in_s, problem)
                     self._metrics.interruptions.labels(what).inc()
-                case _:
-                    changed(change)
 
     def _listed(self, what: str, version: int) -> None:
         newest = max(self._synced.get(what, 0), self._newest.get(what, 0))

@@ -7,10 +7,10 @@ the objects: only their identities are kept.
 import asyncio
 import random as _random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,8 +26,7 @@ GOOD_WATCH_S: Final = 5.0
 PATIENCE_S: Final = 3.0  # for a version that is known to be there, until the watch is opened again
 
 
-@dataclass(frozen=True, slots=True)
-class Seen(Generic[T]):
+class Seen(NamedTuple, Generic[T]):
     """The object exists, with this state."""
 
     obj: T
@@ -183,8 +182,9 @@ class Reflector(Generic[T]):
             try:
                 if self._version is None:
                     async with aclosing(self._list()) as listed:
-                        async for change in listed:
-                            yield change
+                        async for part in listed:
+                            for change in part:
+                                yield change
                 else:
                     self.resumes += 1
                 async with aclosing(self._watch()) as watched:
@@ -214,7 +214,7 @@ class Reflector(Generic[T]):
             self._failures = 0
             self._resting.cancel()
 
-    async def _list(self) -> AsyncGenerator[Change[T], None]:
+    async def _list(self) -> AsyncGenerator[Iterable[Change[T]], None]:
         """Every object, then what is not there any more. A list that fails halfway proves no absence."""
         listed: set[str] = set()
         version = ""
@@ -224,26 +224,28 @@ class Reflector(Generic[T]):
                 # Of the versions of several pages the first: a watch from there may repeat a change, but cannot miss one.
                 version = version or page.resource_version
                 self._last_event_at = self._clock()
-                for number, raw in enumerate(page.items):
-                    if number % ITEMS_A_TURN == 0:
-                        await asyncio.sleep(0)  # others get a turn, and the next page is requested as soon as one has come
-                    change = self._read(raw)
-                    if isinstance(change, Seen):
-                        listed.add(self._identity(change.obj))
-                    if isinstance(change, Malformed):
-                        listed.add(self._identity_of(_Object.of(raw)))
-                    if change is not None:
-                        yield change
+                for start in range(0, len(page.items), ITEMS_A_TURN):
+                    await asyncio.sleep(0)  # others get a turn, and the next page is requested as soon as one has come
+                    yield self._listed_changes(page.items[start : start + ITEMS_A_TURN], listed)
         gone = self._known - listed
         self._known -= gone  # &= would keep the strings of this list, beside those that consumers have in memory
         self._version = version
         self.relists += not self._first
         self._first = False
-        for identity in sorted(gone):
-            yield Gone(identity, version_number(version))
-        yield Synced(version_number(version))
+        yield [*(Gone(identity, version_number(version)) for identity in sorted(gone)), Synced(version_number(version))]
         self._listed = version_number(version)
         self._reached(self._listed)
+
+    def _listed_changes(self, items: Sequence[Any], listed: set[str]) -> Iterator[Change[T]]:
+        """`listed`: to which the identities of these objects are added."""
+        for raw in items:
+            change = self._read(raw)
+            if isinstance(change, Seen):
+                listed.add(self._identity(change.obj))
+            if isinstance(change, Malformed):
+                listed.add(self._identity_of(_Object.of(raw)))
+            if change is not None:
+                yield change
 
     async def _watch(self) -> AsyncGenerator[Change[T], None]:
         """Changes until the server ends the watch."""

@@ -3,7 +3,7 @@
 Belongs here: reading requests and records. Never: whether they can be served.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from accelshare.ledger.facts import AgentSeen, Needs, PodSeen, WantedResize
-from accelshare.ledger.nouns import Ask, LimitNeed, Request, placed_as
+from accelshare.ledger.nouns import Ask, LimitNeed, Request, Slice, placed_as
 from accelshare.ledger.refusals import Reason, Refusal
 from accelshare.vendors.catalog import Catalog
 from accelshare.vendors.profile import Profile
@@ -87,6 +87,32 @@ class AgentIdentity(NamedTuple):
     service_account: str
 
 
+# The request of a pod, the refusal if no node can serve it, and its needs: the same for all pods of a template.
+TemplateRead: TypeAlias = tuple[Request, Refusal | None, Needs]
+
+
+class TemplateCache:
+    """What was read from templates: there are few templates and many pods.
+
+    Where each pod has amounts of its own, as some autoscalers set them, all are forgotten now and then.
+    """
+
+    def __init__(self) -> None:
+        self._reads: dict[object, TemplateRead] = {}
+        self.size = 0  # characters
+        self.get = self._reads.get
+
+    def add(self, template: object, read: TemplateRead) -> None:
+        size = len(repr(template))
+        if size > LONGEST_TEMPLATE:
+            return
+        if self.size + size > TEMPLATES_REMEMBERED:
+            self._reads.clear()
+            self.size = 0
+        self._reads[template] = read
+        self.size += size
+
+
 class PodReader:
     """Reads pods with the resource names of a catalog."""
 
@@ -105,12 +131,11 @@ class PodReader:
             for name, role in ((profile.resources.memory, "memory"), (profile.resources.whole, "whole")):
                 if name is not None:
                     self._roles[name] = (profile.name, "memory" if role == "memory" else "whole")
-        self._count_labels = sorted({profile.request.cards_label or "" for profile in catalog.profiles} - {""})
-        self._count_annotations = sorted(
+        self.count_labels = sorted({profile.request.cards_label or "" for profile in catalog.profiles} - {""})
+        self.count_annotations = sorted(
             {CARD_COUNT_ANNOTATION, *(profile.request.cards_annotation or "" for profile in catalog.profiles)} - {""}
         )
-        self._templates: dict[object, tuple[Request, Refusal | None, Needs]] = {}
-        self._templates_size = 0
+        self._templates = TemplateCache()
 
     def decode(self, raw: msgspec.Raw | bytes) -> PodSeen | AgentSeen | None:
         """The fact about this pod, or None for a pod that neither requests a card nor is an agent."""
@@ -120,17 +145,14 @@ class PodReader:
         return self.fact(pod) or self._agent(pod)
 
     def fact(self, pod: Pod | PodToSchedule) -> PodSeen | None:
-        request, refusal, needs = self._read(pod)
+        request, refusal, needs = self.read_template(pod)
         if not request and refusal is None:
             return None
         metadata, spec, status = pod.metadata, pod.spec, pod.status
         bound = spec.node_name or ""
         # Annotations on a pod that is not bound are not a record; the bind overwrites them.
         record = metadata.annotations or {} if bound else {}
-        slices, problems = assignment.read(record, request, self._profiles)
-        # Its owner can edit the number of cards, but not the number it was bound with.
-        if slices:
-            request = placed_as(request, slices)
+        request, slices, problems = self.read_record(record, request)
         phase = status.phase if status is not None else None
         return PodSeen(
             metadata.uid,
@@ -154,6 +176,12 @@ class PodReader:
             granted=resizing.granted(record.get(resizing.GRANTED)) if record else None,
             in_gang=not bound and group_of(metadata, spec.scheduling_group, spec.workload_ref) is not None,
         )
+
+    def read_record(self, record: Mapping[str, str], request: Request) -> tuple[Request, tuple[Slice, ...], tuple[str, ...]]:
+        """The request as it was served, the cards, and messages about what could not be read."""
+        slices, problems = assignment.read(record, request, self._profiles)
+        # Its owner can edit the number of cards, but not the number it was bound with.
+        return placed_as(request, slices) if slices else request, slices, problems
 
     def request(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None]:
         """The pod's request, and the refusal if no node can serve it.
@@ -197,25 +225,13 @@ class PodReader:
                     return Refusal(Reason.WHOLE_AND_SLICE_IN_ONE_CONTAINER, profile.name)
         return None
 
-    def _read(self, pod: Pod | PodToSchedule) -> tuple[Request, Refusal | None, Needs]:
-        """The pod's request and needs, cached by template: there are few templates and many pods."""
+    def read_template(self, pod: Pod | PodToSchedule) -> TemplateRead:
         template = self._template(pod)
         read = self._templates.get(template)
         if read is None:
             read = (*self.request(pod), needs_of(pod)) if self._asks(pod) else ((), None, ())
-            self._remember(template, read)
+            self._templates.add(template, read)
         return read
-
-    def _remember(self, template: object, read: tuple[Request, Refusal | None, Needs]) -> None:
-        """Where each pod has amounts of its own, as some autoscalers set them, all are forgotten now and then."""
-        size = len(repr(template))
-        if size > LONGEST_TEMPLATE:
-            return
-        if self._templates_size + size > TEMPLATES_REMEMBERED:
-            self._templates.clear()
-            self._templates_size = 0
-        self._templates[template] = read
-        self._templates_size += size
 
     def _template(self, pod: Pod | PodToSchedule) -> object:
         """Everything that a request is read from."""
@@ -226,8 +242,8 @@ class PodReader:
             _amounts_of(spec),
             tuple((spec.overhead or {}).items()),
             annotations.get(ENFORCEMENT_ANNOTATION),
-            *map(labels.get, self._count_labels),
-            *map(annotations.get, self._count_annotations),
+            *map(labels.get, self.count_labels),
+            *map(annotations.get, self.count_annotations),
         )
 
     def _wanted_resize(self, pod: Pod | PodToSchedule) -> WantedResize | None:

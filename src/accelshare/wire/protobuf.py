@@ -82,6 +82,12 @@ def pod_of(message: messages.Pod) -> Pod:
     )
 
 
+def has_binding(status: messages.PodStatus) -> bool:
+    """As `objects.has_binding` tells."""
+    conditions = status.conditions
+    return bool(conditions) and any(each.type == "PodScheduled" and each.status == "True" for each in conditions[:])
+
+
 def node_of(message: messages.Node) -> Node:
     status = message.status
     addresses = [Address(address.type, address.address) for address in status.addresses[:]] or None
@@ -89,16 +95,20 @@ def node_of(message: messages.Node) -> Node:
 
 
 def metadata_of(message: messages.ObjectMeta) -> Metadata:
-    seconds = message.creation_timestamp.seconds
     return Metadata(
         message.name,
         message.namespace,
         message.uid,
         message.resource_version,
-        _time(seconds) if seconds else None,
+        creation_of(message),
         message.labels,
         message.annotations,
     )
+
+
+def creation_of(message: messages.ObjectMeta) -> str | None:
+    seconds = message.creation_timestamp.seconds
+    return _time(seconds) if seconds else None
 
 
 def _container(message: messages.Container) -> Container:

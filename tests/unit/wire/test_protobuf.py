@@ -1,6 +1,7 @@
 """Lists in protobuf: the same objects as in JSON, and one error for everything that cannot be read."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from accelshare.vendors import catalog
 from accelshare.wire import kubernetes_pb2 as messages
 from accelshare.wire import protobuf
 from accelshare.wire.decoding import PROTOBUF_MAGIC, UnreadableError
+from accelshare.wire.listed_pods import ListedPodReader
 from accelshare.wire.nodes import NodeReader
 from accelshare.wire.objects import node_decoder, pod_decoder
 from accelshare.wire.pods import PodReader
@@ -134,19 +136,101 @@ def test_facts_are_the_same_as_from_json() -> None:
     pods, nodes = PodReader(CATALOG), NodeReader(CATALOG)
     fact = pods.decode(json.dumps(POD).encode())
     assert fact is not None
-    assert pods.read(protobuf.pod_of(pod_message())) == fact
+    assert ListedPodReader(pods).read(pod_message()) == fact
     assert nodes.fact(protobuf.node_of(node_message())) == nodes.decode(json.dumps(NODE).encode())
+
+
+def _pending(pod: messages.Pod) -> None:
+    pod.spec.node_name = ""
+    pod.status.Clear()
+    pod.metadata.labels["scheduling.x-k8s.io/pod-group"] = "gang"
+
+
+def _running(pod: messages.Pod) -> None:
+    pod.status.phase = "Running"
+    pod.status.reason = ""
+    pod.status.message = ""
+
+
+def _without_binding(pod: messages.Pod) -> None:
+    _running(pod)
+    del pod.status.conditions[:]
+    pod.status.ClearField("start_time")
+    pod.metadata.ClearField("creation_timestamp")
+    pod.spec.priority = 0
+
+
+def _resized(pod: messages.Pod) -> None:
+    _running(pod)
+    pod.metadata.annotations["accelshare.io/resize"] = "6"
+    pod.metadata.annotations["accelshare.io/granted"] = "6 1"
+
+
+def _unreadable_record(pod: messages.Pod) -> None:
+    _running(pod)
+    pod.metadata.annotations["accelshare.io/assignment"] = "{"
+
+
+def _other_card_count(pod: messages.Pod) -> None:
+    _running(pod)
+    pod.metadata.annotations["accelshare.io/card-count"] = "2"
+
+
+def _more_overhead(pod: messages.Pod) -> None:
+    _running(pod)
+    pod.spec.overhead["cpu"].text = "1"
+
+
+def _first_ends(pod: messages.Pod) -> None:
+    _running(pod)
+    pod.spec.init_containers[0].restart_policy = ""
+
+
+def _without_request(pod: messages.Pod) -> None:
+    _running(pod)
+    del pod.spec.containers[:]
+
+
+def _agent(pod: messages.Pod) -> None:
+    _without_request(pod)
+    pod.metadata.labels["accelshare.io/agent"] = "true"
+
+
+CHANGES = [
+    _pending,
+    _running,
+    _without_binding,
+    _resized,
+    _unreadable_record,
+    _other_card_count,
+    _more_overhead,
+    _first_ends,
+    _without_request,
+    _agent,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_pod_is_the_same_fact_whether_its_template_is_known_or_not(change: Callable[[messages.Pod], None]) -> None:
+    known = ListedPodReader(PodReader(CATALOG))
+    known.read(pod_message())
+    message = pod_message()
+    change(message)
+    expected = PodReader(CATALOG).read(protobuf.pod_of(message))
+    assert [known.read(message) for _ in range(2)] == [expected] * 2
+    assert expected != PodReader(CATALOG).read(protobuf.pod_of(pod_message()))
 
 
 def test_an_empty_pod_is_the_same_fact_as_in_json() -> None:
     reader = PodReader(CATALOG)
-    assert reader.read(protobuf.pod_of(messages.Pod())) == reader.decode(b'{"metadata":{}}')
+    assert ListedPodReader(reader).read(messages.Pod()) == reader.decode(b'{"metadata":{}}')
 
 
 def test_reading_a_pod_changes_nothing_in_its_message() -> None:
     """A message's map adds a key that is read and not there."""
     (message,) = protobuf.read_pods(pods_page(pod_message())).items
-    PodReader(CATALOG).read(protobuf.pod_of(message))
+    reader = ListedPodReader(PodReader(CATALOG))
+    assert reader.read(message) == reader.read(message)
     assert message == pod_message()
 
 
