@@ -64,7 +64,7 @@ class PodSeen:
     slices: tuple[Slice, ...] = ()
     ended: bool = False
     started: bool = False  # its node's kubelet has acknowledged it
-    scheduled: bool = False  # by a Binding; before kubelet has acknowledged it, false for a pod that names its node itself
+    scheduled: bool = False  # by a Binding, or started; a pod that names its node itself is not until kubelet acknowledges it
     rejected: bool = False  # kubelet has refused to admit it, for good
     priority: int = 0
     created: str = ""

@@ -5,6 +5,7 @@ Belongs here: which parts of a message must be decoded. Never: another result th
 A start with 50,000 pods is a list of 50,000 messages, and each part of a message that Python touches costs about a microsecond.
 """
 
+from collections.abc import Mapping
 from sys import intern
 
 from accelshare.ledger.facts import AgentSeen, PodSeen
@@ -12,7 +13,7 @@ from accelshare.vendors.refusal_texts import ENFORCEMENT_ANNOTATION
 from accelshare.wire import kubernetes_pb2 as messages
 from accelshare.wire import resizing
 from accelshare.wire.decoding import version_number
-from accelshare.wire.pods import AGENT_LABEL, ENDED, PodReader, TemplateCache, TemplateRead
+from accelshare.wire.pods import AGENT_LABEL, ENDED, PodReader, TemplateCache
 from accelshare.wire.protobuf import creation_of, has_binding, pod_of
 
 
@@ -23,23 +24,23 @@ class ListedPodReader:
 
     def read(self, message: messages.Pod) -> PodSeen | AgentSeen | None:
         """The same as `PodReader.read` returns for the decoded message."""
-        template = self._template(message)
+        # Each is an object that is made when it is asked for, so they are asked for once.
+        metadata, spec = message.metadata, message.spec
+        labels, annotations = metadata.labels, metadata.annotations
+        template = self._template(spec, labels, annotations)
         read = self._templates.get(template)
         if read is None:
             read = self._reader.read_template(pod_of(message))
             self._templates.add(template, read)
-        request, refusal, _ = read
-        if request or refusal is not None:
-            return self._bound(message, read) or self._reader.read(pod_of(message))
-        return self._reader.read(pod_of(message)) if AGENT_LABEL in message.metadata.labels else None
-
-    def _bound(self, message: messages.Pod, read: TemplateRead) -> PodSeen | None:
-        """Nearly every pod that requests cards is bound, was not rejected by kubelet and is not to be resized."""
-        metadata, spec, status = message.metadata, message.spec, message.status
-        node, annotations = spec.node_name, metadata.annotations
+        request, refusal, needs = read
+        if not request and refusal is None:
+            return self._reader.read(pod_of(message)) if AGENT_LABEL in labels else None
+        node, status = spec.node_name, message.status
         if not node or status.reason or resizing.RESIZE in annotations:
-            return None
-        request, slices, problems = self._reader.read_record(annotations, read[0])
+            return self._reader.read(pod_of(message))
+        # Nearly every pod that requests cards: it is bound, kubelet has not rejected it, and it is not to be resized.
+        request, slices, problems = self._reader.read_record(annotations, request)
+        started = status.HasField("start_time")
         return PodSeen(
             metadata.uid,
             intern(metadata.namespace),
@@ -49,19 +50,18 @@ class ListedPodReader:
             intern(node),
             slices,
             ended=status.phase in ENDED,
-            started=status.HasField("start_time"),
-            scheduled=has_binding(status),
+            started=started,
+            scheduled=started or has_binding(status),
             priority=spec.priority,
             created=creation_of(metadata) or "",
-            needs=read[2],
-            refusal=read[1],
+            needs=needs,
+            refusal=refusal,
             problems=problems,
             granted=resizing.granted(annotations.get(resizing.GRANTED)),
         )
 
-    def _template(self, message: messages.Pod) -> object:
+    def _template(self, spec: messages.PodSpec, labels: Mapping[str, str], annotations: Mapping[str, str]) -> object:
         """Everything that a request is read from. The resources of containers are compared as they are encoded."""
-        labels, annotations, spec = message.metadata.labels, message.metadata.annotations, message.spec
         inits, overhead = spec.init_containers, spec.overhead
         # A copy of a repeated field is a list, which is read several times as fast.
         return (

@@ -154,6 +154,7 @@ class PodReader:
         record = metadata.annotations or {} if bound else {}
         request, slices, problems = self.read_record(record, request)
         phase = status.phase if status is not None else None
+        started = status is not None and status.start_time is not None
         return PodSeen(
             metadata.uid,
             intern(metadata.namespace),
@@ -163,8 +164,8 @@ class PodReader:
             intern(bound),
             slices,
             ended=phase in ENDED,
-            started=status is not None and status.start_time is not None,
-            scheduled=has_binding(status),
+            started=started,
+            scheduled=started or has_binding(status),
             rejected=status is not None and (phase, status.reason) == REJECTED and self._over_cards(pod),
             priority=spec.priority or 0,
             created=metadata.creation_timestamp or "",
