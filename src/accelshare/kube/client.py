@@ -36,6 +36,7 @@ T = TypeVar("T")
 GET_ATTEMPTS: Final = 4
 FIRST_RETRY_S: Final = 0.1
 MAX_RETRY_S: Final = 5.0
+PAGE: Final = 1_000  # objects; with 500, a list of 50,000 pods takes a tenth longer, and with 2,000 a tenth more memory
 PAGES_AHEAD: Final = 2  # of a list, kept for the reader
 UNAUTHORIZED: Final = 401
 IDEMPOTENT: Final = frozenset({"GET", "PUT", "DELETE"})
@@ -161,7 +162,7 @@ class Client:
         path: str,
         *,
         params: Mapping[str, str] | None = None,
-        limit: int = 500,
+        limit: int = PAGE,
         timeout_s: float = 60.0,
         read_messages: Callable[[bytes], ListPage] | None = None,
     ) -> AsyncGenerator[Page, None]:
