@@ -40,6 +40,7 @@ def run(
 
     Returns 0 after measuring, also if goals were missed; 1 with an error if it could not measure; 130 if interrupted.
     """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job begins with it ignored
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # so that both signals clean up
     progress = Progress()
     try:

@@ -116,6 +116,7 @@ async def test_a_wanted_memory_unit_is_refused_while_pods_of_another_one_live(tm
     [
         (("--memory-unit", "MiB"), "'MiB' is not VENDOR=UNIT"),
         (("--only", "memory-units"), "needs --memory-unit VENDOR=UNIT"),
+        (("--namespace", "A B"), "namespace 'A B': it must be lower-case letters"),
         (("--only", "everything"), "'everything' is not one of 'unread', 'versions'"),
     ],
     ids=str,

@@ -11,8 +11,17 @@ import click
 from accelshare.help_pages import HelpCommand
 from accelshare.install.commands import with_client
 from accelshare.install.preflight.checks import NAMES
+from accelshare.kube import paths
 from accelshare.options import kubeconfig_options, output_option, profiles_option
 from accelshare.terminal import echo
+
+
+def _namespace(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    try:
+        paths.namespace(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
 
 
 def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -27,7 +36,9 @@ def _units(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     short_help="Check whether a cluster is ready for accelshare.",
     examples=[("", "every check"), ("--namespace accelshare -o json", "for programs")],
 )
-@click.option("-n", "--namespace", default="kube-system", show_default=True, help="Namespace of the installation.")
+@click.option(
+    "-n", "--namespace", default="kube-system", show_default=True, callback=_namespace, help="Namespace of the installation."
+)
 @output_option
 @kubeconfig_options
 @click.option("--only", type=click.Choice(NAMES), multiple=True, help="Run only this check; repeatable. Default: all.")
