@@ -175,9 +175,6 @@ class Feed:
 
     def _pod_changed(self, change: Change[PodSeen | AgentSeen]) -> None:
         match change:
-            case Seen(AgentSeen() as agent):
-                self._note("pods", agent.version)
-                self._apply(agent)
             case Seen(PodSeen() as pod):
                 self._note("pods", pod.version)
                 if pod.node:
@@ -192,6 +189,9 @@ class Feed:
                 if known is not None:  # a record that was there when we first saw the pod was not changed since
                     self._check_record(pod, before=before)
                 self._resizer.pod_seen(pod.uid)
+            case Seen(agent):
+                self._note("pods", agent.version)
+                self._apply(agent)
             case Gone(uid, version):
                 self._note("pods", version)
                 self._apply(PodGone(uid, version))

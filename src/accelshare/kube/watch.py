@@ -216,7 +216,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> AsyncGenerator[Iterable[Change[T]], None]:
         """Every object, then what is not there any more. A list that fails halfway proves no absence."""
-        listed: set[str] = set()
+        listed: set[str] | None = set() if self._known else None  # the first time, nothing can be gone
         version = ""
         read_messages = self._binary.read if self._binary is not None else None
         async with aclosing(self._client.pages(self._path, params=self._params, read_messages=read_messages)) as pages:
@@ -227,7 +227,7 @@ class Reflector(Generic[T]):
                 for start in range(0, len(page.items), ITEMS_A_TURN):
                     await asyncio.sleep(0)  # others get a turn, and the next page is requested as soon as one has come
                     yield self._listed_changes(page.items[start : start + ITEMS_A_TURN], listed)
-        gone = self._known - listed
+        gone = self._known - listed if listed is not None else set()
         self._known -= gone  # &= would keep the strings of this list, beside those that consumers have in memory
         self._version = version
         self.relists += not self._first
@@ -236,16 +236,15 @@ class Reflector(Generic[T]):
         self._listed = version_number(version)
         self._reached(self._listed)
 
-    def _listed_changes(self, items: Sequence[Any], listed: set[str]) -> Iterator[Change[T]]:
+    def _listed_changes(self, items: Sequence[Any], listed: set[str] | None) -> Iterator[Change[T]]:
         """`listed`: to which the identities of these objects are added."""
         for raw in items:
             change = self._read(raw)
-            if isinstance(change, Seen):
-                listed.add(self._identity(change.obj))
-            if isinstance(change, Malformed):
-                listed.add(self._identity_of(_Object.of(raw)))
-            if change is not None:
-                yield change
+            if change is None:
+                continue
+            if listed is not None:
+                listed.add(self._identity(change.obj) if isinstance(change, Seen) else self._identity_of(_Object.of(raw)))
+            yield change
 
     async def _watch(self) -> AsyncGenerator[Change[T], None]:
         """Changes until the server ends the watch."""

@@ -79,21 +79,24 @@ class NodeLedger:
 
     def add_pod(self, uid: str, request: Request, slices: tuple[Slice, ...]) -> None:
         """Add a pod. A slice whose card is not known makes its ask unplaced, unless the node has lost that card."""
-        self.add_pods(((uid, request, slices),))
+        if self._add_pod(uid, request, slices):
+            self._count_claims()
 
     def add_pods(self, pods: Iterable[tuple[str, Request, tuple[Slice, ...]]]) -> None:
         """Add several pods, which costs less than one by one if their records name lost cards."""
-        claimed = False
-        for uid, request, slices in pods:
-            self.pods[uid] = None
-            found = [self._find(slice_) for slice_ in slices]
-            if None in found and any(self._is_claim(slice_, card) for slice_, card in zip(slices, found, strict=True)):
-                self.claims[uid] = request, slices
-                claimed = True
-            else:
-                self._count(uid, request, slices, found)
-        if claimed:
+        claims = [self._add_pod(uid, request, slices) for uid, request, slices in pods]
+        if any(claims):
             self._count_claims()
+
+    def _add_pod(self, uid: str, request: Request, slices: tuple[Slice, ...]) -> bool:
+        """Whether the pod's record names a lost card: then all such pods are to be counted again."""
+        self.pods[uid] = None
+        found = [self._find(slice_) for slice_ in slices]
+        if None in found and any(self._is_claim(slice_, card) for slice_, card in zip(slices, found, strict=True)):
+            self.claims[uid] = request, slices
+            return True
+        self._count(uid, request, slices, found)
+        return False
 
     def remove_pod(self, uid: str) -> None:
         """Remove a pod from every card."""
