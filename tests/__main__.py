@@ -70,7 +70,7 @@ VIRTUAL = (Stage("on a virtual node with its own kernel", ["-v", "-s", "tests/vm
 @dataclass(slots=True)
 class Summary:
     counts: Counter[str] = field(default_factory=Counter)
-    skipped: Counter[str] = field(default_factory=Counter)  # by reason
+    skipped: dict[str, list[str]] = field(default_factory=dict)  # reason → tests
     seconds: Counter[str] = field(default_factory=Counter)  # by file
     of_tests: Counter[str] = field(default_factory=Counter)  # seconds by test
     broken: list[str] = field(default_factory=list)  # name and first line of what went wrong
@@ -85,15 +85,17 @@ class Summary:
             self.broken += [f"{file}::{case.get('name')}: {_first_line(one.get('message', ''))}" for one in broken]
             self.counts["failed" if broken else "skipped" if skipped is not None else "passed"] += 1
             if skipped is not None:
-                self.skipped[skipped.get("message", "no reason given")] += 1
+                self.skipped.setdefault(skipped.get("message", "no reason given"), []).append(f"{file}::{case.get('name')}")
 
     def show(self, took_s: float) -> None:
         _print(f"\n{took_s:.0f} s; the slowest files and tests, in seconds:")
         for name, seconds in self.seconds.most_common(SLOWEST) + self.of_tests.most_common(SLOWEST):
             _print(f"  {seconds:4} {name}")
         _print("could not run here:" if self.skipped else "nothing was skipped")
-        for reason, times in self.skipped.items():
-            _print(f"  {times} × {reason}")
+        for reason, names in self.skipped.items():
+            _print(f"  {len(names)} × {reason}:")
+            for name in sorted(names):
+                _print(f"      {name}")
         for name in self.broken:
             _print(f"failed: {name}")
         _print(f"{self.counts['passed']} passed, {self.counts['failed']} failed, {self.counts['skipped']} skipped")

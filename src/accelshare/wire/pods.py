@@ -227,6 +227,7 @@ class PodReader:
         return None
 
     def read_template(self, pod: Pod | PodToSchedule) -> TemplateRead:
+        """The pod's request and needs, cached by template."""
         template = self._template(pod)
         read = self._templates.get(template)
         if read is None:
