@@ -199,15 +199,19 @@ class BinaryLists(Door):
     def play(self, case: bytes) -> bool:
         taken = False
         ledger = Ledger()
-        for read, fact_of in (
-            (protobuf.read_nodes, lambda message: self._nodes.fact(protobuf.node_of(message))),
-            (protobuf.read_pods, self._listed_pod),
+        for kind, fact_of in (
+            (protobuf.NODES, lambda message: self._nodes.fact(protobuf.node_of(message))),
+            (protobuf.PODS, self._listed_pod),
         ):
             with suppress(UnreadableError):
-                for message in read(case).items:
+                items = kind.page(case).items
+                for message in items:
                     if (fact := fact_of(message)) is not None:
                         ledger.apply(fact)
                 taken = True
+                stream, half = kind.stream(), len(case) // 2
+                streamed = [*stream.feed(case[:half]), *stream.feed(case[half:])]
+                assert streamed == items[: len(streamed)], "a list has other objects while it comes"
         assert [problem for problem in ledger.check() if "held" not in problem and "slices of at most" not in problem] == []
         return taken
 

@@ -74,14 +74,14 @@ class Feed:
             decode=nodes.decode,
             identity=lambda node: node.name,
             identified_by="name",
-            binary=BinaryLists(protobuf.read_nodes, lambda message: nodes.fact(protobuf.node_of(message))),
+            binary=BinaryLists(protobuf.NODES, lambda message: nodes.fact(protobuf.node_of(message))),
         )
         self._pods: Reflector[PodSeen | AgentSeen] = Reflector(
             client,
             "/api/v1/pods",
             decode=reader.decode,
             identity=lambda pod: pod.uid,
-            binary=BinaryLists(protobuf.read_pods, ListedPodReader(reader).read),
+            binary=BinaryLists(protobuf.PODS, ListedPodReader(reader).read),
         )
         metrics.watches("nodes", self._nodes)
         metrics.watches("pods", self._pods)

@@ -8,8 +8,8 @@ If a bind's response waits until another bind begins, the client always finds a 
 """
 
 import asyncio
-from collections.abc import Hashable
-from typing import Final
+from collections.abc import Callable, Hashable
+from typing import Final, NamedTuple
 
 KEPT_IDLE: Final = 2  # net/http: DefaultMaxIdleConnsPerHost
 LONGEST_DELAY_S: Final = 0.25
@@ -20,7 +20,7 @@ class IdleConnections:
         self._kept = kept
         self._longest_delay_s = longest_delay_s
         self._idle: dict[str, set[Hashable]] = {}  # by the client's address
-        self._delayed: dict[str, dict[asyncio.Future[None], Hashable]] = {}  # likewise: connections by their turn, oldest first
+        self._delayed: dict[str, dict[Hashable, _Delayed]] = {}  # likewise: by their connections, oldest first
 
     def idle(self, address: str, connection: Hashable) -> None:
         """The connection's last response is written."""
@@ -29,36 +29,32 @@ class IdleConnections:
     def busy(self, address: str, connection: Hashable) -> None:
         """The connection has a request whose response takes time, so another connection may become idle."""
         self._discard(address, connection)
-        delayed = self._delayed.get(address)
-        while delayed and self._has_room(address):
-            turn = next(iter(delayed))
-            self.idle(address, delayed.pop(turn))
-            _end(turn)
+        # Written before this returns. A task would write it in the loop's next turn, when the client, which has got a response
+        # to a filter meanwhile, already opens a connection for its next request.
+        while self._delayed.get(address) and self._has_room(address):
+            self._write_delayed(address, next(iter(self._delayed[address])))
 
     def closed(self, address: str, connection: Hashable) -> None:
-        for turn, waiting in list(self._delayed.get(address, {}).items()):
-            if waiting == connection:
-                del self._delayed[address][turn]
-                _end(turn)
+        if connection in self._delayed.get(address, ()):
+            self._write_delayed(address, connection)
         self.busy(address, connection)
 
-    async def wait_for_room(self, address: str, connection: Hashable) -> None:
-        """Wait, at most for the longest delay, until the client will keep this connection after the response."""
+    def write_when_kept(self, address: str, connection: Hashable, write: Callable[[], None]) -> None:
+        """Call `write` when the client will keep this connection after the response: now, or within the longest delay."""
         if not self._delayed.get(address) and self._has_room(address):
             self.idle(address, connection)
+            write()
             return
-        delayed = self._delayed.setdefault(address, {})
-        loop = asyncio.get_running_loop()
-        turn = loop.create_future()
-        delayed[turn] = connection
-        timer = loop.call_later(self._longest_delay_s, _end, turn)
-        try:
-            await turn
-        finally:
-            timer.cancel()
-            delayed.pop(turn, None)
-            if not delayed and self._delayed.get(address) is delayed:
-                del self._delayed[address]
+        timer = asyncio.get_running_loop().call_later(self._longest_delay_s, self._write_delayed, address, connection)
+        self._delayed.setdefault(address, {})[connection] = _Delayed(write, timer)
+
+    def _write_delayed(self, address: str, connection: Hashable) -> None:
+        delayed = self._delayed[address].pop(connection)
+        if not self._delayed[address]:
+            del self._delayed[address]
+        delayed.timer.cancel()
+        self.idle(address, connection)
+        delayed.write()
 
     def _has_room(self, address: str) -> bool:
         return len(self._idle.get(address, ())) < self._kept
@@ -71,6 +67,8 @@ class IdleConnections:
                 del self._idle[address]
 
 
-def _end(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
+class _Delayed(NamedTuple):
+    """A response that is ready."""
+
+    write: Callable[[], None]
+    timer: asyncio.TimerHandle

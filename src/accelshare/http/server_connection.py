@@ -10,6 +10,7 @@ import socket
 import struct
 from collections import Counter, deque
 from collections.abc import Awaitable, Coroutine
+from functools import partial
 from typing import Final, cast
 
 from accelshare.http.idle_connections import IdleConnections
@@ -178,10 +179,11 @@ class ServerConnection(asyncio.Protocol):
     async def _respond(self, pending: PendingRequest, coming: Response | Awaitable[Response]) -> None:
         response = await self._handle(pending, coming)
         if response is not None and response.can_wait and not self._closing and self._open is not None:
-            await self._connections.idle.wait_for_room(self.address, self)
-        if self.handling is not None:
-            self.handling.set_result(None)
-            self.handling = None
+            written = self._loop.create_future()
+            self._connections.idle.write_when_kept(self.address, self, partial(self._write_kept, pending, response, written))
+            await written
+            response = None
+        self._handled()
         if response is not None:
             await self._write_all(pending, response)
         self.responding = None
@@ -191,6 +193,18 @@ class ServerConnection(asyncio.Protocol):
             self._response_read()
         self._next()
         self._resume_reading()
+
+    def _handled(self) -> None:
+        if self.handling is not None:
+            self.handling.set_result(None)
+            self.handling = None
+
+    def _write_kept(self, pending: PendingRequest, response: Response, written: asyncio.Future[None]) -> None:
+        """The client will keep this connection after the response."""
+        self._handled()
+        self._write(pending, response)
+        if not written.done():
+            written.set_result(None)
 
     async def _handle(self, pending: PendingRequest, coming: Response | Awaitable[Response]) -> Response | None:
         """The response, or None if the client disconnected before the handler began."""

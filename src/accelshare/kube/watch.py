@@ -16,7 +16,7 @@ import msgspec
 
 from accelshare.kube import errors
 from accelshare.kube.client import Client, WatchEvent
-from accelshare.wire.decoding import Decoder, ListPage, UnreadableError, version_number
+from accelshare.wire.decoding import BinaryList, Decoder, UnreadableError, version_number
 
 T = TypeVar("T")
 
@@ -81,9 +81,9 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class BinaryLists(Generic[T]):
-    """How lists are read in protobuf: a page, and one of its messages, which must give the same as `decode` gives for JSON."""
+    """How lists are read in protobuf, and one of their messages, which must give the same as `decode` gives for JSON."""
 
-    read: Callable[[bytes], ListPage]
+    messages: BinaryList
     decode: Callable[[Any], T | None]
 
 
@@ -218,8 +218,8 @@ class Reflector(Generic[T]):
         """Every object, then what is not there any more. A list that fails halfway proves no absence."""
         listed: set[str] | None = set() if self._known else None  # the first time, nothing can be gone
         version = ""
-        read_messages = self._binary.read if self._binary is not None else None
-        async with aclosing(self._client.pages(self._path, params=self._params, read_messages=read_messages)) as pages:
+        messages = self._binary.messages if self._binary is not None else None
+        async with aclosing(self._client.pages(self._path, params=self._params, messages=messages)) as pages:
             async for page in pages:
                 # Of the versions of several pages the first: a watch from there may repeat a change, but cannot miss one.
                 version = version or page.resource_version

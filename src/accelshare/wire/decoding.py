@@ -9,7 +9,7 @@ are skipped, and raises RecursionError at some thousand levels, less on a deep s
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -35,6 +35,30 @@ class ListPage(msgspec.Struct, frozen=True):
     items: Sequence[Any]
     resource_version: str
     continue_token: str  # empty: this is the last part
+    binary: bool = False  # it came in protobuf
+
+
+class ListStream(Protocol):
+    """A list that is decoded while it comes."""
+
+    resource_version: str  # empty: it has not come yet
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it has come; false if the API server sent only a part of it, with a continue token."""
+
+    def feed(self, piece: bytes) -> Sequence[Any]:
+        """The objects that are complete with this piece of the body. UnreadableError if any of it cannot be read."""
+
+
+class BinaryList(Protocol):
+    """A kind of list in protobuf."""
+
+    def page(self, body: bytes) -> ListPage:
+        """UnreadableError if any of it cannot be read."""
+
+    def stream(self) -> ListStream:
+        """A new list, to be read while it comes."""
 
 
 class Decoder(Generic[T]):

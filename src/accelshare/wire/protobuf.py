@@ -6,16 +6,17 @@ protobuf checks types, and refuses text that is not UTF-8 and more than 100 leve
 not UTF-8 if a user sends it in protobuf, and replaces it in JSON, so a page that cannot be read here is asked for in JSON.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
 from accelshare.wire import kubernetes_pb2 as messages
 from accelshare.wire.decoding import LONGEST_PROBLEM, PROTOBUF_MAGIC, ListPage, UnreadableError
+from accelshare.wire.list_splitter import ListSplitter
 from accelshare.wire.objects import (
     Address,
     Condition,
@@ -40,19 +41,47 @@ _IS_ABSENT: Final = msgspec.Raw()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def read_pods(body: bytes) -> ListPage:
-    """Its items are `messages.Pod`. UnreadableError if any of it cannot be read."""
-    return _page(_decode(messages.PodListEnvelope, body).list)
+class MessageList(NamedTuple):
+    """A kind of list, and the message that it comes in."""
+
+    envelope: type[messages.PodListEnvelope] | type[messages.NodeListEnvelope]
+    list: type[messages.PodList] | type[messages.NodeList]
+
+    def page(self, body: bytes) -> ListPage:
+        listed = _decode(self.envelope, body).list
+        # A copy of a repeated field is a list, which is read several times as fast.
+        return ListPage(listed.items[:], listed.metadata.resource_version, listed.metadata.continue_token, binary=True)
+
+    def stream(self) -> "MessageStream":
+        return MessageStream(self.list)
 
 
-def read_nodes(body: bytes) -> ListPage:
-    """Its items are `messages.Node`. UnreadableError if any of it cannot be read."""
-    return _page(_decode(messages.NodeListEnvelope, body).list)
+class MessageStream:
+    """A list that is decoded while it comes, so that no more of it than the newest piece is in memory."""
+
+    def __init__(self, kind: type[messages.PodList] | type[messages.NodeList]) -> None:
+        self._kind = kind
+        self._splitter = ListSplitter()
+        self._goes_on = False
+        self.resource_version = ""
+
+    @property
+    def complete(self) -> bool:
+        return self._splitter.complete and not self._goes_on
+
+    def feed(self, piece: bytes) -> Sequence[Any]:
+        part = self._splitter.feed(piece)
+        if not part:
+            return ()
+        listed = _parsed(self._kind, part)
+        self.resource_version = self.resource_version or listed.metadata.resource_version
+        self._goes_on = self._goes_on or bool(listed.metadata.continue_token)
+        return listed.items[:]
 
 
-def _page(listed: messages.PodList | messages.NodeList) -> ListPage:
-    # A copy of a repeated field is a list, which is read several times as fast.
-    return ListPage(listed.items[:], listed.metadata.resource_version, listed.metadata.continue_token)
+# Their items are `messages.Pod` and `messages.Node`.
+PODS: Final = MessageList(messages.PodListEnvelope, messages.PodList)
+NODES: Final = MessageList(messages.NodeListEnvelope, messages.NodeList)
 
 
 def pod_of(message: messages.Pod) -> Pod:

@@ -90,12 +90,18 @@ def pods_in_protobuf_are_the_same_as_in_json(api: Api) -> None:
     if not body.startswith(PROTOBUF_MAGIC):
         assert json.loads(body)["items"] == listed["items"]
         return
-    page = protobuf.read_pods(body)
+    page = protobuf.PODS.page(body)
     assert [protobuf.pod_of(item) for item in page.items] == [with_texts(item) for item in listed["items"]]
     assert page.continue_token
-    rest = protobuf.read_pods(api.in_protobuf(f"{ns}/pods", limit=1, **{"continue": page.continue_token}))
+    rest = protobuf.PODS.page(api.in_protobuf(f"{ns}/pods", limit=1, **{"continue": page.continue_token}))
     assert [(item.metadata.name, rest.continue_token) for item in rest.items] == [("b", "")]
     assert rest.resource_version == page.resource_version
+    stream = protobuf.PODS.stream()
+    newest = {"resourceVersion": page.resource_version, "resourceVersionMatch": "NotOlderThan"}
+    whole = api.in_protobuf(f"{ns}/pods", **newest)
+    streamed = [item.metadata.name for start in range(0, len(whole), 99) for item in stream.feed(whole[start : start + 99])]
+    assert (streamed, stream.complete) == (["a", "b"], True)
+    assert int(stream.resource_version) >= int(page.resource_version)
 
 
 def with_texts(item: dict[str, Any]) -> Pod:
@@ -113,7 +119,7 @@ def nodes_in_protobuf_are_the_same_as_in_json(api: Api) -> None:
     body = api.in_protobuf("/api/v1/nodes", **chosen)
     (listed,) = api.get("/api/v1/nodes", **chosen).body["items"]
     if body.startswith(PROTOBUF_MAGIC):
-        (message,) = protobuf.read_nodes(body).items
+        (message,) = protobuf.NODES.page(body).items
         found, expected = protobuf.node_of(message), node_decoder.decode(json.dumps(listed))
         assert found.status == expected.status
         assert found.metadata.name == expected.metadata.name

@@ -1,6 +1,7 @@
 """Responses wait so that a client that keeps two idle connections closes none, and no longer than a moment."""
 
 import asyncio
+from functools import partial
 
 from accelshare.http.idle_connections import IdleConnections
 
@@ -8,114 +9,101 @@ NEVER_S = 3600.0
 CLIENT = "192.0.2.1"
 
 
-def started(*waits: "asyncio.Task[None]") -> list[bool]:
-    return [wait.done() for wait in waits]
+class Responses:
+    """Responses that are ready, each on its own connection, and which of them were written, in order."""
 
+    def __init__(self, longest_delay_s: float = NEVER_S) -> None:
+        self.idle = IdleConnections(longest_delay_s=longest_delay_s)
+        self.written: list[str] = []
 
-async def wait(idle: IdleConnections, connection: str, address: str = CLIENT) -> "asyncio.Task[None]":
-    task = asyncio.create_task(idle.wait_for_room(address, connection))
-    await turns()
-    return task
+    def ready(self, *connections: str, address: str = CLIENT) -> None:
+        for connection in connections:
+            self.idle.write_when_kept(address, connection, partial(self.written.append, connection))
 
+    def busy(self, *connections: str) -> None:
+        for connection in connections:
+            self.idle.busy(CLIENT, connection)
 
-async def turns() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
+    def close(self, *connections: str) -> None:
+        for connection in connections:
+            self.idle.closed(CLIENT, connection)
 
 
 async def test_two_responses_leave_at_once_and_the_third_waits_for_the_next_request() -> None:
-    idle = IdleConnections(longest_delay_s=NEVER_S)
-    first, second, third = [await wait(idle, name) for name in "abc"]
-    assert started(first, second, third) == [True, True, False]
-    idle.busy(CLIENT, "a")
-    await turns()
-    assert third.done()
+    """It is written before the request that made room is handled, so that the client has its connection in time."""
+    responses = Responses()
+    responses.ready(*"abc")
+    assert responses.written == ["a", "b"]
+    responses.busy("a")
+    assert responses.written == ["a", "b", "c"]
 
 
 async def test_responses_leave_in_their_order_one_for_each_request() -> None:
-    idle = IdleConnections(longest_delay_s=NEVER_S)
-    waits = [await wait(idle, name) for name in "abcde"]
-    assert started(*waits) == [True, True, False, False, False]
-    idle.busy(CLIENT, "a")
-    idle.busy(CLIENT, "b")
-    await turns()
-    assert started(*waits) == [True, True, True, True, False]
-    idle.busy(CLIENT, "c")
-    await turns()
-    assert waits[4].done()
+    responses = Responses()
+    responses.ready(*"abcde")
+    responses.busy("a", "b")
+    assert responses.written == ["a", "b", "c", "d"]
+    responses.busy("c")
+    assert responses.written == ["a", "b", "c", "d", "e"]
 
 
 async def test_a_response_that_came_later_does_not_overtake() -> None:
-    idle = IdleConnections(longest_delay_s=NEVER_S)
-    waits = [await wait(idle, name) for name in "abc"]
-    idle.busy(CLIENT, "a")
-    late = await wait(idle, "a")  # no turn of the event loop lies between the request and this response
-    assert (waits[2].done(), late.done()) == (True, False)
-    idle.busy(CLIENT, "b")
-    await late
+    responses = Responses()
+    responses.ready(*"abcd")
+    responses.busy("a")
+    responses.ready("a")
+    assert responses.written == ["a", "b", "c"]
+    responses.busy("b")
+    assert responses.written == ["a", "b", "c", "d"]
+    responses.busy("c")
+    assert responses.written == ["a", "b", "c", "d", "a"]
+
+
+async def test_a_client_has_no_more_idle_connections_than_it_keeps() -> None:
+    responses = Responses()
+    responses.ready(*"ab")
+    for _ in range(10):
+        responses.busy("a")
+        responses.ready("c", "a")
+        assert len(responses.idle._idle[CLIENT]) == 2
+        responses.busy("b", "c")
+        responses.ready("b")
 
 
 async def test_each_client_has_its_own_count() -> None:
-    idle = IdleConnections(longest_delay_s=NEVER_S)
-    waits = [await wait(idle, name, address) for address in (CLIENT, "192.0.2.2") for name in ("a", "b")]
-    assert all(started(*waits))
+    responses = Responses()
+    for address in (CLIENT, "192.0.2.2"):
+        responses.ready("a", "b", address=address)
+    assert responses.written == ["a", "b", "a", "b"]
 
 
 async def test_a_response_waits_no_longer_than_the_longest_delay() -> None:
-    idle = IdleConnections(longest_delay_s=0.0)
-    waits = [await wait(idle, name) for name in "abcd"]
-    await asyncio.gather(*waits)
-    assert not idle._delayed
+    responses = Responses(longest_delay_s=0.0)
+    responses.ready(*"abcd")
+    async with asyncio.timeout(10):
+        while len(responses.written) < 4:
+            await asyncio.sleep(0)
+    assert responses.written == ["a", "b", "c", "d"]
+    assert not responses.idle._delayed
 
 
 async def test_a_closed_connection_makes_room_and_waits_for_nothing() -> None:
-    idle = IdleConnections(longest_delay_s=NEVER_S)
-    first, second, third, fourth = [await wait(idle, name) for name in "abcd"]
-    idle.closed(CLIENT, "c")
-    await turns()
-    assert started(third, fourth) == [True, False]
-    idle.closed(CLIENT, "a")
-    await turns()
-    assert fourth.done()
-    for name in "bd":
-        idle.closed(CLIENT, name)
-    assert not idle._idle
-    assert not idle._delayed
-    await asyncio.gather(first, second)
+    responses = Responses()
+    responses.ready(*"abcd")
+    responses.close("c")
+    assert responses.written == ["a", "b", "c"]
+    responses.close("a")
+    assert responses.written == ["a", "b", "c", "d"]
+    responses.close("b", "d")
+    assert not responses.idle._idle
+    assert not responses.idle._delayed
 
 
-async def test_a_response_that_is_cancelled_takes_no_room() -> None:
-    idle = IdleConnections(longest_delay_s=NEVER_S)
-    waits = [await wait(idle, name) for name in "abcd"]
-    waits[2].cancel()
-    await turns()
-    idle.busy(CLIENT, "a")
-    await turns()
-    assert waits[3].done()
-
-
-async def test_responses_that_waited_in_vain_leave_nothing_behind() -> None:
-    idle = IdleConnections(longest_delay_s=NEVER_S)
-    for name in "ab":
-        await wait(idle, name)
-    last = await wait(idle, "z")
-    idle._longest_delay_s = 0.0
-    for _ in range(10):
-        await (await wait(idle, "c"))
-    assert [len(delayed) for delayed in idle._delayed.values()] == [1]
-    idle.busy(CLIENT, "a")
-    await last
-
-
-async def test_a_response_that_begins_to_wait_while_two_others_leave_is_not_forgotten() -> None:
-    """Both left in one turn of the loop; the second one must not remove the queue that was made after the first one left."""
-    idle = IdleConnections(longest_delay_s=NEVER_S)
-    waits = [await wait(idle, name) for name in "abcd"]
-    idle.busy(CLIENT, "a")
-    between = asyncio.create_task(idle.wait_for_room(CLIENT, "e"))
-    idle.busy(CLIENT, "b")
-    await turns()
-    assert started(*waits, between) == [True, True, True, True, False]
-    idle.busy(CLIENT, "c")
-    await turns()
-    assert between.done()
+async def test_a_response_that_was_written_is_not_written_again() -> None:
+    """Its timer is cancelled."""
+    responses = Responses(longest_delay_s=0.0)
+    responses.ready(*"abc")
+    responses.busy("a")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert responses.written == ["a", "b", "c"]

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gzip
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from accelshare.kube.credentials import TokenFile, static_token
 from accelshare.kube.errors import ApiError, BadAnswer, Conflict, Expired, Forbidden, TooManyRequests, Unreachable
 from accelshare.wire import kubernetes_pb2 as messages
 from accelshare.wire.decoding import PROTOBUF_MAGIC
-from accelshare.wire.protobuf import read_pods
+from accelshare.wire.protobuf import PODS
 from tests.unit.kube import kubeconfigs
 from tests.unit.kube.kubeconfigs import b64
 from tests.unit.kube.pki import Authority
@@ -349,21 +349,99 @@ async def test_a_client_near_its_api_server_asks_for_no_compression() -> None:
         assert names([page async for page in client.pages("/x")]) == ["p0"]
 
 
-def pods_message(*names: str, more: str = "") -> bytes:
+def pods_message(*names: str, more: str = "", version: str = "7") -> bytes:
     pods = [messages.Pod(metadata=messages.ObjectMeta(name=name)) for name in names]
-    listed = messages.PodList(metadata=messages.ListMeta(resource_version="7", continue_token=more), items=pods)
+    listed = messages.PodList(metadata=messages.ListMeta(resource_version=version, continue_token=more), items=pods)
     return PROTOBUF_MAGIC + messages.PodListEnvelope(list=listed).SerializeToString()
 
 
 async def test_a_list_may_come_in_protobuf() -> None:
     async def binary(request: web.BaseRequest) -> web.StreamResponse:
         assert request.headers["Accept"].startswith("application/vnd.kubernetes.protobuf")
-        return web.Response(body=pods_message("p1") if "continue" in request.query else pods_message("p0", more="next"))
+        return web.Response(body=pods_message("p0", "p1"))
 
     async with asking(binary) as client:
-        pages = [page async for page in client.pages("/api/v1/pods", read_messages=read_pods)]
-    assert [pod.metadata.name for page in pages for pod in page.items] == ["p0", "p1"]
-    assert [page.resource_version for page in pages] == ["7", "7"]
+        (page,) = [page async for page in client.pages("/api/v1/pods", messages=PODS)]
+    assert [pod.metadata.name for pod in page.items] == ["p0", "p1"]
+    assert page.resource_version == "7"
+
+
+async def test_a_long_list_in_protobuf_comes_as_one_response_from_the_api_servers_cache() -> None:
+    """Not older than the first page, which the API server read from etcd or knows to be the newest."""
+    asked: list[dict[str, str]] = []
+
+    async def long(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(dict(request.query))
+        if "limit" in request.query:
+            return web.Response(body=pods_message("p0", more="next"))
+        response = web.StreamResponse()
+        await response.prepare(request)
+        body = pods_message(*(f"p{number}" for number in range(500)), version="9")
+        for start in range(0, len(body), 1000):
+            await response.write(body[start : start + 1000])
+        return response
+
+    async with asking(long) as client:
+        pages = [page async for page in client.pages("/api/v1/pods", params={"fieldSelector": "a=b"}, messages=PODS)]
+    assert [pod.metadata.name for page in pages for pod in page.items] == [f"p{number}" for number in range(500)]
+    assert {page.resource_version for page in pages} == {"9"}
+    assert asked == [
+        {"fieldSelector": "a=b", "limit": "100"},
+        {"fieldSelector": "a=b", "resourceVersion": "7", "resourceVersionMatch": "NotOlderThan"},
+    ]
+
+
+def too_new() -> web.Response:
+    return refusal(504)
+
+
+def in_json() -> web.Response:
+    return listing(range(2))
+
+
+def cut_off() -> web.Response:
+    return web.Response(body=pods_message("p0", "p1")[:-5])
+
+
+def not_utf_8() -> web.Response:
+    return web.Response(body=pods_message("p0", "p1").replace(b"p1", b"\xff\xff"))
+
+
+def only_a_part() -> web.Response:
+    return web.Response(body=pods_message("p0", more="next"))
+
+
+def without_version() -> web.Response:
+    return web.Response(body=pods_message("p0", "p1", version=""))
+
+
+@pytest.mark.parametrize("answer", [too_new, in_json, cut_off, not_utf_8, only_a_part, without_version])
+async def test_a_long_list_that_does_not_come_as_one_response_is_read_in_pages(answer: Callable[[], web.Response]) -> None:
+    asked: list[str] = []
+
+    async def paged(request: web.BaseRequest) -> web.StreamResponse:
+        limit, token = request.query.get("limit", ""), request.query.get("continue", "")
+        asked.append(f"{limit} {token}")
+        if not limit:
+            return answer()
+        return web.Response(body=pods_message("p1") if token else pods_message("p0", more="next"))
+
+    async with asking(paged) as client:
+        pages = [page async for page in client.pages("/x", messages=PODS)]
+    assert [pod.metadata.name for page in pages[-2:] for pod in page.items] == ["p0", "p1"]
+    assert asked == ["100 ", " ", "1000 ", "1000 next"]
+
+
+async def test_a_long_list_of_a_server_without_protobuf_is_read_in_pages() -> None:
+    asked: list[str] = []
+
+    async def only_json(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.query["limit"])
+        return listing(range(1, 2)) if "continue" in request.query else listing(range(1), more="next")
+
+    async with asking(only_json) as client:
+        assert names([page async for page in client.pages("/x", messages=PODS)]) == ["p0", "p1"]
+    assert asked == ["100", "1000", "1000"]
 
 
 async def test_a_server_without_protobuf_answers_in_json() -> None:
@@ -371,7 +449,7 @@ async def test_a_server_without_protobuf_answers_in_json() -> None:
         return listing(range(2))
 
     async with asking(only_json) as client:
-        assert names([page async for page in client.pages("/x", read_messages=read_pods)]) == ["p0", "p1"]
+        assert names([page async for page in client.pages("/x", messages=PODS)]) == ["p0", "p1"]
 
 
 async def test_a_page_that_cannot_be_read_in_protobuf_is_read_in_json() -> None:
@@ -379,17 +457,17 @@ async def test_a_page_that_cannot_be_read_in_protobuf_is_read_in_json() -> None:
     asked: list[tuple[str, bool]] = []
 
     async def damaged(request: web.BaseRequest) -> web.StreamResponse:
-        in_json = request.headers["Accept"] == "application/json"
-        asked.append((request.query.get("continue", ""), in_json))
-        if "continue" not in request.query:
+        accepts_json_only = request.headers["Accept"] == "application/json"
+        asked.append((request.query.get("continue", ""), accepts_json_only))
+        if "continue" not in request.query and "limit" in request.query:
             return web.Response(body=pods_message("p0", more="next"))
-        return listing(range(1, 2)) if in_json else web.Response(body=pods_message("p1").replace(b"p1", b"\xff\xff"))
+        return listing(range(1, 2)) if accepts_json_only else not_utf_8()
 
     async with asking(damaged) as client:
-        first, second = [page async for page in client.pages("/x", read_messages=read_pods)]
+        first, second = [page async for page in client.pages("/x", messages=PODS)]
     assert [pod.metadata.name for pod in first.items] == ["p0"]
     assert names([second]) == ["p1"]
-    assert asked == [("", False), ("next", False), ("next", True)]
+    assert asked == [("", False), ("", False), ("", False), ("next", False), ("next", True)]
 
 
 async def test_a_list_in_protobuf_without_a_version_is_a_bad_answer() -> None:
@@ -398,7 +476,7 @@ async def test_a_list_in_protobuf_without_a_version_is_a_bad_answer() -> None:
 
     async with asking(empty) as client:
         with pytest.raises(BadAnswer):
-            _ = [page async for page in client.pages("/x", read_messages=read_pods)]
+            _ = [page async for page in client.pages("/x", messages=PODS)]
 
 
 async def test_null_items_are_an_empty_list() -> None:

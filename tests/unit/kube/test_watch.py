@@ -13,7 +13,7 @@ from aiohttp import web
 from accelshare.kube.watch import Backoff, BinaryLists, Change, Gone, Interrupted, Malformed, Reflector, Seen, Synced
 from accelshare.wire import kubernetes_pb2 as messages
 from accelshare.wire.decoding import PROTOBUF_MAGIC, Decoder, UnreadableError
-from accelshare.wire.protobuf import read_pods
+from accelshare.wire.protobuf import PODS
 from tests.unit.kube.support import Naps, asking, hang_up, refusal
 
 
@@ -170,14 +170,14 @@ async def test_a_list_in_protobuf_is_read_as_one_in_json_and_watched_in_json() -
         binary_listing("a", "green", "bad", version=10),
         Watch(("ADDED", thing("b", version=11)), end="stay"),
     )
-    async with reflecting(api, binary=BinaryLists(read_pods, thing_of)) as reflector:
+    async with reflecting(api, binary=BinaryLists(PODS, thing_of)) as reflector:
         changes = await take(reflector, 4)
     assert changes == [seen("a"), Malformed("ns/bad", "it is bad"), Synced(10), seen("b")]
 
 
 async def test_a_malformed_message_keeps_the_last_state_of_its_object() -> None:
     api = Api(listing(thing("bad"), version=10), Watch(end="close"), refusal(410), binary_listing("bad", version=12))
-    async with reflecting(api, binary=BinaryLists(read_pods, thing_of)) as reflector:
+    async with reflecting(api, binary=BinaryLists(PODS, thing_of)) as reflector:
         changes = await take(reflector, 6)
     assert [change for change in changes if not isinstance(change, Interrupted)] == [
         seen("bad"),

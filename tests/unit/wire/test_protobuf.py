@@ -116,17 +116,17 @@ def nodes_page(*nodes: messages.Node) -> bytes:
 
 
 def test_a_page_has_its_version_and_where_the_next_one_begins() -> None:
-    page = protobuf.read_pods(pods_page(pod_message(), messages.Pod(), more="next"))
+    page = protobuf.PODS.page(pods_page(pod_message(), messages.Pod(), more="next"))
     assert (page.resource_version, page.continue_token, len(page.items)) == ("9", "next", 2)
 
 
 def test_a_pod_is_the_same_as_in_json() -> None:
-    (message,) = protobuf.read_pods(pods_page(pod_message())).items
+    (message,) = protobuf.PODS.page(pods_page(pod_message())).items
     assert protobuf.pod_of(message) == pod_decoder.decode(json.dumps(POD))
 
 
 def test_a_node_is_the_same_as_in_json() -> None:
-    (message,) = protobuf.read_nodes(nodes_page(node_message())).items
+    (message,) = protobuf.NODES.page(nodes_page(node_message())).items
     in_json = node_decoder.decode(json.dumps(NODE))
     in_json.metadata.labels = {}
     assert protobuf.node_of(message) == in_json
@@ -228,7 +228,7 @@ def test_an_empty_pod_is_the_same_fact_as_in_json() -> None:
 
 def test_reading_a_pod_changes_nothing_in_its_message() -> None:
     """A message's map adds a key that is read and not there."""
-    (message,) = protobuf.read_pods(pods_page(pod_message())).items
+    (message,) = protobuf.PODS.page(pods_page(pod_message())).items
     reader = ListedPodReader(PodReader(CATALOG))
     assert reader.read(message) == reader.read(message)
     assert message == pod_message()
@@ -254,7 +254,7 @@ TOO_DEEP = PROTOBUF_MAGIC + b"\x3b" * 1_000 + b"\x3c" * 1_000  # groups of field
 )
 def test_what_cannot_be_read_is_one_error(body: bytes) -> None:
     with pytest.raises(UnreadableError):
-        protobuf.read_pods(body)
+        protobuf.PODS.page(body)
 
 
 @pytest.mark.parametrize(
