@@ -109,14 +109,14 @@ class Admissions:
         """A fact that the ledger has applied."""
         match fact:
             case PodSeen():
-                occupant = self._windows.get(fact.node, _NONE).occupants.get(fact.uid)
-                if fact.rejected and occupant is not None and occupant.bound:
-                    self._pause(fact.node, fact)
+                if fact.rejected:
+                    self._rejected(fact)
                 self._pod_seen(fact.uid)
             case PodGone():
                 self.leave(fact.uid)
-        for node in list(self._paused):
-            self._check_agent(node, self._windows[node])
+        if self._paused:
+            for node in list(self._paused):
+                self._check_agent(node, self._windows[node])
 
     def stop(self) -> None:
         for window in self._windows.values():
@@ -124,6 +124,12 @@ class Admissions:
                 window.paused.cancel()
             for occupant in window.occupants.values():
                 occupant.timer.cancel()
+
+    def _rejected(self, pod: PodSeen) -> None:
+        window = self._windows.get(pod.node)
+        occupant = window.occupants.get(pod.uid) if window is not None else None
+        if occupant is not None and occupant.bound:
+            self._pause(pod.node, pod)
 
     def _pod_seen(self, uid: str) -> None:
         pod = self._ledger.pod(uid)
@@ -138,7 +144,7 @@ class Admissions:
 
     def _by_device_plugin(self, node: str, uid: str) -> bool:
         node_ledger, pod = self._ledger.node(node), self._ledger.pod(uid)
-        if node_ledger is None or node_ledger.fact is None or pod is None:
+        if node_ledger is None or node_ledger.fact is None or not node_ledger.fact.by_device_plugin or pod is None:
             return False
         return any(ask.kind in node_ledger.fact.by_device_plugin for ask in pod.seen.request)
 
@@ -202,6 +208,3 @@ class Admissions:
         window = self._windows.get(node)
         if window is not None and not (window.occupants or window.waiting or window.paused is not None or window.cautious):
             del self._windows[node]
-
-
-_NONE: Final = _Window()
