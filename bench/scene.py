@@ -175,21 +175,14 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def scheduler(self, extender: Extender | None) -> AsyncIterator[Process]:
-        """A kube-scheduler, yielded as soon as its process exists; stopped when the block ends."""
+        """A kube-scheduler, ready; stopped when the block ends."""
         before = len(self.plane.processes)
         configuration = workload.scheduler_configuration(*((extender.url, extender.tls) if extender is not None else ()))
-        starting = asyncio.create_task(asyncio.to_thread(self.plane.start_scheduler, configuration))
         try:
-            while len(self.plane.processes) == before and not starting.done():
-                await asyncio.sleep(0.005)
-            if starting.done():
-                await starting  # raises its error
-            yield self.plane.processes[-1]
-            await starting
+            yield await asyncio.to_thread(self.plane.start_scheduler, configuration)
         finally:
             for process in self.plane.processes[before:]:
                 await asyncio.to_thread(process.stop)
-            await asyncio.gather(starting, return_exceptions=True)
 
     async def until(self, condition: Callable[[], Awaitable[bool]], what: str, limit_s: float = LIMIT_S) -> None:
         try:

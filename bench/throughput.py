@@ -2,14 +2,18 @@
 
 Belongs here: one run of one variant, and the order of the runs. Never: comparing them (document.py, goals.py).
 
-The pods exist before the scheduler starts, so its queue is full. All variants run in turn in every round, and only variants of
-one round are compared, because a slow minute of the machine affects all of them.
+kube-scheduler is paused while the pods are created, so its queue is full and in the order of their creation, as if it had been
+busy. (A kube-scheduler that starts later has pods that wait already in no order: client-go lists them into a map.) All variants
+run in turn in every round, and only variants of one round are compared, because a slow minute of the machine affects all of them.
 """
 
 import asyncio
+import contextlib
+import os
 import re
+import signal
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Final
@@ -75,17 +79,27 @@ async def measure(scene: Scene, noise: NoiseMeter, queue: Queue) -> Throughput:
 async def _run(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, ...] | None) -> Pace:
     names = (f"{prefix}-{number:05d}" for number in range(queue.pods))
     one = workload.pod if queue.shapes == 1 else workload.mixed_pods(queue.shapes)
-    await scene.create(PODS, map(one, names), queue.pods)
     async with AsyncExitStack() as running:
         extender = None if flags is None else await running.enter_async_context(scene.extender(*flags, tls=True))
-        version = await scene.version_of_pods()
         scheduler = await running.enter_async_context(scene.scheduler(extender))
+        version = await scene.version_of_pods()
+        with _paused(scheduler):
+            await scene.create(PODS, map(one, names), queue.pods)
         async with asyncio.timeout(LIMIT_S):
             measured = await _pace(scene, version, queue.pods, scheduler, extender)
         if extender is None:
             return measured
         metrics = await asyncio.to_thread(extender.metrics)
         return replace(measured, wasted=wasted(metrics), connections=connections(metrics) / queue.pods)
+
+
+@contextlib.contextmanager
+def _paused(process: Process) -> Iterator[None]:
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
 
 
 async def _pace(scene: Scene, version: str, pods: int, scheduler: Process, extender: Extender | None) -> Pace:

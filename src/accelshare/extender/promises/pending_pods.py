@@ -6,17 +6,25 @@ Belongs here: this order. Never: which pods belong into it (plan.py).
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from itertools import islice
+from typing import TypeAlias
 
 from accelshare.wire.scheduling import SchedulingPod
 
+Key: TypeAlias = tuple[int, str, int, str]
+
 
 class PendingPods:
+    """Those that can be promised a node, and the places of those that have been."""
+
     def __init__(self) -> None:
-        self._pods: dict[str, tuple[tuple[int, str, int, str], SchedulingPod]] = {}
-        self._order: list[tuple[int, str, int, str]] = []
+        self._pods: dict[str, tuple[Key, SchedulingPod]] = {}
+        self._order: list[Key] = []
+        self._promised: dict[str, Key] = {}
+        self._promised_order: list[Key] = []
         self._arrivals = 0
 
     def __len__(self) -> int:
+        """How many can be promised a node."""
         return len(self._pods)
 
     def __contains__(self, uid: object) -> bool:
@@ -34,13 +42,23 @@ class PendingPods:
         self._pods[pod.uid] = key, pod
         insort(self._order, key)
 
-    def remove(self, uid: str) -> SchedulingPod | None:
-        known = self._pods.pop(uid, None)
-        if known is None:
-            return None
-        del self._order[bisect_left(self._order, known[0])]
-        return known[1]
+    def remove(self, uid: str) -> None:
+        """The pod cannot be promised a node, or waits no longer."""
+        if (known := self._pods.pop(uid, None)) is not None:
+            del self._order[bisect_left(self._order, known[0])]
+        if (key := self._promised.pop(uid, None)) is not None:
+            del self._promised_order[bisect_left(self._promised_order, key)]
+
+    def promised(self, uid: str) -> None:
+        """The pod was promised a node. It keeps its place until it is removed."""
+        key, _ = self._pods[uid]
+        self.remove(uid)
+        self._promised[uid] = key
+        insort(self._promised_order, key)
 
     def first(self, skip: int = 0) -> Iterator[SchedulingPod]:
-        """In order, without as many of the first."""
-        return (self._pods[key[3]][1] for key in islice(self._order, skip, None))
+        """Those that can be promised a node, in order, except if fewer than `skip` pods of both kinds are before them."""
+        start = max(0, skip - len(self._promised_order))
+        while start < len(self._order) and start + bisect_left(self._promised_order, self._order[start]) < skip:
+            start += 1
+        return (self._pods[key[3]][1] for key in islice(self._order, start, None))

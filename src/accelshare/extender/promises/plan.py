@@ -11,6 +11,7 @@ from enum import Enum, unique
 from itertools import islice
 from typing import Final
 
+from accelshare.extender.promises.lead import Lead
 from accelshare.extender.promises.node_usage import NodeUsage
 from accelshare.extender.promises.pending_pods import PendingPods
 from accelshare.ledger.ledger import Ledger
@@ -21,19 +22,16 @@ from accelshare.wire.scheduling import SchedulingNode, SchedulingPod
 
 EXPIRES_S: Final = 60.0  # a promise that kube-scheduler has not used
 SERVED_S: Final = 60.0  # since a scheduler's last call, after which its pods are not planned
-MOST_PROMISES: Final = 256  # at once: enough for seconds, and few are wrong when the cluster changes
+MOST_PROMISES: Final = 512  # at once: enough for seconds, and few are wrong when the cluster changes
 MOST_TRIED: Final = 64  # nodes for one pod whose cards would do, and pods in one search for the next one
 LONGEST_SEARCH_S: Final = 0.05  # each pod may be one more ranking of all nodes
 MOST_ENDED: Final = 16  # old promises in one search
 MOST_ADOPTED: Final = 4096  # nominations of others that are counted
 MOST_ASKED: Final = 50_000  # remembered pods that kube-scheduler has asked for
-# kube-scheduler is at the first pods of the queue before a nomination can reach it: how many, as learned from late ones.
-SHORTEST_LEAD: Final = 6.0
-LONGEST_LEAD: Final = 64.0
-LATER: Final = 4.0
-SOONER: Final = 0.25
-# More wasted promises than kept ones: a rule that we cannot see is at work.
+# Half of the promises wasted though kube-scheduler knew of them: a rule that we cannot see is at work. Hardly any kept: it does
+# not try nominated nodes, or sees nominations too late at any lead.
 RECENT: Final = 64
+FEWEST_KEPT: Final = 8
 PAUSE_S: Final = 30.0
 
 KEPT: Final = "kept"
@@ -99,12 +97,11 @@ class Plan:
         clock: Callable[[], float],
         count: Callable[[str], None],
         avoid: Callable[[], Container[str]] = lambda: (),
-        leads: tuple[float, float] = (SHORTEST_LEAD, LONGEST_LEAD),
+        lead: Lead | None = None,
     ) -> None:
         """`managed`: the resources that the ledger counts. `shortest_queue`: plan only if so many pods wait.
 
         `count` is called with the outcome of each promise of ours. `avoid`: nodes that are not promised at the moment.
-        `leads`: the fewest and the most pods at the head of the queue that are skipped.
         """
         self._ledger = ledger
         self._shadow = Shadow(ledger)
@@ -122,9 +119,8 @@ class Plan:
         self._served: dict[str, float] = {}  # scheduler's name → its last call
         self._unserved: dict[str, SchedulingPod] = {}  # pods of schedulers that have not called
         self._asked: dict[str, None] = {}  # pods that kube-scheduler has tried, or that had their promise
-        self._shortest_lead, self._longest_lead = leads
-        self._lead = self._shortest_lead
-        self._recent: deque[bool] = deque(maxlen=RECENT)
+        self._lead = lead or Lead()
+        self._recent: deque[str] = deque(maxlen=RECENT)  # outcomes; of those that kube-scheduler did not know: late
         self._paused_until = float("-inf")
 
     # What the watches show.
@@ -183,6 +179,7 @@ class Plan:
         nominated = pod.nominated == promised.node
         if promised.written == 0 and not nominated:
             return  # the nomination is on its way
+        self._lead.seen(pod.uid, self._clock())
         promised.pod, promised.written = pod, promised.written or pod.version
         if not nominated or pod.refused or pod.unchecked:
             self._end(pod.uid, UNUSED if promised.asked else WITHDRAWN)
@@ -222,6 +219,7 @@ class Plan:
     def asked(self, uid: str, nodes: NodeNames) -> str:
         """kube-scheduler asks filter for this pod. Returns the promised node if it is among these nodes, or nothing."""
         self._serve(self._waiting.get(uid))
+        self._lead.called(self._clock())
         self._queue.remove(uid)
         self._unserved.pop(uid, None)
         self._remember_asked(uid)
@@ -238,6 +236,8 @@ class Plan:
         if not promised.asked:
             promised.asked = True
             promised.used = named and len(nodes) == 1
+            if promised.by is _By.US:
+                self._lead.in_time() if promised.used else self._lead.too_late()
         return promised.node if named else ""
 
     def _serve(self, asked: SchedulingPod | None) -> None:
@@ -306,8 +306,9 @@ class Plan:
     def _next_promise(self, now: float) -> Nomination | None:
         if now < self._paused_until or self.waiting < self._shortest_queue or self._own >= MOST_PROMISES:
             return None
-        skip = max(0, int(self._lead) - self._own)
-        for pod in list(islice(self._queue.first(skip), MOST_TRIED)):
+        if not self._lead.allows_more(now):
+            return None
+        for pod in list(islice(self._queue.first(self._lead.pods(now)), MOST_TRIED)):
             if now - self._served.get(pod.scheduler, float("-inf")) > SERVED_S:
                 self._queue.remove(pod.uid)
                 self._unserved[pod.uid] = pod
@@ -315,13 +316,17 @@ class Plan:
             known = self._ledger.pod(pod.uid)
             if known is None:
                 continue  # the ledger's own watch shows it in a moment
-            self._queue.remove(pod.uid)
             if known.place is not None or known.seen.refusal is not None:
+                self._queue.remove(pod.uid)
                 continue
             node = self._choose(pod, known.seen.request)
-            if not node and self._clock() - now >= LONGEST_SEARCH_S:
-                return None  # the next search finds these rankings in the cache
-            if node:
+            if not node:
+                self._queue.remove(pod.uid)
+                if self._clock() - now >= LONGEST_SEARCH_S:
+                    return None  # the next search finds these rankings in the cache
+            else:
+                self._queue.promised(pod.uid)
+                self._lead.decided(pod.uid, now)
                 self._promised[pod.uid] = _Promised(pod, node, now, _By.US)
                 self._own += 1
                 self._usage.add(pod.uid, node, pod.needs, pod.ports)
@@ -386,12 +391,14 @@ class Plan:
         promised = self._promised.pop(uid, None)
         if promised is None:
             return
+        self._queue.remove(uid)
         self._usage.remove(uid)
         if promised.by is not _By.US:
             return
         self._own -= 1
         self._remember_asked(uid)  # one promise is enough; the pod is kube-scheduler's now
-        self._learn(outcome)
+        self._lead.forget(uid)
+        self._learn(outcome, known=promised.known)
         self._count(outcome)
         if outcome in (KEPT, LATE, GONE):
             return
@@ -406,15 +413,15 @@ class Plan:
         sent_for = 0 if promised.written else promised.pod.version
         self._unwanted[uid] = _Unwanted(promised.node, not_before, pod, sent_for, promised.known)
 
-    def _learn(self, outcome: str) -> None:
-        """From late nominations: how far ahead to plan; from many wasted ones: that planning does not pay."""
-        if outcome == KEPT:
-            self._lead = max(self._shortest_lead, self._lead - SOONER)
-        elif outcome in (LATE, UNUSED):
-            self._lead = min(self._longest_lead, self._lead + LATER)
-        if outcome in (KEPT, LATE, UNUSED, FAILED):
-            self._recent.append(outcome == KEPT)
-        if len(self._recent) == RECENT and sum(self._recent) < RECENT / 2:
+    def _learn(self, outcome: str, *, known: bool) -> None:
+        """From many wasted promises: that planning does not pay. A longer lead makes those fewer that only come too late."""
+        if outcome == LATE:
+            self._lead.too_late()
+        if outcome not in (KEPT, LATE, UNUSED, FAILED):
+            return
+        self._recent.append(LATE if outcome == UNUSED and not known else outcome)
+        kept, late = self._recent.count(KEPT), self._recent.count(LATE)
+        if len(self._recent) == RECENT and (kept < FEWEST_KEPT or RECENT - kept - late > RECENT / 2):
             self._paused_until = self._clock() + PAUSE_S
             self._recent.clear()
 

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from accelshare.extender.promises import plan as plan_module
+from accelshare.extender.promises.lead import Lead
 from accelshare.extender.promises.plan import Nomination, Plan
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Assignment, Request
@@ -21,7 +22,7 @@ MEMORY = "gpu-mem"
 class Bench:
     """A ledger and a plan that see the same cluster; time is set by the test."""
 
-    def __init__(self, ledger: Ledger, *, shortest_queue: int = 1, leads: tuple[float, float] = (0.0, 0.0)) -> None:
+    def __init__(self, ledger: Ledger, *, shortest_queue: int = 1, lead: float = 0.0) -> None:
         self.ledger = ledger
         self.now = 1000.0
         self.outcomes: Counter[str] = Counter()
@@ -34,7 +35,7 @@ class Bench:
             clock=lambda: self.now,
             count=lambda outcome: self.outcomes.update([outcome]),
             avoid=lambda: self.avoided,
-            leads=leads,
+            lead=Lead(fewest=lead, most=lead, first_unseen=10_000),
         )
 
     def node(self, name: str, *sizes: int, cpu: int = 10_000, unschedulable: bool = False, **labels: str) -> None:
@@ -165,13 +166,14 @@ def test_a_short_queue_is_left_to_kube_scheduler(ledger: Ledger) -> None:
 
 
 def test_the_pods_that_kube_scheduler_is_about_to_take_are_skipped(ledger: Ledger) -> None:
-    bench = Bench(ledger, leads=(2.0, 2.0))
+    bench = Bench(ledger, lead=2.0)
     bench.node("n1", 16)
     bench.served()
     for name in "abcd":
         bench.pod(name)
     bench.promise("c")
-    bench.promise("b")  # one promise is ahead of it now
+    bench.promise("d")
+    assert bench.plan.next() is None  # a and b are too near
 
 
 @pytest.mark.parametrize(
@@ -282,16 +284,15 @@ def test_a_promise_withdrawn_while_it_was_being_written_is_removed(bench: Bench)
     assert bench.plan.next() == replace(nomination, node="", version=version)
 
 
-def test_a_late_nomination_is_not_repeated_and_plans_further_ahead(ledger: Ledger) -> None:
-    bench = Bench(ledger, leads=(2.0, 64.0))
+def test_a_late_nomination_is_not_repeated(ledger: Ledger) -> None:
+    bench = Bench(ledger, lead=2.0)
     bench.node("n1", 16)
     bench.served()
     for number in range(8):
         bench.pod(f"p{number}", 1)
     bench.plan.not_written(bench.promise("p2"), "late")
     assert bench.outcomes == {"late": 1}
-    bench.promise("p7")  # the seventh of those that are left
-    bench.promise("p6")
+    bench.promise("p3")
 
 
 def test_a_removal_that_failed_is_repeated_and_one_that_was_late_waits_for_the_pod(bench: Bench) -> None:
@@ -408,6 +409,23 @@ def test_a_refused_pod_gives_back_what_filter_had_named(bench: Bench) -> None:
     bench.plan.pod_seen(replace(pod, refused=True, version=2 * 10**9))
     bench.pod("a", 16)
     assert bench.promise("a").node == "n1"
+
+
+@pytest.mark.parametrize(("asked_for", "paused"), [(("n1",), True), (("n1", "n2"), False)], ids=["known", "too-late"])
+def test_planning_pauses_for_promises_that_kube_scheduler_knew_and_did_not_use(
+    bench: Bench, asked_for: tuple[str, ...], paused: bool
+) -> None:
+    """Those that came too late are no reason to stop: a longer lead makes them fewer."""
+    bench.node("n3", *[16] * 100)
+    for number in range(plan_module.RECENT):
+        pod = bench.pod(f"p{number}", 1)
+        nomination = bench.promise(pod.name)
+        nodes = asked_for if nomination.node in asked_for else (nomination.node, *asked_for[1:])
+        kept = number < plan_module.FEWEST_KEPT
+        bench.ask(pod.name, *((nomination.node,) if kept else nodes))
+        bench.bind(pod, nomination.node) if kept else bench.plan.pod_seen(replace(pod, node="elsewhere", version=3 * 10**9))
+    assert bench.outcomes == {"kept": plan_module.FEWEST_KEPT, "unused": plan_module.RECENT - plan_module.FEWEST_KEPT}
+    assert bench.plan.paused == paused
 
 
 def test_planning_pauses_when_most_promises_are_wasted(bench: Bench) -> None:

@@ -1,0 +1,64 @@
+"""Pods wait in kube-scheduler's order, and those that were promised a node keep their place in it."""
+
+from accelshare.extender.promises.pending_pods import PendingPods
+from accelshare.wire.scheduling import SchedulingPod
+
+
+def pod(name: str, *, priority: int = 0, created: str = "2026") -> SchedulingPod:
+    return SchedulingPod(name, "default", name, 1, "", (), priority=priority, created=created)
+
+
+def queue(*names: str) -> PendingPods:
+    pods = PendingPods()
+    for name in names:
+        pods.put(pod(name))
+    return pods
+
+
+def names(pods: PendingPods, skip: int = 0) -> str:
+    return "".join(each.name for each in pods.first(skip))
+
+
+def test_priority_comes_first_then_age_then_arrival() -> None:
+    pods = queue("a", "b")
+    pods.put(pod("old", created="2025"))
+    pods.put(pod("high", priority=1, created="2027"))
+    assert [each.name for each in pods.first()] == ["high", "old", "a", "b"]
+
+
+def test_promised_pods_are_passed_over_and_count_as_before_those_behind_them() -> None:
+    pods = queue(*"abcdef")
+    pods.promised("c")
+    assert (names(pods), len(pods)) == ("abdef", 5)
+    assert names(pods, 2) == "def"
+    assert names(pods, 3) == "def"
+    assert names(pods, 4) == "ef"
+    pods.promised("a")
+    assert names(pods, 1) == "bdef"
+    assert names(pods, 2) == "def"
+
+
+def test_pods_at_the_head_stay_left_out_however_many_behind_them_are_promised() -> None:
+    """A nomination of theirs would come too late."""
+    pods = queue(*"abcdef")
+    for name in "cdef":
+        pods.promised(name)
+    assert names(pods, 2) == ""
+    pods.remove("c")
+    assert names(pods, 2) == ""
+    assert names(pods, 0) == "ab"
+
+
+def test_a_removed_pod_has_no_place() -> None:
+    pods = queue(*"abc")
+    pods.promised("a")
+    pods.remove("a")
+    pods.remove("b")
+    pods.remove("unknown")
+    assert (names(pods), names(pods, 1), "b" in pods) == ("c", "", False)
+
+
+def test_a_pod_that_is_seen_again_keeps_its_place() -> None:
+    pods = queue(*"abc")
+    pods.put(pod("a"))
+    assert names(pods) == "abc"
