@@ -68,7 +68,7 @@ def _throughput(size: Throughput) -> str:
         f"{len(PRIORITIES)} priorities"
     )
     words = (
-        f"{size.pods} pods that {ask} wait when kube-scheduler starts; {CARDS} cards a "
+        f"{size.pods} pods that {ask} wait for kube-scheduler, which is paused while they are created; {CARDS} cards a "
         f"node. Every node is scored (percentageOfNodesToScore 100) and client limits are lifted, in all rows. kube-scheduler "
         f"calls the extender over mutual TLS, as the chart installs it. Counted are the "
         f"middle 80 % of the pods. kube-scheduler keeps two idle connections, and opens new ones while more calls are under way. "

@@ -12,7 +12,7 @@ from bench.results import MAIN, VARIANTS
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue of pods that waits when kube-scheduler starts, in a cluster of this size."""
+    """A queue of pods that waits for kube-scheduler, in a cluster of this size."""
 
     nodes: int
     pods: int
@@ -52,10 +52,10 @@ class Settings:
 
 FULL: Final = Settings(
     queues=(
-        Queue(nodes=100, pods=400, rounds=5, variants=MAIN),
-        Queue(nodes=1000, pods=400, rounds=5),
-        Queue(nodes=1000, pods=400, rounds=3, variants=MAIN, shapes=20),
-        Queue(nodes=5000, pods=300, rounds=3),
+        Queue(nodes=100, pods=1200, rounds=3, variants=MAIN),
+        Queue(nodes=1000, pods=1000, rounds=3),
+        Queue(nodes=1000, pods=800, rounds=3, variants=MAIN, shapes=20),
+        Queue(nodes=5000, pods=400, rounds=3),
     ),
     large=(Queue(nodes=15_000, pods=200, rounds=2, variants=MAIN),),
     streams=(Stream(nodes=1000, pods=300, per_s=20, rounds=2), Stream(nodes=5000, pods=150, per_s=8, rounds=2)),
