@@ -59,6 +59,7 @@ class Page(msgspec.Struct, frozen=True):
 
     items: Sequence[Any]
     resource_version: str
+    restarted: bool = False  # the list begins again here, with another version: what came before is no part of it
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
@@ -174,9 +175,10 @@ class Client:
 
         The next pages are fetched while a page is read, if the reader gives the loop a turn now and then.
         `messages`: ask for protobuf, and read it with this. A page that it cannot read is asked for in JSON. A long list comes
-        as one response if the API server can send it; what came before that ended too early comes again.
+        as one response if the API server can send it. If that ends too early, the list is restarted.
         """
         query = {**(params or {}), "limit": str(limit)}
+        restarted = False
         if messages is not None:
             first = await self._fetch_page(path, {**query, "limit": str(min(limit, FIRST_PAGE))}, timeout_s, messages)
             beginning = self._page(path, first)
@@ -188,6 +190,7 @@ class Client:
                     async for part in parts:
                         if part is None:
                             return
+                        restarted = True
                         yield part
         pages: asyncio.Queue[Page | KubeError | None] = asyncio.Queue(PAGES_AHEAD)
         fetching = asyncio.ensure_future(self._fetch_pages(path, query, timeout_s, messages, pages))
@@ -195,7 +198,8 @@ class Client:
             while (page := await pages.get()) is not None:
                 if isinstance(page, KubeError):
                     raise page
-                yield page
+                yield msgspec.structs.replace(page, restarted=True) if restarted else page
+                restarted = False
         finally:
             fetching.cancel()
             await asyncio.gather(fetching, return_exceptions=True)

@@ -221,6 +221,8 @@ class Reflector(Generic[T]):
         messages = self._binary.messages if self._binary is not None else None
         async with aclosing(self._client.pages(self._path, params=self._params, messages=messages)) as pages:
             async for page in pages:
+                if page.restarted:
+                    listed, version = set(), ""
                 # Of the versions of several pages the first: a watch from there may repeat a change, but cannot miss one.
                 version = version or page.resource_version
                 self._last_event_at = self._clock()

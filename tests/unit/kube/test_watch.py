@@ -152,11 +152,13 @@ async def test_a_long_list_is_read_in_pages_and_synced_once() -> None:
     assert api.asked == ["list", "list x", "watch 10"]
 
 
-def binary_listing(*names: str, version: int) -> web.Response:
+def binary_listing(*names: str, version: int, more: str = "", cut: int = 0) -> web.Response:
+    """`cut`: without so many bytes at its end."""
     metadatas = [messages.ObjectMeta(namespace="ns", name=name, uid=f"uid-{name}") for name in names]
     items = [messages.Pod(metadata=metadata) for metadata in metadatas]
-    listed = messages.PodList(metadata=messages.ListMeta(resource_version=str(version)), items=items)
-    return web.Response(body=PROTOBUF_MAGIC + messages.PodListEnvelope(list=listed).SerializeToString())
+    listed = messages.PodList(metadata=messages.ListMeta(resource_version=str(version), continue_token=more), items=items)
+    body = PROTOBUF_MAGIC + messages.PodListEnvelope(list=listed).SerializeToString()
+    return web.Response(body=body[: len(body) - cut])
 
 
 def thing_of(message: messages.Pod) -> Thing | None:
@@ -173,6 +175,20 @@ async def test_a_list_in_protobuf_is_read_as_one_in_json_and_watched_in_json() -
     async with reflecting(api, binary=BinaryLists(PODS, thing_of)) as reflector:
         changes = await take(reflector, 4)
     assert changes == [seen("a"), Malformed("ns/bad", "it is bad"), Synced(10), seen("b")]
+
+
+async def test_a_list_that_begins_again_has_its_own_version_and_objects() -> None:
+    """The response broke off after some objects, and one of them is deleted before the list is read in pages."""
+    api = Api(
+        binary_listing("a", version=10, more="next"),
+        binary_listing("a", "deleted", "cut-off", version=10, cut=8),
+        binary_listing("a", version=12, more="next"),
+        binary_listing("b", version=12),
+        Watch(end="stay"),
+    )
+    async with reflecting(api, binary=BinaryLists(PODS, thing_of)) as reflector:
+        changes = await take(reflector, 6)
+    assert changes == [seen("a"), seen("deleted"), seen("a"), seen("b"), Gone("uid-deleted", 12), Synced(12)]
 
 
 async def test_a_malformed_message_keeps_the_last_state_of_its_object() -> None:
