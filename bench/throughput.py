@@ -9,9 +9,7 @@ run in turn in every round, and only variants of one round are compared, because
 
 import asyncio
 import contextlib
-import os
 import re
-import signal
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, aclosing
@@ -95,11 +93,11 @@ async def _run(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, ...] |
 
 @contextlib.contextmanager
 def _paused(process: Process) -> Iterator[None]:
-    os.kill(process.pid, signal.SIGSTOP)
+    process.pause()
     try:
         yield
     finally:
-        os.kill(process.pid, signal.SIGCONT)
+        process.resume()
 
 
 async def _pace(scene: Scene, version: str, pods: int, scheduler: Process, extender: Extender | None) -> Pace:

@@ -231,7 +231,8 @@ class Client:
             if self._on_retry is not None:
                 self._on_retry(f"{what}: {error}")
             return
-        if listed.complete:
+        if listed.complete and listed.resource_version:
+            yield Page(items=(), resource_version=listed.resource_version)  # also if it has no objects
             yield None
 
     async def _fetch_pages(

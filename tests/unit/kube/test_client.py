@@ -391,6 +391,18 @@ async def test_a_long_list_in_protobuf_comes_as_one_response_from_the_api_server
     ]
 
 
+async def test_a_long_list_that_has_become_empty_is_one_page_with_its_version() -> None:
+    async def emptied(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(body=pods_message("p0", more="next") if "limit" in request.query else pods_message(version="9"))
+
+    async with asking(emptied) as client:
+        assert [page async for page in client.pages("/x", messages=PODS)] == [Page(items=(), resource_version="9")]
+
+
+def empty_without_version() -> web.Response:
+    return web.Response(body=pods_message(version=""))
+
+
 def too_new() -> web.Response:
     return refusal(504)
 
@@ -415,7 +427,7 @@ def without_version() -> web.Response:
     return web.Response(body=pods_message("p0", "p1", version=""))
 
 
-@pytest.mark.parametrize("answer", [too_new, in_json, cut_off, not_utf_8, only_a_part, without_version])
+@pytest.mark.parametrize("answer", [too_new, in_json, cut_off, not_utf_8, only_a_part, without_version, empty_without_version])
 async def test_a_long_list_that_does_not_come_as_one_response_is_read_in_pages(answer: Callable[[], web.Response]) -> None:
     asked: list[str] = []
 

@@ -19,6 +19,7 @@ SLOWEST_CALLS_S: Final = 10.0  # after a pause of that length the earlier pace s
 FORGET: Final = 0.1  # the weight of a new observation
 LATER: Final = 1.1  # for each nomination that was too late
 SOONER: Final = 0.98  # for each one that was in time
+UNUSED: Final = 0.99  # for each pod that is taken while none is on its way
 LARGEST_FACTOR: Final = 4.0
 
 
@@ -37,6 +38,9 @@ class Lead:
         if self._calls and now - self._calls[-1] > SLOWEST_CALLS_S:
             self._calls.clear()
         self._calls.append(now)
+        if not self._unseen:  # nothing is measured: a lead that is longer than the queue would stay for ever
+            self._takes_s = max(min(self._takes_s, FIRST_GUESS_S), self._takes_s * UNUSED)
+            self._factor = max(MARGIN, self._factor * UNUSED)
 
     def decided(self, uid: str, now: float) -> None:
         """A nomination of this pod is sent now."""
@@ -51,6 +55,11 @@ class Lead:
     def forget(self, uid: str) -> None:
         """The promise has ended."""
         self._unseen.pop(uid, None)
+
+    @property
+    def takes_s(self) -> float:
+        """How long a nomination takes until our watch shows it."""
+        return self._takes_s
 
     def in_time(self) -> None:
         """kube-scheduler has used a nomination."""

@@ -97,7 +97,7 @@ class Nominator:
         if self._paused != self._plan.paused:
             self._paused = not self._paused
             if self._paused:
-                log.warning("promises outcome=paused why=%r", "kube-scheduler used fewer than half of the last ones")
+                log.warning("promises outcome=paused why=%r", "kube-scheduler used too few of the last ones")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)

@@ -31,6 +31,7 @@ MOST_ASKED: Final = 50_000  # remembered pods that kube-scheduler has asked for
 # Half of the promises wasted though kube-scheduler knew of them: a rule that we cannot see is at work. Hardly any kept: it does
 # not try nominated nodes, or sees nominations too late at any lead.
 RECENT: Final = 64
+SURELY_SEEN_S: Final = 1.0  # after our watch has shown a nomination, kube-scheduler's has, too
 FEWEST_KEPT: Final = 8
 PAUSE_S: Final = 30.0
 
@@ -74,6 +75,8 @@ class _Promised:
     asked: bool = False  # kube-scheduler has asked for the pod since
     used: bool = False  # and for this node alone, as it does for a nominated one
     known: bool = False  # the same, at any time: kube-scheduler has seen the nomination
+    shown_at: float | None = None  # when our watch has shown the nomination
+    ruled_out: bool = False  # kube-scheduler must have seen it, and has searched all the same
 
 
 @dataclass(slots=True)
@@ -179,7 +182,9 @@ class Plan:
         nominated = pod.nominated == promised.node
         if promised.written == 0 and not nominated:
             return  # the nomination is on its way
-        self._lead.seen(pod.uid, self._clock())
+        if promised.shown_at is None:
+            promised.shown_at = self._clock()
+            self._lead.seen(pod.uid, promised.shown_at)
         promised.pod, promised.written = pod, promised.written or pod.version
         if not nominated or pod.refused or pod.unchecked:
             self._end(pod.uid, UNUSED if promised.asked else WITHDRAWN)
@@ -237,8 +242,18 @@ class Plan:
             promised.asked = True
             promised.used = named and len(nodes) == 1
             if promised.by is _By.US:
-                self._lead.in_time() if promised.used else self._lead.too_late()
+                self._judge(promised)
         return promised.node if named else ""
+
+    def _judge(self, promised: _Promised) -> None:
+        """kube-scheduler's own rules refuse a nominated node before it asks us: then we are asked for other nodes only."""
+        seen_s = self._clock() - promised.shown_at if promised.shown_at is not None else 0.0
+        if promised.used:
+            self._lead.in_time()
+        elif seen_s > max(SURELY_SEEN_S, self._lead.takes_s):
+            promised.ruled_out = True
+        else:
+            self._lead.too_late()
 
     def _serve(self, asked: SchedulingPod | None) -> None:
         if asked is None:
@@ -398,7 +413,7 @@ class Plan:
         self._own -= 1
         self._remember_asked(uid)  # one promise is enough; the pod is kube-scheduler's now
         self._lead.forget(uid)
-        self._learn(outcome, known=promised.known)
+        self._learn(outcome, promised)
         self._count(outcome)
         if outcome in (KEPT, LATE, GONE):
             return
@@ -413,12 +428,13 @@ class Plan:
         sent_for = 0 if promised.written else promised.pod.version
         self._unwanted[uid] = _Unwanted(promised.node, not_before, pod, sent_for, promised.known)
 
-    def _learn(self, outcome: str, *, known: bool) -> None:
+    def _learn(self, outcome: str, promised: _Promised) -> None:
         """From many wasted promises: that planning does not pay. A longer lead makes those fewer that only come too late."""
-        if outcome == LATE:
+        if outcome == LATE and not promised.asked:
             self._lead.too_late()
         if outcome not in (KEPT, LATE, UNUSED, FAILED):
             return
+        known = promised.known or promised.ruled_out
         self._recent.append(LATE if outcome == UNUSED and not known else outcome)
         kept, late = self._recent.count(KEPT), self._recent.count(LATE)
         if len(self._recent) == RECENT and (kept < FEWEST_KEPT or RECENT - kept - late > RECENT / 2):

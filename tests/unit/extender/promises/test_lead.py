@@ -2,7 +2,16 @@
 
 import pytest
 
-from accelshare.extender.promises.lead import FEWEST, FIRST_UNSEEN, LARGEST_FACTOR, MARGIN, MOST, SLOWEST_CALLS_S, Lead
+from accelshare.extender.promises.lead import (
+    FEWEST,
+    FIRST_GUESS_S,
+    FIRST_UNSEEN,
+    LARGEST_FACTOR,
+    MARGIN,
+    MOST,
+    SLOWEST_CALLS_S,
+    Lead,
+)
 
 PER_S = 100.0
 
@@ -64,6 +73,17 @@ def test_late_nominations_lengthen_the_lead_up_to_a_limit() -> None:
     for _ in range(1000):
         lead.in_time()
     assert lead.pods(10.0) == before
+
+
+def test_a_lead_that_nobody_measures_becomes_shorter() -> None:
+    """One that is longer than the queue lets nothing be nominated, so nothing would ever be seen again."""
+    lead = Lead()
+    called(lead, until=10.0)
+    lead.decided("a", 10.0)
+    lead.seen("a", 11.0)
+    lead.too_late()
+    called(lead, until=20.0, times=300)
+    assert lead.pods(20.0) <= PER_S * FIRST_GUESS_S * MARGIN + 1
 
 
 def test_the_lead_has_a_limit() -> None:

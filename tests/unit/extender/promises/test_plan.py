@@ -22,7 +22,7 @@ MEMORY = "gpu-mem"
 class Bench:
     """A ledger and a plan that see the same cluster; time is set by the test."""
 
-    def __init__(self, ledger: Ledger, *, shortest_queue: int = 1, lead: float = 0.0) -> None:
+    def __init__(self, ledger: Ledger, *, shortest_queue: int = 1, lead: float = 0.0, longest_lead: float = 0.0) -> None:
         self.ledger = ledger
         self.now = 1000.0
         self.outcomes: Counter[str] = Counter()
@@ -35,7 +35,7 @@ class Bench:
             clock=lambda: self.now,
             count=lambda outcome: self.outcomes.update([outcome]),
             avoid=lambda: self.avoided,
-            lead=Lead(fewest=lead, most=lead, first_unseen=10_000),
+            lead=Lead(fewest=lead, most=max(lead, longest_lead), first_unseen=10_000),
         )
 
     def node(self, name: str, *sizes: int, cpu: int = 10_000, unschedulable: bool = False, **labels: str) -> None:
@@ -426,6 +426,50 @@ def test_planning_pauses_for_promises_that_kube_scheduler_knew_and_did_not_use(
         bench.bind(pod, nomination.node) if kept else bench.plan.pod_seen(replace(pod, node="elsewhere", version=3 * 10**9))
     assert bench.outcomes == {"kept": plan_module.FEWEST_KEPT, "unused": plan_module.RECENT - plan_module.FEWEST_KEPT}
     assert bench.plan.paused == paused
+
+
+@pytest.mark.parametrize(("shown", "paused"), [(True, True), (False, False)])
+def test_planning_pauses_for_a_rule_that_refuses_nominated_nodes_before_filter_is_asked(
+    bench: Bench, shown: bool, paused: bool
+) -> None:
+    """kube-scheduler has seen the nomination long ago, and asks for the other nodes only."""
+    bench.node("n3", *[16] * 100)
+    for number in range(plan_module.RECENT):
+        pod = bench.pod(f"p{number}", 1)
+        nomination = bench.promise(pod.name)
+        version = bench.write(nomination)
+        if shown:
+            bench.plan.pod_seen(replace(pod, nominated=nomination.node, version=version))
+        bench.now += plan_module.SURELY_SEEN_S + 0.1
+        kept = number < plan_module.FEWEST_KEPT
+        bench.ask(pod.name, nomination.node if kept else "other", *([] if kept else ["another"]))
+        bench.bind(pod, nomination.node) if kept else bench.plan.pod_seen(replace(pod, node="other", version=3 * 10**9))
+    assert bench.outcomes["kept"] == plan_module.FEWEST_KEPT
+    assert bench.plan.paused == paused
+
+
+def test_a_queue_is_planned_again_after_one_slow_nomination(ledger: Ledger) -> None:
+    """The lead had become longer than the queue."""
+    bench = Bench(ledger, longest_lead=384.0)
+    bench.node("n1", *[16] * 400)
+    bench.served()
+    pods = [bench.pod(f"p{number:03}", 1) for number in range(100)]
+
+    def take_pods(times: int) -> None:
+        for _ in range(times):
+            bench.now += 0.01
+            bench.ask(pods[0].name, "n1", "n2")
+
+    take_pods(200)
+    slow = bench.plan.next()
+    assert slow is not None
+    nominated = replace(bench.pod(slow.name, 1), nominated=slow.node, version=bench.write(slow))
+    take_pods(200)
+    assert bench.plan.next() is None  # one is on its way for so long that all pods are too near
+    bench.plan.pod_seen(nominated)
+    assert bench.plan.next() is None
+    take_pods(400)
+    assert bench.plan.next() is not None
 
 
 def test_planning_pauses_when_most_promises_are_wasted(bench: Bench) -> None:
