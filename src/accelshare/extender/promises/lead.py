@@ -1,21 +1,19 @@
-"""How far ahead of kube-scheduler the plan must be, so that a nomination reaches it before it takes the pod.
+"""How long before kube-scheduler takes a pod it must be nominated, and how soon kube-scheduler takes a pod.
 
-Belongs here: the lead, in pods, from what was observed. Never: which pods (plan.py).
+Belongs here: these times, from what was observed. Never: which pods (plan.py).
 
-A nomination takes a while: the request, and the watch event that shows it. Meanwhile kube-scheduler takes more pods. Both times
-differ by a factor of a hundred between a calm cluster and a busy one, so they are measured.
+A nomination takes a while: the request, and the watch event that shows it. kube-scheduler takes a nominated pod many times faster
+than one for which it must search. All these times differ by a factor of a hundred between clusters, so they are measured.
 """
 
-from collections import deque
 from typing import Final
 
-FEWEST: Final = 6.0  # pods
-MOST: Final = 384.0
-FIRST_UNSEEN: Final = 4  # nominations on their way at once, before any was seen
 FIRST_GUESS_S: Final = 0.1  # how long a nomination takes, until one was seen
+LONGEST_S: Final = 5.0
 MARGIN: Final = 1.5  # kube-scheduler may see it later than we do
-RECENT_CALLS: Final = 128
-SLOWEST_CALLS_S: Final = 10.0  # after a pause of that length the earlier pace says nothing
+FIRST_UNSEEN: Final = 16  # nominations on their way at once, before any was seen
+FIRST_POD_S: Final = 0.01  # how long kube-scheduler takes for a pod, until it was seen
+LONGEST_POD_S: Final = 0.5  # more than that between two calls is a pause
 FORGET: Final = 0.1  # the weight of a new observation
 LATER: Final = 1.1  # for each nomination that was too late
 SOONER: Final = 0.98  # for each one that was in time
@@ -24,20 +22,22 @@ LARGEST_FACTOR: Final = 4.0
 
 
 class Lead:
-    def __init__(self, *, fewest: float = FEWEST, most: float = MOST, first_unseen: int = FIRST_UNSEEN) -> None:
-        self._fewest = fewest
-        self._most = most
+    def __init__(self, *, first_unseen: int = FIRST_UNSEEN, longest_s: float = LONGEST_S) -> None:
         self._first_unseen = first_unseen
-        self._calls: deque[float] = deque(maxlen=RECENT_CALLS)
+        self._longest_s = longest_s
+        self._last_call: tuple[float, bool] | None = None
+        self._pod_s = {False: FIRST_POD_S, True: FIRST_POD_S}  # by whether it was nominated
         self._unseen: dict[str, float] = {}  # by uid: when a nomination was decided that our watch has not shown; oldest first
+        self._measured = False
         self._takes_s = FIRST_GUESS_S
         self._factor = MARGIN
 
-    def called(self, now: float) -> None:
-        """kube-scheduler has taken a pod."""
-        if self._calls and now - self._calls[-1] > SLOWEST_CALLS_S:
-            self._calls.clear()
-        self._calls.append(now)
+    def called(self, now: float, *, nominated: bool) -> None:
+        """kube-scheduler has taken a pod, which was nominated as far as kube-scheduler knows, or not."""
+        if self._last_call is not None:
+            at, kind = self._last_call
+            self._pod_s[kind] += (min(LONGEST_POD_S, max(0.0, now - at)) - self._pod_s[kind]) * FORGET
+        self._last_call = now, nominated
         if not self._unseen:  # nothing is measured: a lead that is longer than the queue would stay for ever
             self._takes_s = max(min(self._takes_s, FIRST_GUESS_S), self._takes_s * UNUSED)
             self._factor = max(MARGIN, self._factor * UNUSED)
@@ -49,17 +49,13 @@ class Lead:
     def seen(self, uid: str, now: float) -> None:
         """Our own watch has shown the nomination."""
         if (decided := self._unseen.pop(uid, None)) is not None:
+            self._measured = True
             took_s = now - decided
             self._takes_s += (took_s - self._takes_s) * (1.0 if took_s > self._takes_s else FORGET)
 
     def forget(self, uid: str) -> None:
         """The promise has ended."""
         self._unseen.pop(uid, None)
-
-    @property
-    def takes_s(self) -> float:
-        """How long a nomination takes until our watch shows it."""
-        return self._takes_s
 
     def in_time(self) -> None:
         """kube-scheduler has used a nomination."""
@@ -69,15 +65,21 @@ class Lead:
         """kube-scheduler has taken a pod without seeing its nomination."""
         self._factor = min(LARGEST_FACTOR, self._factor * LATER)
 
-    def pods(self, now: float) -> int:
-        """How many pods at the head of the queue to leave to kube-scheduler."""
-        if len(self._calls) < 2:
-            return int(self._fewest)
-        per_s = (len(self._calls) - 1) / max(1e-3, self._calls[-1] - self._calls[0])
+    @property
+    def takes_s(self) -> float:
+        """How long a nomination takes until our watch shows it."""
+        return self._takes_s
+
+    def needed_s(self, now: float) -> float:
+        """How long before kube-scheduler takes a pod its nomination must be sent."""
         # The oldest that is still on its way takes at least as long as it has taken until now.
         waits_s = now - next(iter(self._unseen.values())) if self._unseen else 0.0
-        return int(min(self._most, max(self._fewest, per_s * max(self._takes_s, waits_s) * self._factor)))
+        return min(self._longest_s, max(self._takes_s, waits_s) * self._factor)
 
-    def allows_more(self, now: float) -> bool:
-        """Whether one more nomination may be on its way: as many as the lead, so that few are late while it is learned."""
-        return len(self._unseen) < max(self._first_unseen, self.pods(now))
+    def pod_s(self, *, nominated: bool) -> float:
+        """How long kube-scheduler takes for a pod."""
+        return self._pod_s[nominated]
+
+    def allows_more(self) -> bool:
+        """Whether one more nomination may be on its way: few, until it is known how long they take."""
+        return self._measured or len(self._unseen) < self._first_unseen

@@ -56,9 +56,16 @@ class PendingPods:
         self._promised[uid] = key
         insort(self._promised_order, key)
 
-    def first(self, skip: int = 0) -> Iterator[SchedulingPod]:
-        """Those that can be promised a node, in order, except if fewer than `skip` pods of both kinds are before them."""
-        start = max(0, skip - len(self._promised_order))
-        while start < len(self._order) and start + bisect_left(self._promised_order, self._order[start]) < skip:
-            start += 1
+    def after(self, wait_s: float, *, pod_s: float, promised_s: float, fewest: int = 0) -> Iterator[SchedulingPod]:
+        """Those that can be promised a node, in order, except if kube-scheduler comes to them earlier than in `wait_s`.
+
+        It takes `promised_s` for each pod before them that was promised a node, and `pod_s` for each other; of all there are
+        at least `fewest`.
+        """
+
+        def too_near(place: int) -> bool:
+            promised = bisect_left(self._promised_order, self._order[place])
+            return place + promised < fewest or place * pod_s + promised * promised_s < wait_s
+
+        start = bisect_left(range(len(self._order)), True, key=lambda place: not too_near(place))
         return (self._pods[key[3]][1] for key in islice(self._order, start, None))

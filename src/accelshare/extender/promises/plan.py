@@ -5,7 +5,7 @@ Never: writing nominations (nominator.py), holding cards: a bind decides by the 
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, unique
 from itertools import islice
@@ -28,6 +28,7 @@ LONGEST_SEARCH_S: Final = 0.05  # each pod may be one more ranking of all nodes
 MOST_ENDED: Final = 16  # old promises in one search
 MOST_ADOPTED: Final = 4096  # nominations of others that are counted
 MOST_ASKED: Final = 50_000  # remembered pods that kube-scheduler has asked for
+FEWEST_AHEAD: Final = 4  # pods that kube-scheduler is about to take
 # Half of the promises wasted though kube-scheduler knew of them: a rule that we cannot see is at work. Hardly any kept: it does
 # not try nominated nodes, or sees nominations too late at any lead.
 RECENT: Final = 64
@@ -101,10 +102,12 @@ class Plan:
         count: Callable[[str], None],
         avoid: Callable[[], Container[str]] = lambda: (),
         lead: Lead | None = None,
+        fewest_ahead: int = FEWEST_AHEAD,
     ) -> None:
         """`managed`: the resources that the ledger counts. `shortest_queue`: plan only if so many pods wait.
 
         `count` is called with the outcome of each promise of ours. `avoid`: nodes that are not promised at the moment.
+        `fewest_ahead`: so many pods at the head of the queue are never promised a node.
         """
         self._ledger = ledger
         self._shadow = Shadow(ledger)
@@ -123,6 +126,7 @@ class Plan:
         self._unserved: dict[str, SchedulingPod] = {}  # pods of schedulers that have not called
         self._asked: dict[str, None] = {}  # pods that kube-scheduler has tried, or that had their promise
         self._lead = lead or Lead()
+        self._fewest_ahead = fewest_ahead
         self._recent: deque[str] = deque(maxlen=RECENT)  # outcomes; of those that kube-scheduler did not know: late
         self._paused_until = float("-inf")
 
@@ -224,7 +228,7 @@ class Plan:
     def asked(self, uid: str, nodes: NodeNames) -> str:
         """kube-scheduler asks filter for this pod. Returns the promised node if it is among these nodes, or nothing."""
         self._serve(self._waiting.get(uid))
-        self._lead.called(self._clock())
+        self._lead.called(self._clock(), nominated=len(nodes) == 1)
         self._queue.remove(uid)
         self._unserved.pop(uid, None)
         self._remember_asked(uid)
@@ -321,9 +325,9 @@ class Plan:
     def _next_promise(self, now: float) -> Nomination | None:
         if now < self._paused_until or self.waiting < self._shortest_queue or self._own >= MOST_PROMISES:
             return None
-        if not self._lead.allows_more(now):
+        if not self._lead.allows_more():
             return None
-        for pod in list(islice(self._queue.first(self._lead.pods(now)), MOST_TRIED)):
+        for pod in list(islice(self._in_time(now), MOST_TRIED)):
             if now - self._served.get(pod.scheduler, float("-inf")) > SERVED_S:
                 self._queue.remove(pod.uid)
                 self._unserved[pod.uid] = pod
@@ -347,6 +351,16 @@ class Plan:
                 self._usage.add(pod.uid, node, pod.needs, pod.ports)
                 return Nomination(pod.uid, pod.namespace, pod.name, pod.version, node)
         return None
+
+    def _in_time(self, now: float) -> Iterator[SchedulingPod]:
+        """The pods that kube-scheduler takes only after a nomination has reached it, the first ones first."""
+        lead = self._lead
+        return self._queue.after(
+            lead.needed_s(now),
+            pod_s=lead.pod_s(nominated=False),
+            promised_s=lead.pod_s(nominated=True),
+            fewest=self._fewest_ahead,
+        )
 
     def _choose(self, pod: SchedulingPod, request: Request) -> str:
         """Promise the pod cards of the best node that its own rules allow. Without one it is left to kube-scheduler."""

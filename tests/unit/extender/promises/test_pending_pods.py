@@ -15,15 +15,15 @@ def queue(*names: str) -> PendingPods:
     return pods
 
 
-def names(pods: PendingPods, skip: int = 0) -> str:
-    return "".join(each.name for each in pods.first(skip))
+def names(pods: PendingPods, ahead: int = 0) -> str:
+    return "".join(each.name for each in pods.after(0.0, pod_s=1.0, promised_s=1.0, fewest=ahead))
 
 
 def test_priority_comes_first_then_age_then_arrival() -> None:
     pods = queue("a", "b")
     pods.put(pod("old", created="2025"))
     pods.put(pod("high", priority=1, created="2027"))
-    assert [each.name for each in pods.first()] == ["high", "old", "a", "b"]
+    assert names(pods) == "higholdab"
 
 
 def test_promised_pods_are_passed_over_and_count_as_before_those_behind_them() -> None:
@@ -47,6 +47,20 @@ def test_pods_at_the_head_stay_left_out_however_many_behind_them_are_promised() 
     pods.remove("c")
     assert names(pods, 2) == ""
     assert names(pods, 0) == "ab"
+
+
+def test_pods_that_kube_scheduler_takes_too_soon_are_left_out() -> None:
+    """It takes 0.1 s for a pod that was promised a node, and 1 s for each other."""
+    pods = queue(*"abcdefgh")
+    for name in "bcdefg":
+        pods.promised(name)
+
+    def after(wait_s: float) -> str:
+        return "".join(each.name for each in pods.after(wait_s, pod_s=1.0, promised_s=0.1))
+
+    assert after(0.0) == "ah"
+    assert after(0.1) == after(1.6) == "h"
+    assert after(1.7) == ""
 
 
 def test_a_removed_pod_has_no_place() -> None:

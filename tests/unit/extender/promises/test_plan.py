@@ -22,7 +22,7 @@ MEMORY = "gpu-mem"
 class Bench:
     """A ledger and a plan that see the same cluster; time is set by the test."""
 
-    def __init__(self, ledger: Ledger, *, shortest_queue: int = 1, lead: float = 0.0, longest_lead: float = 0.0) -> None:
+    def __init__(self, ledger: Ledger, *, shortest_queue: int = 1, ahead: int = 0, lead: Lead | None = None) -> None:
         self.ledger = ledger
         self.now = 1000.0
         self.outcomes: Counter[str] = Counter()
@@ -35,7 +35,8 @@ class Bench:
             clock=lambda: self.now,
             count=lambda outcome: self.outcomes.update([outcome]),
             avoid=lambda: self.avoided,
-            lead=Lead(fewest=lead, most=max(lead, longest_lead), first_unseen=10_000),
+            lead=lead or Lead(first_unseen=10_000, longest_s=0.0),
+            fewest_ahead=ahead,
         )
 
     def node(self, name: str, *sizes: int, cpu: int = 10_000, unschedulable: bool = False, **labels: str) -> None:
@@ -166,7 +167,7 @@ def test_a_short_queue_is_left_to_kube_scheduler(ledger: Ledger) -> None:
 
 
 def test_the_pods_that_kube_scheduler_is_about_to_take_are_skipped(ledger: Ledger) -> None:
-    bench = Bench(ledger, lead=2.0)
+    bench = Bench(ledger, ahead=2)
     bench.node("n1", 16)
     bench.served()
     for name in "abcd":
@@ -285,7 +286,7 @@ def test_a_promise_withdrawn_while_it_was_being_written_is_removed(bench: Bench)
 
 
 def test_a_late_nomination_is_not_repeated(ledger: Ledger) -> None:
-    bench = Bench(ledger, lead=2.0)
+    bench = Bench(ledger, ahead=2)
     bench.node("n1", 16)
     bench.served()
     for number in range(8):
@@ -450,7 +451,7 @@ def test_planning_pauses_for_a_rule_that_refuses_nominated_nodes_before_filter_i
 
 def test_a_queue_is_planned_again_after_one_slow_nomination(ledger: Ledger) -> None:
     """The lead had become longer than the queue."""
-    bench = Bench(ledger, longest_lead=384.0)
+    bench = Bench(ledger, lead=Lead())
     bench.node("n1", *[16] * 400)
     bench.served()
     pods = [bench.pod(f"p{number:03}", 1) for number in range(100)]
