@@ -228,7 +228,8 @@ class Plan:
     def asked(self, uid: str, nodes: NodeNames) -> str:
         """kube-scheduler asks filter for this pod. Returns the promised node if it is among these nodes, or nothing."""
         self._serve(self._waiting.get(uid))
-        self._lead.called(self._clock(), nominated=len(nodes) == 1)
+        if uid not in self._asked:
+            self._lead.called(self._clock(), nominated=len(nodes) == 1)
         self._queue.remove(uid)
         self._unserved.pop(uid, None)
         self._remember_asked(uid)

@@ -454,12 +454,15 @@ def test_a_queue_is_planned_again_after_one_slow_nomination(ledger: Ledger) -> N
     bench = Bench(ledger, lead=Lead())
     bench.node("n1", *[16] * 400)
     bench.served()
-    pods = [bench.pod(f"p{number:03}", 1) for number in range(100)]
+    for number in range(100):
+        bench.pod(f"p{number:03}", 1)
+    strangers = itertools.count()
 
     def take_pods(times: int) -> None:
         for _ in range(times):
             bench.now += 0.01
-            bench.ask(pods[0].name, "n1", "n2")
+            bench.pod(name := f"stranger{next(strangers)}", 1, priority=1)
+            bench.ask(name, "n1", "n2")
 
     take_pods(200)
     slow = bench.plan.next()
