@@ -10,7 +10,7 @@ from typing import Final
 
 FIRST_GUESS_S: Final = 0.02  # how long a nomination takes, until one was seen
 LONGEST_S: Final = 5.0
-MARGIN: Final = 1.5  # kube-scheduler may see it later than we do
+MARGIN: Final = 2.0  # kube-scheduler may see it later than we do
 FIRST_UNSEEN: Final = 8  # nominations on their way at once, before any was seen
 FIRST_POD_S: Final = 0.01  # how long kube-scheduler takes for a pod, until it was seen
 LONGEST_POD_S: Final = 0.5  # more than that between two calls is a pause
