@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Final
@@ -97,10 +97,14 @@ async def _run(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, ...] |
         extender = None if flags is None else await running.enter_async_context(scene.extender(*flags, tls=True))
         scheduler = await running.enter_async_context(scene.scheduler(extender))
         version = await scene.version_of_pods()
-        with _paused(scheduler):
-            await scene.create(PODS, map(one, names), queue.pods)
         async with asyncio.timeout(LIMIT_S):
-            measured = await _pace(scene, version, queue.pods, scheduler, extender)
+            with _paused(scheduler):
+                await scene.create(PODS, map(one, names), queue.pods)
+                watching = asyncio.Event()
+                pacing = asyncio.create_task(_pace(scene, version, queue.pods, scheduler, extender, on_open=watching.set))
+                running.push_async_callback(_end, pacing)
+                await watching.wait()
+            measured = await pacing
         if extender is None:
             return measured
         metrics = await asyncio.to_thread(extender.metrics)
@@ -116,12 +120,19 @@ def _paused(process: Process) -> Iterator[None]:
         process.resume()
 
 
-async def _pace(scene: Scene, version: str, pods: int, scheduler: Process, extender: Extender | None) -> Pace:
-    """The pace of the middle pods, from a watch that sees them get their nodes."""
+async def _end(task: asyncio.Task[Pace]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _pace(
+    scene: Scene, version: str, pods: int, scheduler: Process, extender: Extender | None, *, on_open: Callable[[], None]
+) -> Pace:
+    """The pace of the middle pods, from a watch that sees them get their nodes. `on_open` is called when it is there."""
     start, end = middle_of(pods)
     moments: dict[int, Moment] = {}
     bound = 0
-    async with aclosing(binds(scene, version, recorded=extender is not None, resume=False)) as seen:
+    async with aclosing(binds(scene, version, recorded=extender is not None, resume=False, on_open=on_open)) as seen:
         async for _ in seen:
             bound += 1
             if bound in (start, end):
@@ -131,7 +142,9 @@ async def _pace(scene: Scene, version: str, pods: int, scheduler: Process, exten
     return pace(moments[start], moments[end])
 
 
-async def binds(scene: Scene, version: str, *, recorded: bool, resume: bool = True) -> AsyncGenerator[str]:
+async def binds(
+    scene: Scene, version: str, *, recorded: bool, resume: bool = True, on_open: Callable[[], None] = lambda: None
+) -> AsyncGenerator[str]:
     """The names of pods, each when the watch shows its node for the first time. Without an end.
 
     On a busy machine the API server may end the watch of a slow client. The next watch has the missed events, but late: without
@@ -140,7 +153,10 @@ async def binds(scene: Scene, version: str, *, recorded: bool, resume: bool = Tr
     bound: set[str] = set()
     only_bound = {"fieldSelector": "spec.nodeName!="}
     while True:
-        async with aclosing(scene.client.watch(PODS, resource_version=version, params=only_bound, timeout_s=LIMIT_S)) as events:
+        watch = scene.client.watch(
+            PODS, resource_version=version, params=only_bound, timeout_s=LIMIT_S, on_open=lambda _: on_open()
+        )
+        async with aclosing(watch) as events:
             async for event in events:
                 if event.type not in ("ADDED", "MODIFIED"):
                     continue
