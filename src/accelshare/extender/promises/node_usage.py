@@ -36,6 +36,10 @@ class NodeUsage:
 
     # Nodes.
 
+    def __len__(self) -> int:
+        """How many nodes there are."""
+        return len(self._nodes)
+
     def node_seen(self, node: SchedulingNode) -> bool:
         """Returns whether another set of pods may be on the node than before."""
         before = self._nodes.get(node.name)

@@ -23,6 +23,10 @@ from accelshare.wire.scheduling import SchedulingNode, SchedulingPod
 EXPIRES_S: Final = 60.0  # a promise that kube-scheduler has not used
 SERVED_S: Final = 60.0  # since a scheduler's last call, after which its pods are not planned
 MOST_PROMISES: Final = 512  # at once: enough for seconds, and few are wrong when the cluster changes
+# In a smaller cluster fewer: for each pod that is not nominated, kube-scheduler looks at every node once more with the pods that
+# are nominated there.
+FEW_PROMISES: Final = 32
+NODES_A_PROMISE: Final = 4
 MOST_TRIED: Final = 64  # nodes for one pod whose cards would do, and pods in one search for the next one
 LONGEST_SEARCH_S: Final = 0.05  # each pod may be one more ranking of all nodes
 MOST_ENDED: Final = 16  # old promises in one search
@@ -324,7 +328,8 @@ class Plan:
         return None
 
     def _next_promise(self, now: float) -> Nomination | None:
-        if now < self._paused_until or self.waiting < self._shortest_queue or self._own >= MOST_PROMISES:
+        most = min(MOST_PROMISES, max(FEW_PROMISES, len(self._usage) // NODES_A_PROMISE))
+        if now < self._paused_until or self.waiting < self._shortest_queue or self._own >= most:
             return None
         if not self._lead.allows_more():
             return None

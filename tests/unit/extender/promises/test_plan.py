@@ -496,7 +496,11 @@ def test_a_limited_number_of_promises_is_open_at_once(ledger: Ledger) -> None:
     for number in range(plan_module.MOST_PROMISES + 9):
         bench.pod(f"p{number}", 1)
     bench.plan.node_seen(SchedulingNode("n1", {}, (), False, {"cpu": 0, "pods": 10**6}))
-    assert len(list(iter(bench.plan.next, None))) == plan_module.MOST_PROMISES
+    few = len(list(iter(bench.plan.next, None)))
+    assert few == plan_module.FEW_PROMISES
+    for number in range(plan_module.MOST_PROMISES * plan_module.NODES_A_PROMISE + 9):
+        bench.plan.node_seen(SchedulingNode(f"other{number}", {}, (), True, {}))
+    assert few + len(list(iter(bench.plan.next, None))) == plan_module.MOST_PROMISES
 
 
 def test_a_nomination_by_preemption_for_the_promised_node_is_never_removed(bench: Bench) -> None:
