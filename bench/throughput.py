@@ -103,6 +103,7 @@ async def _run(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, ...] |
                 watching = asyncio.Event()
                 pacing = asyncio.create_task(_pace(scene, version, queue.pods, scheduler, extender, on_open=watching.set))
                 running.push_async_callback(_end, pacing)
+                pacing.add_done_callback(lambda _: watching.set())  # also if it fails
                 await watching.wait()
             measured = await pacing
         if extender is None:

@@ -16,7 +16,7 @@ import msgspec
 
 from accelshare.kube import errors
 from accelshare.kube.client import Client, WatchEvent
-from accelshare.wire.decoding import BinaryList, Decoder, UnreadableError, version_number
+from accelshare.wire.decoding import Decoder, ListDecoder, UnreadableError, version_number
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class Backoff:
 class BinaryLists(Generic[T]):
     """How lists are read in protobuf, and one of their messages, which must give the same as `decode` gives for JSON."""
 
-    messages: BinaryList
+    messages: ListDecoder
     decode: Callable[[Any], T | None]
 
 

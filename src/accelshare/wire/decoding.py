@@ -51,8 +51,8 @@ class ListStream(Protocol):
         """The objects that are complete with this piece of the body. UnreadableError if any of it cannot be read."""
 
 
-class BinaryList(Protocol):
-    """A kind of list in protobuf."""
+class ListDecoder(Protocol):
+    """Decodes lists of one kind of objects in protobuf."""
 
     def page(self, body: bytes) -> ListPage:
         """UnreadableError if any of it cannot be read."""

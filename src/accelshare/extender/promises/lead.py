@@ -14,10 +14,10 @@ MARGIN: Final = 2.0  # kube-scheduler may see it later than we do
 FIRST_UNSEEN: Final = 8  # nominations on their way at once, before any was seen
 FIRST_POD_S: Final = 0.01  # how long kube-scheduler takes for a pod, until it was seen
 LONGEST_POD_S: Final = 0.5  # more than that between two calls is a pause
-FORGET: Final = 0.1  # the weight of a new observation
+NEW_WEIGHT: Final = 0.1  # of an observation in the average
 LATER: Final = 1.1  # for each nomination that was too late
 SOONER: Final = 0.98  # for each one that was in time
-UNUSED: Final = 0.99  # for each pod that is taken while none is on its way
+UNMEASURED: Final = 0.99  # for each pod that is taken while no nomination is on its way
 LARGEST_FACTOR: Final = 4.0
 
 
@@ -36,11 +36,11 @@ class Lead:
         """kube-scheduler has taken a pod, which was nominated as far as kube-scheduler knows, or not."""
         if self._last_call is not None:
             at, kind = self._last_call
-            self._pod_s[kind] += (min(LONGEST_POD_S, max(0.0, now - at)) - self._pod_s[kind]) * FORGET
+            self._pod_s[kind] += (min(LONGEST_POD_S, max(0.0, now - at)) - self._pod_s[kind]) * NEW_WEIGHT
         self._last_call = now, nominated
         if not self._unseen:  # nothing is measured: a lead that is longer than the queue would stay for ever
-            self._takes_s = max(min(self._takes_s, FIRST_GUESS_S), self._takes_s * UNUSED)
-            self._factor = max(MARGIN, self._factor * UNUSED)
+            self._takes_s = max(min(self._takes_s, FIRST_GUESS_S), self._takes_s * UNMEASURED)
+            self._factor = max(MARGIN, self._factor * UNMEASURED)
 
     def decided(self, uid: str, now: float) -> None:
         """A nomination of this pod is sent now."""
@@ -51,7 +51,7 @@ class Lead:
         if (decided := self._unseen.pop(uid, None)) is not None:
             self._measured = True
             took_s = now - decided
-            self._takes_s += (took_s - self._takes_s) * (1.0 if took_s > self._takes_s else FORGET)
+            self._takes_s += (took_s - self._takes_s) * (1.0 if took_s > self._takes_s else NEW_WEIGHT)
 
     def forget(self, uid: str) -> None:
         """The promise has ended."""

@@ -49,18 +49,18 @@ class PendingPods:
         if (key := self._promised.pop(uid, None)) is not None:
             del self._promised_order[bisect_left(self._promised_order, key)]
 
-    def promised(self, uid: str) -> None:
-        """The pod was promised a node. It keeps its place until it is removed."""
+    def keep_place(self, uid: str) -> None:
+        """The pod was promised a node. It stays in the queue until it is removed, but cannot be promised another."""
         key, _ = self._pods[uid]
         self.remove(uid)
         self._promised[uid] = key
         insort(self._promised_order, key)
 
-    def after(self, wait_s: float, *, pod_s: float, promised_s: float, fewest: int = 0) -> Iterator[SchedulingPod]:
-        """Those that can be promised a node, in order, except if kube-scheduler comes to them earlier than in `wait_s`.
+    def taken_after(self, wait_s: float, *, pod_s: float, promised_s: float, fewest: int = 0) -> Iterator[SchedulingPod]:
+        """The pods that can be promised a node and that kube-scheduler takes after `wait_s` or later, in order.
 
-        It takes `promised_s` for each pod before them that was promised a node, and `pod_s` for each other; of all there are
-        at least `fewest`.
+        Before it takes a pod, it spends `promised_s` on each earlier pod that was promised a node and `pod_s` on each other one.
+        At least `fewest` pods are earlier than those returned.
         """
 
         def too_near(place: int) -> bool:

@@ -350,7 +350,7 @@ class Plan:
                 if self._clock() - now >= LONGEST_SEARCH_S:
                     return None  # the next search finds these rankings in the cache
             else:
-                self._queue.promised(pod.uid)
+                self._queue.keep_place(pod.uid)
                 self._lead.decided(pod.uid, now)
                 self._promised[pod.uid] = _Promised(pod, node, now, _By.US)
                 self._own += 1
@@ -361,7 +361,7 @@ class Plan:
     def _in_time(self, now: float) -> Iterator[SchedulingPod]:
         """The pods that kube-scheduler takes only after a nomination has reached it, the first ones first."""
         lead = self._lead
-        return self._queue.after(
+        return self._queue.taken_after(
             lead.needed_s(now),
             pod_s=lead.pod_s(nominated=False),
             promised_s=lead.pod_s(nominated=True),

@@ -16,7 +16,7 @@ def queue(*names: str) -> PendingPods:
 
 
 def names(pods: PendingPods, ahead: int = 0) -> str:
-    return "".join(each.name for each in pods.after(0.0, pod_s=1.0, promised_s=1.0, fewest=ahead))
+    return "".join(each.name for each in pods.taken_after(0.0, pod_s=1.0, promised_s=1.0, fewest=ahead))
 
 
 def test_priority_comes_first_then_age_then_arrival() -> None:
@@ -28,12 +28,12 @@ def test_priority_comes_first_then_age_then_arrival() -> None:
 
 def test_promised_pods_are_passed_over_and_count_as_before_those_behind_them() -> None:
     pods = queue(*"abcdef")
-    pods.promised("c")
+    pods.keep_place("c")
     assert (names(pods), len(pods)) == ("abdef", 5)
     assert names(pods, 2) == "def"
     assert names(pods, 3) == "def"
     assert names(pods, 4) == "ef"
-    pods.promised("a")
+    pods.keep_place("a")
     assert names(pods, 1) == "bdef"
     assert names(pods, 2) == "def"
 
@@ -42,7 +42,7 @@ def test_pods_at_the_head_stay_left_out_however_many_behind_them_are_promised() 
     """A nomination of theirs would come too late."""
     pods = queue(*"abcdef")
     for name in "cdef":
-        pods.promised(name)
+        pods.keep_place(name)
     assert names(pods, 2) == ""
     pods.remove("c")
     assert names(pods, 2) == ""
@@ -53,10 +53,10 @@ def test_pods_that_kube_scheduler_takes_too_soon_are_left_out() -> None:
     """It takes 0.1 s for a pod that was promised a node, and 1 s for each other."""
     pods = queue(*"abcdefgh")
     for name in "bcdefg":
-        pods.promised(name)
+        pods.keep_place(name)
 
     def after(wait_s: float) -> str:
-        return "".join(each.name for each in pods.after(wait_s, pod_s=1.0, promised_s=0.1))
+        return "".join(each.name for each in pods.taken_after(wait_s, pod_s=1.0, promised_s=0.1))
 
     assert after(0.0) == "ah"
     assert after(0.1) == after(1.6) == "h"
@@ -65,7 +65,7 @@ def test_pods_that_kube_scheduler_takes_too_soon_are_left_out() -> None:
 
 def test_a_removed_pod_has_no_place() -> None:
     pods = queue(*"abc")
-    pods.promised("a")
+    pods.keep_place("a")
     pods.remove("a")
     pods.remove("b")
     pods.remove("unknown")
