@@ -13,7 +13,7 @@ LONGEST_S: Final = 5.0
 MARGIN: Final = 2.0  # kube-scheduler may see it later than we do
 FIRST_UNSEEN: Final = 8  # nominations on their way at once, before any was seen
 FIRST_POD_S: Final = 0.01  # how long kube-scheduler takes for a pod, until it was seen
-LONGEST_POD_S: Final = 0.5  # more than that between two calls is a pause
+LONGEST_POD_S: Final = 1.0  # more than that between two calls is a pause
 NEW_WEIGHT: Final = 0.1  # of an observation in the average
 LATER: Final = 1.1  # for each nomination that was too late
 SOONER: Final = 0.98  # for each one that was in time
@@ -36,7 +36,8 @@ class Lead:
         """kube-scheduler has taken a pod, which was nominated as far as kube-scheduler knows, or not."""
         if self._last_call is not None:
             at, kind = self._last_call
-            self._pod_s[kind] += (min(LONGEST_POD_S, max(0.0, now - at)) - self._pod_s[kind]) * NEW_WEIGHT
+            if (took_s := now - at) <= LONGEST_POD_S:
+                self._pod_s[kind] += (took_s - self._pod_s[kind]) * NEW_WEIGHT
         self._last_call = now, nominated
         if not self._unseen:  # nothing is measured: a lead that is longer than the queue would stay for ever
             self._takes_s = max(min(self._takes_s, FIRST_GUESS_S), self._takes_s * UNMEASURED)
