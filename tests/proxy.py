@@ -30,7 +30,7 @@ class Proxy:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._server is not None
-        self._server.close()
+        await close_server(self._server)
         await self._end_all()
 
     async def cut(self) -> None:
@@ -93,3 +93,11 @@ class Proxy:
             writer.write(piece)
             await writer.drain()
         writer.close()
+
+
+async def close_server(server: asyncio.Server) -> None:
+    """Python 3.11 never closes a connection that is accepted in the moment in which its server closes: first accept no more."""
+    for listening in server.sockets:
+        asyncio.get_running_loop().remove_reader(listening.fileno())
+    await asyncio.sleep(0)  # what was accepted belongs to the server now
+    server.close()

@@ -22,6 +22,7 @@ from accelshare.kube.errors import KubeError, NotFound
 from cluster.https import free_port
 from cluster.process import Process, last_lines
 from tests.e2e.scheduling_cluster import SchedulingCluster
+from tests.proxy import close_server
 
 NAMESPACE = "kube-system"
 NAME = "accelshare-extender"
@@ -99,7 +100,12 @@ class ServiceSwitch:
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.ensure_future(self._serve(reader, writer))
         self._callers.add(task)
-        task.add_done_callback(self._callers.discard)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._callers.discard(task)
+            writer.close()  # here, because a task that is cancelled before it runs closes nothing
+
+        task.add_done_callback(ended)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         replica = next((each for each in self._replicas.all if each.address == self._address), None)
@@ -117,8 +123,6 @@ class ServiceSwitch:
                 onward_writer.close()
         except OSError:
             pass
-        finally:
-            writer.close()
 
     async def end(self) -> None:
         for caller in list(self._callers):
@@ -223,7 +227,7 @@ async def open_service(cluster: SchedulingCluster) -> AsyncIterator[Replicas]:
             await asyncio.to_thread(cluster.scheduler.stop)
         for replica in replicas.all:
             replica.process.kill()
-        server.close()
+        await close_server(server)
         await replicas.switch.end()
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
