@@ -6,9 +6,11 @@ A nomination takes a while: the request, and the watch event that shows it. kube
 than one for which it must search. All these times differ by a factor of a hundred between clusters, so they are measured.
 """
 
+import math
 from typing import Final
 
-FIRST_GUESS_S: Final = 0.02  # how long a nomination takes, until one was seen
+FIRST_GUESS_S: Final = 0.25  # how long a nomination takes, until some were seen: where pods wait, the API server is busy
+SHORTEST_S: Final = 0.02
 LONGEST_S: Final = 5.0
 MARGIN: Final = 2.0  # kube-scheduler may see it later than we do
 FIRST_UNSEEN: Final = 8  # nominations on their way at once, before any was seen
@@ -40,7 +42,7 @@ class Lead:
                 self._pod_s[kind] += (took_s - self._pod_s[kind]) * NEW_WEIGHT
         self._last_call = now, nominated
         if not self._unseen:  # nothing is measured: a lead that is longer than the queue would stay for ever
-            self._takes_s = max(min(self._takes_s, FIRST_GUESS_S), self._takes_s * UNMEASURED)
+            self._takes_s = max(min(self._takes_s, SHORTEST_S), self._takes_s * UNMEASURED)
             self._factor = max(MARGIN, self._factor * UNMEASURED)
 
     def decided(self, uid: str, now: float) -> None:
@@ -71,11 +73,12 @@ class Lead:
         """How long a nomination takes until our watch shows it."""
         return self._takes_s
 
-    def needed_s(self, now: float) -> float:
-        """How long before kube-scheduler takes a pod its nomination must be sent."""
+    def needed_s(self, now: float, *, queue_s: float = math.inf) -> float:
+        """How long before kube-scheduler takes a pod its nomination must be sent. A guess is at most half of `queue_s`."""
+        takes_s = self._takes_s if self._measured else min(self._takes_s, queue_s / 2 / self._factor)
         # The oldest that is still on its way takes at least as long as it has taken until now.
         waits_s = now - next(iter(self._unseen.values())) if self._unseen else 0.0
-        return min(self._longest_s, max(self._takes_s, waits_s) * self._factor)
+        return min(self._longest_s, max(takes_s, waits_s) * self._factor)
 
     def pod_s(self, *, nominated: bool) -> float:
         """How long kube-scheduler takes for a pod."""

@@ -361,9 +361,10 @@ class Plan:
     def _in_time(self, now: float) -> Iterator[SchedulingPod]:
         """The pods that kube-scheduler takes only after a nomination has reached it, the first ones first."""
         lead = self._lead
+        pod_s = lead.pod_s(nominated=False)
         return self._queue.taken_after(
-            lead.needed_s(now),
-            pod_s=lead.pod_s(nominated=False),
+            lead.needed_s(now, queue_s=len(self._queue) * pod_s),
+            pod_s=pod_s,
             promised_s=lead.pod_s(nominated=True),
             fewest=self._fewest_ahead,
         )

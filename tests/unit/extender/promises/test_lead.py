@@ -10,6 +10,7 @@ from accelshare.extender.promises.lead import (
     LONGEST_POD_S,
     LONGEST_S,
     MARGIN,
+    SHORTEST_S,
     Lead,
 )
 
@@ -20,7 +21,7 @@ def called(lead: Lead, *, since: float, every_s: float, times: int, nominated: b
         lead.called(since + number * every_s, nominated=nominated)
 
 
-@pytest.mark.parametrize("took_s", [0.2, 1.0, 2.0])
+@pytest.mark.parametrize("took_s", [0.3, 1.0, 2.0])
 def test_a_nomination_is_sent_as_early_as_one_took_with_a_margin(took_s: float) -> None:
     lead = Lead()
     assert lead.needed_s(0.0) == FIRST_GUESS_S * MARGIN
@@ -28,6 +29,17 @@ def test_a_nomination_is_sent_as_early_as_one_took_with_a_margin(took_s: float) 
     lead.seen("a", 10.0 + took_s)
     assert lead.needed_s(10.0 + took_s) == pytest.approx(took_s * MARGIN)
     assert lead.takes_s == pytest.approx(took_s)
+
+
+def test_the_first_guess_is_at_most_half_of_the_queue() -> None:
+    """If it were longer than the queue, nothing would be nominated, and nothing measured."""
+    lead = Lead()
+    assert lead.needed_s(0.0, queue_s=10.0) == pytest.approx(FIRST_GUESS_S * MARGIN)
+    assert lead.needed_s(0.0, queue_s=0.1) == pytest.approx(0.05)
+    lead.decided("a", 10.0)
+    assert lead.needed_s(10.1, queue_s=0.1) == pytest.approx(0.1 * MARGIN)
+    lead.seen("a", 10.4)
+    assert lead.needed_s(10.4, queue_s=0.1) == pytest.approx(0.4 * MARGIN)
 
 
 def test_a_nomination_that_is_still_on_its_way_already_tells_that_it_takes_long() -> None:
@@ -72,7 +84,7 @@ def test_one_that_nobody_measures_becomes_shorter() -> None:
     lead.seen("a", 11.0)
     lead.too_late()
     called(lead, since=11.0, every_s=0.01, times=400)
-    assert lead.needed_s(20.0) == pytest.approx(FIRST_GUESS_S * MARGIN)
+    assert lead.needed_s(20.0) == pytest.approx(SHORTEST_S * MARGIN)
 
 
 def test_kube_schedulers_pace_is_measured_for_both_kinds_of_pods() -> None:
