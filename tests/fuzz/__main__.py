@@ -21,13 +21,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first case of each door")
     parser.add_argument("--door", action="append", help="only this door; repeatable")
     options = parser.parse_args(arguments)
-    doors = [door for door in all_doors() if not options.door or door.name in options.door]
-    if not doors:
-        parser.error(f"there is no such door; there are {', '.join(door.name for door in all_doors())}")
+    for name, least in (("cases", 1), ("first", 0)):
+        if getattr(options, name) < least:
+            parser.error(f"--{name} is {getattr(options, name)}; it must be at least {least}")
+    doors = {door.name: door for door in all_doors()}
+    for name in options.door or ():
+        if name not in doors:
+            parser.error(f"there is no door {name!r}; there are {', '.join(doors)}")
     seed = secrets.randbelow(2**32) if options.seed is None else options.seed
-    say(f"{options.cases:,} cases at {len(doors)} doors, seed {seed}: the same again with --seed {seed}")
+    chosen = [door for name, door in doors.items() if not options.door or name in options.door]
+    say(f"{options.cases:,} cases at {len(chosen)} doors, seed {seed}: the same again with --seed {seed}")
     logging.getLogger("accelshare").setLevel(logging.CRITICAL)  # damaged input is logged
-    run = Run(seed, say=say, doors=doors)
+    run = Run(seed, say=say, doors=chosen)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the table is printed then, too
     clean = False
     try:

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from tests.fuzz import __main__ as fuzz_main
 from tests.fuzz import run as fuzz_run
 from tests.fuzz.doors import Door, all_doors
 from tests.fuzz.run import CORPUS, Run, SlowError, case_of, corpus_of, play
@@ -101,3 +102,21 @@ def test_a_slow_answer_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_same_seed_makes_the_same_cases(door: Door) -> None:
     assert [case_of(door, 5, number) for number in range(5)] == [case_of(door, 5, number) for number in range(5)]
     assert door.make(Random("a")) != door.make(Random("b")) or door.make(Random("a")) != door.make(Random("c"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cases", "-3"], "--cases is -3; it must be at least 1"),
+        (["--cases", "0"], "--cases is 0; it must be at least 1"),
+        (["--first", "-1"], "--first is -1; it must be at least 0"),
+        (["--door", "profiles", "--door", "cellar"], "there is no door 'cellar'; there are "),
+    ],
+)
+def test_a_run_that_would_not_try_what_was_asked_is_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fuzz_main, "all_doors", lambda: DOORS)
+    with pytest.raises(SystemExit):
+        fuzz_main.main(arguments)
+    assert message in capsys.readouterr().err
