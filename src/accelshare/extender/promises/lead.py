@@ -10,7 +10,7 @@ import math
 from typing import Final
 
 FIRST_GUESS_S: Final = 0.25  # how long a nomination takes, until some were seen: where pods wait, the API server is busy
-SHORTEST_S: Final = 0.02
+SHORTEST_S: Final = 0.02  # it is assumed to take, while none is measured
 LONGEST_S: Final = 5.0
 MARGIN: Final = 2.0  # kube-scheduler may see it later than we do
 FIRST_UNSEEN: Final = 8  # nominations on their way at once, before any was seen
@@ -74,7 +74,10 @@ class Lead:
         return self._takes_s
 
     def needed_s(self, now: float, *, queue_s: float = math.inf) -> float:
-        """How long before kube-scheduler takes a pod its nomination must be sent. A guess is at most half of `queue_s`."""
+        """How long before kube-scheduler takes a pod its nomination must be sent.
+
+        `queue_s`: in which it takes all that wait. Before anything was measured, the result is at most half of that.
+        """
         takes_s = self._takes_s if self._measured else min(self._takes_s, queue_s / 2 / self._factor)
         # The oldest that is still on its way takes at least as long as it has taken until now.
         waits_s = now - next(iter(self._unseen.values())) if self._unseen else 0.0
