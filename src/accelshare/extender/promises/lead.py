@@ -4,23 +4,35 @@ Belongs here: these times, from what was observed. Never: which pods (plan.py).
 
 A nomination takes a while: the request, and the watch event that shows it. kube-scheduler takes a nominated pod many times faster
 than one for which it must search. All these times differ by a factor of a hundred between clusters, so they are measured.
+Nominations that are sent at once delay each other, so their number grows only as they are seen.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 FIRST_GUESS_S: Final = 0.25  # how long a nomination takes, until some were seen: where pods wait, the API server is busy
-SHORTEST_S: Final = 0.02  # it is assumed to take, while none is measured
 LONGEST_S: Final = 5.0
 MARGIN: Final = 2.0  # kube-scheduler may see it later than we do
+LARGEST_MARGIN: Final = 4.0  # at first, and after many that were too late
+LATER: Final = 1.1  # for each nomination that was too late
+SOONER: Final = 0.98  # for each one that was in time
 FIRST_UNSEEN: Final = 8  # nominations on their way at once, before any was seen
+REMEMBERED_S: Final = 2.0  # with none on its way: a lead that is longer than the queue would stay for ever
 FIRST_POD_S: Final = 0.01  # how long kube-scheduler takes for a pod, until it was seen
 LONGEST_POD_S: Final = 1.0  # more than that between two calls is a pause
 NEW_WEIGHT: Final = 0.1  # of an observation in the average
-LATER: Final = 1.1  # for each nomination that was too late
-SOONER: Final = 0.98  # for each one that was in time
-UNMEASURED: Final = 0.99  # for each pod that is taken while no nomination is on its way
-LARGEST_FACTOR: Final = 4.0
+
+
+@dataclass(slots=True)
+class _Measured:
+    """What is known of nominations."""
+
+    takes_s: float = FIRST_GUESS_S
+    interval_s: float = 0.0  # between two that our watch shows while more are on their way
+    margin: float = LARGEST_MARGIN
+    seen: int = 0
+    seen_at: float = -math.inf  # the last one
 
 
 class Lead:
@@ -30,9 +42,7 @@ class Lead:
         self._last_call: tuple[float, bool] | None = None
         self._pod_s = {False: FIRST_POD_S, True: FIRST_POD_S}  # by whether it was nominated
         self._unseen: dict[str, float] = {}  # by uid: when a nomination was decided that our watch has not shown; oldest first
-        self._measured = False
-        self._takes_s = FIRST_GUESS_S
-        self._factor = MARGIN
+        self._measured = _Measured()
 
     def called(self, now: float, *, nominated: bool) -> None:
         """kube-scheduler has taken a pod, which was nominated as far as kube-scheduler knows, or not."""
@@ -41,9 +51,6 @@ class Lead:
             if (took_s := now - at) <= LONGEST_POD_S:
                 self._pod_s[kind] += (took_s - self._pod_s[kind]) * NEW_WEIGHT
         self._last_call = now, nominated
-        if not self._unseen:  # nothing is measured: a lead that is longer than the queue would stay for ever
-            self._takes_s = max(min(self._takes_s, SHORTEST_S), self._takes_s * UNMEASURED)
-            self._factor = max(MARGIN, self._factor * UNMEASURED)
 
     def decided(self, uid: str, now: float) -> None:
         """A nomination of this pod is sent now."""
@@ -51,10 +58,13 @@ class Lead:
 
     def seen(self, uid: str, now: float) -> None:
         """Our own watch has shown the nomination."""
-        if (decided := self._unseen.pop(uid, None)) is not None:
-            self._measured = True
-            took_s = now - decided
-            self._takes_s += (took_s - self._takes_s) * (1.0 if took_s > self._takes_s else NEW_WEIGHT)
+        if (decided := self._unseen.pop(uid, None)) is None:
+            return
+        measured, took_s = self._measured, now - decided
+        measured.takes_s += (took_s - measured.takes_s) * (1.0 if took_s > measured.takes_s else NEW_WEIGHT)
+        if decided < measured.seen_at:  # it was on its way already when the last one was seen
+            measured.interval_s += (now - measured.seen_at - measured.interval_s) * NEW_WEIGHT
+        measured.seen, measured.seen_at = measured.seen + 1, now
 
     def forget(self, uid: str) -> None:
         """The promise has ended."""
@@ -62,31 +72,35 @@ class Lead:
 
     def in_time(self) -> None:
         """kube-scheduler has used a nomination."""
-        self._factor = max(MARGIN, self._factor * SOONER)
+        self._measured.margin = max(MARGIN, self._measured.margin * SOONER)
 
     def too_late(self) -> None:
         """kube-scheduler has taken a pod without seeing its nomination."""
-        self._factor = min(LARGEST_FACTOR, self._factor * LATER)
+        self._measured.margin = min(LARGEST_MARGIN, self._measured.margin * LATER)
 
     @property
     def takes_s(self) -> float:
         """How long a nomination takes until our watch shows it."""
-        return self._takes_s
+        return self._measured.takes_s
 
     def needed_s(self, now: float, *, queue_s: float = math.inf) -> float:
         """How long before kube-scheduler takes a pod its nomination must be sent.
 
         `queue_s`: in which it takes all that wait. Before anything was measured, the result is at most half of that.
         """
-        takes_s = self._takes_s if self._measured else min(self._takes_s, queue_s / 2 / self._factor)
+        if not self._unseen and self._measured.seen and now - self._measured.seen_at > REMEMBERED_S:
+            self._measured = _Measured()
+        measured = self._measured
+        takes_s = measured.takes_s if measured.seen else min(measured.takes_s, queue_s / 2 / measured.margin)
         # The oldest that is still on its way takes at least as long as it has taken until now.
         waits_s = now - next(iter(self._unseen.values())) if self._unseen else 0.0
-        return min(self._longest_s, max(takes_s, waits_s) * self._factor)
+        behind_s = len(self._unseen) * measured.interval_s
+        return min(self._longest_s, max(takes_s, waits_s, behind_s) * measured.margin)
 
     def pod_s(self, *, nominated: bool) -> float:
         """How long kube-scheduler takes for a pod."""
         return self._pod_s[nominated]
 
     def allows_more(self) -> bool:
-        """Whether one more nomination may be on its way: few, until it is known how long they take."""
-        return self._measured or len(self._unseen) < self._first_unseen
+        """Whether one more nomination may be on its way: few at first, one more for each that was seen."""
+        return len(self._unseen) < self._first_unseen + self._measured.seen

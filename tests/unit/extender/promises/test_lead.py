@@ -6,11 +6,11 @@ from accelshare.extender.promises.lead import (
     FIRST_GUESS_S,
     FIRST_POD_S,
     FIRST_UNSEEN,
-    LARGEST_FACTOR,
+    LARGEST_MARGIN,
     LONGEST_POD_S,
     LONGEST_S,
     MARGIN,
-    SHORTEST_S,
+    REMEMBERED_S,
     Lead,
 )
 
@@ -21,9 +21,24 @@ def called(lead: Lead, *, since: float, every_s: float, times: int, nominated: b
         lead.called(since + number * every_s, nominated=nominated)
 
 
-@pytest.mark.parametrize("took_s", [0.3, 1.0, 2.0])
-def test_a_nomination_is_sent_as_early_as_one_took_with_a_margin(took_s: float) -> None:
+@pytest.fixture
+def lead() -> Lead:
+    """Many nominations were in time, so the margin is the smallest; nothing else is known."""
     lead = Lead()
+    for _ in range(1000):
+        lead.in_time()
+    return lead
+
+
+def test_at_first_the_margin_is_large_and_becomes_smaller_with_each_nomination_in_time() -> None:
+    lead = Lead()
+    assert lead.needed_s(0.0) == FIRST_GUESS_S * LARGEST_MARGIN
+    lead.in_time()
+    assert FIRST_GUESS_S * MARGIN < lead.needed_s(0.0) < FIRST_GUESS_S * LARGEST_MARGIN
+
+
+@pytest.mark.parametrize("took_s", [0.3, 1.0, 2.0])
+def test_a_nomination_is_sent_as_early_as_one_took_with_a_margin(lead: Lead, took_s: float) -> None:
     assert lead.needed_s(0.0) == FIRST_GUESS_S * MARGIN
     lead.decided("a", 10.0)
     lead.seen("a", 10.0 + took_s)
@@ -31,9 +46,8 @@ def test_a_nomination_is_sent_as_early_as_one_took_with_a_margin(took_s: float) 
     assert lead.takes_s == pytest.approx(took_s)
 
 
-def test_the_first_guess_is_at_most_half_of_the_queue() -> None:
+def test_the_first_guess_is_at_most_half_of_the_queue(lead: Lead) -> None:
     """If it were longer than the queue, nothing would be nominated, and nothing measured."""
-    lead = Lead()
     assert lead.needed_s(0.0, queue_s=10.0) == pytest.approx(FIRST_GUESS_S * MARGIN)
     assert lead.needed_s(0.0, queue_s=0.1) == pytest.approx(0.05)
     lead.decided("a", 10.0)
@@ -42,8 +56,7 @@ def test_the_first_guess_is_at_most_half_of_the_queue() -> None:
     assert lead.needed_s(10.4, queue_s=0.1) == pytest.approx(0.4 * MARGIN)
 
 
-def test_a_nomination_that_is_still_on_its_way_already_tells_that_it_takes_long() -> None:
-    lead = Lead()
+def test_a_nomination_that_is_still_on_its_way_already_tells_that_it_takes_long(lead: Lead) -> None:
     lead.decided("a", 10.0)
     lead.decided("b", 10.5)
     assert lead.needed_s(11.0) == pytest.approx(1.0 * MARGIN)
@@ -52,8 +65,7 @@ def test_a_nomination_that_is_still_on_its_way_already_tells_that_it_takes_long(
     assert lead.needed_s(1000.0) == LONGEST_S
 
 
-def test_quick_nominations_shorten_it_slowly_and_slow_ones_lengthen_it_at_once() -> None:
-    lead = Lead()
+def test_quick_nominations_shorten_it_slowly_and_slow_ones_lengthen_it_at_once(lead: Lead) -> None:
     lead.decided("slow", 10.0)
     lead.seen("slow", 11.0)
     for number in range(100):
@@ -64,27 +76,56 @@ def test_quick_nominations_shorten_it_slowly_and_slow_ones_lengthen_it_at_once()
     assert lead.needed_s(11.1) == pytest.approx(0.1 * MARGIN, rel=0.01)
 
 
-def test_late_nominations_lengthen_it_up_to_a_limit() -> None:
-    lead = Lead()
+def test_a_nomination_behind_many_others_takes_as_long_as_all_of_them(lead: Lead) -> None:
+    """They come one by one, however many are sent at once; that is known before the first of many is late."""
+    for number in range(200):
+        lead.decided(str(number), 10.0)
+    for number in range(100):
+        lead.seen(str(number), 10.0 + 0.01 * number)
+    assert lead.needed_s(10.99) == pytest.approx(100 * 0.01 * MARGIN, rel=0.05)
+    for number in range(200, 300):
+        lead.decided(str(number), 10.99)
+    assert lead.needed_s(10.99) == pytest.approx(200 * 0.01 * MARGIN, rel=0.05)
+
+
+def test_the_time_in_which_nothing_was_on_its_way_says_nothing_about_the_pace(lead: Lead) -> None:
+    lead.decided("a", 10.0)
+    lead.decided("ended", 10.0)
+    lead.seen("a", 10.1)
+    lead.forget("ended")
+    lead.decided("b", 12.0)
+    lead.seen("b", 12.1)
+    for number in range(40):
+        lead.decided(str(number), 12.1)
+    assert lead.needed_s(12.1) == pytest.approx(lead.takes_s * MARGIN)
+
+
+def test_late_nominations_lengthen_it_up_to_a_limit(lead: Lead) -> None:
     before_s = lead.needed_s(0.0)
     lead.too_late()
     assert lead.needed_s(0.0) > before_s
     for _ in range(100):
         lead.too_late()
-    assert lead.needed_s(0.0) == pytest.approx(FIRST_GUESS_S * LARGEST_FACTOR)
+    assert lead.needed_s(0.0) == pytest.approx(FIRST_GUESS_S * LARGEST_MARGIN)
     for _ in range(1000):
         lead.in_time()
     assert lead.needed_s(0.0) == before_s
 
 
-def test_one_that_nobody_measures_becomes_shorter() -> None:
-    """If it is longer than the queue, nothing is nominated, so nothing would ever be seen again."""
-    lead = Lead()
-    lead.decided("a", 10.0)
-    lead.seen("a", 11.0)
-    lead.too_late()
-    called(lead, since=11.0, every_s=0.01, times=400)
-    assert lead.needed_s(20.0) == pytest.approx(SHORTEST_S * MARGIN)
+def test_what_was_measured_is_forgotten_while_none_is_on_its_way() -> None:
+    """If the lead is longer than the queue, nothing is nominated, so nothing would ever be seen again."""
+    lead, fresh = Lead(), Lead()
+    for number in range(50):
+        lead.decided(str(number), 10.0)
+        lead.seen(str(number), 11.0)
+        lead.in_time()
+    measured_s = lead.needed_s(11.0 + REMEMBERED_S)
+    assert measured_s > fresh.needed_s(0.0)
+    lead.decided("on its way", 11.0 + REMEMBERED_S)
+    assert lead.needed_s(11.1 + REMEMBERED_S) == measured_s
+    lead.forget("on its way")
+    assert lead.needed_s(11.1 + REMEMBERED_S) == fresh.needed_s(0.0)
+    assert on_their_way(lead) == FIRST_UNSEEN
 
 
 def test_kube_schedulers_pace_is_measured_for_both_kinds_of_pods() -> None:
@@ -105,11 +146,23 @@ def test_a_pause_of_kube_scheduler_is_no_pace() -> None:
     assert lead.pod_s(nominated=False) > FIRST_POD_S
 
 
-def test_few_nominations_are_on_their_way_until_one_was_seen() -> None:
+def on_their_way(lead: Lead) -> int:
+    """How many nominations may be sent at once."""
+    sent = 0
+    while lead.allows_more():
+        lead.decided(f"sent{sent}", 0.0)
+        sent += 1
+    return sent
+
+
+def test_few_nominations_are_on_their_way_at_first_and_one_more_for_each_that_was_seen() -> None:
     lead = Lead()
-    for number in range(FIRST_UNSEEN):
-        assert lead.allows_more()
-        lead.decided(str(number), 0.0)
-    assert not lead.allows_more()
-    lead.seen("0", 0.1)
+    assert on_their_way(lead) == FIRST_UNSEEN
+    lead.seen("sent0", 0.1)
+    lead.forget("sent1")
+    lead.decided("b", 0.1)
     assert lead.allows_more()
+    lead.decided("c", 0.1)
+    assert lead.allows_more()
+    lead.decided("d", 0.1)
+    assert not lead.allows_more()
