@@ -18,6 +18,7 @@ LARGEST_MARGIN: Final = 4.0  # at first, and after many that were too late
 LATER: Final = 1.1  # for each nomination that was too late
 SOONER: Final = 0.98  # for each one that was in time
 FIRST_UNSEEN: Final = 8  # nominations on their way at once, before any was seen
+UNSEEN_PART: Final = 0.25  # of all promises that may be open: with more on their way, each only takes longer
 REMEMBERED_S: Final = 2.0  # with none on its way: a lead that is longer than the queue would stay for ever
 FIRST_POD_S: Final = 0.01  # how long kube-scheduler takes for a pod, until it was seen
 LONGEST_POD_S: Final = 1.0  # more than that between two calls is a pause
@@ -36,8 +37,11 @@ class _Measured:
 
 
 class Lead:
-    def __init__(self, *, first_unseen: int = FIRST_UNSEEN, longest_s: float = LONGEST_S) -> None:
+    def __init__(
+        self, *, first_unseen: int = FIRST_UNSEEN, unseen_part: float = UNSEEN_PART, longest_s: float = LONGEST_S
+    ) -> None:
         self._first_unseen = first_unseen
+        self._unseen_part = unseen_part
         self._longest_s = longest_s
         self._last_call: tuple[float, bool] | None = None
         self._pod_s = {False: FIRST_POD_S, True: FIRST_POD_S}  # by whether it was nominated
@@ -101,6 +105,7 @@ class Lead:
         """How long kube-scheduler takes for a pod."""
         return self._pod_s[nominated]
 
-    def allows_more(self) -> bool:
-        """Whether one more nomination may be on its way: few at first, one more for each that was seen."""
-        return len(self._unseen) < self._first_unseen + self._measured.seen
+    def allows_more(self, most_promises: int) -> bool:
+        """Whether one more nomination may be on its way: few at first, one more for each that was seen, and a part of all."""
+        most = min(self._first_unseen + self._measured.seen, most_promises * self._unseen_part)
+        return len(self._unseen) < most

@@ -331,7 +331,7 @@ class Plan:
         most = min(MOST_PROMISES, max(FEW_PROMISES, len(self._usage) // NODES_A_PROMISE))
         if now < self._paused_until or self.waiting < self._shortest_queue or self._own >= most:
             return None
-        if not self._lead.allows_more():
+        if not self._lead.allows_more(most):
             return None
         for pod in list(islice(self._in_time(now), MOST_TRIED)):
             if now - self._served.get(pod.scheduler, float("-inf")) > SERVED_S:

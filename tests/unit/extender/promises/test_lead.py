@@ -1,5 +1,7 @@
 """Nominations are sent as long before kube-scheduler takes the pod as they take to reach it, and that is learned."""
 
+from itertools import count
+
 import pytest
 
 from accelshare.extender.promises.lead import (
@@ -13,6 +15,8 @@ from accelshare.extender.promises.lead import (
     REMEMBERED_S,
     Lead,
 )
+
+numbers = count()
 
 
 def called(lead: Lead, *, since: float, every_s: float, times: int, nominated: bool = False) -> None:
@@ -125,7 +129,7 @@ def test_what_was_measured_is_forgotten_while_none_is_on_its_way() -> None:
     assert lead.needed_s(11.1 + REMEMBERED_S) == measured_s
     lead.forget("on its way")
     assert lead.needed_s(11.1 + REMEMBERED_S) == fresh.needed_s(0.0)
-    assert on_their_way(lead) == FIRST_UNSEEN
+    assert len(on_their_way(lead)) == FIRST_UNSEEN
 
 
 def test_kube_schedulers_pace_is_measured_for_both_kinds_of_pods() -> None:
@@ -146,23 +150,30 @@ def test_a_pause_of_kube_scheduler_is_no_pace() -> None:
     assert lead.pod_s(nominated=False) > FIRST_POD_S
 
 
-def on_their_way(lead: Lead) -> int:
-    """How many nominations may be sent at once."""
-    sent = 0
-    while lead.allows_more():
-        lead.decided(f"sent{sent}", 0.0)
-        sent += 1
+def on_their_way(lead: Lead, most_promises: int = 10_000) -> list[str]:
+    """Send as many more nominations as may be on their way."""
+    sent: list[str] = []
+    while lead.allows_more(most_promises):
+        sent.append(f"sent{next(numbers)}")
+        lead.decided(sent[-1], 0.0)
     return sent
 
 
 def test_few_nominations_are_on_their_way_at_first_and_one_more_for_each_that_was_seen() -> None:
     lead = Lead()
-    assert on_their_way(lead) == FIRST_UNSEEN
-    lead.seen("sent0", 0.1)
-    lead.forget("sent1")
-    lead.decided("b", 0.1)
-    assert lead.allows_more()
-    lead.decided("c", 0.1)
-    assert lead.allows_more()
-    lead.decided("d", 0.1)
-    assert not lead.allows_more()
+    sent = on_their_way(lead)
+    assert len(sent) == FIRST_UNSEEN
+    lead.seen(sent[0], 0.1)
+    assert len(on_their_way(lead)) == 2
+    lead.forget(sent[1])
+    assert len(on_their_way(lead)) == 1
+
+
+def test_at_most_a_part_of_the_promises_is_on_its_way() -> None:
+    lead = Lead()
+    for number in range(100):
+        lead.decided(str(number), 0.0)
+        lead.seen(str(number), 0.1)
+    assert len(on_their_way(lead, most_promises=80)) == 20
+    assert not lead.allows_more(most_promises=80)
+    assert lead.allows_more(most_promises=160)

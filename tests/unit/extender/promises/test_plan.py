@@ -35,7 +35,7 @@ class Bench:
             clock=lambda: self.now,
             count=lambda outcome: self.outcomes.update([outcome]),
             avoid=lambda: self.avoided,
-            lead=lead or Lead(first_unseen=10_000, longest_s=0.0),
+            lead=lead or Lead(first_unseen=10_000, unseen_part=1.0, longest_s=0.0),
             fewest_ahead=ahead,
         )
 
