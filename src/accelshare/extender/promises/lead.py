@@ -13,10 +13,7 @@ from typing import Final
 
 FIRST_GUESS_S: Final = 0.25  # how long a nomination takes, until some were seen: where pods wait, the API server is busy
 LONGEST_S: Final = 5.0
-MARGIN: Final = 2.0  # kube-scheduler may see it later than we do
-LARGEST_MARGIN: Final = 4.0  # at first, and after many that were too late
-LATER: Final = 1.1  # for each nomination that was too late
-SOONER: Final = 0.98  # for each one that was in time
+MARGIN: Final = 3.0  # kube-scheduler may see it later than we do, and the next ones may take longer
 FIRST_UNSEEN: Final = 8  # nominations on their way at once, before any was seen
 UNSEEN_PART: Final = 0.25  # of all promises that may be open: with more on their way, each only takes longer
 REMEMBERED_S: Final = 2.0  # with none on its way: a lead that is longer than the queue would stay for ever
@@ -31,7 +28,6 @@ class _Measured:
 
     takes_s: float = FIRST_GUESS_S
     interval_s: float = 0.0  # between two that our watch shows while more are on their way
-    margin: float = LARGEST_MARGIN
     seen: int = 0
     seen_at: float = -math.inf  # the last one
 
@@ -74,14 +70,6 @@ class Lead:
         """The promise has ended."""
         self._unseen.pop(uid, None)
 
-    def in_time(self) -> None:
-        """kube-scheduler has used a nomination."""
-        self._measured.margin = max(MARGIN, self._measured.margin * SOONER)
-
-    def too_late(self) -> None:
-        """kube-scheduler has taken a pod without seeing its nomination."""
-        self._measured.margin = min(LARGEST_MARGIN, self._measured.margin * LATER)
-
     @property
     def takes_s(self) -> float:
         """How long a nomination takes until our watch shows it."""
@@ -95,11 +83,11 @@ class Lead:
         if not self._unseen and self._measured.seen and now - self._measured.seen_at > REMEMBERED_S:
             self._measured = _Measured()
         measured = self._measured
-        takes_s = measured.takes_s if measured.seen else min(measured.takes_s, queue_s / 2 / measured.margin)
+        takes_s = measured.takes_s if measured.seen else min(measured.takes_s, queue_s / 2 / MARGIN)
         # The oldest that is still on its way takes at least as long as it has taken until now.
         waits_s = now - next(iter(self._unseen.values())) if self._unseen else 0.0
         behind_s = len(self._unseen) * measured.interval_s
-        return min(self._longest_s, max(takes_s, waits_s, behind_s) * measured.margin)
+        return min(self._longest_s, max(takes_s, waits_s, behind_s) * MARGIN)
 
     def pod_s(self, *, nominated: bool) -> float:
         """How long kube-scheduler takes for a pod."""

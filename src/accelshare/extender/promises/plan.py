@@ -257,12 +257,7 @@ class Plan:
     def _judge(self, promised: _Promised) -> None:
         """kube-scheduler's own rules refuse a nominated node before it asks us: then we are asked for other nodes only."""
         seen_s = self._clock() - promised.shown_at if promised.shown_at is not None else 0.0
-        if promised.used:
-            self._lead.in_time()
-        elif seen_s > max(SURELY_SEEN_S, self._lead.takes_s):
-            promised.ruled_out = True
-        else:
-            self._lead.too_late()
+        promised.ruled_out = not promised.used and seen_s > max(SURELY_SEEN_S, self._lead.takes_s)
 
     def _serve(self, asked: SchedulingPod | None) -> None:
         if asked is None:
@@ -450,9 +445,7 @@ class Plan:
         self._unwanted[uid] = _Unwanted(promised.node, not_before, pod, sent_for, promised.known)
 
     def _learn(self, outcome: str, promised: _Promised) -> None:
-        """From many wasted promises: that planning does not pay. A longer lead makes those fewer that only come too late."""
-        if outcome == LATE and not promised.asked:
-            self._lead.too_late()
+        """From many wasted promises: that planning does not pay. Those that only come too late make the lead longer."""
         if outcome not in (KEPT, LATE, UNUSED, FAILED):
             return
         known = promised.known or promised.ruled_out

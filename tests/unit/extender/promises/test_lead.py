@@ -8,7 +8,6 @@ from accelshare.extender.promises.lead import (
     FIRST_GUESS_S,
     FIRST_POD_S,
     FIRST_UNSEEN,
-    LARGEST_MARGIN,
     LONGEST_POD_S,
     LONGEST_S,
     MARGIN,
@@ -27,21 +26,10 @@ def called(lead: Lead, *, since: float, every_s: float, times: int, nominated: b
 
 @pytest.fixture
 def lead() -> Lead:
-    """Many nominations were in time, so the margin is the smallest; nothing else is known."""
-    lead = Lead()
-    for _ in range(1000):
-        lead.in_time()
-    return lead
+    return Lead()
 
 
-def test_at_first_the_margin_is_large_and_becomes_smaller_with_each_nomination_in_time() -> None:
-    lead = Lead()
-    assert lead.needed_s(0.0) == FIRST_GUESS_S * LARGEST_MARGIN
-    lead.in_time()
-    assert FIRST_GUESS_S * MARGIN < lead.needed_s(0.0) < FIRST_GUESS_S * LARGEST_MARGIN
-
-
-@pytest.mark.parametrize("took_s", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("took_s", [0.3, 1.0, 1.5])
 def test_a_nomination_is_sent_as_early_as_one_took_with_a_margin(lead: Lead, took_s: float) -> None:
     assert lead.needed_s(0.0) == FIRST_GUESS_S * MARGIN
     lead.decided("a", 10.0)
@@ -87,9 +75,9 @@ def test_a_nomination_behind_many_others_takes_as_long_as_all_of_them(lead: Lead
     for number in range(100):
         lead.seen(str(number), 10.0 + 0.01 * number)
     assert lead.needed_s(10.99) == pytest.approx(100 * 0.01 * MARGIN, rel=0.05)
-    for number in range(200, 300):
+    for number in range(200, 250):
         lead.decided(str(number), 10.99)
-    assert lead.needed_s(10.99) == pytest.approx(200 * 0.01 * MARGIN, rel=0.05)
+    assert lead.needed_s(10.99) == pytest.approx(150 * 0.01 * MARGIN, rel=0.05)
 
 
 def test_the_time_in_which_nothing_was_on_its_way_says_nothing_about_the_pace(lead: Lead) -> None:
@@ -104,25 +92,12 @@ def test_the_time_in_which_nothing_was_on_its_way_says_nothing_about_the_pace(le
     assert lead.needed_s(12.1) == pytest.approx(lead.takes_s * MARGIN)
 
 
-def test_late_nominations_lengthen_it_up_to_a_limit(lead: Lead) -> None:
-    before_s = lead.needed_s(0.0)
-    lead.too_late()
-    assert lead.needed_s(0.0) > before_s
-    for _ in range(100):
-        lead.too_late()
-    assert lead.needed_s(0.0) == pytest.approx(FIRST_GUESS_S * LARGEST_MARGIN)
-    for _ in range(1000):
-        lead.in_time()
-    assert lead.needed_s(0.0) == before_s
-
-
 def test_what_was_measured_is_forgotten_while_none_is_on_its_way() -> None:
     """If the lead is longer than the queue, nothing is nominated, so nothing would ever be seen again."""
     lead, fresh = Lead(), Lead()
     for number in range(50):
         lead.decided(str(number), 10.0)
         lead.seen(str(number), 11.0)
-        lead.in_time()
     measured_s = lead.needed_s(11.0 + REMEMBERED_S)
     assert measured_s > fresh.needed_s(0.0)
     lead.decided("on its way", 11.0 + REMEMBERED_S)
