@@ -9,7 +9,7 @@ from statistics import median
 from bench.figures import Spread, ratios
 from bench.goals import verdicts
 from bench.page import goals_section, machine_table
-from bench.results import BARE, PROMISES, Arrivals, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput, Waits
+from bench.results import BARE, LEAST, PROMISES, Arrivals, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput, Waits
 from bench.tables import number, spread, table
 from bench.workload import CARD_UNITS, CARDS, FULL_SHARE, PRIORITIES, SHARE
 
@@ -76,6 +76,11 @@ def _throughput(size: Throughput) -> str:
         f"last column is the noise: what processes that are not part of this took meanwhile. Median (least–most). *Promises* is "
         f"shortlist 1 with `--promises=16`; {median(pace.wasted for pace in size.paces[PROMISES]):.0%} of them did not help."
     )
+    if LEAST in size.paces:
+        words += (
+            f" The *{LEAST}* is not accelshare but a Go program (`bench/least_extender`) that names one node, sends the Binding "
+            "and does nothing else, over HTTP/2: it shows what it costs kube-scheduler to have any extender."
+        )
     head = (
         "filter answers with",
         "ratio to bare",

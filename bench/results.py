@@ -16,6 +16,7 @@ SHORTLIST_1: Final = "shortlist 1"
 SHORTLIST_16: Final = "shortlist 16"
 ALL: Final = "all nodes"
 PROMISES: Final = "promises"
+LEAST: Final = "least extender"  # another program: bench/least_extender
 # The flags of the extender; None is kube-scheduler without one.
 VARIANTS: Final[Mapping[str, tuple[str, ...] | None]] = {
     BARE: None,
@@ -23,7 +24,9 @@ VARIANTS: Final[Mapping[str, tuple[str, ...] | None]] = {
     PROMISES: ("--shortlist=1", "--promises=16"),
     SHORTLIST_16: ("--shortlist=16",),
     ALL: ("--shortlist=0",),
+    LEAST: (),
 }
+OURS: Final = tuple(variant for variant in VARIANTS if variant != LEAST)
 MAIN: Final = (BARE, SHORTLIST_1, PROMISES)  # where not all are measured
 
 

@@ -9,6 +9,7 @@ import http.client
 import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ import msgspec
 from accelshare import __version__
 from accelshare.kube import config
 from accelshare.kube.client import Client
-from bench import workload
+from bench import least_extender, workload
 from bench.measurement import ROOT, python_version
 from bench.progress import Progress
 from bench.workload import Object
@@ -81,11 +82,19 @@ class Extender:
         return content
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The files with which an extender has its role."""
+
+    kubeconfig: Path
+    token: Path
+
+
 class Scene:
-    def __init__(self, plane: ControlPlane, client: Client, progress: Progress, *, extender_kubeconfig: Path) -> None:
+    def __init__(self, plane: ControlPlane, client: Client, progress: Progress, *, account: Account) -> None:
         self.plane = plane
         self.client = client
-        self._extender_kubeconfig = extender_kubeconfig
+        self._account = account
         directory = plane.directory / "extender-tls"
         directory.mkdir()
         self._authority = Authority(directory)
@@ -151,10 +160,29 @@ class Scene:
     @contextlib.asynccontextmanager
     async def extender(self, *flags: str, wait_ready: bool = True, tls: bool = False) -> AsyncIterator[Extender]:
         """An extender, ready; stopped when the block ends. With TLS it asks for client certificates, as the chart installs it."""
+        command = [sys.executable, "-m", "accelshare", "extender", *flags, f"--kubeconfig={self._account.kubeconfig}"]
+        async with self._running(command, wait_ready=wait_ready, tls=tls) as extender:
+            yield extender
+
+    @contextlib.asynccontextmanager
+    async def least_extender(self) -> AsyncIterator[Extender]:
+        """One that names a node and sends the Binding, and does nothing else, with TLS."""
+        program = await asyncio.to_thread(least_extender.program, self.progress.say)
+        command = [
+            str(program),
+            f"--server={self.plane.url}",
+            f"--server-ca={self.plane.ca_file}",
+            f"--token-file={self._account.token}",
+            f"--annotation={workload.ASSIGNMENT}",
+        ]
+        async with self._running(command, wait_ready=True, tls=True) as extender:
+            yield extender
+
+    @contextlib.asynccontextmanager
+    async def _running(self, command: list[str], *, wait_ready: bool, tls: bool) -> AsyncIterator[Extender]:
         self._starts += 1
         port = free_port()
-        command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{port}", *flags]
-        command.append(f"--kubeconfig={self._extender_kubeconfig}")
+        command = [*command, f"--listen=127.0.0.1:{port}"]
         log = self.plane.directory / f"extender-{self._starts}.log"
         if tls:
             metrics_port = free_port()
@@ -207,16 +235,20 @@ def versions() -> dict[str, str]:
 async def open_scene(plane: ControlPlane, progress: Progress) -> AsyncIterator[Scene]:
     """An empty cluster in which the extender has its role."""
     await asyncio.to_thread(plane.kubectl, "apply", "-f", str(ROOT / "deploy/extender-rbac.yaml"))
-    kubeconfig = await asyncio.to_thread(_as_service_account, plane)
+    account = await asyncio.to_thread(_service_account, plane)
     async with Client(config.load(plane.kubeconfig), user_agent="accelshare-bench") as client:
-        scene = Scene(plane, client, progress, extender_kubeconfig=kubeconfig)
+        scene = Scene(plane, client, progress, account=account)
         await scene.create(workload.PRIORITY_CLASSES, workload.priority_classes(), len(workload.PRIORITIES))
         yield scene
 
 
-def _as_service_account(plane: ControlPlane) -> Path:
-    """A kubeconfig with the token of the extender's service account, as in a real cluster."""
+def _service_account(plane: ControlPlane) -> Account:
+    """A kubeconfig and a token of the extender's service account, as in a real cluster."""
     account = ("accelshare-extender", "--namespace=kube-system")
     plane.kubectl("create", "serviceaccount", *account)
-    token = plane.kubectl("create", "token", *account, "--duration=8h").strip()
-    return write_kubeconfig(plane.directory / "extender.kubeconfig", url=plane.url, ca_file=plane.ca_file, user=Token(token))
+    token = plane.directory / "extender.token"
+    token.touch(mode=0o600)
+    token.write_text(plane.kubectl("create", "token", *account, "--duration=8h").strip())
+    kubeconfig = plane.directory / "extender.kubeconfig"
+    write_kubeconfig(kubeconfig, url=plane.url, ca_file=plane.ca_file, user=Token(token.read_text()))
+    return Account(kubeconfig, token)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bench.results import MAIN, VARIANTS
+from bench.results import LEAST, MAIN, OURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Queue:
     nodes: int
     pods: int
     rounds: int  # how often the variants take turns
-    variants: tuple[str, ...] = tuple(VARIANTS)
+    variants: tuple[str, ...] = OURS
     shapes: int = 1
 
 
@@ -52,7 +52,7 @@ class Settings:
 
 FULL: Final = Settings(
     queues=(
-        Queue(nodes=100, pods=1200, rounds=3, variants=MAIN),
+        Queue(nodes=100, pods=1200, rounds=3, variants=(*MAIN, LEAST)),
         Queue(nodes=1000, pods=1000, rounds=3),
         Queue(nodes=1000, pods=800, rounds=2, variants=MAIN, shapes=20),
         Queue(nodes=5000, pods=800, rounds=3),
@@ -74,7 +74,7 @@ FULL: Final = Settings(
 )
 QUICK: Final = Settings(
     queues=(
-        Queue(nodes=100, pods=60, rounds=2),
+        Queue(nodes=100, pods=60, rounds=2, variants=(*OURS, LEAST)),
         Queue(nodes=100, pods=60, rounds=2, variants=MAIN, shapes=20),
         Queue(nodes=300, pods=60, rounds=2),
     ),

@@ -22,7 +22,7 @@ from bench import workload
 from bench.figures import Moment, Pace, middle_of, pace
 from bench.noise import NoiseMeter
 from bench.procfs import cpu_s, machine_cpu_s
-from bench.results import PROMISES, VARIANTS, Throughput
+from bench.results import BARE, LEAST, PROMISES, VARIANTS, Throughput
 from bench.scene import PODS, Extender, Scene
 from bench.settings import Queue
 from cluster.process import Process
@@ -64,7 +64,7 @@ async def measure(scene: Scene, noise: NoiseMeter, queue: Queue) -> Throughput:
         for number, variant in enumerate(queue.variants):
             noise.listen()
             scene.progress.doing(f"throughput, {where}, round {round_} of {queue.rounds}: {variant}")
-            measured = await _observed(scene, f"queue-{round_}-{number}", queue, VARIANTS[variant])
+            measured = await _observed(scene, f"queue-{round_}-{number}", queue, variant)
             paces[variant].append(measured)
             scene.progress.say(
                 f"  {measured.pods_per_s:.1f} pods/s, CPU a pod: scheduler {measured.scheduler_ms:.2f} ms, "
@@ -78,11 +78,11 @@ async def measure(scene: Scene, noise: NoiseMeter, queue: Queue) -> Throughput:
     )
 
 
-async def _observed(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, ...] | None) -> Pace:
+async def _observed(scene: Scene, prefix: str, queue: Queue, variant: str) -> Pace:
     """A run whose watch saw every bind in time."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return await _run(scene, f"{prefix}-{attempt}", queue, flags)
+            return await _run(scene, f"{prefix}-{attempt}", queue, variant)
         except WatchEndedError as error:
             scene.progress.say(f"  {error}; once more")
         finally:
@@ -90,11 +90,11 @@ async def _observed(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, .
     raise RuntimeError(f"in none of {ATTEMPTS} runs the API server let the benchmark watch all binds: the machine is too busy")
 
 
-async def _run(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, ...] | None) -> Pace:
+async def _run(scene: Scene, prefix: str, queue: Queue, variant: str) -> Pace:
     names = (f"{prefix}-{number:05d}" for number in range(queue.pods))
     one = workload.pod if queue.shapes == 1 else workload.mixed_pods(queue.shapes)
     async with AsyncExitStack() as running:
-        extender = None if flags is None else await running.enter_async_context(scene.extender(*flags, tls=True))
+        extender = None if variant == BARE else await running.enter_async_context(_extender(scene, variant))
         scheduler = await running.enter_async_context(scene.scheduler(extender))
         version = await scene.version_of_pods()
         async with asyncio.timeout(LIMIT_S):
@@ -110,6 +110,12 @@ async def _run(scene: Scene, prefix: str, queue: Queue, flags: tuple[str, ...] |
             return measured
         metrics = await asyncio.to_thread(extender.metrics)
         return replace(measured, wasted=wasted(metrics), connections=connections(metrics) / queue.pods)
+
+
+def _extender(scene: Scene, variant: str) -> contextlib.AbstractAsyncContextManager[Extender]:
+    flags = VARIANTS[variant]
+    assert flags is not None
+    return scene.least_extender() if variant == LEAST else scene.extender(*flags, tls=True)
 
 
 @contextlib.contextmanager
