@@ -113,9 +113,7 @@ async def _run(scene: Scene, prefix: str, queue: Queue, variant: str) -> Pace:
 
 
 def _extender(scene: Scene, variant: str) -> contextlib.AbstractAsyncContextManager[Extender]:
-    flags = VARIANTS[variant]
-    assert flags is not None
-    return scene.least_extender() if variant == LEAST else scene.extender(*flags, tls=True)
+    return scene.least_extender() if variant == LEAST else scene.extender(*(VARIANTS[variant] or ()), tls=True)
 
 
 @contextlib.contextmanager

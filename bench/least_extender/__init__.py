@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from cluster.cache import cache_directory, only_builder
+from cluster.cache import cache_directory, only_builder, throw_away
 from cluster.errors import BuildError
 from cluster.process import Process
 from cluster.toolchain import find_go
@@ -24,6 +24,8 @@ def program(say: Callable[[str], None]) -> Path:
     if built.exists():
         return built
     with only_builder(cache, say):
+        caches = cache / "go"
+        were_there = caches.exists()
         go = find_go(cache, say)
         built.parent.mkdir(parents=True, exist_ok=True)
         fresh = built.with_name(".least-extender.new")
@@ -33,4 +35,6 @@ def program(say: Callable[[str], None]) -> Path:
         if building.wait_ended(say, str) != 0:
             raise BuildError(f"{building.name} failed; the end of {log}:\n{building.last_lines()}")
         fresh.replace(built)
+        if not were_there:
+            throw_away(cache, caches)
     return built

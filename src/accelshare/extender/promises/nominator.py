@@ -21,7 +21,7 @@ from accelshare.wire.objects import pod_decoder, version_of
 from accelshare.wire.pods import PodReader
 
 log = logging.getLogger(__name__)
-AT_ONCE: Final = 64  # together with as many binds fewer than the API server serves at once by default
+AT_ONCE: Final = 64  # and as many binds: fewer than the 200 writes that an API server serves at once by default
 TICK_S: Final = 1.0  # for promises that expire while nothing happens
 FIRST_REST_S: Final = 1.0  # after an error; doubled by each further one
 LONGEST_REST_S: Final = 60.0
