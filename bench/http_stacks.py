@@ -1,4 +1,4 @@
-"""Compares HTTP servers and clients: our own, uvicorn, aiohttp and http.client. `python -m bench.http_stacks`.
+"""Compares HTTP servers and clients: our own, uvicorn, aiohttp, http.client and h2. `python -m bench.http_stacks`.
 
 Belongs here: the same request through each of them, in turn. Never: a cluster, or what a request means.
 
@@ -18,10 +18,20 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from http.client import HTTPConnection
 from typing import Any, Final
 
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, StreamEnded
+from h2.settings import SettingCodes
+
+from accelshare.http import http2_frames
+from accelshare.http.http2_connection import Http2Connection
+from accelshare.http.messages import Response
+from accelshare.http.open_connections import OpenConnections
 from bench.procfs import memory
 from bench.tables import table
 
 NODE_COUNTS: Final = (1_000, 5_000)
+HTTP2_NODE_COUNTS: Final = (1, 100, 1_000)
 PODS: Final = 10_000
 PAGE: Final = 500
 BIND: Final = b'{"apiVersion":"v1","kind":"Binding","target":{"kind":"Node","name":"node-1"}}' + b" " * 400
@@ -42,7 +52,6 @@ def answer(path: str) -> bytes:
 
 
 async def serve_own(port: int) -> None:
-    from accelshare.http.messages import Response
     from accelshare.http.server import Server, listen
 
     async with Server(lambda request: Response(200, answer(request.path)), listen("127.0.0.1", port), max_body_bytes=1 << 26):
@@ -135,6 +144,88 @@ def measure_servers(servers: Iterable[ServerProcess], *, rounds: int, calls: int
         rows.append((server.name, *costs, f"{server.first_answer_cpu_s * 1000:.0f}", f"{server.rss_mb:.0f}"))
     heads = [f"CPU µs a filter call, {nodes:,} names" for nodes in NODE_COUNTS]
     return table(("server", *heads, "CPU ms to the first answer", "RSS, MB"), rows)
+
+
+# HTTP/2, in this process and without sockets: only reading requests and writing responses.
+
+
+def http2_requests(body: bytes, calls: int) -> list[bytes]:
+    """What a client sends: first its preface and a request, then the further requests of one connection."""
+    client = H2Connection()
+    client.initiate_connection()
+    client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+    server = H2Connection(H2Configuration(client_side=False))
+    server.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+    client.receive_data(server.data_to_send())
+    client.outbound_flow_control_window = 2**31 - 1
+    sent = []
+    for stream in range(1, 2 * calls, 2):
+        head = [(":method", "POST"), (":path", "/filter"), (":scheme", "https"), (":authority", "extender:12345")]
+        head += [("content-type", "application/json"), ("content-length", str(len(body))), ("user-agent", "Go-http-client/2.0")]
+        client.send_headers(stream, head)
+        for start in range(0, len(body), 16_384):
+            client.send_data(stream, body[start : start + 16_384], end_stream=start + 16_384 >= len(body))
+        sent.append(client.data_to_send())
+        client.receive_data(http2_answer(stream))
+    return sent
+
+
+def http2_answer(stream: int) -> bytes:
+    """A response, so that the client's connection forgets the stream."""
+    block = http2_frames.response_head(Response(200, b""))
+    return http2_frames.frame(http2_frames.HEADERS, http2_frames.END_HEADERS | http2_frames.END_STREAM, stream, block)
+
+
+async def own_http2(sent: list[bytes]) -> None:
+    connections = OpenConnections(max_bytes=1 << 30)
+    connection = Http2Connection(
+        lambda request: Response(200, answer(request.path)),
+        connections,
+        address="",
+        max_body_bytes=1 << 26,
+        max_head_bytes=1 << 16,
+    )
+    connection.connection_made(_NoTransport())
+    for data in sent:
+        connection.data_received(data)
+
+
+async def h2_http2(sent: list[bytes]) -> None:
+    connection = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+    connection.initiate_connection()
+    bodies: dict[int, list[bytes]] = {}
+    for data in sent:
+        for event in connection.receive_data(data):
+            if isinstance(event, DataReceived):
+                bodies.setdefault(event.stream_id, []).append(event.data)
+                connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            elif isinstance(event, StreamEnded):
+                b"".join(bodies.pop(event.stream_id))
+                body = answer("/filter")
+                head = [(":status", "200"), ("content-type", "application/json"), ("content-length", str(len(body)))]
+                connection.send_headers(event.stream_id, head)
+                connection.send_data(event.stream_id, body, end_stream=True)
+        connection.data_to_send()
+
+
+class _NoTransport(asyncio.Transport):
+    def write(self, data: object) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def measure_http2(*, rounds: int, calls: int) -> str:
+    costs: dict[tuple[str, int], list[float]] = {}
+    for nodes in HTTP2_NODE_COUNTS:
+        sent = http2_requests(_filter_body(nodes), calls)
+        for _ in range(rounds):
+            for name, serve in ((OWN, own_http2), ("h2", h2_http2)):
+                start = time.process_time()
+                asyncio.run(serve(sent))
+                costs.setdefault((name, nodes), []).append((time.process_time() - start) / calls * 1e6)
+    rows = [(name, *(_versus(costs[name, nodes], costs[OWN, nodes]) for nodes in HTTP2_NODE_COUNTS)) for name in (OWN, "h2")]
+    return table(("HTTP/2", *(f"CPU µs a filter call, {nodes:,} names" for nodes in HTTP2_NODE_COUNTS)), rows)
 
 
 # Clients.
@@ -262,6 +353,7 @@ def main() -> None:
     finally:
         for server in servers:
             server.stop()
+    print(measure_http2(rounds=options.rounds, calls=options.calls), end="\n\n")
     print(measure_imports(rounds=options.rounds))
 
 

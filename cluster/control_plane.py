@@ -145,12 +145,17 @@ class ControlPlane:
         )
 
     def start_scheduler(
-        self, config: Mapping[str, object] | None = None, *, args: Sequence[str] = (), program: Path | None = None
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        args: Sequence[str] = (),
+        program: Path | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> Process:
         """A kube-scheduler under its real identity, returned when it is ready; its `url` serves /metrics to the administrator.
 
         `config` is the content of a KubeSchedulerConfiguration; what it leaves out of clientConnection and leaderElection
-        is filled in. `program`: another one than Kubernetes' own.
+        is filled in. `program`: another one than Kubernetes' own. `variables` are added to its environment.
         """
         self._schedulers += 1
         name = f"kube-scheduler-{self._schedulers}"
@@ -161,7 +166,7 @@ class ControlPlane:
         def command(port: int) -> list[str]:
             return components.scheduler(program or self._programs["kube-scheduler"], port, kubeconfig, file, self._pki, args)
 
-        return self._serve(name, command, lambda url: self._https.answers(f"{url}/readyz"))
+        return self._serve(name, command, lambda url: self._https.answers(f"{url}/readyz"), variables=variables)
 
     @property
     def api_server(self) -> Process:
@@ -252,12 +257,14 @@ class ControlPlane:
         ready: Callable[[str], bool],
         fixed_port: int | None = None,
         address: str = HOST,
+        variables: Mapping[str, str] | None = None,
     ) -> Process:
         """Start it on a free port, and again on another if that port was taken meanwhile."""
         for tries_left in reversed(range(_PORT_TRIES)):
             port = fixed_port or free_port()
             url = f"https://{address}:{port}"
-            process = Process(name, command(port), self._new_log(name), url=url)
+            environment = {**os.environ, **(variables or {})}
+            process = Process(name, command(port), self._new_log(name), environment=environment, url=url)
             self._processes.append(process)
             try:
                 process.wait_ready(partial(ready, url))

@@ -19,6 +19,7 @@ import aiohttp
 
 from accelshare.kube.client import Client
 from accelshare.kube.errors import KubeError, NotFound
+from cluster.certificates import Authority
 from cluster.https import free_port
 from cluster.process import Process, last_lines
 from tests.e2e.scheduling_cluster import SchedulingCluster
@@ -34,10 +35,13 @@ SLICE = f"{SLICES}/{NAME}-ipv4"
 
 
 class Replica:
-    def __init__(self, name: str, address: str, port: int, launch: Callable[["Replica"], Process]) -> None:
+    def __init__(
+        self, name: str, address: str, port: int, launch: Callable[["Replica"], Process], *, probe_port: int | None = None
+    ) -> None:
         self.name = name
         self.address = address
         self.port = port
+        self._probe_port = probe_port or port
         self._launch = launch
         self.process = launch(self)
 
@@ -49,7 +53,7 @@ class Replica:
     async def get(self, path: str) -> tuple[int, str]:
         """Status 0: there is no answer."""
         try:
-            url, timeout = f"http://127.0.0.1:{self.port}{path}", aiohttp.ClientTimeout(total=2)
+            url, timeout = f"http://127.0.0.1:{self._probe_port}{path}", aiohttp.ClientTimeout(total=2)
             async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as got:
                 return got.status, await got.text()
         except (aiohttp.ClientError, TimeoutError):
@@ -138,15 +142,26 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class Replicas:
-    def __init__(self, cluster: SchedulingCluster) -> None:
+    def __init__(self, cluster: SchedulingCluster, *, http2: bool = False) -> None:
+        """With `http2` over mutual TLS, as the chart installs it; else over plain HTTP/1.1."""
         self.cluster = cluster
         self.all: list[Replica] = []
         self.switch = ServiceSwitch(self)
+        self._authority = Authority(cluster.directory / "extender-tls") if http2 else None
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """How kube-scheduler's configuration names the Service."""
+        if self._authority is None:
+            return {"url": self.url}
+        certificate, key = self._authority.client_certificate("kube-scheduler")
+        files = {"caFile": str(self._authority.file), "certFile": str(certificate), "keyFile": str(key)}
+        return {"url": self.url, "enableHTTPS": True, "tlsConfig": files}
 
     @property
     def url(self) -> str:
         """Of the Service."""
-        return f"http://127.0.0.1:{self.switch.port}/accelshare"
+        return f"{'http' if self._authority is None else 'https'}://127.0.0.1:{self.switch.port}/accelshare"
 
     async def start(self, name: str, *, kubeconfig: Path | None = None, variables: Mapping[str, str] | None = None) -> Replica:
         """Start an extender, with these further environment variables, and wait until it is ready, as the holder or a standby."""
@@ -160,6 +175,12 @@ class Replicas:
         kubeconfig = kubeconfig or self.cluster.plane.kubeconfig_for("accelshare-extender")
         command = [sys.executable, "-m", "accelshare", "extender", f"--listen=127.0.0.1:{port}", f"--kubeconfig={kubeconfig}"]
         command += [*self.cluster.extender_flags, *FLAGS]
+        probe_port = None
+        if self._authority is not None:
+            probe_port = free_port()
+            certificate, key = self._authority.serving_certificate(name)
+            command += ["--http2", f"--tls-cert={certificate}", f"--tls-key={key}", f"--client-ca={self._authority.file}"]
+            command.append(f"--probe-port={probe_port}")
         starts = itertools.count(1)
 
         def launch(replica: Replica) -> Process:
@@ -167,7 +188,7 @@ class Replicas:
             words = [*command, f"--pod={NAMESPACE}/{replica.name}"]
             return Process(replica.name, words, log, environment={**os.environ, **(variables or {})})
 
-        replica = Replica(name, address, port, launch)
+        replica = Replica(name, address, port, launch, probe_port=probe_port)
         self.all.append(replica)
         await self.until(replica.is_ready, f"{name} is ready")
         return replica
@@ -195,11 +216,11 @@ class Replicas:
 
 
 @contextlib.asynccontextmanager
-async def open_replicas(cluster: SchedulingCluster) -> AsyncIterator[Replicas]:
+async def open_replicas(cluster: SchedulingCluster, *, http2: bool = False) -> AsyncIterator[Replicas]:
     """The Service, and the switch in its place, and nothing left of them. The test starts the extenders."""
     pods: list[str] = []
     try:
-        async with open_service(cluster) as replicas:
+        async with open_service(cluster, http2=http2) as replicas:
             try:
                 yield replicas
             finally:
@@ -211,12 +232,12 @@ async def open_replicas(cluster: SchedulingCluster) -> AsyncIterator[Replicas]:
 
 
 @contextlib.asynccontextmanager
-async def open_service(cluster: SchedulingCluster) -> AsyncIterator[Replicas]:
+async def open_service(cluster: SchedulingCluster, *, http2: bool = False) -> AsyncIterator[Replicas]:
     """The same in a cluster that is thrown away: its objects stay."""
     ports = [{"name": "scheduler", "port": 12345}]
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": NAME}, "spec": {"ports": ports}}
     await cluster.create(f"/api/v1/namespaces/{NAMESPACE}/services", service)
-    replicas = Replicas(cluster)
+    replicas = Replicas(cluster, http2=http2)
     following = asyncio.create_task(replicas.switch.follow(cluster.client))
     server = await asyncio.start_server(replicas.switch.accept, "127.0.0.1", 0)
     replicas.switch.port = server.sockets[0].getsockname()[1]

@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from accelshare.install.scheduler.desired_config import HTTP2_VARIABLES
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from accelshare.kube.errors import Conflict, Forbidden, KubeError, NotFound, TooManyRequests, Unreachable
@@ -82,7 +83,8 @@ class SchedulingCluster:
     def start_scheduler(self, *, url: str = "", **extender: object) -> None:
         """A kube-scheduler that calls our extender; keyword arguments change the extender's entry in its configuration."""
         entry = extender_entry(url or f"{self.extender_url}/accelshare", MANAGED, **extender)
-        self.scheduler = self.plane.start_scheduler({"percentageOfNodesToScore": 100, "extenders": [entry]})
+        config = {"percentageOfNodesToScore": 100, "extenders": [entry]}
+        self.scheduler = self.plane.start_scheduler(config, variables=HTTP2_VARIABLES)
 
     async def get(self, path: str) -> tuple[int, str]:
         async with aiohttp.ClientSession() as session, session.get(self.extender_url + path) as answer:

@@ -5,6 +5,7 @@ request itself (kube/binding.py).
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -34,6 +35,7 @@ _OUTCOMES: Final = {binding.BindRefusalReason.NO_SUCH_POD: "gone", binding.BindR
 # make kube-scheduler's binds, whose number nothing limits, fill the memory.
 POSTS_AT_ONCE: Final = 64
 POST_TURN_S: Final = 3.0  # kube-scheduler's default timeout of a bind is 5 s
+ROOM_S: Final = 2.0  # likewise, of a filter
 MAX_BOUND: Final = 1024  # remembered binds, before those that the watch has shown are dropped
 
 
@@ -85,6 +87,9 @@ class Binder:
         self._admissions = admissions or Admissions(ledger, on_free_capacity=on_free_capacity)
         self._permit = permit
         self._posts = asyncio.Semaphore(POSTS_AT_ONCE)
+        self._posting = 0  # binds that have begun their POST or wait for its turn
+        self._room = asyncio.Event()
+        self._room.set()
         self._under_way: dict[str, asyncio.Future[None]] = {}
         self._in_doubt: dict[str, asyncio.Task[None]] = {}
         self._posted_at: dict[str, float] = {}  # by uid of each pod in doubt: when the last POST was sent that may bind it
@@ -103,6 +108,17 @@ class Binder:
             del self._under_way[call.pod_uid]
             self._withdraw_if_settled(call.pod_uid)
             ended.set_result(None)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more bind could be sent at once."""
+        return self._room.is_set()
+
+    async def wait_for_room(self) -> None:
+        """Wait until one more bind could be sent at once, for at most ROOM_S."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ROOM_S):
+                await self._room.wait()
 
     async def finish(self, *, within_s: float) -> None:
         """Wait for the binds under way, for at most `within_s`."""
@@ -201,6 +217,22 @@ class Binder:
         return None
 
     async def _post(self, call: BindArguments, offered: Assignment, annotations: dict[str, str], *, version: str) -> BindOutcome:
+        self._count_posting(1)
+        try:
+            return await self._post_in_turn(call, offered, annotations, version=version)
+        finally:
+            self._count_posting(-1)
+
+    def _count_posting(self, more: int) -> None:
+        self._posting += more
+        if self._posting < POSTS_AT_ONCE:
+            self._room.set()
+        else:
+            self._room.clear()
+
+    async def _post_in_turn(
+        self, call: BindArguments, offered: Assignment, annotations: dict[str, str], *, version: str
+    ) -> BindOutcome:
         try:
             async with asyncio.timeout(POST_TURN_S):
                 await self._posts.acquire()

@@ -88,6 +88,12 @@ def _pod(_context: click.Context, _parameter: click.Parameter, value: str | None
     click.option("--tls-key", type=FILE, help="Private key of the certificate (PEM)."),
     click.option("--client-ca", type=FILE, help="Require client certificates signed by this CA (PEM)."),
     click.option(
+        "--http2/--no-http2",
+        default=False,
+        show_default=True,
+        help="Offer HTTP/2 with TLS. Only if kube-scheduler gives up dead connections soon: HTTP2_READ_IDLE_TIMEOUT_SECONDS.",
+    ),
+    click.option(
         "--probe-port",
         type=click.IntRange(0, 65535),
         default=0,
@@ -170,6 +176,7 @@ def extender(
     tls_cert: Path | None,
     tls_key: Path | None,
     client_ca: Path | None,
+    http2: bool,
     probe_port: int,
     agent_namespace: str,
     agent_service_account: str,
@@ -204,11 +211,13 @@ def extender(
         raise click.UsageError("--tls-cert and --tls-key must be set together")
     if client_ca is not None and tls_cert is None:
         raise click.UsageError("--client-ca needs --tls-cert and --tls-key: without TLS there are no client certificates")
+    if http2 and tls_cert is None:
+        raise click.UsageError("--http2 needs --tls-cert and --tls-key: kube-scheduler agrees on HTTP/2 only over TLS")
     if lease and not pod:
         raise click.UsageError("--lease needs --pod: the extender's own pod names it, and shows how far its watch has come")
     if (service or pod) and not lease:
         raise click.UsageError("--service and --pod need --lease: without one, this is the only extender")
-    tls = ServerTlsFiles(tls_cert, tls_key, client_ca) if tls_cert is not None and tls_key is not None else None
+    tls = ServerTlsFiles(tls_cert, tls_key, client_ca, http2) if tls_cert is not None and tls_key is not None else None
     logs.set_up(level=log_level, form=log_format, file=log_file, file_mib=log_file_mib, files=log_files)
     agents = AgentIdentity(agent_namespace, agent_service_account)
     limits = default_limits(default_enforcement)

@@ -158,9 +158,18 @@ class Routes:
         finally:
             self._metrics.took(verb, time.perf_counter() - start)
 
-    def _filter(self, body: bytes) -> Response:
-        start = time.perf_counter()
+    def _filter(self, body: bytes) -> Response | Later:
+        """kube-scheduler does not wait for a bind before its next filter. While binds wait for the API server, a filter therefore
+        waits too: otherwise ever more binds would wait, end at their time limit and be repeated."""
         call = scheduler.read_filter_call(body)
+        return self._filtered(call) if self._binder.has_room else partial(self._filter_later, call)
+
+    async def _filter_later(self, call: scheduler.FilterCall) -> Response:
+        await self._binder.wait_for_room()
+        return self._filtered(call)
+
+    def _filtered(self, call: scheduler.FilterCall) -> Response:
+        start = time.perf_counter()
         if waiting := self._not_ready():
             return self._respond_not_ready("filter", call.pod, waiting)
         result = self._decisions.filter(call)

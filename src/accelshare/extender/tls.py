@@ -8,6 +8,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from accelshare.http.server import HTTP_2
+
 log = logging.getLogger(__name__)
 
 
@@ -20,6 +22,7 @@ class ServerTlsFiles:
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    http2: bool = False  # offered beside HTTP/1.1
 
     def stamps(self) -> tuple[tuple[int, int], ...]:
         """Changes when any of the files does."""
@@ -42,6 +45,8 @@ class ServerTlsFiles:
             except (OSError, ssl.SSLError) as error:
                 raise TlsError(f"client CA {self.client_ca} cannot be used: {error}") from error
             context.verify_mode = ssl.CERT_REQUIRED
+        if self.http2:
+            context.set_alpn_protocols([HTTP_2, "http/1.1"])
         return context
 
 

@@ -3,6 +3,7 @@
 Belongs here: values and their spelling on the wire. Never: a connection.
 """
 
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from email.utils import formatdate
@@ -12,6 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+log = logging.getLogger(__name__)
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 _STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
@@ -86,12 +88,18 @@ class Response(msgspec.Struct, frozen=True):
         length = f"content-length: {self.size}" if self.stream is None else "transfer-encoding: chunked"
         close = "connection: close\r\n" if last else ""
         extra = "".join(f"{header}\r\n" for header in self.headers)
-        about = f"date: {_date()}\r\ncontent-type: {self.content_type}\r\n{length}\r\n{extra}{close}\r\n"
+        about = f"date: {date()}\r\ncontent-type: {self.content_type}\r\n{length}\r\n{extra}{close}\r\n"
         return (_STATUS_LINES[self.status] + about).encode("latin-1")
 
 
 def error_response(status: int, error: str) -> Response:
     return Response(status, msgspec.json.encode({"error": error}))
+
+
+def failure(request: HttpRequest) -> Response:
+    """A request that fails must not end the process that every other pod needs; the log has the traceback."""
+    log.exception("request outcome=failed path=%s", request.path)
+    return error_response(500, "accelshare failed on this request; its log has the cause")
 
 
 HttpHandler: TypeAlias = Callable[[HttpRequest], Response | Awaitable[Response]]
@@ -116,4 +124,4 @@ class _Date:
         return self._text
 
 
-_date: Final = _Date()
+date: Final = _Date()

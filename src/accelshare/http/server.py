@@ -8,13 +8,14 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
+from accelshare.http.http2_connection import Http2Connection
 from accelshare.http.messages import HttpHandler
-from accelshare.http.server_connection import MAX_HEAD_BYTES, OpenConnections, ServerConnection
+from accelshare.http.open_connections import OpenConnections
+from accelshare.http.server_connection import MAX_HEAD_BYTES, ServerConnection
 
 log = logging.getLogger(__name__)
 # kube-scheduler keeps idle connections for 90 s and does not send a POST again when we close one under it.
@@ -25,6 +26,7 @@ CHECK_EVERY_S: Final = 5.0
 DRAIN_S: Final = 30.0
 CLOSE_S: Final = 1.0
 BACKLOG: Final = 2048
+HTTP_2: Final = "h2"  # its name in TLS (ALPN)
 MAX_CONNECTIONS: Final = 1000
 MAX_UNREAD_BYTES: Final = 64 << 20  # responses to all clients that they have not read: a few /metrics pages of 5,000 nodes
 
@@ -37,7 +39,7 @@ class Server:
     """Serves while it is open: `async with Server(…)`, or `start` and `stop`. `stop` finishes requests in flight for DRAIN_S.
 
     A client that does not answer the shutdown of its connection, as a dead one does not over TLS, is aborted after CLOSE_S.
-    `tls` returns the context of each new connection.
+    `tls` returns the context of each new connection. If it offers HTTP/2 (`h2`) and the client takes it, that is spoken.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Server:
         await _wait_all([each.closed for each in self._connections], CLOSE_S)
         for connection in tuple(self._connections):
             connection.abort()
-        await _wait_all([task for each in self._connections for task in (each.connecting, each.responding) if task], CLOSE_S)
+        await _wait_all([task for each in self._connections for task in each.tasks], CLOSE_S)
 
     def _accept(self) -> None:
         """Accept one connection that waits; the event loop calls again for the next one, so that dropped ones are closed before.
@@ -116,40 +118,19 @@ class Server:
             self._connections.dropped += 1
             accepted.close()
             return
-        connection = ServerConnection(
+        connection = HandshakingConnection(self._connections, address, self._protocol)
+        self._connections.add(connection)
+        connection.connect(accepted, self._tls() if self._tls is not None else None)
+
+    def _protocol(self, name: str | None, address: str) -> ServerConnection | Http2Connection:
+        kind = Http2Connection if name == HTTP_2 else ServerConnection
+        return kind(
             self._handler,
             self._connections,
             address=address,
             max_body_bytes=self._max_body_bytes,
             max_head_bytes=self._max_head_bytes,
         )
-        self._connections.add(connection)
-        connection.connecting = asyncio.get_running_loop().create_task(self._connect(connection, accepted))
-        # A callback, not a finally: a task that is cancelled before its first step runs none of its code.
-        connection.connecting.add_done_callback(partial(self._finish_connect, connection, accepted))
-
-    async def _connect(self, connection: ServerConnection, accepted: socket.socket) -> None:
-        """Make the transport, over TLS after the handshake. The connection counts from accept on."""
-        loop = asyncio.get_running_loop()
-        try:
-            if self._tls is None:
-                await loop.connect_accepted_socket(lambda: connection, accepted)
-            else:
-                await loop.connect_accepted_socket(
-                    lambda: connection,
-                    accepted,
-                    ssl=self._tls(),
-                    ssl_handshake_timeout=HANDSHAKE_S,
-                    ssl_shutdown_timeout=CLOSE_S,
-                )
-        except OSError as error:  # ssl's errors and a TimeoutError are some
-            log.debug("accept outcome=no-connection address=%s error=%r", connection.address, str(error))
-
-    def _finish_connect(self, connection: ServerConnection, accepted: socket.socket, _task: asyncio.Task[None]) -> None:
-        connection.connecting = None
-        if not connection.connected:
-            accepted.close()
-            self._connections.forget(connection)
 
     async def _close_idle(self) -> None:
         """Close idle connections, those whose request does not end, and those whose client does not read its response."""
@@ -160,11 +141,84 @@ class Server:
                 if connection.unread_since is not None:
                     if connection.unread_since < now - self._unread_s:
                         self._connections.drop(connection)
-                elif connection.responding is None and connection.connected and connection.idle_since < now - self._keep_alive_s:
+                elif not connection.tasks and connection.connected and connection.idle_since < now - self._keep_alive_s:
                     connection.close_when_idle()
             if self._connections.dropped:
                 log.warning("connections dropped=%d open=%d", self._connections.dropped, len(self._connections))
                 self._connections.dropped = 0
+
+
+class HandshakingConnection(asyncio.Protocol):
+    """A connection from accept until its TLS handshake is complete; then one of the agreed protocol takes its place."""
+
+    def __init__(
+        self,
+        connections: OpenConnections,
+        address: str,
+        protocol: Callable[[str | None, str], ServerConnection | Http2Connection],
+    ) -> None:
+        """`protocol` is called with the protocol's name, if TLS has negotiated one, and the client's address."""
+        self._connections = connections
+        self._protocol = protocol
+        self._connecting: asyncio.Task[None] | None = None
+        self._closing = False
+        self.address = address
+        self.idle_since = asyncio.get_running_loop().time()
+        self.unread_since: float | None = None
+        self.held_bytes = 0
+        self.held_since = 0.0
+        self.handling: asyncio.Future[None] | None = None
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def connected(self) -> bool:
+        return False
+
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        return () if self._connecting is None else (self._connecting,)
+
+    def connect(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
+        self._connecting = asyncio.get_running_loop().create_task(self._connect(accepted, tls))
+        # A callback, not a finally: a task that is cancelled before its first step runs none of its code.
+        self._connecting.add_done_callback(lambda _: self._end(accepted))
+
+    def close_when_idle(self) -> None:
+        self._closing = True
+
+    def abort(self) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+
+    def reset(self) -> None:
+        self.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        tls = transport.get_extra_info("ssl_object")
+        serving = self._protocol(tls.selected_alpn_protocol() if tls is not None else None, self.address)
+        self._connections.add(serving)
+        self._connections.forget(self)
+        self.closed.set_result(None)
+        transport.set_protocol(serving)
+        serving.connection_made(transport)
+        if self._closing:
+            serving.close_when_idle()
+
+    async def _connect(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Make the transport, over TLS after the handshake."""
+        loop = asyncio.get_running_loop()
+        limits = {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": CLOSE_S} if tls is not None else {}
+        try:
+            await loop.connect_accepted_socket(lambda: self, accepted, ssl=tls, **limits)
+        except OSError as error:  # ssl's errors and a TimeoutError are some
+            log.debug("accept outcome=no-connection address=%s error=%r", self.address, str(error))
+
+    def _end(self, accepted: socket.socket) -> None:
+        self._connecting = None
+        if not self.closed.done():
+            self.closed.set_result(None)
+            accepted.close()
+            self._connections.forget(self)
 
 
 def listen(host: str, port: int) -> socket.socket:

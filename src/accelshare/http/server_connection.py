@@ -1,30 +1,28 @@
-"""One client's connection to a server: reads complete requests and writes complete responses, in order and within limits.
+"""One client's HTTP/1.1 connection to a server: reads complete requests, writes complete responses, in order and within limits.
 
-Belongs here: the order of requests and responses, what is held in memory for each client, and which client is dropped when that
-is too much. Never: parsing (request_reader.py), accepting (server.py), what a path means.
+Belongs here: the order of requests and responses, what is held in memory for this client. Never: parsing (request_reader.py),
+accepting (server.py), what a path means.
 """
 
 import asyncio
 import logging
-import socket
-import struct
-from collections import Counter, deque
-from collections.abc import Awaitable, Coroutine
+from collections import deque
+from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
 from typing import Final, cast
 
-from accelshare.http.idle_connections import IdleConnections
-from accelshare.http.messages import AbortConnection, HttpHandler, HttpRequest, Response, Stream, chunk, error_response
+from accelshare.http.messages import AbortConnection, HttpHandler, Response, Stream, chunk, failure
+from accelshare.http.open_connections import OpenConnections
 from accelshare.http.request_reader import PendingRequest, RequestReader
+from accelshare.http.transports import discard_unread
 
 log = logging.getLogger(__name__)
 MAX_HEAD_BYTES: Final = 64 << 10
-_NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 class ServerConnection(asyncio.Protocol):
     def __init__(
-        self, handler: HttpHandler, connections: "OpenConnections", *, address: str, max_body_bytes: int, max_head_bytes: int
+        self, handler: HttpHandler, connections: OpenConnections, *, address: str, max_body_bytes: int, max_head_bytes: int
     ) -> None:
         """`connections` has this one until it is closed and its last request is handled."""
         self._handler = handler
@@ -42,7 +40,6 @@ class ServerConnection(asyncio.Protocol):
         self._streaming: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self.address = address
-        self.connecting: asyncio.Task[None] | None = None
         self.responding: asyncio.Task[None] | None = None
         self.handling: asyncio.Future[None] | None = None  # until the response is known, though not yet read
         self.idle_since = self._loop.time()
@@ -53,36 +50,29 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def connected(self) -> bool:
-        """Whether the transport was made, over TLS after a complete handshake."""
         return self._transport is not None
 
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        return () if self.responding is None else (self.responding,)
+
     def close_when_idle(self) -> None:
-        """Respond to the requests that were read, then close."""
         self._closing = True
         if self.responding is None and self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close now, without a TLS shutdown."""
         if self._transport is not None:
             self._transport.abort()
-        elif self.connecting is not None:
-            self.connecting.cancel()
 
     def reset(self) -> None:
-        """Close now; the kernel, too, discards what the client has not read."""
-        if self._transport is not None and not self._transport.is_closing():
-            connection: socket.socket | None = self._transport.get_extra_info("socket")
-            if connection is not None:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        discard_unread(self._transport)
         self.abort()
 
     # Called by the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self._closing:
-            self._transport.close()
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed.set_result(None)
@@ -168,7 +158,7 @@ class ServerConnection(asyncio.Protocol):
                 self.abort()
                 return
             except Exception:
-                response = _failure(pending.request)
+                response = failure(pending.request)
             if isinstance(response, Response) and not response.more and response.stream is None:
                 self._write(pending, response)
             else:
@@ -219,7 +209,7 @@ class ServerConnection(asyncio.Protocol):
             self.abort()
             return None
         except Exception:
-            return _failure(pending.request)
+            return failure(pending.request)
 
     async def _write_all(self, pending: PendingRequest, response: Response) -> None:
         """Write as fast as the client reads. The server drops a client that reads nothing for too long."""
@@ -280,49 +270,3 @@ class ServerConnection(asyncio.Protocol):
             elif not last:
                 self._connections.idle.idle(self.address, self)
         return last
-
-
-class OpenConnections(set[ServerConnection]):
-    """A server's connections from accept until they are closed and handled, and what is held in memory for them."""
-
-    def __init__(self, *, max_bytes: int) -> None:
-        """`max_bytes` is for all of them together: bodies that are incomplete, responses that are not read."""
-        super().__init__()
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self.idle = IdleConnections()
-        self.dropped = 0  # since it was last logged
-
-    def hold(self, connection: ServerConnection, size: int) -> None:
-        """Count the bytes held for this connection. If all of them exceed the limit, drop the slowest clients."""
-        if size and not connection.held_bytes:
-            connection.held_since = asyncio.get_running_loop().time()
-        self._bytes += size - connection.held_bytes
-        connection.held_bytes = size
-        while self._bytes > self._max_bytes:
-            self.drop(min((other for other in self if other.held_bytes), key=lambda other: other.held_since))
-
-    def drop_one(self) -> bool:
-        """Drop one that no handler works for: first one in its handshake, then one of the address with most connections."""
-        idle = [connection for connection in self if connection.handling is None]
-        if not idle:
-            return False
-        count = Counter(connection.address for connection in self)
-        self.drop(max(idle, key=lambda each: (not each.connected, count[each.address], -each.idle_since)))
-        return True
-
-    def drop(self, connection: ServerConnection) -> None:
-        self.dropped += 1
-        self.forget(connection)
-        connection.reset()
-
-    def forget(self, connection: ServerConnection) -> None:
-        self.discard(connection)
-        self._bytes -= connection.held_bytes
-        connection.held_bytes = 0
-
-
-def _failure(request: HttpRequest) -> Response:
-    """A request that fails must not end the process that every other pod needs; the log has the traceback."""
-    log.exception("request outcome=failed path=%s", request.path)
-    return error_response(500, "accelshare failed on this request; its log has the cause")

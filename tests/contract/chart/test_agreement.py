@@ -9,7 +9,7 @@ import yaml
 from accelshare.cli import accelshare
 from accelshare.extender.serving import STOP_S
 from accelshare.install.scheduler import content
-from accelshare.install.scheduler.desired_config import DesiredConfig, SchedulerSettings, TlsFiles
+from accelshare.install.scheduler.desired_config import HTTP2_VARIABLES, DesiredConfig, SchedulerSettings, TlsFiles
 from accelshare.install.scheduler.release import dialect, parse
 from accelshare.vendors import catalog
 from accelshare.vendors.profile import Profile
@@ -61,6 +61,38 @@ def test_the_extender_gets_the_default_of_enforcement(value: str) -> None:
     assert [arg for arg in args if arg.startswith("--default-enforcement")] == (
         [f"--default-enforcement={value}"] if value else []
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "version", "offered"),
+    [
+        ({}, "1.36.4", True),
+        ({}, "1.20.15", True),
+        ({}, "1.19.16", False),
+        ({"scheduler__mode": "second"}, "1.36.4", True),
+        ({"scheduler__mode": "none"}, "1.36.4", False),
+        ({"scheduler__mode": "none", "extender__http2": True}, "1.36.4", True),
+        ({"extender__http2": False}, "1.36.4", False),
+        ({"tls__enabled": False}, "1.36.4", False),
+    ],
+)
+def test_http2_is_offered_where_the_chart_sets_the_variables_for_it_or_by_choice(
+    values: dict[str, object], version: str, offered: bool
+) -> None:
+    (extender,) = [
+        pod["containers"][0]
+        for title, pod in pods(objects(*preset("gpushare"), *setting(**values), version=version))
+        if title == "Deployment/gpushare-schd-extender"
+    ]
+    assert ("--http2" in extender["args"]) == offered
+
+
+def test_the_second_scheduler_has_the_variables_for_http2_with_tls() -> None:
+    for secure in (True, False):
+        things = objects(*preset("gpushare"), *SECOND, *setting(tls__enabled=secure))
+        (container,) = one(things, "Deployment", "accelshare-scheduler")["spec"]["template"]["spec"]["containers"]
+        variables = {variable["name"]: variable["value"] for variable in container.get("env", [])}
+        assert variables == (HTTP2_VARIABLES if secure else {})
 
 
 def test_the_extender_has_the_time_to_leave_that_it_takes() -> None:

@@ -32,6 +32,11 @@ REFUSED = {
     "two parts of one name": (setting(agent__name="gpushare-schd-extender"), "must differ; they are gpushare-schd-extender"),
     "a token that lives too short": (setting(tokenExpirationSeconds=60), "'/tokenExpirationSeconds': minimum: got 60, want 600"),
     "a CA that ends too soon": (setting(tls__caDays=300), "tls.caDays is 300 and tls.leafDays is 90: a CA must last"),
+    "HTTP/2 without TLS": (setting(extender__http2=True, tls__enabled=False), "extender.http2 is true and tls.enabled is false"),
+    "a choice of HTTP/2 that is none": (
+        setting(extender__http2="yes"),
+        "'/extender/http2': value must be one of true, false, 'auto'",
+    ),
     "a digest that is none": (setting(image__digest="latest"), "'/image/digest'"),
     "a profile that is no TOML file": (
         setting(profiles={"x.yaml": ""}),

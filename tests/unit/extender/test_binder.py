@@ -226,6 +226,40 @@ async def test_a_rush_of_binds_opens_few_connections_to_a_slow_api_server(monkey
         assert scene.freed_nodes == ["n2"] * refused
 
 
+@pytest.mark.parametrize("ends", [True, False], ids=["a bind ends", "no bind ends"])
+async def test_a_filter_waits_while_as_many_binds_as_may_be_are_sent(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
+    """Until one of them ends, but not so long that kube-scheduler gives the filter up."""
+    monkeypatch.setattr(binder_module, "POSTS_AT_ONCE", 2)
+    monkeypatch.setattr(binder_module, "ROOM_S", LIMIT_S if ends else 0.05)
+    slow = asyncio.Event()
+
+    async def bind(*_: object, **__: object) -> binding.Bound:
+        await slow.wait()
+        return binding.Bound()
+
+    monkeypatch.setattr(binding, "bind", bind)
+    async with _scene() as scene:
+        calls = [BindArguments(pod_name=f"p{n}", pod_namespace="ml", node="n2", pod_uid=f"uid{n}") for n in range(2)]
+        scene.ledger.apply(NodeSeen(name="n2", version=1, cards=tuple(Card(PROFILE.name, n, 16, id=f"c{n}") for n in range(2))))
+        for call in calls:
+            scene.ledger.apply(PodSeen(uid=call.pod_uid, namespace="ml", name=call.pod_name, request=REQUEST, version=2))
+        binds = [asyncio.ensure_future(scene.bind(call)) for call in calls]
+        async with asyncio.timeout(LIMIT_S):
+            while scene.binder.has_room:
+                await asyncio.sleep(0.01)
+        waiting = asyncio.ensure_future(scene.binder.wait_for_room())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        if ends:
+            slow.set()
+        async with asyncio.timeout(LIMIT_S):
+            await waiting
+        assert scene.binder.has_room is ends
+        slow.set()
+        assert {outcome.name for outcome in await asyncio.gather(*binds)} == {"bound"}
+        assert scene.binder.has_room
+
+
 async def test_a_bind_in_doubt_stays_announced_until_it_can_no_longer_succeed(scene: Scene) -> None:
     """Also while the same bind is repeated and refused."""
     scene.server.minor, scene.server.carries_out, scene.server.version = "36", False, 2

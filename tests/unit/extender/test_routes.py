@@ -4,15 +4,18 @@ import asyncio
 import json
 from collections.abc import Awaitable, Iterable
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import orjson
 import pytest
 
 from accelshare.extender import routes as routes_room
+from accelshare.extender.binder import Binder
 from accelshare.extender.card_metrics import NODES_AT_ONCE
 from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
+from accelshare.extender.requeue import Requeue
 from accelshare.extender.routes import NEUTRAL, PROBE_PATHS, Routes
 from accelshare.http.messages import HttpRequest, Response
 from accelshare.ledger.ledger import Ledger
@@ -28,16 +31,16 @@ KIND = "nvidia"
 NODES = 50
 
 
-def routes_of(ledger: Ledger) -> Routes:
+def routes_of(ledger: Ledger, binder: Any = None) -> Routes:
     nobody: Any = None
     return Routes(
         ledger=ledger,
         catalog=CATALOG,
         decisions=Decisions(ledger, CATALOG, PodReader(CATALOG), shortlist=1),
-        binder=nobody,
+        binder=binder,
         metrics=Metrics(),
         not_ready=lambda: None,
-        requeue=nobody,
+        requeue=Mock(Requeue) if binder else nobody,
     )
 
 
@@ -64,6 +67,28 @@ def full_nodes(count: int) -> Ledger:
         ledger.apply(node(f"n{number:03}", cards=(card(0, 16, kind=KIND),)))
         ledger.apply(running(f"p{number:03}", on=f"n{number:03}/0", request=share(16, kind=KIND)))
     return ledger
+
+
+async def test_a_filter_that_waited_for_binds_decides_by_what_they_left() -> None:
+    """kube-scheduler does not wait for a bind; its filter does, so that binds do not pile up before the API server."""
+    room = asyncio.Event()
+    ledger = Ledger()
+    ledger.apply(node("n1", cards=(card(0, 16, kind=KIND),)))
+    routes = routes_of(ledger, Mock(Binder, has_room=False, wait_for_room=room.wait))
+    limits = {next(each for each in CATALOG if each.name == KIND).resources.memory: "16"}
+    pod = {
+        "metadata": {"name": "p", "namespace": "ml", "uid": "u"},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
+    }
+    body = orjson.dumps({"Pod": pod, "NodeNames": ["n1"]})
+    answer = routes.handle(HttpRequest("POST", "/accelshare/filter", body))
+    assert isinstance(answer, Awaitable)
+    waiting = asyncio.ensure_future(answer)
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    ledger.apply(running("other", on="n1/0", request=share(16, kind=KIND)))
+    room.set()
+    assert json.loads((await waiting).body)["NodeNames"] == []
 
 
 @pytest.mark.parametrize("verb", ["filter", "bind"])

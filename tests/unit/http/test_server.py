@@ -15,12 +15,13 @@ from unittest.mock import Mock
 import pytest
 import uvloop
 
+from accelshare.http import open_connections
 from accelshare.http import server as server_module
-from accelshare.http import server_connection
 from accelshare.http.idle_connections import IdleConnections
 from accelshare.http.messages import AbortConnection, HttpRequest, Response
+from accelshare.http.open_connections import OpenConnections
 from accelshare.http.server import ListenError, Server, listen
-from accelshare.http.server_connection import OpenConnections, ServerConnection
+from accelshare.http.server_connection import ServerConnection
 from accelshare.install.certificates import x509
 
 LIMIT_S = 60.0
@@ -510,7 +511,7 @@ async def test_a_response_that_can_wait_comes_when_the_client_keeps_its_connecti
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client keeps two idle connections. The third response waits until a request takes one of them."""
-    monkeypatch.setattr(server_connection, "IdleConnections", partial(IdleConnections, longest_delay_s=LIMIT_S))
+    monkeypatch.setattr(open_connections, "IdleConnections", partial(IdleConnections, longest_delay_s=LIMIT_S))
     held = asyncio.Event()
     handled = asyncio.Queue[str]()
 

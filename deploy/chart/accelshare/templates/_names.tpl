@@ -68,6 +68,13 @@ imagePullSecrets:
 {{- if and (gt (int .Values.extender.replicas) 1) (semverCompare ">=1.23-0" .Capabilities.KubeVersion.Version) -}}true{{- end -}}
 {{- end }}
 
+{{/* With auto: where the chart sets the variables with which kube-scheduler soon gives up a dead connection. 1.20 is the first to read them. */}}
+{{- define "accelshare.http2" -}}
+{{- $value := toString .Values.extender.http2 -}}
+{{- $set := and (ne .Values.scheduler.mode "none") (semverCompare ">=1.20-0" .Capabilities.KubeVersion.Version) -}}
+{{- if and .Values.tls.enabled (or (eq $value "true") (and (eq $value "auto") $set)) -}}true{{- end -}}
+{{- end }}
+
 {{- define "accelshare.prometheus" -}}
 prometheus.io/scrape: "true"
 prometheus.io/port: {{ . | quote }}

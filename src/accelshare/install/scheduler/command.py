@@ -107,7 +107,8 @@ def render(
             replace=options["replace"],
         )
         echo_document(text)
-        _print_notices((*content.proposals(text, "the configuration"), *content.plain_port(text, "the configuration", release)))
+        notices = (*content.proposals(text, "the configuration"), *content.plain_port(text, "the configuration", release))
+        _print_notices((*notices, *rendering.notices_of_variables(desired, release)))
 
 
 @scheduler_config.command(

@@ -15,8 +15,9 @@ from accelshare.install.host_files.changes import PlannedFile
 from accelshare.install.host_files.disk import Disk
 from accelshare.install.scheduler import content
 from accelshare.install.scheduler.arguments import moved_into_file, put, refuse_untranslatable
-from accelshare.install.scheduler.desired_config import DesiredConfig, is_loopback, is_service_name
+from accelshare.install.scheduler.desired_config import HTTP2_VARIABLES, DesiredConfig, is_loopback, is_service_name
 from accelshare.install.scheduler.release import (
+    HTTP2_VARIABLES_BEGIN,
     POLICY,
     POLICY_ENDS,
     POLICY_TRAP,
@@ -201,6 +202,22 @@ def notices_of_address(intent: Intent) -> tuple[str, ...]:
     if desired.tls is None and not is_loopback(desired.host):
         return (f"{desired.url} is plain HTTP: anybody who reaches it can bind pods; use https with certificates",)
     return ()
+
+
+def connection_variables(desired: DesiredConfig, release: Release) -> Mapping[str, str]:
+    """Environment variables with which kube-scheduler soon gives up an HTTP/2 connection to a dead extender."""
+    return HTTP2_VARIABLES if desired.tls is not None and release.minor >= HTTP2_VARIABLES_BEGIN else {}
+
+
+def missing_variables(present: Mapping[str, str], intent: Intent) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables to add to kube-scheduler's environment, and notices about those that the operator has set to other values."""
+    wanted = connection_variables(intent.desired, intent.release)
+    return {name: value for name, value in wanted.items() if name not in present}, tuple(
+        f"{name} is {present[name] or 'empty'} in kube-scheduler's environment and stays so; {value} is proposed: "
+        "with HTTP/2, it decides how soon kube-scheduler gives up a connection to a dead extender"
+        for name, value in wanted.items()
+        if present.get(name, value) != value
+    )
 
 
 def checksum(text: bytes) -> str:

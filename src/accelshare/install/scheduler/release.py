@@ -20,6 +20,7 @@ POLICY_TRAP: Final = 22  # with any Policy it exits at --v=2 or more, unless --c
 POLICY_ENDS: Final = 23  # from here on there is no --policy-config-file
 PLAIN_PORT: Final = 10251
 PLAIN_PORT_ENDS: Final = 23  # before, a configuration file opens port 10251 and overrides --port and --address
+HTTP2_VARIABLES_BEGIN: Final = 20  # from here on kube-scheduler reads them (apimachinery's util/net/http.go)
 FLAGS_OVERRIDE_LEADER_ELECTION: Final = 22  # before, --config made kube-scheduler ignore --leader-elect*
 GROUP: Final = "kubescheduler.config.k8s.io"
 

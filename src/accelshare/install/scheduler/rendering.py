@@ -3,6 +3,7 @@
 Belongs here: content for clusters whose kube-scheduler accelshare does not change. Never: files, the cluster.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler import content, documents
 from accelshare.install.scheduler.arguments import plain_port
 from accelshare.install.scheduler.desired_config import DesiredConfig, TlsFiles
-from accelshare.install.scheduler.plan import CHECKSUM, Existing, checksum
+from accelshare.install.scheduler.plan import CHECKSUM, Existing, checksum, connection_variables
 from accelshare.install.scheduler.release import (
     FLAGS_OVERRIDE_LEADER_ELECTION,
     POLICY,
@@ -65,6 +66,18 @@ def configuration(
     if release.minor < FLAGS_OVERRIDE_LEADER_ELECTION:
         moved["leaderElection"] = {"leaderElect": True}
     return content.fresh(chosen, desired, moved)
+
+
+def notices_of_variables(desired: DesiredConfig, release: Release) -> tuple[str, ...]:
+    """What a configuration file cannot say: kube-scheduler reads these settings from its environment."""
+    variables = connection_variables(desired, release)
+    if not variables:
+        return ()
+    settings = " and ".join(f"{name}={value}" for name, value in variables.items())
+    return (
+        f"if the extender offers HTTP/2 (--http2), set {settings} in kube-scheduler's environment: "
+        "otherwise calls to a dead extender fail for 45 s",
+    )
 
 
 def openshift(desired: DesiredConfig, release: Release, existing: Existing | None = None, replace: tuple[str, ...] = ()) -> str:
@@ -166,12 +179,14 @@ def second_scheduler(desired: DesiredConfig, release: Release, second: SecondSch
             "subjects": [account],
         },
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": file.decode()}},
-        _deployment(second, metadata, checksum(file)),
+        _deployment(second, metadata, checksum(file), connection_variables(desired, release)),
     ]
     return documents.yaml_texts(manifests, comment=f"Pods choose this scheduler with `schedulerName: {second.name}`.")
 
 
-def _deployment(second: SecondScheduler, metadata: dict[str, str], config_checksum: str) -> dict[str, Any]:
+def _deployment(
+    second: SecondScheduler, metadata: dict[str, str], config_checksum: str, variables: Mapping[str, str]
+) -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": second.name}
     mounts: list[dict[str, Any]] = [{"name": "config", "mountPath": _CONFIG_DIRECTORY, "readOnly": True}]
     volumes: list[dict[str, Any]] = [{"name": "config", "configMap": {"name": second.name}}]
@@ -179,10 +194,11 @@ def _deployment(second: SecondScheduler, metadata: dict[str, str], config_checks
         mounts.append({"name": "tls", "mountPath": _TLS_DIRECTORY, "readOnly": True})
         volumes.append({"name": "tls", "secret": {"secretName": second.tls_secret}})
     probe = {"httpGet": {"path": "/healthz", "port": _PORT, "scheme": "HTTPS"}}
-    container = {
+    container: dict[str, Any] = {
         "name": "kube-scheduler",
         "image": second.image,
         "command": ["kube-scheduler", f"--config={_CONFIG_DIRECTORY}/config.yaml"],
+        **({"env": [{"name": name, "value": value} for name, value in variables.items()]} if variables else {}),
         "livenessProbe": {**probe, "initialDelaySeconds": 15},
         "readinessProbe": probe,
         "resources": {"requests": {"cpu": "100m"}},

@@ -1,4 +1,4 @@
-"""kube-scheduler as a static pod: add accelshare's file, its mount and its checksum to kubeadm's manifest.
+"""kube-scheduler as a static pod: add accelshare's file, its mount, its checksum and variables to kubeadm's manifest.
 
 Belongs here: reading and editing the manifest, from bytes to bytes. Never: what the configuration says.
 """
@@ -23,6 +23,7 @@ from accelshare.install.scheduler.plan import (
     checksum,
     choose,
     configuration_file,
+    missing_variables,
     notices_of_address,
     read_existing,
     require_content,
@@ -138,6 +139,7 @@ def plan(manifest: bytes, name: str, existing: Existing | None, intent: Intent) 
         dict.fromkeys([intent.directory, *(str(PurePosixPath(file).parent) for file in (tls.files if tls else ()))])
     ):
         _mount(pod, container, directory, f"{_VOLUME}-{number}" if number else _VOLUME, name)
+    notices = (*_set_variables(container, intent, name), *notices)
     _annotate(document.data, checksum(planned.content), name)
     notices = (*notices_of_address(intent), *_proxy_notices(container, intent, name), *notices)
     return SchedulerPlan(planned, PlannedFile(name, document.content(), name), tuple(map(str, arguments)), notices)
@@ -211,6 +213,18 @@ def _list(parent: Any, key: str, name: str) -> Any:
     if not mappings(parent, key, name):
         parent[key] = documents.rich([])
     return parent[key]
+
+
+def _set_variables(container: Any, intent: Intent, name: str) -> tuple[str, ...]:
+    """Add the variables that the container does not have; notices about those that it has with other values."""
+    present = {
+        str(variable.get("name")): "from valueFrom" if variable.get("valueFrom") else str(variable.get("value") or "")
+        for variable in mappings(container, "env", name)
+    }
+    missing, notices = missing_variables(present, intent)
+    for variable, value in missing.items():
+        _list(container, "env", name).append(documents.rich({"name": variable, "value": value}))
+    return notices
 
 
 def _host_path(pod: Any, container: Any, path: str, name: str) -> str:

@@ -25,6 +25,7 @@ from accelshare.install.scheduler.plan import (
     checksum,
     choose,
     configuration_file,
+    missing_variables,
     notices_of_address,
     read_existing,
     read_required,
@@ -152,7 +153,7 @@ def flags_of(unit: bytes, name: str, variables: Mapping[str, str]) -> dict[str, 
 
 
 def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existing | None, intent: Intent) -> SchedulerPlan:
-    """A drop-in with the unit's own command and accelshare's file. Variables stay variables."""
+    """A drop-in with the unit's own command, accelshare's file and variables. Variables in the command stay variables."""
     arguments = _start(unit, name)
     flag_values = flags(_expanded(arguments, variables))
     choice = choose(flag_values, intent.release, intent.kind)
@@ -160,11 +161,13 @@ def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existin
     planned, notices = configuration_file(choice, existing, flag_values, intent)
     # A flag inside a variable is overridden by the one after it: the last one counts.
     set_flags(arguments, choice, planned, intent)
+    missing, notices_of_variables = missing_variables(variables, intent)
     text = "\n".join(
         [
             "# Written by `accelshare scheduler-config`. The unit itself is unchanged; without this file it starts as before.",
             f"# {CHECKSUM}: {checksum(planned.content)}",
             "[Service]",
+            *(f"Environment={variable}={value}" for variable, value in missing.items()),
             "ExecStart=",
             "ExecStart=" + " \\\n  ".join(arguments),
             "",
@@ -174,7 +177,7 @@ def plan(unit: bytes, name: str, variables: Mapping[str, str], existing: Existin
         planned,
         PlannedFile(drop_in_path(name), text.encode(), name),
         tuple(_expanded(arguments, variables)),
-        (*notices_of_address(intent), *notices),
+        (*notices_of_address(intent), *notices_of_variables, *notices),
     )
 
 

@@ -518,6 +518,15 @@ def test_certificates_that_are_there_are_taken(host: Host, tmp_path: Path) -> No
     assert host.apply(desired("https://10.96.0.10:1/accelshare", tls=tls_files(tmp_path / "pki"))) == "applied"
 
 
+def test_variables_for_http2_are_set_once_and_restored_to_the_byte(host: Host, tmp_path: Path) -> None:
+    config = desired("https://10.96.0.10:1/accelshare", tls=tls_files(tmp_path / "pki"))
+    host.apply(config)
+    assert host.manifest.read_bytes().count(b"HTTP2_PING_TIMEOUT_SECONDS") == 1
+    assert (host.plan(config), host.apply(config)) == ("", "unchanged")
+    host.restore()
+    assert host.manifest.read_bytes() == KUBEADM
+
+
 def test_certificates_that_would_end_kube_scheduler_are_refused(host: Host, tmp_path: Path) -> None:
     good, other = tls_files(tmp_path / "pki"), tls_files(tmp_path / "other")
     assert "/nowhere.crt does not exist" in refused_for(host, replace(good, ca_file="/nowhere.crt"))

@@ -170,6 +170,15 @@ def test_a_manifest_that_is_gone_from_a_linked_directory_is_still_the_same(shell
     assert (status.exit_code, status.stdout.splitlines()[0]) == (5, "overwritten"), status.output
 
 
+def test_render_names_the_variables_that_a_file_cannot_set(shell: Shell) -> None:
+    secure = ["--url", "https://10.96.0.10:12345/accelshare", "--ca-file", "/ca.crt"]
+    made = shell.run("render", "--kubernetes-version", "1.36", *secure)
+    assert "HTTP2_READ_IDLE_TIMEOUT_SECONDS=2 and HTTP2_PING_TIMEOUT_SECONDS=4" in made.stderr
+    assert "HTTP2" not in made.stdout
+    for words in (["--kubernetes-version", "1.19", *secure], ["--kubernetes-version", "1.36"]):
+        assert "HTTP2" not in shell.run("render", *words).output
+
+
 def test_second_scheduler_and_openshift(shell: Shell) -> None:
     words = ["--kubernetes-version", "v1.36.4", "--form", "second-scheduler", "--tls-secret", "s"]
     made = shell.run("render", *words, "--url", "https://accelshare.kube-system.svc/accelshare")

@@ -12,7 +12,7 @@ import yaml
 
 from accelshare.install.errors import Clash, NotUnderstood
 from accelshare.install.scheduler import rendering
-from accelshare.install.scheduler.desired_config import DesiredConfig
+from accelshare.install.scheduler.desired_config import HTTP2_VARIABLES, DesiredConfig
 from accelshare.install.scheduler.plan import Existing, checksum
 from accelshare.install.scheduler.release import Kind, parse
 from tests.unit.install.scheduler.builders import HERE, TLS, URL, desired
@@ -178,6 +178,16 @@ def test_certificates_come_from_a_secret() -> None:
     assert {"name": "tls", "secret": {"secretName": "accelshare-client"}} in pod["volumes"]
     entry = entry_of(one(manifests, "ConfigMap")["data"]["config.yaml"].encode())
     assert entry["tlsConfig"]["certFile"] == "/etc/accelshare/tls/tls.crt"
+
+
+def test_the_second_scheduler_soon_gives_up_a_dead_http2_connection() -> None:
+    def variables(**more: Any) -> dict[str, str]:
+        (container,) = one(second(**more), "Deployment")["spec"]["template"]["spec"]["containers"]
+        return {variable["name"]: variable["value"] for variable in container.get("env", [])}
+
+    assert variables(tls_secret="accelshare-client") == HTTP2_VARIABLES
+    assert variables(tls_secret="accelshare-client", version="v1.19.16") == {}
+    assert variables() == {}
 
 
 def test_the_second_scheduler_may_use_its_own_lease_only() -> None:

@@ -11,7 +11,7 @@ import yaml
 from accelshare.install.errors import Clash, NotUnderstood
 from accelshare.install.host_files.changes import unified_diff
 from accelshare.install.scheduler import leadership, static_pod
-from accelshare.install.scheduler.desired_config import TlsFiles
+from accelshare.install.scheduler.desired_config import HTTP2_VARIABLES, TlsFiles
 from accelshare.install.scheduler.plan import CHECKSUM, Existing, Intent, SchedulerPlan, checksum
 from tests.unit.install.scheduler.builders import KUBEADM, TLS, URL, desired, intent, mounting, with_words, words_of
 
@@ -339,6 +339,80 @@ def test_certificates_elsewhere_are_mounted_as_directories() -> None:
     mounts = pod(plan)["spec"]["containers"][0]["volumeMounts"]
     assert [mount["mountPath"] for mount in mounts[1:]] == ["/etc/kubernetes/accelshare", "/etc/pki/ca", "/etc/pki/client"]
     assert all(mount["readOnly"] for mount in mounts)
+
+
+# Variables for HTTP/2.
+
+OVER_TLS = desired("https://10.96.0.10/accelshare", tls=TLS)
+IDLE, PING = HTTP2_VARIABLES
+
+
+def with_variables(*lines: str, manifest: bytes = KUBEADM) -> bytes:
+    """The manifest of an operator who has set variables."""
+    text = "".join(f"    {line}\n" for line in ("env:", *lines))
+    return manifest.replace(b"    image: ", text.encode() + b"    image: ", 1)
+
+
+def variables(plan: SchedulerPlan) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pod(plan)["spec"]["containers"][0].get("env", [])
+    return found
+
+
+def test_with_tls_kube_scheduler_soon_gives_up_a_dead_http2_connection() -> None:
+    plan = made(asked=intent(OVER_TLS))
+    assert variables(plan) == [{"name": IDLE, "value": "2"}, {"name": PING, "value": "4"}]
+    assert added_and_removed(KUBEADM, plan.trigger.content)[1] == []
+    assert not any(name in notice for notice in plan.notices for name in HTTP2_VARIABLES)
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (intent(), []),
+        (intent(OVER_TLS, "v1.19.16"), []),
+        (intent(OVER_TLS, "v1.20.15"), [IDLE, PING]),
+    ],
+    ids=["no TLS", "1.19", "1.20"],
+)
+def test_variables_are_set_where_they_are_read(asked: Intent, names: list[str]) -> None:
+    plan = made(with_words(version=asked.release.text), asked=asked)
+    assert [variable["name"] for variable in variables(plan)] == names
+
+
+def test_a_plan_of_what_was_planned_with_tls_is_empty() -> None:
+    first = made(with_variables("- name: GOGC", '  value: "50"'), asked=intent(OVER_TLS))
+    again = made(first.trigger.content, first.configuration.content, intent(OVER_TLS), path=CONFIG)
+    assert diff(again, {file.path: file.content for file in first.files}) == ""
+    assert again.notices == first.notices
+
+
+def test_the_operators_variables_stay_and_other_values_are_named() -> None:
+    manifest = with_variables("- name: GOGC", '  value: "50" # less memory', f"- name: {IDLE}", '  value: "30"')
+    plan = made(manifest, asked=intent(OVER_TLS))
+    assert variables(plan) == [
+        {"name": "GOGC", "value": "50"},
+        {"name": IDLE, "value": "30"},
+        {"name": PING, "value": "4"},
+    ]
+    assert added_and_removed(manifest, plan.trigger.content)[1] == []
+    (notice,) = [notice for notice in plan.notices if IDLE in notice]
+    assert "is 30 " in notice
+    assert "2 is proposed" in notice
+    assert not any(PING in notice for notice in plan.notices)
+
+
+def test_a_variable_whose_value_comes_from_elsewhere_stays() -> None:
+    manifest = with_variables(f"- name: {PING}", "  valueFrom:", "    fieldRef: {fieldPath: metadata.name}")
+    plan = made(manifest, asked=intent(OVER_TLS))
+    assert [variable["name"] for variable in variables(plan)] == [PING, IDLE]
+    assert any(f"{PING} is from valueFrom" in notice for notice in plan.notices)
+
+
+def test_variables_that_the_operator_set_alike_are_no_news() -> None:
+    manifest = with_variables(f"- name: {PING}", '  value: "4"', f"- name: {IDLE}", '  value: "2"')
+    plan = made(manifest, asked=intent(OVER_TLS))
+    assert len(variables(plan)) == 2
+    assert not any(name in notice for notice in plan.notices for name in HTTP2_VARIABLES)
 
 
 def test_a_directory_that_is_seen_already_is_not_mounted_twice() -> None:

@@ -8,7 +8,7 @@ import yaml
 from accelshare.install.errors import NotUnderstood
 from accelshare.install.scheduler import systemd
 from accelshare.install.scheduler.plan import Existing
-from tests.unit.install.scheduler.builders import desired, intent
+from tests.unit.install.scheduler.builders import TLS, desired, intent
 
 NAME = "/etc/systemd/system/kube-scheduler.service"
 CONFIG = "/etc/kubernetes/accelshare/scheduler-config.yaml"
@@ -123,6 +123,41 @@ def test_what_is_not_understood_is_refused_with_a_message(unit: bytes, words: st
 
 def test_the_same_plan_twice() -> None:
     assert planned() == planned()
+
+
+OVER_TLS = desired("https://10.96.0.10/accelshare", tls=TLS)
+
+
+def environment_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("Environment")]
+
+
+def test_with_tls_the_drop_in_sets_the_variables_for_http2() -> None:
+    text, _ = planned(config=OVER_TLS)
+    assert environment_lines(text) == [
+        "Environment=HTTP2_READ_IDLE_TIMEOUT_SECONDS=2",
+        "Environment=HTTP2_PING_TIMEOUT_SECONDS=4",
+    ]
+    assert planned(config=OVER_TLS)[0] == text
+    assert environment_lines(planned()[0]) == []
+    assert environment_lines(planned(config=OVER_TLS, version="v1.19.16")[0]) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "files"),
+    [
+        (b"Environment=A=1 HTTP2_PING_TIMEOUT_SECONDS=15\n", {}),
+        (b"EnvironmentFile=/etc/own\n", {"/etc/own": b"HTTP2_PING_TIMEOUT_SECONDS=15\n"}),
+    ],
+    ids=["unit", "file"],
+)
+def test_a_variable_that_the_unit_sets_stays_and_is_named(setting: bytes, files: dict[str, bytes]) -> None:
+    unit = UNIT + setting
+    plan = systemd.plan(unit, NAME, systemd.environment(unit, NAME, files), None, intent(OVER_TLS))
+    assert environment_lines(plan.trigger.content.decode()) == ["Environment=HTTP2_READ_IDLE_TIMEOUT_SECONDS=2"]
+    (notice,) = [notice for notice in plan.notices if "HTTP2_PING_TIMEOUT_SECONDS" in notice]
+    assert "is 15 " in notice
+    assert "4 is proposed" in notice
 
 
 def test_an_empty_line_forgets_the_commands_before() -> None:

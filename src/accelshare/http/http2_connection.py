@@ -1,0 +1,482 @@
+"""One client's HTTP/2 connection to a server: concurrent requests on one connection, within limits (RFC 9113).
+
+Belongs here: the state of the connection and its streams, flow control, what a client may cost. Never: the spelling of frames
+(http2_frames.py), accepting (server.py), what a path means.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Final, cast
+
+from accelshare.http import http2_frames as frames
+from accelshare.http.http2_frames import ErrorCode, Frame, Http2Error, RawHeaders
+from accelshare.http.messages import AbortConnection, HttpHandler, HttpRequest, Response, error_response, failure
+from accelshare.http.open_connections import OpenConnections
+from accelshare.http.transports import discard_unread
+
+log = logging.getLogger(__name__)
+# Requests at once. kube-scheduler has one filter and any number of binds; one that is refused it repeats after a second.
+MAX_STREAMS: Final = 1000
+# A call that names 5,000 nodes has 224 kB: larger frames cost less than the usual 16 kB.
+OUR_MAX_FRAME_BYTES: Final = 64 << 10
+MAX_EMPTY_FRAMES: Final = 1000  # in a row; they cost CPU and nothing bounds them else
+
+
+class _Stream:
+    """One request and its response."""
+
+    __slots__ = ("body", "head", "is_complete", "length", "size", "unsent", "unsent_bytes", "window")
+
+    def __init__(self, head: RawHeaders, window: int) -> None:
+        self.head = head
+        self.length: int | None = None  # of the body, as the client declared it
+        self.body: list[bytes] = []
+        self.size = 0
+        self.is_complete = False  # the request
+        self.window = window  # how much the client wants to get of the response
+        self.unsent: deque[bytes] | None = None
+        self.unsent_bytes = 0
+
+
+class Http2Connection(asyncio.Protocol):
+    def __init__(
+        self, handler: HttpHandler, connections: OpenConnections, *, address: str, max_body_bytes: int, max_head_bytes: int
+    ) -> None:
+        """`connections` has this one until it is closed and its last request is handled."""
+        self._handler = handler
+        self._connections = connections
+        self._max_body_bytes = max_body_bytes
+        self._max_head_bytes = max_head_bytes
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = frames.FrameReader(max_frame_bytes=OUR_MAX_FRAME_BYTES)
+        self._heads = frames.HeadReader(max_bytes=max_head_bytes)
+        self._streams: dict[int, _Stream] = {}
+        self._last_stream = 0
+        self._begun: tuple[int, int] | None = None  # stream and flags of HEADERS that CONTINUATION frames go on
+        self._block = b""  # of those HEADERS
+        self._settings_seen = False
+        self._empty_frames = 0
+        self._unacknowledged = 0  # bytes of bodies since the last WINDOW_UPDATE of the connection
+        self._window = frames.DEFAULT_WINDOW  # how much the client wants to get of all responses
+        self._stream_window = frames.DEFAULT_WINDOW
+        self._max_frame_bytes = frames.DEFAULT_FRAME_BYTES
+        self._body_bytes = 0  # of requests that are not complete
+        self._unsent_bytes = 0
+        self._output: list[bytes] = []
+        self._reading = False  # frames are being handled; what they cause is written together
+        self._writable = True
+        self._closing = False  # new requests get no response
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.address = address
+        self.idle_since = self._loop.time()
+        self.unread_since: float | None = None
+        self.held_bytes = 0
+        self.held_since = 0.0
+        self.handling: asyncio.Future[None] | None = None
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._on_frame: dict[int, Callable[[Frame], None]] = {
+            frames.DATA: self._on_data,
+            frames.HEADERS: self._on_headers,
+            frames.RST_STREAM: self._on_reset,
+            frames.SETTINGS: self._on_settings,
+            frames.PUSH_PROMISE: self._on_push,
+            frames.PING: self._on_ping,
+            frames.WINDOW_UPDATE: self._on_window_update,
+            frames.CONTINUATION: self._on_continuation,
+        }
+
+    @property
+    def connected(self) -> bool:
+        return self._transport is not None
+
+    @property
+    def tasks(self) -> Sequence[asyncio.Task[None]]:
+        return tuple(self._tasks)
+
+    def close_when_idle(self) -> None:
+        """The client sends requests that come later over another connection."""
+        if not self._closing:
+            self._closing = True
+            self._write(frames.go_away(self._last_stream, ErrorCode.NO_ERROR))
+            for stream_id in [each for each, stream in self._streams.items() if not stream.is_complete]:
+                self._reset(stream_id, ErrorCode.REFUSED_STREAM)
+        self._close_if_idle()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def reset(self) -> None:
+        discard_unread(self._transport)
+        self.abort()
+
+    # Called by the loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        ours = {
+            frames.MAX_CONCURRENT_STREAMS: MAX_STREAMS,
+            # A whole body may come at once: what is held for all clients is bounded by OpenConnections.
+            frames.INITIAL_WINDOW_SIZE: min(frames.MAX_WINDOW, self._max_body_bytes + OUR_MAX_FRAME_BYTES),
+            frames.MAX_FRAME_SIZE: OUR_MAX_FRAME_BYTES,
+            frames.MAX_HEADER_LIST_SIZE: self._max_head_bytes,
+        }
+        self._write(frames.settings(ours) + frames.window_update(0, frames.MAX_WINDOW - frames.DEFAULT_WINDOW))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed.set_result(None)
+        self._transport = None
+        self._streams.clear()
+        self._connections.hold(self, 0)
+        self.unread_since = None
+        self._forget_if_done()
+
+    def data_received(self, data: bytes) -> None:
+        self._reading = True
+        try:
+            for received in self._reader.feed(data):
+                self._receive(received)
+                if self._transport is None:
+                    return
+        except Http2Error as error:
+            log.info("connection outcome=refused address=%s protocol=h2 error=%r", self.address, str(error))
+            self._output.append(frames.go_away(self._last_stream, error.code, str(error)))
+            self._streams.clear()
+            self._closing = True
+        finally:
+            self._reading = False
+            self._flush()
+        self._count_held()
+        self._close_if_idle()
+
+    def eof_received(self) -> bool:
+        self._closing = True
+        return False
+
+    def pause_writing(self) -> None:
+        """The client does not read. Nothing more is read of it, because nearly every frame has an answer."""
+        self._writable = False
+        self.unread_since = self._loop.time()
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self.unread_since = None
+        self._send_all_unsent()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # Frames.
+
+    def _receive(self, received: Frame) -> None:
+        if self._closing and not self._streams:
+            return
+        if self._begun is not None and received.kind != frames.CONTINUATION:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "HEADERS that do not end, followed by another frame")
+        if not self._settings_seen and received.kind != frames.SETTINGS:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
+        self._empty_frames = 0 if received.payload else self._empty_frames + 1
+        if self._empty_frames > MAX_EMPTY_FRAMES:
+            raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, "too many empty frames")
+        handle = self._on_frame.get(received.kind)
+        if handle is not None:  # RFC 9113, section 4.1: others are ignored
+            handle(received)
+
+    def _on_headers(self, received: Frame) -> None:
+        self._block = frames.content(received)
+        self._head_may_end(received.stream, received.flags, received.flags)
+
+    def _on_continuation(self, received: Frame) -> None:
+        if self._begun is None or self._begun[0] != received.stream:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
+        self._block += received.payload
+        self._head_may_end(*self._begun, received.flags)
+
+    def _head_may_end(self, stream_id: int, head_flags: int, flags: int) -> None:
+        if len(self._block) > self._max_head_bytes:
+            raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, f"the request's head is longer than {self._max_head_bytes} bytes")
+        if not flags & frames.END_HEADERS:
+            self._begun = stream_id, head_flags
+            return
+        self._begun = None
+        head = self._heads.read(self._block)
+        self._head_ended(stream_id, head, is_last=bool(head_flags & frames.END_STREAM))
+
+    def _head_ended(self, stream_id: int, head: RawHeaders, *, is_last: bool) -> None:
+        stream = self._streams.get(stream_id)
+        if stream is not None:  # trailers
+            if not is_last or stream.is_complete:
+                raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a second head of one request")
+            self._request_ended(stream_id, stream)
+            return
+        if not stream_id % 2 or stream_id <= self._last_stream:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"stream {stream_id} after {self._last_stream}; ids are odd and grow")
+        if self._closing:
+            return  # the client knows from GOAWAY that this one was not handled
+        self._last_stream = stream_id
+        if max(len(self._streams), len(self._tasks)) >= MAX_STREAMS:  # a handler outlives a request that is reset
+            self._write(frames.reset(stream_id, ErrorCode.REFUSED_STREAM))
+            return
+        stream = self._streams[stream_id] = _Stream(head, self._stream_window)
+        length = next((value for name, value in head if name == b"content-length"), None)
+        if length is not None:
+            if not length.isdigit() or len(length) > 18:
+                self._reset(stream_id, ErrorCode.PROTOCOL_ERROR)
+                return
+            stream.length = int(length)
+            if stream.length > self._max_body_bytes:
+                self._refuse_body(stream_id, stream)
+                return
+        if is_last:
+            self._request_ended(stream_id, stream)
+
+    def _on_data(self, received: Frame) -> None:
+        self._unacknowledged += len(received.payload)
+        if self._unacknowledged > self._max_body_bytes // 2 or self._unacknowledged > frames.MAX_WINDOW // 2:
+            self._write(frames.window_update(0, self._unacknowledged))
+            self._unacknowledged = 0
+        stream = self._streams.get(received.stream)
+        if stream is None:
+            if received.stream > self._last_stream:
+                raise Http2Error(ErrorCode.PROTOCOL_ERROR, "DATA without HEADERS")
+            return  # sent before the client saw that the stream is closed
+        if stream.is_complete:
+            self._reset(received.stream, ErrorCode.STREAM_CLOSED)
+            return
+        data = frames.content(received)
+        stream.body.append(data)
+        stream.size += len(data)
+        self._body_bytes += len(data)
+        if stream.size > self._max_body_bytes:
+            self._refuse_body(received.stream, stream)
+        elif received.flags & frames.END_STREAM:
+            self._request_ended(received.stream, stream)
+
+    def _on_reset(self, received: Frame) -> None:
+        """The client no longer waits. A handler that has begun goes on, as it does when a connection is closed."""
+        frames.read_number(received.payload, "RST_STREAM")
+        if not received.stream or received.stream > self._last_stream:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "RST_STREAM of a stream that does not exist")
+        self._forget_stream(received.stream)
+
+    def _on_settings(self, received: Frame) -> None:
+        if received.stream:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "SETTINGS of a stream")
+        self._settings_seen = True
+        if received.flags & frames.ACK:
+            return
+        for name, value in frames.read_settings(received.payload):
+            if name == frames.INITIAL_WINDOW_SIZE:
+                if value > frames.MAX_WINDOW:
+                    raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, f"a window of {value} bytes")
+                for stream in self._streams.values():
+                    stream.window += value - self._stream_window
+                self._stream_window = value
+            elif name == frames.MAX_FRAME_SIZE:
+                if not frames.DEFAULT_FRAME_BYTES <= value <= frames.MAX_FRAME_BYTES:
+                    raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"frames of {value} bytes")
+                self._max_frame_bytes = min(value, OUR_MAX_FRAME_BYTES)
+        self._write(frames.frame(frames.SETTINGS, frames.ACK, 0))
+        self._send_all_unsent()
+
+    def _on_push(self, _received: Frame) -> None:
+        raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE of a client")
+
+    def _on_ping(self, received: Frame) -> None:
+        if len(received.payload) != 8 or received.stream:
+            raise Http2Error(ErrorCode.FRAME_SIZE_ERROR, "a PING that has not 8 bytes, or a stream")
+        if not received.flags & frames.ACK:
+            self._write(frames.frame(frames.PING, frames.ACK, 0, received.payload))
+
+    def _on_window_update(self, received: Frame) -> None:
+        size = frames.read_number(received.payload, "WINDOW_UPDATE")
+        stream = self._streams.get(received.stream)
+        if not size:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE by 0 bytes")
+        if not received.stream:
+            self._window += size
+        elif stream is not None:
+            stream.window += size
+        elif received.stream > self._last_stream:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of a stream that does not exist")
+        if max(self._window, stream.window if stream is not None else 0) > frames.MAX_WINDOW:
+            raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "a window of more than 2^31 - 1 bytes")
+        self._send_all_unsent()
+
+    # Requests and responses.
+
+    def _refuse_body(self, stream_id: int, stream: _Stream) -> None:
+        text = f"the request's body is larger than {self._max_body_bytes} bytes, the limit set by --max-body-mib"
+        self._respond(stream_id, stream, error_response(413, text), is_head=False)
+        self._write(frames.reset(stream_id, ErrorCode.NO_ERROR))  # RFC 9113, section 8.1: the client need not send the rest
+
+    def _request_ended(self, stream_id: int, stream: _Stream) -> None:
+        """Handle it: at once if the handler returns a response, else in a task that outlives the connection."""
+        stream.is_complete = True
+        self._body_bytes -= stream.size
+        request = _request(stream)
+        stream.body, stream.head = [], ()
+        if request is None:
+            self._reset(stream_id, ErrorCode.PROTOCOL_ERROR)
+            return
+        try:
+            response = self._handler(request)
+        except AbortConnection:
+            self._reset(stream_id, ErrorCode.INTERNAL_ERROR)
+            return
+        except Exception:
+            response = failure(request)
+        if isinstance(response, Response):
+            self._respond(stream_id, stream, response, is_head=request.method == "HEAD")
+            return
+        if self.handling is None:
+            self.handling = self._loop.create_future()
+        task = self._loop.create_task(self._respond_later(stream_id, request, response))
+        self._tasks.add(task)
+        task.add_done_callback(self._handled)
+
+    async def _respond_later(self, stream_id: int, request: HttpRequest, coming: Awaitable[Response]) -> None:
+        if stream_id not in self._streams and isinstance(coming, Coroutine):
+            coming.close()  # no client waits for it, and its handler has not begun
+            return
+        try:
+            response = await coming
+        except AbortConnection:
+            self._reset(stream_id, ErrorCode.INTERNAL_ERROR)
+            return
+        except Exception:
+            response = failure(request)
+        stream = self._streams.get(stream_id)
+        if stream is not None:
+            self._respond(stream_id, stream, response, is_head=request.method == "HEAD")
+
+    def _handled(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._tasks:
+            return
+        if self.handling is not None:
+            self.handling.set_result(None)
+            self.handling = None
+        self._forget_if_done()
+
+    def _respond(self, stream_id: int, stream: _Stream, response: Response, *, is_head: bool) -> None:
+        self.idle_since = self._loop.time()
+        if response.stream is not None:
+            self._loop.create_task(_close_stream(response))
+            self._reset(stream_id, ErrorCode.HTTP_1_1_REQUIRED)
+            return
+        head = frames.response_head(response)
+        size = response.size
+        if is_head or not size:
+            self._write(frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream_id, head))
+            self._forget_stream(stream_id)
+        elif not response.more and size <= min(self._window, stream.window, self._max_frame_bytes) and self._writable:
+            self._window -= size
+            self._write(
+                frames.frame(frames.HEADERS, frames.END_HEADERS, stream_id, head)
+                + frames.frame(frames.DATA, frames.END_STREAM, stream_id, response.body)
+            )
+            self._forget_stream(stream_id)
+        else:
+            self._write(frames.frame(frames.HEADERS, frames.END_HEADERS, stream_id, head))
+            stream.unsent = deque(piece for piece in (response.body, *response.more) if piece)
+            stream.unsent_bytes = size
+            self._unsent_bytes += size
+            self._send_all_unsent()
+        if response.close:
+            self.close_when_idle()
+        self._close_if_idle()
+
+    def _send_all_unsent(self) -> None:
+        """Send as much of the responses as the client wants to get, and as the transport takes."""
+        if not self._unsent_bytes:
+            return
+        before = self._unsent_bytes
+        for stream_id, stream in tuple(self._streams.items()):
+            while stream.unsent and self._writable and min(self._window, stream.window) > 0:
+                self._send_piece(stream_id, stream, stream.unsent)
+        if self._unsent_bytes != before or self.unread_since is None:
+            self.unread_since = self._loop.time() if self._unsent_bytes else None
+        self._count_held()
+        self._close_if_idle()
+
+    def _send_piece(self, stream_id: int, stream: _Stream, unsent: deque[bytes]) -> None:
+        piece = unsent.popleft()
+        size = min(len(piece), self._window, stream.window, self._max_frame_bytes)
+        if size < len(piece):
+            unsent.appendleft(piece[size:])
+            piece = piece[:size]
+        self._window -= size
+        stream.window -= size
+        stream.unsent_bytes -= size
+        self._unsent_bytes -= size
+        self._write(frames.frame(frames.DATA, 0 if unsent else frames.END_STREAM, stream_id, piece))
+        if not unsent:
+            self._forget_stream(stream_id)
+
+    # The connection.
+
+    def _reset(self, stream_id: int, code: ErrorCode) -> None:
+        if stream_id in self._streams:
+            self._forget_stream(stream_id)
+            self._write(frames.reset(stream_id, code))
+
+    def _forget_stream(self, stream_id: int) -> None:
+        stream = self._streams.pop(stream_id, None)
+        if stream is None:
+            return
+        self._unsent_bytes -= stream.unsent_bytes
+        if not stream.is_complete:
+            self._body_bytes -= stream.size
+
+    def _write(self, data: bytes) -> None:
+        if self._reading:
+            self._output.append(data)
+        elif self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def _flush(self) -> None:
+        output, self._output = self._output, []
+        if output:
+            self._write(b"".join(output))
+
+    def _count_held(self) -> None:
+        size = self._body_bytes + self._unsent_bytes
+        if size != self.held_bytes and self in self._connections:
+            self._connections.hold(self, size)
+
+    def _close_if_idle(self) -> None:
+        if self._closing and not self._streams and not self._reading and self._transport is not None:
+            self._transport.close()
+
+    def _forget_if_done(self) -> None:
+        if self.closed.done() and not self._tasks:
+            self._connections.forget(self)
+
+
+def _request(stream: _Stream) -> HttpRequest | None:
+    """None if the client sent another body than it declared, or a head that is none."""
+    if stream.length is not None and stream.length != stream.size:
+        return None
+    pseudo: dict[bytes, bytes] = {}
+    headers: list[tuple[bytes, bytes]] = []
+    for name, value in stream.head:
+        if name[:1] != b":":
+            headers.append((name, value))
+        elif headers or name in pseudo:
+            return None
+        else:
+            pseudo[name] = value
+    method, path = pseudo.get(b":method"), pseudo.get(b":path")
+    if not method or not path:
+        return None
+    return HttpRequest(method.decode("latin-1"), path.decode("latin-1"), b"".join(stream.body), headers)
+
+
+async def _close_stream(response: Response) -> None:
+    if response.stream is not None:
+        await response.stream.aclose()
