@@ -23,11 +23,11 @@ from bench.procfs import load, machine
 from bench.progress import Progress
 from bench.results import Arrivals, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput
 from bench.scene import Scene, open_scene, versions
-from bench.settings import FULL, QUICK, Settings, with_nodes, with_rounds
+from bench.settings import FULL, QUICK, Queue, Settings, with_nodes, with_rounds
 from cluster.control_plane import ControlPlane
 
 PAGE: Final = ROOT / "docs/benchmarks.md"
-MEASURES: Final = ("startup", "throughput", "arrivals", "calls", "growth", "scrape", "crowd", "large")
+MEASURES: Final = ("startup", "throughput", "arrivals", "calls", "growth", "scrape", "crowd")
 # With one worker, the API server takes longer to delete a run's pods than the run itself.
 API_SERVER_ARGS: Final = ("--delete-collection-workers=16",)
 
@@ -45,13 +45,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure_all(plan: Plan, progress: Progress) -> Results:
+    noise = NoiseMeter(load)
+    for _ in range(3):
+        noise.listen()
+    queues = plan.settings.queues if "throughput" in plan.measures else ()
+    rates = tuple(_measure_queue(queue, noise, progress) for queue in queues)
     with _control_plane(progress) as plane:
-        results = asyncio.run(_measure(plane, plan, progress))
-    if "large" in plan.measures and plan.settings.large:
-        with _control_plane(progress) as plane:
-            rates = asyncio.run(_measure_large(plane, plan, progress))
-        results = replace(results, throughput=results.throughput + rates)
-    return results
+        results = asyncio.run(_measure(plane, plan, noise, progress))
+    return replace(results, throughput=rates)
+
+
+def _measure_queue(queue: Queue, noise: NoiseMeter, progress: Progress) -> Throughput:
+    """On a control plane of its own: one that has gone through other queues may be slower."""
+
+    async def measure(plane: ControlPlane) -> Throughput:
+        async with open_scene(plane, progress) as scene, progress.beating():
+            return await throughput.measure(scene, noise, queue)
+
+    with _control_plane(progress) as plane:
+        return asyncio.run(measure(plane))
 
 
 @contextlib.contextmanager
@@ -63,18 +75,8 @@ def _control_plane(progress: Progress) -> Iterator[ControlPlane]:
         yield plane
 
 
-async def _measure_large(plane: ControlPlane, plan: Plan, progress: Progress) -> tuple[Throughput, ...]:
-    """Alone on a new control plane: the other one has all the pods of the crowd."""
-    async with open_scene(plane, progress) as scene, progress.beating():
-        return tuple([await throughput.measure(scene, NoiseMeter(load), queue) for queue in plan.settings.large])
-
-
-async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Results:
-    """From the smallest cluster to the largest, because nodes are only ever added."""
-    noise = NoiseMeter(load)
-    for _ in range(3):
-        noise.listen()
-    rates: list[Throughput] = []
+async def _measure(plane: ControlPlane, plan: Plan, noise: NoiseMeter, progress: Progress) -> Results:
+    """All but the queues, from the smallest cluster to the largest, because nodes are only ever added."""
     streams: list[Arrivals] = []
     called: list[Call] = []
     steps: list[Step] = []
@@ -85,8 +87,6 @@ async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Resul
         if "startup" in plan.measures:
             first_bytes = await first_byte.measure(scene, noise, starts=plan.settings.inspects)
         for nodes in _sizes(plan):
-            if "throughput" in plan.measures:
-                rates += [await throughput.measure(scene, noise, each) for each in plan.settings.queues if each.nodes == nodes]
             if "arrivals" in plan.measures:
                 streams += [await arrivals.measure(scene, noise, each) for each in plan.settings.streams if each.nodes == nodes]
             if "calls" in plan.measures and nodes in plan.settings.call_nodes:
@@ -105,7 +105,7 @@ async def _measure(plane: ControlPlane, plan: Plan, progress: Progress) -> Resul
         machine=machine(),
         noise=noise.summary(),
         versions=versions(),
-        throughput=tuple(rates),
+        throughput=(),
         arrivals=tuple(streams),
         calls=tuple(called),
         steps=tuple(steps),
@@ -135,7 +135,6 @@ async def _crowd(scene: Scene, noise: NoiseMeter, settings: Settings) -> Crowd:
 def _sizes(plan: Plan) -> list[int]:
     settings = plan.settings
     wanted = {
-        "throughput": tuple(queue.nodes for queue in settings.queues),
         "arrivals": tuple(stream.nodes for stream in settings.streams),
         "calls": settings.call_nodes,
         "growth": settings.growth_nodes,

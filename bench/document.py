@@ -70,8 +70,8 @@ def _throughput(size: Throughput) -> str:
     words = (
         f"{size.pods} pods that {ask} wait for kube-scheduler, which is paused while they are created; {CARDS} cards a "
         f"node. Every node is scored (percentageOfNodesToScore 100) and client limits are lifted, in all rows. kube-scheduler "
-        f"calls the extender over mutual TLS, as the chart installs it. Counted are the "
-        f"middle 80 % of the pods. kube-scheduler keeps two idle connections, and opens new ones while more calls are under way. "
+        f"calls the extender over mutual TLS and HTTP/2, as the chart installs it; the control plane is new. Counted are the "
+        f"middle 80 % of the pods. "
         f"The rows took turns, {rounds} rounds; each is divided by the bare run of its own round. The "
         f"last column is the noise: what processes that are not part of this took meanwhile. Median (least–most). *Promises* is "
         f"shortlist 1 with `--promises=16`; {median(pace.wasted for pace in size.paces[PROMISES]):.0%} of them did not help."

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from accelshare import __version__
+from accelshare.install.scheduler.desired_config import HTTP2_VARIABLES
 from accelshare.kube import config
 from accelshare.kube.client import Client
 from bench import least_extender, workload
@@ -159,8 +160,12 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def extender(self, *flags: str, wait_ready: bool = True, tls: bool = False) -> AsyncIterator[Extender]:
-        """An extender, ready; stopped when the block ends. With TLS it asks for client certificates, as the chart installs it."""
+        """An extender, ready; stopped when the block ends.
+
+        With TLS it asks for client certificates and offers HTTP/2, as the chart installs it.
+        """
         command = [sys.executable, "-m", "accelshare", "extender", *flags, f"--kubeconfig={self._account.kubeconfig}"]
+        command += ["--http2"] if tls else []
         async with self._running(command, wait_ready=wait_ready, tls=tls) as extender:
             yield extender
 
@@ -207,7 +212,7 @@ class Scene:
         before = len(self.plane.processes)
         configuration = workload.scheduler_configuration(*((extender.url, extender.tls) if extender is not None else ()))
         try:
-            yield await asyncio.to_thread(self.plane.start_scheduler, configuration)
+            yield await asyncio.to_thread(self.plane.start_scheduler, configuration, variables=HTTP2_VARIABLES)
         finally:
             for process in self.plane.processes[before:]:
                 await asyncio.to_thread(process.stop)

@@ -33,8 +33,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    queues: tuple[Queue, ...]
-    large: tuple[Queue, ...]  # on a control plane of their own, because nodes are only ever added
+    queues: tuple[Queue, ...]  # each on a control plane of its own
     streams: tuple[Stream, ...]
     call_nodes: tuple[int, ...]  # how many names a call has, which is also how many nodes there are
     calls: int  # of each kind, at each size
@@ -56,8 +55,8 @@ FULL: Final = Settings(
         Queue(nodes=1000, pods=1000, rounds=3),
         Queue(nodes=1000, pods=800, rounds=2, variants=MAIN, shapes=20),
         Queue(nodes=5000, pods=800, rounds=3),
+        Queue(nodes=15_000, pods=200, rounds=2, variants=MAIN),
     ),
-    large=(Queue(nodes=15_000, pods=200, rounds=2, variants=MAIN),),
     streams=(Stream(nodes=1000, pods=300, per_s=20, rounds=1), Stream(nodes=5000, pods=150, per_s=8, rounds=1)),
     call_nodes=(100, 1000, 5000),
     calls=300,
@@ -78,7 +77,6 @@ QUICK: Final = Settings(
         Queue(nodes=100, pods=60, rounds=2, variants=MAIN, shapes=20),
         Queue(nodes=300, pods=60, rounds=2),
     ),
-    large=(Queue(nodes=400, pods=60, rounds=1, variants=MAIN),),
     streams=(Stream(nodes=100, pods=40, per_s=10, rounds=1),),
     call_nodes=(100, 300),
     calls=30,
@@ -103,9 +101,8 @@ def with_nodes(settings: Settings, sizes: Sequence[int]) -> Settings:
         smaller = [queue for queue in known if queue.nodes <= nodes]
         return replace((smaller or known)[-1 if smaller else 0], nodes=nodes)
 
-    return replace(settings, queues=tuple(at(nodes) for nodes in sizes), large=())
+    return replace(settings, queues=tuple(at(nodes) for nodes in sizes))
 
 
 def with_rounds(settings: Settings, rounds: int) -> Settings:
-    queues, large = (tuple(replace(queue, rounds=rounds) for queue in each) for each in (settings.queues, settings.large))
-    return replace(settings, queues=queues, large=large)
+    return replace(settings, queues=tuple(replace(queue, rounds=rounds) for queue in settings.queues))
