@@ -17,6 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Final
 
+import hpack
 import msgspec
 
 from accelshare.agent.device_plugin import checkpoint
@@ -36,8 +37,12 @@ from accelshare.doctor.live_cluster import LiveCluster
 from accelshare.doctor.objects import LiveLease, LiveNode, LivePod
 from accelshare.doctor.reading import series_of
 from accelshare.extender.promises.rules import may_be_on
+from accelshare.http import http2_frames
+from accelshare.http import messages as http_messages
 from accelshare.http.client import Lines, LineTooLongError
+from accelshare.http.http2_connection import Http2Connection
 from accelshare.http.messages import HttpRequest
+from accelshare.http.open_connections import OpenConnections
 from accelshare.http.request_reader import PendingRequest, RequestReader
 from accelshare.install.errors import InstallError
 from accelshare.install.preflight.snapshot import Service, Workload
@@ -436,6 +441,85 @@ class HttpBytes(Door):
         return not reader.refused
 
 
+class Http2Bytes(Door):
+    """Bytes of an HTTP/2 client, whatever the pieces are: requests are handled, or the connection is closed with a reason."""
+
+    name, share = "http2", 60
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+
+    @cached_property
+    def samples(self) -> Sequence[bytes]:
+        f = http2_frames
+        encoder = hpack.Encoder()
+        head = [(":method", "POST"), (":path", "/accelshare/bind"), (":scheme", "https"), (":authority", "a")]
+        start = f.PREFACE + f.settings({f.INITIAL_WINDOW_SIZE: 1000, f.MAX_FRAME_SIZE: 20_000})
+        body = (RECORDED / "bind-names.json").read_bytes()
+        request = f.frame(f.HEADERS, f.END_HEADERS, 1, encoder.encode(head)) + f.frame(f.DATA, f.END_STREAM, 1, body)
+        again = f.frame(f.HEADERS, f.END_HEADERS | f.END_STREAM, 3, encoder.encode(head))
+        cut = encoder.encode([*head, ("x", "y" * 300)])
+        long = f.frame(f.HEADERS, f.END_STREAM, 5, cut[:9]) + f.frame(f.CONTINUATION, f.END_HEADERS, 5, cut[9:])
+        others = (
+            f.frame(f.PING, 0, 0, b"12345678")
+            + f.window_update(0, 500)
+            + f.window_update(1, 9)
+            + f.go_away(0, f.ErrorCode.NO_ERROR)
+        )
+        return [start + request + again + long, start + others + request + f.reset(1, f.ErrorCode.REFUSED_STREAM) + others]
+
+    def play(self, case: bytes) -> bool:
+        return self._loop.run_until_complete(self._play(case))
+
+    async def _play(self, case: bytes) -> bool:
+        connections = OpenConnections(max_bytes=100_000)
+        served: list[HttpRequest] = []
+
+        def handle(request: HttpRequest) -> http_messages.Response:
+            served.append(request)
+            return http_messages.Response(200, b"x" * 3000)
+
+        connection = Http2Connection(handle, connections, address="a", max_body_bytes=4096, max_head_bytes=2048)
+        transport = _Written(connection)
+        connections.add(connection)
+        connection.connection_made(transport)
+        size = case[0] % 64 + 1 if case else 1
+        for start in range(0, len(case), size):
+            if transport.closed:
+                break
+            connection.data_received(case[start : start + size])
+        assert all(len(request.body) <= 4096 and request.path is not None for request in served)
+        assert not any(b"Traceback" in piece for piece in transport.pieces)
+        refused = transport.closed
+        transport.abort()
+        assert not connections
+        return bool(served) and not refused
+
+
+class _Written(asyncio.Transport):
+    """Keeps what a connection writes."""
+
+    def __init__(self, connection: Http2Connection) -> None:
+        super().__init__()
+        self._connection = connection
+        self.pieces: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        self.pieces.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._connection.connection_lost(None)
+
+    def abort(self) -> None:
+        self.close()
+
+
 class WatchLines(JsonDoor):
     """Answers of an API server: lines of a watch, and Status bodies."""
 
@@ -777,6 +861,7 @@ def all_doors() -> list[Door]:
         Facts(),
         Profiles(),
         HttpBytes(),
+        Http2Bytes(),
         WatchLines(),
         DevicePlugin(),
         NriPackets(),

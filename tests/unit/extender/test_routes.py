@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Iterable
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -33,11 +34,12 @@ NODES = 50
 
 def routes_of(ledger: Ledger, binder: Any = None) -> Routes:
     nobody: Any = None
+    roomy: Any = SimpleNamespace(has_room=True)
     return Routes(
         ledger=ledger,
         catalog=CATALOG,
         decisions=Decisions(ledger, CATALOG, PodReader(CATALOG), shortlist=1),
-        binder=binder,
+        binder=binder or roomy,
         metrics=Metrics(),
         not_ready=lambda: None,
         requeue=Mock(Requeue) if binder else nobody,
