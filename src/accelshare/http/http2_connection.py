@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 MAX_STREAMS: Final = 1000
 # A call that names 5,000 nodes has 224 kB: larger frames cost less than the usual 16 kB.
 OUR_MAX_FRAME_BYTES: Final = 64 << 10
+GOODBYE_S: Final = 1.0  # after GOAWAY, for the client to close
 MAX_EMPTY_FRAMES: Final = 1000  # in a row; they cost CPU and nothing bounds them else
 
 
@@ -69,6 +70,8 @@ class Http2Connection(asyncio.Protocol):
         self._reading = False  # frames are being handled; what they cause is written together
         self._writable = True
         self._closing = False  # new requests get no response
+        self._said_goodbye = False
+        self._goodbye: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.address = address
         self.idle_since = self._loop.time()
@@ -100,9 +103,11 @@ class Http2Connection(asyncio.Protocol):
         """The client sends requests that come later over another connection."""
         if not self._closing:
             self._closing = True
+            self._said_goodbye = True
             self._write(frames.go_away(self._last_stream, ErrorCode.NO_ERROR))
             for stream_id in [each for each, stream in self._streams.items() if not stream.is_complete]:
                 self._reset(stream_id, ErrorCode.REFUSED_STREAM)
+            self._count_held()
         self._close_if_idle()
 
     def abort(self) -> None:
@@ -132,6 +137,8 @@ class Http2Connection(asyncio.Protocol):
         self._streams.clear()
         self._connections.hold(self, 0)
         self.unread_since = None
+        if self._goodbye is not None:
+            self._goodbye.cancel()
         self._forget_if_done()
 
     def data_received(self, data: bytes) -> None:
@@ -145,7 +152,7 @@ class Http2Connection(asyncio.Protocol):
             log.info("connection outcome=refused address=%s protocol=h2 error=%r", self.address, str(error))
             self._output.append(frames.go_away(self._last_stream, error.code, str(error)))
             self._streams.clear()
-            self._closing = True
+            self._closing, self._said_goodbye = True, False
         finally:
             self._reading = False
             self._flush()
@@ -173,8 +180,8 @@ class Http2Connection(asyncio.Protocol):
     # Frames.
 
     def _receive(self, received: Frame) -> None:
-        if self._closing and not self._streams:
-            return
+        if self._closing and received.stream > self._last_stream and received.kind not in (frames.HEADERS, frames.CONTINUATION):
+            return  # of a request that the client, since it got GOAWAY, repeats elsewhere; its head still changes the table
         if self._begun is not None and received.kind != frames.CONTINUATION:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "HEADERS that do not end, followed by another frame")
         if not self._settings_seen and received.kind != frames.SETTINGS:
@@ -245,8 +252,7 @@ class Http2Connection(asyncio.Protocol):
                 raise Http2Error(ErrorCode.PROTOCOL_ERROR, "DATA without HEADERS")
             return  # sent before the client saw that the stream is closed
         if stream.is_complete:
-            self._reset(received.stream, ErrorCode.STREAM_CLOSED)
-            return
+            return  # the rest of a body that was refused
         data = frames.content(received)
         stream.body.append(data)
         stream.size += len(data)
@@ -311,8 +317,12 @@ class Http2Connection(asyncio.Protocol):
 
     def _refuse_body(self, stream_id: int, stream: _Stream) -> None:
         text = f"the request's body is larger than {self._max_body_bytes} bytes, the limit set by --max-body-mib"
+        stream.is_complete = True
+        self._body_bytes -= stream.size
+        stream.body, stream.head = [], ()
         self._respond(stream_id, stream, error_response(413, text), is_head=False)
-        self._write(frames.reset(stream_id, ErrorCode.NO_ERROR))  # RFC 9113, section 8.1: the client need not send the rest
+        if stream_id not in self._streams:
+            self._write(frames.reset(stream_id, ErrorCode.NO_ERROR))  # RFC 9113, section 8.1: the client need not send the rest
 
     def _request_ended(self, stream_id: int, stream: _Stream) -> None:
         """Handle it: at once if the handler returns a response, else in a task that outlives the connection."""
@@ -430,6 +440,8 @@ class Http2Connection(asyncio.Protocol):
         if stream is None:
             return
         self._unsent_bytes -= stream.unsent_bytes
+        if not self._unsent_bytes and self._writable:
+            self.unread_since = None
         if not stream.is_complete:
             self._body_bytes -= stream.size
 
@@ -450,8 +462,14 @@ class Http2Connection(asyncio.Protocol):
             self._connections.hold(self, size)
 
     def _close_if_idle(self) -> None:
-        if self._closing and not self._streams and not self._reading and self._transport is not None:
+        """Close when all requests have their responses. A client that was told so by GOAWAY closes earlier: if we did, a request
+        that is on its way would fail, where GOAWAY lets the client repeat it."""
+        if not self._closing or self._streams or self._reading or self._transport is None:
+            return
+        if not self._said_goodbye:
             self._transport.close()
+        elif self._goodbye is None:
+            self._goodbye = self._loop.call_later(GOODBYE_S, self._transport.close)
 
     def _forget_if_done(self) -> None:
         if self.closed.done() and not self._tasks:

@@ -115,6 +115,9 @@ class Peer:
         ends = [event for event in self.events if isinstance(event, h2.events.ConnectionTerminated)]
         return int(ends[0].error_code or 0) if ends else None
 
+    def has_unread(self) -> bool:
+        return self.connection.unread_since is not None
+
     def _of(self, stream: int, kind: type[Any]) -> list[Any]:
         return [event for event in self.events if isinstance(event, kind) and getattr(event, "stream_id", None) == stream]
 
@@ -395,9 +398,66 @@ async def test_a_standby_s_response_leads_the_client_to_another_connection() -> 
     assert not peer.closed
     released.set()
     await asyncio.gather(*peer.connection.tasks)
-    received, peer.written[:] = bytes(peer.written), b""
-    assert b"bound" in received
-    assert peer.closed
+    assert b"bound" in peer.written
+    async with asyncio.timeout(LIMIT_S):
+        await peer.connection.closed
+
+
+async def test_a_request_that_crosses_goaway_spoils_no_other() -> None:
+    """The client sent it before it knew, and repeats it elsewhere; a bind under way still gets its response."""
+    released = asyncio.Event()
+
+    async def bind() -> Response:
+        await released.wait()
+        return Response(200, b"bound")
+
+    peer = Peer(lambda _: bind())
+    waiting = peer.send("/bind")
+    peer.exchange()
+    peer.connection.close_when_idle()
+    peer.send("/late", b"a body")
+    peer.connection.data_received(peer.client.data_to_send())
+    peer.connection.data_received(http2_frames.window_update(3, 5) + http2_frames.reset(3, ErrorCode.NO_ERROR))
+    assert not peer.closed
+    released.set()
+    await asyncio.gather(*peer.connection.tasks)
+    assert http2_frames.frame(http2_frames.DATA, http2_frames.END_STREAM, waiting, b"bound") in peer.written
+    assert b"late" not in peer.written
+
+
+async def test_after_goaway_the_client_may_close_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the server closed at once, a request that is on its way would fail."""
+    monkeypatch.setattr(http2_connection, "GOODBYE_S", 0.01)
+    peer = Peer()
+    peer.exchange()
+    peer.connection.close_when_idle()
+    assert not peer.closed
+    async with asyncio.timeout(LIMIT_S):
+        await peer.connection.closed
+    assert not peer.connections
+
+
+async def test_a_response_that_the_client_no_longer_wants_does_not_count_as_unread() -> None:
+    peer = Peer(lambda _: Response(200, b"x" * 100_000))
+    stream = peer.send()
+    peer.exchange()
+    assert peer.has_unread()
+    peer.client.reset_stream(stream)
+    peer.exchange()
+    assert not peer.has_unread()
+    assert peer.connection.held_bytes == 0
+
+
+async def test_a_refusal_that_must_wait_for_the_client_is_sent_whole() -> None:
+    peer = Peer()
+    peer.client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 10})
+    stream = peer.send(body=b"x" * (MAX_BODY_BYTES + 30_000))
+    peer.exchange()
+    assert len(peer.body(stream)) == 10
+    peer.client.increment_flow_control_window(5000, stream_id=stream)
+    peer.exchange()
+    assert str(MAX_BODY_BYTES).encode() in peer.body(stream)
+    assert peer.connection.held_bytes == 0
 
 
 async def test_stopping_finishes_what_was_read_and_gives_back_what_was_not() -> None:
@@ -409,7 +469,7 @@ async def test_stopping_finishes_what_was_read_and_gives_back_what_was_not() -> 
     peer.exchange()
     peer.connection.close_when_idle()
     assert peer.written.endswith(http2_frames.reset(stream, ErrorCode.REFUSED_STREAM))
-    assert peer.closed
+    assert peer.connection.held_bytes == 0
 
 
 async def test_pings_are_answered_while_a_bind_waits() -> None:
