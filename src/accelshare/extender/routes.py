@@ -144,9 +144,7 @@ class Routes:
         try:
             response = handle(body)
         except UnreadableError as error:
-            log.warning("%s outcome=unreadable problem=%r", verb, str(error))
-            self._metrics.decided(verb, "unreadable")
-            response = _refusal(verb, str(error))
+            response = self._respond_unreadable(verb, error)
         if isinstance(response, Response):
             self._metrics.took(verb, time.perf_counter() - start)
             return response
@@ -155,6 +153,8 @@ class Routes:
     async def _timed_later(self, verb: str, later: Later, start: float) -> Response:
         try:
             return await later()
+        except UnreadableError as error:
+            return self._respond_unreadable(verb, error)
         finally:
             self._metrics.took(verb, time.perf_counter() - start)
 
@@ -162,7 +162,8 @@ class Routes:
         """kube-scheduler does not wait for a bind before its next filter. While binds wait for the API server, a filter therefore
         waits too: otherwise ever more binds would wait, end at their time limit and be repeated."""
         call = scheduler.read_filter_call(body)
-        return self._filtered(call) if self._binder.has_room else partial(self._filter_later, call)
+        decides_now = self._binder.has_room or self._not_ready() is not None
+        return self._filtered(call) if decides_now else partial(self._filter_later, call)
 
     async def _filter_later(self, call: scheduler.FilterCall) -> Response:
         await self._binder.wait_for_room()
@@ -299,6 +300,11 @@ class Routes:
         """For load balancers: 200 from the one extender that decides."""
         waiting = self._not_ready()
         return _text(503, waiting.error) if waiting else _text(200, "ok")
+
+    def _respond_unreadable(self, verb: str, error: UnreadableError) -> Response:
+        log.warning("%s outcome=unreadable problem=%r", verb, str(error))
+        self._metrics.decided(verb, "unreadable")
+        return _refusal(verb, str(error))
 
     def _respond_not_ready(self, verb: str, pod: PodToSchedule, waiting: NotReady | Standby) -> Response:
         self._metrics.decided(verb, "not-ready")

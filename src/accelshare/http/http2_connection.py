@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Final, cast
 
 from accelshare.http import http2_frames as frames
@@ -21,22 +22,25 @@ log = logging.getLogger(__name__)
 MAX_STREAMS: Final = 1000
 # A call that names 5,000 nodes has 224 kB: larger frames cost less than the usual 16 kB.
 OUR_MAX_FRAME_BYTES: Final = 64 << 10
-GOODBYE_S: Final = 1.0  # after GOAWAY, for the client to close
+MAX_OUTPUT_BYTES: Final = 64 << 10  # before the transport is asked whether it takes more
+GOODBYE_S: Final = 0.2  # after GOAWAY, for requests that are on their way
+HEADER_COST_BYTES: Final = 100  # of a header in memory, beside its text
 MAX_EMPTY_FRAMES: Final = 1000  # in a row; they cost CPU and nothing bounds them else
 
 
 class _Stream:
     """One request and its response."""
 
-    __slots__ = ("body", "head", "is_complete", "length", "size", "unsent", "unsent_bytes", "window")
+    __slots__ = ("body", "cost", "head", "is_complete", "length", "size", "unsent", "unsent_bytes", "window")
 
-    def __init__(self, head: RawHeaders, window: int) -> None:
+    def __init__(self, head: RawHeaders) -> None:
         self.head = head
+        self.cost = sum(len(name) + len(value) + HEADER_COST_BYTES for name, value in head)
         self.length: int | None = None  # of the body, as the client declared it
-        self.body: list[bytes] = []
+        self.body = bytearray()
         self.size = 0
         self.is_complete = False  # the request
-        self.window = window  # how much the client wants to get of the response
+        self.window = 0  # how much the client wants to get of the response, beyond what it wants of every response
         self.unsent: deque[bytes] | None = None
         self.unsent_bytes = 0
 
@@ -55,6 +59,7 @@ class Http2Connection(asyncio.Protocol):
         self._reader = frames.FrameReader(max_frame_bytes=OUR_MAX_FRAME_BYTES)
         self._heads = frames.HeadReader(max_bytes=max_head_bytes)
         self._streams: dict[int, _Stream] = {}
+        self._sending: dict[int, _Stream] = {}  # those of them whose response is not sent completely
         self._last_stream = 0
         self._begun: tuple[int, int] | None = None  # stream and flags of HEADERS that CONTINUATION frames go on
         self._block = b""  # of those HEADERS
@@ -64,9 +69,12 @@ class Http2Connection(asyncio.Protocol):
         self._window = frames.DEFAULT_WINDOW  # how much the client wants to get of all responses
         self._stream_window = frames.DEFAULT_WINDOW
         self._max_frame_bytes = frames.DEFAULT_FRAME_BYTES
-        self._body_bytes = 0  # of requests that are not complete
+        self._table_update = b""  # what the next response's head must begin with
+        self._body_bytes = 0  # of requests that are not complete, with their heads
+        self._handled_bytes = 0  # of requests that are being handled
         self._unsent_bytes = 0
         self._output: list[bytes] = []
+        self._output_bytes = 0
         self._reading = False  # frames are being handled; what they cause is written together
         self._writable = True
         self._closing = False  # new requests get no response
@@ -135,6 +143,7 @@ class Http2Connection(asyncio.Protocol):
         self.closed.set_result(None)
         self._transport = None
         self._streams.clear()
+        self._sending.clear()
         self._connections.hold(self, 0)
         self.unread_since = None
         if self._goodbye is not None:
@@ -148,10 +157,13 @@ class Http2Connection(asyncio.Protocol):
                 self._receive(received)
                 if self._transport is None:
                     return
+            self._send_all_unsent()  # once, however many windows these frames have enlarged
         except Http2Error as error:
             log.info("connection outcome=refused address=%s protocol=h2 error=%r", self.address, str(error))
             self._output.append(frames.go_away(self._last_stream, error.code, str(error)))
             self._streams.clear()
+            self._sending.clear()
+            self._body_bytes = self._unsent_bytes = 0
             self._closing, self._said_goodbye = True, False
         finally:
             self._reading = False
@@ -220,15 +232,18 @@ class Http2Connection(asyncio.Protocol):
                 raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a second head of one request")
             self._request_ended(stream_id, stream)
             return
-        if not stream_id % 2 or stream_id <= self._last_stream:
-            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"stream {stream_id} after {self._last_stream}; ids are odd and grow")
+        if not stream_id % 2:
+            raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"stream {stream_id}; a client's ids are odd")
+        if stream_id <= self._last_stream:
+            return  # trailers, sent before the client saw that the stream is closed
         if self._closing:
             return  # the client knows from GOAWAY that this one was not handled
         self._last_stream = stream_id
         if max(len(self._streams), len(self._tasks)) >= MAX_STREAMS:  # a handler outlives a request that is reset
             self._write(frames.reset(stream_id, ErrorCode.REFUSED_STREAM))
             return
-        stream = self._streams[stream_id] = _Stream(head, self._stream_window)
+        stream = self._streams[stream_id] = _Stream(head)
+        self._body_bytes += stream.cost
         length = next((value for name, value in head if name == b"content-length"), None)
         if length is not None:
             if not length.isdigit() or len(length) > 18:
@@ -254,7 +269,7 @@ class Http2Connection(asyncio.Protocol):
         if stream.is_complete:
             return  # the rest of a body that was refused
         data = frames.content(received)
-        stream.body.append(data)
+        stream.body += data
         stream.size += len(data)
         self._body_bytes += len(data)
         if stream.size > self._max_body_bytes:
@@ -279,15 +294,14 @@ class Http2Connection(asyncio.Protocol):
             if name == frames.INITIAL_WINDOW_SIZE:
                 if value > frames.MAX_WINDOW:
                     raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, f"a window of {value} bytes")
-                for stream in self._streams.values():
-                    stream.window += value - self._stream_window
                 self._stream_window = value
+            elif name == frames.HEADER_TABLE_SIZE:
+                self._table_update = frames.NO_TABLE
             elif name == frames.MAX_FRAME_SIZE:
                 if not frames.DEFAULT_FRAME_BYTES <= value <= frames.MAX_FRAME_BYTES:
                     raise Http2Error(ErrorCode.PROTOCOL_ERROR, f"frames of {value} bytes")
                 self._max_frame_bytes = min(value, OUR_MAX_FRAME_BYTES)
         self._write(frames.frame(frames.SETTINGS, frames.ACK, 0))
-        self._send_all_unsent()
 
     def _on_push(self, _received: Frame) -> None:
         raise Http2Error(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE of a client")
@@ -309,27 +323,28 @@ class Http2Connection(asyncio.Protocol):
             stream.window += size
         elif received.stream > self._last_stream:
             raise Http2Error(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of a stream that does not exist")
-        if max(self._window, stream.window if stream is not None else 0) > frames.MAX_WINDOW:
+        if max(self._window, self._stream_window + stream.window if stream is not None else 0) > frames.MAX_WINDOW:
             raise Http2Error(ErrorCode.FLOW_CONTROL_ERROR, "a window of more than 2^31 - 1 bytes")
-        self._send_all_unsent()
 
     # Requests and responses.
 
     def _refuse_body(self, stream_id: int, stream: _Stream) -> None:
         text = f"the request's body is larger than {self._max_body_bytes} bytes, the limit set by --max-body-mib"
-        stream.is_complete = True
-        self._body_bytes -= stream.size
-        stream.body, stream.head = [], ()
+        self._take_request(stream)
         self._respond(stream_id, stream, error_response(413, text), is_head=False)
         if stream_id not in self._streams:
             self._write(frames.reset(stream_id, ErrorCode.NO_ERROR))  # RFC 9113, section 8.1: the client need not send the rest
 
+    def _take_request(self, stream: _Stream) -> None:
+        """Nothing more of it is wanted, and it is no longer held here."""
+        stream.is_complete = True
+        self._body_bytes -= stream.size + stream.cost
+        stream.body, stream.head = bytearray(), ()
+
     def _request_ended(self, stream_id: int, stream: _Stream) -> None:
         """Handle it: at once if the handler returns a response, else in a task that outlives the connection."""
-        stream.is_complete = True
-        self._body_bytes -= stream.size
         request = _request(stream)
-        stream.body, stream.head = [], ()
+        self._take_request(stream)
         if request is None:
             self._reset(stream_id, ErrorCode.PROTOCOL_ERROR)
             return
@@ -347,7 +362,8 @@ class Http2Connection(asyncio.Protocol):
             self.handling = self._loop.create_future()
         task = self._loop.create_task(self._respond_later(stream_id, request, response))
         self._tasks.add(task)
-        task.add_done_callback(self._handled)
+        self._handled_bytes += stream.size
+        task.add_done_callback(partial(self._handled, stream.size))
 
     async def _respond_later(self, stream_id: int, request: HttpRequest, coming: Awaitable[Response]) -> None:
         if stream_id not in self._streams and isinstance(coming, Coroutine):
@@ -364,8 +380,11 @@ class Http2Connection(asyncio.Protocol):
         if stream is not None:
             self._respond(stream_id, stream, response, is_head=request.method == "HEAD")
 
-    def _handled(self, task: asyncio.Task[None]) -> None:
+    def _handled(self, size: int, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._handled_bytes -= size
+        self._count_held()
+        self._close_if_idle()
         if self._tasks:
             return
         if self.handling is not None:
@@ -379,12 +398,12 @@ class Http2Connection(asyncio.Protocol):
             self._loop.create_task(_close_stream(response))
             self._reset(stream_id, ErrorCode.HTTP_1_1_REQUIRED)
             return
-        head = frames.response_head(response)
+        head, self._table_update = self._table_update + frames.response_head(response), b""
         size = response.size
         if is_head or not size:
             self._write(frames.frame(frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, stream_id, head))
             self._forget_stream(stream_id)
-        elif not response.more and size <= min(self._window, stream.window, self._max_frame_bytes) and self._writable:
+        elif not response.more and size <= min(self._window_of(stream), self._max_frame_bytes) and self._writable:
             self._window -= size
             self._write(
                 frames.frame(frames.HEADERS, frames.END_HEADERS, stream_id, head)
@@ -396,7 +415,9 @@ class Http2Connection(asyncio.Protocol):
             stream.unsent = deque(piece for piece in (response.body, *response.more) if piece)
             stream.unsent_bytes = size
             self._unsent_bytes += size
-            self._send_all_unsent()
+            self._sending[stream_id] = stream
+            if not self._reading:  # else data_received does, once
+                self._send_all_unsent()
         if response.close:
             self.close_when_idle()
         self._close_if_idle()
@@ -406,17 +427,21 @@ class Http2Connection(asyncio.Protocol):
         if not self._unsent_bytes:
             return
         before = self._unsent_bytes
-        for stream_id, stream in tuple(self._streams.items()):
-            while stream.unsent and self._writable and min(self._window, stream.window) > 0:
+        for stream_id, stream in tuple(self._sending.items()):
+            while stream.unsent and self._writable and self._window_of(stream) > 0:
                 self._send_piece(stream_id, stream, stream.unsent)
         if self._unsent_bytes != before or self.unread_since is None:
-            self.unread_since = self._loop.time() if self._unsent_bytes else None
+            self.unread_since = self._loop.time() if self._unsent_bytes or not self._writable else None
         self._count_held()
         self._close_if_idle()
 
+    def _window_of(self, stream: _Stream) -> int:
+        """How much of this response the client wants to get now."""
+        return min(self._window, self._stream_window + stream.window)
+
     def _send_piece(self, stream_id: int, stream: _Stream, unsent: deque[bytes]) -> None:
         piece = unsent.popleft()
-        size = min(len(piece), self._window, stream.window, self._max_frame_bytes)
+        size = min(len(piece), self._window_of(stream), self._max_frame_bytes)
         if size < len(piece):
             unsent.appendleft(piece[size:])
             piece = piece[:size]
@@ -437,28 +462,29 @@ class Http2Connection(asyncio.Protocol):
 
     def _forget_stream(self, stream_id: int) -> None:
         stream = self._streams.pop(stream_id, None)
+        self._sending.pop(stream_id, None)
         if stream is None:
             return
         self._unsent_bytes -= stream.unsent_bytes
         if not self._unsent_bytes and self._writable:
             self.unread_since = None
         if not stream.is_complete:
-            self._body_bytes -= stream.size
+            self._take_request(stream)
 
     def _write(self, data: bytes) -> None:
-        if self._reading:
-            self._output.append(data)
-        elif self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+        self._output.append(data)
+        self._output_bytes += len(data)
+        if not self._reading or self._output_bytes > MAX_OUTPUT_BYTES:
+            self._flush()
 
     def _flush(self) -> None:
-        output, self._output = self._output, []
-        if output:
-            self._write(b"".join(output))
+        output, self._output, self._output_bytes = self._output, [], 0
+        if output and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(output))
 
     def _count_held(self) -> None:
-        size = self._body_bytes + self._unsent_bytes
-        if size != self.held_bytes and self in self._connections:
+        size = self._body_bytes + self._handled_bytes + self._unsent_bytes
+        if size != self.held_bytes and not self.closed.done() and self in self._connections:
             self._connections.hold(self, size)
 
     def _close_if_idle(self) -> None:
@@ -492,7 +518,7 @@ def _request(stream: _Stream) -> HttpRequest | None:
     method, path = pseudo.get(b":method"), pseudo.get(b":path")
     if not method or not path:
         return None
-    return HttpRequest(method.decode("latin-1"), path.decode("latin-1"), b"".join(stream.body), headers)
+    return HttpRequest(method.decode("latin-1"), path.decode("latin-1"), bytes(stream.body), headers)
 
 
 async def _close_stream(response: Response) -> None:

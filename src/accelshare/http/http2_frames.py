@@ -23,6 +23,7 @@ DEFAULT_WINDOW: Final = 65_535
 DEFAULT_FRAME_BYTES: Final = 16_384
 MAX_FRAME_BYTES: Final = 2**24 - 1
 MAX_REPEATED_HEADS: Final = 64  # kube-scheduler has one for each verb and length of the body
+MAX_REPEATED_FIELDS: Final = 32
 RawHeaders: TypeAlias = tuple[tuple[bytes, bytes], ...]
 # The bytes between these two are fields of the table (RFC 7541, section 6.1) whose index is complete.
 _INDEXED: Final = 0x80
@@ -39,6 +40,7 @@ END_HEADERS: Final = 0x4
 PADDED: Final = 0x8
 WITH_PRIORITY: Final = 0x20
 
+HEADER_TABLE_SIZE: Final = 0x1
 MAX_CONCURRENT_STREAMS: Final = 0x3
 INITIAL_WINDOW_SIZE: Final = 0x4
 MAX_FRAME_SIZE: Final = 0x5
@@ -178,13 +180,16 @@ class HeadReader:
             raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, text) from error
         except hpack.HPACKError as error:
             raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"headers cannot be decoded: {error}") from error
-        if block and min(block) > _INDEXED and max(block) < _LONG_INDEX and len(self._repeated) < MAX_REPEATED_HEADS:
-            self._repeated[block] = head
+        if block and min(block) > _INDEXED and max(block) < _LONG_INDEX:
+            if len(block) <= MAX_REPEATED_FIELDS and len(self._repeated) < MAX_REPEATED_HEADS:
+                self._repeated[block] = head
         else:
             self._repeated.clear()
         return head
 
 
+# "The table is empty": a client that has changed the size of its table expects an answer (RFC 7541, section 4.2).
+NO_TABLE: Final = b"\x20"
 # Indexes in HPACK's static table, RFC 7541 appendix A.
 _STATUS: Final = 8
 _STATUSES: Final = {200: b"\x88", 400: b"\x8c", 404: b"\x8d", 500: b"\x8e"}

@@ -17,7 +17,7 @@ from accelshare.extender.card_metrics import NODES_AT_ONCE
 from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
 from accelshare.extender.requeue import Requeue
-from accelshare.extender.routes import NEUTRAL, PROBE_PATHS, Routes
+from accelshare.extender.routes import NEUTRAL, PROBE_PATHS, Routes, Standby
 from accelshare.http.messages import HttpRequest, Response
 from accelshare.ledger.ledger import Ledger
 from accelshare.report import inspect_json
@@ -71,26 +71,46 @@ def full_nodes(count: int) -> Ledger:
     return ledger
 
 
+def filter_call(names: bytes) -> HttpRequest:
+    limits = {CATALOG[KIND].resources.memory: "16"}
+    pod = {
+        "metadata": {"name": "p", "namespace": "ml", "uid": "u"},
+        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
+    }
+    return HttpRequest("POST", "/accelshare/filter", b'{"Pod":' + orjson.dumps(pod) + b',"NodeNames":' + names + b"}")
+
+
 async def test_a_filter_that_waited_for_binds_decides_by_what_they_left() -> None:
     """kube-scheduler does not wait for a bind; its filter does, so that binds do not pile up before the API server."""
     room = asyncio.Event()
     ledger = Ledger()
     ledger.apply(node("n1", cards=(card(0, 16, kind=KIND),)))
     routes = routes_of(ledger, Mock(Binder, has_room=False, wait_for_room=room.wait))
-    limits = {next(each for each in CATALOG if each.name == KIND).resources.memory: "16"}
-    pod = {
-        "metadata": {"name": "p", "namespace": "ml", "uid": "u"},
-        "spec": {"containers": [{"name": "main", "resources": {"limits": limits}}]},
-    }
-    body = orjson.dumps({"Pod": pod, "NodeNames": ["n1"]})
-    answer = routes.handle(HttpRequest("POST", "/accelshare/filter", body))
+    answer = routes.handle(filter_call(b'["n1"]'))
     assert isinstance(answer, Awaitable)
     waiting = asyncio.ensure_future(answer)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     assert not waiting.done()
     ledger.apply(running("other", on="n1/0", request=share(16, kind=KIND)))
     room.set()
     assert json.loads((await waiting).body)["NodeNames"] == []
+
+
+async def test_a_filter_that_waited_and_cannot_be_read_gets_its_error() -> None:
+    """The names are read only when they are needed."""
+    room = asyncio.Event()
+    room.set()
+    ledger = Ledger()
+    ledger.apply(node("n1", cards=(card(0, 16, kind=KIND),)))
+    answer = routes_of(ledger, Mock(Binder, has_room=False, wait_for_room=room.wait)).handle(filter_call(b'["n1",7]'))
+    assert isinstance(answer, Awaitable)
+    assert "cannot be read" in json.loads((await answer).body)["Error"]
+
+
+async def test_a_standby_answers_a_filter_at_once_while_binds_wait() -> None:
+    routes = routes_of(Ledger(), Mock(Binder, has_room=False))
+    routes._not_ready = lambda: Standby("other")
+    assert isinstance(routes.handle(filter_call(b'["n1"]')), Response)
 
 
 @pytest.mark.parametrize("verb", ["filter", "bind"])

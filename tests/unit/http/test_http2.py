@@ -507,6 +507,123 @@ async def test_equal_heads_mean_the_same_until_the_table_changes() -> None:
     assert seen == [*["/filter 1 None", "/bind None 2"] * 3, "/filter None None"] * 3
 
 
+def request_frame(peer: Peer, stream: int, *, ends: bool = True) -> bytes:
+    flags = http2_frames.END_HEADERS | (http2_frames.END_STREAM if ends else 0)
+    return http2_frames.frame(
+        http2_frames.HEADERS, flags, stream, peer.client.encoder.encode([(":method", "POST"), (":path", "/")])
+    )
+
+
+async def test_what_a_client_does_not_read_is_bounded_and_counted() -> None:
+    """Also if its requests came all at once: after the first 64 kB the transport is asked."""
+    peer = Peer(lambda _: Response(200, b"x" * 10_000))
+    peer.client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+    peer.client.increment_flow_control_window(2**30)
+    peer.exchange()
+
+    def write(data: bytes) -> None:
+        peer.written.extend(data)
+        peer.connection.pause_writing()
+
+    peer.transport.write = write
+    peer.connection.data_received(b"".join(request_frame(peer, 1 + 2 * number) for number in range(50)))
+    assert len(peer.written) < 100_000
+    assert peer.connection.held_bytes > 400_000
+    assert peer.has_unread()
+
+
+async def test_a_client_that_stops_reading_after_the_last_piece_counts_as_not_reading() -> None:
+    async def later() -> Response:
+        return Response(200, b"x" * 40_000)
+
+    peer = Peer(lambda _: later())
+    peer.exchange()
+
+    def write(data: bytes) -> None:
+        peer.written.extend(data)
+        if len(peer.written) > 40_000:
+            peer.connection.pause_writing()
+
+    peer.transport.write = write
+    peer.send()
+    peer.connection.data_received(peer.client.data_to_send())
+    await asyncio.gather(*peer.connection.tasks)
+    assert len(peer.written) > 40_000
+    assert peer.has_unread()
+
+
+async def test_requests_count_until_they_are_handled() -> None:
+    """Heads and bodies, also while a handler that waits may still need them."""
+    released = asyncio.Event()
+
+    async def wait() -> Response:
+        await released.wait()
+        return Response(200, b"")
+
+    peer = Peer(lambda _: wait())
+    peer.exchange()
+    peer.connection.data_received(request_frame(peer, 1, ends=False))
+    head = peer.connection.held_bytes
+    assert head > 0
+    peer.connection.data_received(http2_frames.frame(http2_frames.DATA, 0, 1, b"x" * 30_000))
+    assert peer.connection.held_bytes == head + 30_000
+    peer.connection.data_received(http2_frames.frame(http2_frames.DATA, http2_frames.END_STREAM, 1, b"x" * 30_000))
+    assert peer.connection.held_bytes == 60_000
+    released.set()
+    await asyncio.gather(*peer.connection.tasks)
+    await asyncio.sleep(0)
+    assert peer.connection.held_bytes == 0
+
+
+async def test_padding_is_not_kept() -> None:
+    peer = Peer()
+    peer.exchange()
+    peer.connection.data_received(request_frame(peer, 1, ends=False))
+    before = peer.connection.held_bytes
+    padded = http2_frames.frame(http2_frames.DATA, http2_frames.PADDED, 1, b"\x05abc" + b"0" * 5)
+    peer.connection.data_received(padded * 100)
+    assert peer.connection.held_bytes == before + 300
+    assert len(peer.connection._streams[1].body) == 300
+
+
+async def test_nothing_stays_counted_after_a_broken_protocol() -> None:
+    peer = Peer()
+    peer.exchange()
+    peer.transport.close = lambda: None  # the client does not answer the shutdown
+    peer.connection.data_received(request_frame(peer, 1, ends=False) + http2_frames.frame(http2_frames.DATA, 0, 1, b"x" * 50_000))
+    peer.connection.data_received(http2_frames.frame(http2_frames.PUSH_PROMISE, 0, 1))
+    assert peer.connection.held_bytes == 0
+
+
+async def test_a_client_with_a_smaller_table_can_read_the_responses() -> None:
+    peer = Peer()
+    peer.client.update_settings({h2.settings.SettingCodes.HEADER_TABLE_SIZE: 0})
+    peer.exchange()
+    streams = [peer.send(), peer.send()]
+    peer.exchange()
+    assert all(peer.ended(stream) for stream in streams)
+
+
+async def test_trailers_of_a_refused_body_spoil_no_other_request() -> None:
+    released = asyncio.Event()
+
+    async def bind() -> Response:
+        await released.wait()
+        return Response(200, b"bound")
+
+    peer = Peer(lambda _: bind())
+    peer.send("/bind")
+    peer.exchange()
+    head = [(":method", "POST"), (":path", "/"), (":scheme", "https"), (":authority", "x"), ("content-length", "200000")]
+    peer.client.send_headers(3, head)
+    trailers = http2_frames.frame(http2_frames.HEADERS, 5, 3, peer.client.encoder.encode([("x-sum", "1")]))
+    peer.connection.data_received(peer.client.data_to_send() + http2_frames.frame(http2_frames.DATA, 0, 3, b"x") + trailers)
+    released.set()
+    await asyncio.gather(*peer.connection.tasks)
+    assert not peer.closed
+    assert b"bound" in peer.written
+
+
 async def test_trailers_end_a_request() -> None:
     peer = Peer()
     stream = peer.client.get_next_available_stream_id()
