@@ -395,7 +395,9 @@ class Http2Connection(asyncio.Protocol):
     def _respond(self, stream_id: int, stream: _Stream, response: Response, *, is_head: bool) -> None:
         self.idle_since = self._loop.time()
         if response.stream is not None:
-            self._loop.create_task(_close_stream(response))
+            closing = self._loop.create_task(_close_stream(response))
+            self._tasks.add(closing)
+            closing.add_done_callback(partial(self._handled, 0))
             self._reset(stream_id, ErrorCode.HTTP_1_1_REQUIRED)
             return
         head, self._table_update = self._table_update + frames.response_head(response), b""

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -182,6 +182,24 @@ async def test_statuses_and_headers_are_those_of_the_response(status: int) -> No
     peer.exchange()
     assert peer.head(stream)[":status"] == str(status)
     assert peer.head(stream)["x-long"] == long
+
+
+async def test_a_stream_needs_http_1_1_and_is_closed() -> None:
+    closed: list[bool] = []
+
+    class Endless:
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            raise AssertionError("it is not read")
+
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    peer = Peer(lambda _: Response(200, b"", stream=Endless()))
+    stream = peer.send()
+    peer.exchange()
+    await asyncio.gather(*peer.connection.tasks)
+    assert peer.reset_code(stream) == ErrorCode.HTTP_1_1_REQUIRED
+    assert closed == [True]
 
 
 async def test_the_response_to_head_has_no_body() -> None:
