@@ -20,13 +20,14 @@ from accelshare.install.certificates.secrets import Names
 from accelshare.kube import config
 from accelshare.kube.binding import Bound, bind
 from accelshare.kube.client import Client
-from accelshare.testing.fake_runtime import FakeRuntime, RuntimeFeatures
+from accelshare.testing.fake_runtime import FakeRuntime, RuntimeFeatures, RuntimeRefusalError
 from accelshare.wire import assignment
 from cluster import audit
 from cluster.components import DEFAULT_CONTROLLERS
 from cluster.control_plane import ControlPlane
 from cluster.https import free_port
 from cluster.process import Process
+from cluster.waiting import wait_until_async
 from tests.contract.agent.fake_node import PROFILE
 from tests.contract.chart.rendered_objects import Object, objects, preset, setting
 from tests.e2e.install.accounts import AGENT, EXTENDER, NAMESPACE, agent_of, with_token
@@ -288,11 +289,17 @@ async def bound_with_card(scheduling_cluster: SchedulingCluster, name: str) -> N
 
 
 async def made(scheduling_cluster: SchedulingCluster, runtime: FakeRuntime, name: str) -> None:
-    """The runtime makes the pod's one container."""
+    """The runtime makes the pod's one container, again until it is not refused, as kubelet does: an agent refuses it until its
+    watch has shown the pod."""
     meta = (await scheduling_cluster.one(name))["metadata"]
     box = PodSandbox(id=f"box-{name}", name=name, uid=meta["uid"], namespace="default", annotations=meta.get("annotations") or {})
     runtime.run_pod(box)
-    await runtime.create_container(box.id, Container(id=name, name="main"))
+
+    async def tried() -> bool:
+        await runtime.create_container(box.id, Container(id=name, name="main"))
+        return True
+
+    await wait_until_async(tried, f"the container of {name} is made", retry_on=(RuntimeRefusalError,))
 
 
 async def manager_works(scheduling_cluster: SchedulingCluster, directory: Path) -> None:
