@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, cast
 
 from accelshare.http import http2_frames as frames
-from accelshare.http.http2_frames import ErrorCode, Frame, Http2Error, RawHeaders
+from accelshare.http.http2_frames import ErrorCode, Frame, Http2Error, RequestHead
 from accelshare.http.messages import AbortConnection, HttpHandler, HttpRequest, Response, error_response, failure
 from accelshare.http.open_connections import OpenConnections
 from accelshare.http.transports import discard_unread
@@ -24,19 +24,18 @@ MAX_STREAMS: Final = 1000
 OUR_MAX_FRAME_BYTES: Final = 64 << 10
 MAX_OUTPUT_BYTES: Final = 64 << 10  # before the transport is asked whether it takes more
 GOODBYE_S: Final = 0.2  # after GOAWAY, for requests that are on their way
-HEADER_COST_BYTES: Final = 100  # of a header in memory, beside its text
+LONGEST_WAIT_S: Final = 0.01  # of a response that can wait, for another with which it is written
 MAX_EMPTY_FRAMES: Final = 1000  # in a row; they cost CPU and nothing bounds them else
 
 
 class _Stream:
     """One request and its response."""
 
-    __slots__ = ("body", "cost", "head", "is_complete", "length", "size", "unsent", "unsent_bytes", "window")
+    __slots__ = ("body", "cost", "head", "is_complete", "size", "unsent", "unsent_bytes", "window")
 
-    def __init__(self, head: RawHeaders) -> None:
+    def __init__(self, head: RequestHead) -> None:
         self.head = head
-        self.cost = sum(len(name) + len(value) + HEADER_COST_BYTES for name, value in head)
-        self.length: int | None = None  # of the body, as the client declared it
+        self.cost = head.cost
         self.body = bytearray()
         self.size = 0
         self.is_complete = False  # the request
@@ -75,6 +74,8 @@ class Http2Connection(asyncio.Protocol):
         self._unsent_bytes = 0
         self._output: list[bytes] = []
         self._output_bytes = 0
+        self._output_can_wait = True  # all of it
+        self._flush_later: asyncio.TimerHandle | None = None
         self._reading = False  # frames are being handled; what they cause is written together
         self._writable = True
         self._closing = False  # new requests get no response
@@ -146,8 +147,9 @@ class Http2Connection(asyncio.Protocol):
         self._sending.clear()
         self._connections.hold(self, 0)
         self.unread_since = None
-        if self._goodbye is not None:
-            self._goodbye.cancel()
+        for timer in (self._goodbye, self._flush_later):
+            if timer is not None:
+                timer.cancel()
         self._forget_if_done()
 
     def data_received(self, data: bytes) -> None:
@@ -160,19 +162,21 @@ class Http2Connection(asyncio.Protocol):
             self._send_all_unsent()  # once, however many windows these frames have enlarged
         except Http2Error as error:
             log.info("connection outcome=refused address=%s protocol=h2 error=%r", self.address, str(error))
-            self._output.append(frames.go_away(self._last_stream, error.code, str(error)))
+            self._write(frames.go_away(self._last_stream, error.code, str(error)))
             self._streams.clear()
             self._sending.clear()
             self._body_bytes = self._unsent_bytes = 0
             self._closing, self._said_goodbye = True, False
         finally:
             self._reading = False
-            self._flush()
+            if not self._output_can_wait:
+                self._flush()
         self._count_held()
         self._close_if_idle()
 
     def eof_received(self) -> bool:
         self._closing = True
+        self._flush()
         return False
 
     def pause_writing(self) -> None:
@@ -225,7 +229,7 @@ class Http2Connection(asyncio.Protocol):
         head = self._heads.read(self._block)
         self._head_ended(stream_id, head, is_last=bool(head_flags & frames.END_STREAM))
 
-    def _head_ended(self, stream_id: int, head: RawHeaders, *, is_last: bool) -> None:
+    def _head_ended(self, stream_id: int, head: RequestHead, *, is_last: bool) -> None:
         stream = self._streams.get(stream_id)
         if stream is not None:  # trailers
             if not is_last or stream.is_complete:
@@ -244,16 +248,11 @@ class Http2Connection(asyncio.Protocol):
             return
         stream = self._streams[stream_id] = _Stream(head)
         self._body_bytes += stream.cost
-        length = next((value for name, value in head if name == b"content-length"), None)
-        if length is not None:
-            if not length.isdigit() or len(length) > 18:
-                self._reset(stream_id, ErrorCode.PROTOCOL_ERROR)
-                return
-            stream.length = int(length)
-            if stream.length > self._max_body_bytes:
-                self._refuse_body(stream_id, stream)
-                return
-        if is_last:
+        if not head.method:
+            self._reset(stream_id, ErrorCode.PROTOCOL_ERROR)
+        elif head.length is not None and head.length > self._max_body_bytes:
+            self._refuse_body(stream_id, stream)
+        elif is_last:
             self._request_ended(stream_id, stream)
 
     def _on_data(self, received: Frame) -> None:
@@ -339,15 +338,16 @@ class Http2Connection(asyncio.Protocol):
         """Nothing more of it is wanted, and it is no longer held here."""
         stream.is_complete = True
         self._body_bytes -= stream.size + stream.cost
-        stream.body, stream.head = bytearray(), ()
+        stream.body, stream.head = bytearray(), frames.NO_HEAD
 
     def _request_ended(self, stream_id: int, stream: _Stream) -> None:
         """Handle it: at once if the handler returns a response, else in a task that outlives the connection."""
-        request = _request(stream)
-        self._take_request(stream)
-        if request is None:
+        head = stream.head
+        if head.length is not None and head.length != stream.size:
             self._reset(stream_id, ErrorCode.PROTOCOL_ERROR)
             return
+        request = HttpRequest(head.method, head.target, bytes(stream.body), head.headers)
+        self._take_request(stream)
         try:
             response = self._handler(request)
         except AbortConnection:
@@ -409,7 +409,8 @@ class Http2Connection(asyncio.Protocol):
             self._window -= size
             self._write(
                 frames.frame(frames.HEADERS, frames.END_HEADERS, stream_id, head)
-                + frames.frame(frames.DATA, frames.END_STREAM, stream_id, response.body)
+                + frames.frame(frames.DATA, frames.END_STREAM, stream_id, response.body),
+                can_wait=response.can_wait,
             )
             self._forget_stream(stream_id)
         else:
@@ -473,14 +474,21 @@ class Http2Connection(asyncio.Protocol):
         if not stream.is_complete:
             self._take_request(stream)
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes, *, can_wait: bool = False) -> None:
+        """Write it now, after the frames that are being handled or, if it can wait, together with what is written next."""
         self._output.append(data)
         self._output_bytes += len(data)
-        if not self._reading or self._output_bytes > MAX_OUTPUT_BYTES:
+        self._output_can_wait = self._output_can_wait and can_wait and not self._closing
+        if self._output_bytes > MAX_OUTPUT_BYTES or not (self._reading or self._output_can_wait):
             self._flush()
+        elif self._output_can_wait and self._flush_later is None:
+            self._flush_later = self._loop.call_later(LONGEST_WAIT_S, self._flush)
 
     def _flush(self) -> None:
-        output, self._output, self._output_bytes = self._output, [], 0
+        if self._flush_later is not None:
+            self._flush_later.cancel()
+            self._flush_later = None
+        output, self._output, self._output_bytes, self._output_can_wait = self._output, [], 0, True
         if output and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(output))
 
@@ -502,25 +510,6 @@ class Http2Connection(asyncio.Protocol):
     def _forget_if_done(self) -> None:
         if self.closed.done() and not self._tasks:
             self._connections.forget(self)
-
-
-def _request(stream: _Stream) -> HttpRequest | None:
-    """None if the client sent another body than it declared, or a head that is none."""
-    if stream.length is not None and stream.length != stream.size:
-        return None
-    pseudo: dict[bytes, bytes] = {}
-    headers: list[tuple[bytes, bytes]] = []
-    for name, value in stream.head:
-        if name[:1] != b":":
-            headers.append((name, value))
-        elif headers or name in pseudo:
-            return None
-        else:
-            pseudo[name] = value
-    method, path = pseudo.get(b":method"), pseudo.get(b":path")
-    if not method or not path:
-        return None
-    return HttpRequest(method.decode("latin-1"), path.decode("latin-1"), bytes(stream.body), headers)
 
 
 async def _close_stream(response: Response) -> None:

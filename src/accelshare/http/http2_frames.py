@@ -24,6 +24,9 @@ DEFAULT_FRAME_BYTES: Final = 16_384
 MAX_FRAME_BYTES: Final = 2**24 - 1
 MAX_REPEATED_HEADS: Final = 64  # kube-scheduler has one for each verb and length of the body
 MAX_REPEATED_FIELDS: Final = 32
+MAX_REPEATED_COST_BYTES: Final = 2048  # of each; those of kube-scheduler take some 1,200
+HEADER_COST_BYTES: Final = 100  # of a header in memory, beside its text
+MAX_LENGTH_DIGITS: Final = 18
 RawHeaders: TypeAlias = tuple[tuple[bytes, bytes], ...]
 # The bytes between these two are fields of the table (RFC 7541, section 6.1) whose index is complete.
 _INDEXED: Final = 0x80
@@ -73,6 +76,19 @@ class Frame(NamedTuple):
     flags: int
     stream: int
     payload: bytes
+
+
+class RequestHead(NamedTuple):
+    """A request without its body."""
+
+    method: str  # empty: the client has sent no valid head of a request
+    target: str
+    headers: RawHeaders
+    length: int | None  # of the body, if the client has declared it
+    cost: int  # bytes in memory
+
+
+NO_HEAD: Final = RequestHead("", "", (), None, 0)
 
 
 class FrameReader:
@@ -146,6 +162,8 @@ def read_number(payload: bytes, what: str) -> int:
 
 def content(received: Frame) -> bytes:
     """The payload without its padding and, in HEADERS, without the obsolete priority."""
+    if not received.flags & (PADDED | WITH_PRIORITY):
+        return received.payload
     start, end = 0, len(received.payload)
     if received.flags & PADDED:
         start, end = 1, end - (received.payload[0] if received.payload else 1)
@@ -153,7 +171,7 @@ def content(received: Frame) -> bytes:
         start += 5
     if start > end:
         raise Http2Error(ErrorCode.PROTOCOL_ERROR, "a frame whose padding is longer than itself")
-    return received.payload[start:end] if start or end < len(received.payload) else received.payload
+    return received.payload[start:end]
 
 
 class HeadReader:
@@ -162,9 +180,9 @@ class HeadReader:
     def __init__(self, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._decoder = hpack.Decoder(max_header_list_size=max_bytes)
-        self._repeated: dict[bytes, RawHeaders] = {}
+        self._repeated: dict[bytes, RequestHead] = {}
 
-    def read(self, block: bytes) -> RawHeaders:
+    def read(self, block: bytes) -> RequestHead:
         """Raises Http2Error if it cannot be decoded.
 
         kube-scheduler's requests soon consist of fields that are in the table, one byte each. Such a block changes nothing in
@@ -174,18 +192,40 @@ class HeadReader:
         if known is not None:
             return known
         try:
-            head = tuple((bytes(name), bytes(value)) for name, value in self._decoder.decode(block, raw=True))
+            head = _request_head([(bytes(name), bytes(value)) for name, value in self._decoder.decode(block, raw=True)])
         except hpack.OversizedHeaderListError as error:
             text = f"the request's head is longer than {self._max_bytes} bytes"
             raise Http2Error(ErrorCode.ENHANCE_YOUR_CALM, text) from error
         except hpack.HPACKError as error:
             raise Http2Error(ErrorCode.COMPRESSION_ERROR, f"headers cannot be decoded: {error}") from error
         if block and min(block) > _INDEXED and max(block) < _LONG_INDEX:
-            if len(block) <= MAX_REPEATED_FIELDS and len(self._repeated) < MAX_REPEATED_HEADS:
+            is_small = len(block) <= MAX_REPEATED_FIELDS and head.cost <= MAX_REPEATED_COST_BYTES
+            if is_small and len(self._repeated) < MAX_REPEATED_HEADS:
                 self._repeated[block] = head
         else:
             self._repeated.clear()
         return head
+
+
+def _request_head(fields: Sequence[tuple[bytes, bytes]]) -> RequestHead:
+    cost = sum(len(name) + len(value) + HEADER_COST_BYTES for name, value in fields)
+    pseudo: dict[bytes, bytes] = {}
+    headers: list[tuple[bytes, bytes]] = []
+    length: int | None = None
+    is_valid = True
+    for name, value in fields:
+        if name[:1] != b":":
+            headers.append((name, value))
+        else:
+            is_valid = is_valid and not headers and name not in pseudo
+            pseudo[name] = value
+        if name == b"content-length":
+            is_valid = is_valid and length is None and value.isdigit() and len(value) <= MAX_LENGTH_DIGITS
+            length = int(value) if is_valid else None
+    method, target = pseudo.get(b":method", b""), pseudo.get(b":path", b"")
+    if not is_valid or not method or not target:
+        return NO_HEAD._replace(cost=cost)
+    return RequestHead(method.decode("latin-1"), target.decode("latin-1"), tuple(headers), length, cost)
 
 
 # "The table is empty": a client that has changed the size of its table expects an answer (RFC 7541, section 4.2).

@@ -67,7 +67,8 @@ class Response(msgspec.Struct, frozen=True):
     """`more` is the rest of a large body: the server sends it piece by piece and serves other connections in between.
 
     `stream` is the rest of a body of unknown length; it is sent in chunks until it ends or the client disconnects.
-    `can_wait`: nobody minds if it comes a moment later, so that the client keeps the connection (idle_connections.py).
+    `can_wait`: nobody minds if it comes a moment later, so that the client keeps the connection (idle_connections.py) or, over
+    HTTP/2, so that it is written together with another.
     """
 
     status: int

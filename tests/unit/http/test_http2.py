@@ -13,6 +13,7 @@ import h2.connection
 import h2.events
 import h2.exceptions
 import h2.settings
+import hpack
 import pytest
 import uvloop
 from hypothesis import given, settings
@@ -174,6 +175,70 @@ async def test_a_bind_that_waits_delays_no_other_request() -> None:
     assert peer.connection.handling is None
 
 
+def binds_whose_responses_can_wait(request: HttpRequest) -> Response | Awaitable[Response]:
+    async def bind() -> Response:
+        return Response(200, b"bound", can_wait=True)
+
+    return bind() if request.path == "/bind" else mirror(request)
+
+
+async def bound(peer: Peer) -> int:
+    """A bind that was handled; nothing is delivered to the client."""
+    peer.exchange()
+    stream = peer.send("/bind")
+    peer.connection.data_received(peer.client.data_to_send())
+    await asyncio.gather(*peer.connection.tasks)
+    return stream
+
+
+async def test_a_response_that_can_wait_is_written_with_the_next_one() -> None:
+    """Each write wakes the client."""
+    peer = Peer(binds_whose_responses_can_wait)
+    first, second = await bound(peer), await bound(peer)
+    assert not peer.written
+    other = peer.send("/filter")
+    peer.exchange()
+    assert [peer.body(stream) for stream in (first, second, other)] == [b"bound", b"bound", b"POST /filter 0"]
+    assert [event.stream_id for event in peer.events if isinstance(event, h2.events.StreamEnded)] == [first, second, other]
+
+
+async def test_a_response_that_can_wait_does_not_wait_for_long() -> None:
+    peer = Peer(binds_whose_responses_can_wait)
+    stream = await bound(peer)
+    async with asyncio.timeout(LIMIT_S):
+        while not peer.written:
+            await asyncio.sleep(0)
+    peer.exchange()
+    assert peer.body(stream) == b"bound"
+
+
+async def test_no_response_waits_when_the_connection_ends() -> None:
+    """The response is written when the server stops, when the client sends no more, and when one begins after that."""
+    stopped, ended = Peer(binds_whose_responses_can_wait), Peer(binds_whose_responses_can_wait)
+    await bound(stopped)
+    stopped.connection.close_when_idle()
+    assert b"bound" in stopped.written
+    await bound(ended)
+    ended.connection.eof_received()
+    assert b"bound" in ended.written
+    late = Peer(binds_whose_responses_can_wait)
+    late.exchange()
+    late.send("/bind")
+    late.connection.data_received(late.client.data_to_send())
+    late.connection.close_when_idle()
+    await asyncio.gather(*late.connection.tasks)
+    assert b"bound" in late.written
+
+
+async def test_a_lost_connection_leaves_no_timer() -> None:
+    peer = Peer(binds_whose_responses_can_wait)
+    await bound(peer)
+    peer.connection.abort()
+    async with asyncio.timeout(LIMIT_S):
+        await peer.connection.closed
+    assert not peer.connections
+
+
 @pytest.mark.parametrize("status", [200, 404, 413, 503])
 async def test_statuses_and_headers_are_those_of_the_response(status: int) -> None:
     long = "y" * 300
@@ -290,8 +355,9 @@ async def test_a_body_of_another_length_than_declared_is_refused(length: str) ->
         [(":method", "POST"), (":scheme", "https")],
         [(":method", "POST"), (":method", "GET"), (":path", "/")],
         [(":method", "POST"), ("x", "y"), (":path", "/")],
+        [(":method", "POST"), (":path", "/"), ("content-length", "0"), ("content-length", "1")],
     ],
-    ids=["no method", "no path", "two methods", "pseudo-header after others"],
+    ids=["no method", "no path", "two methods", "pseudo-header after others", "two lengths"],
 )
 async def test_a_head_that_is_none_is_refused(head: list[tuple[str, str]]) -> None:
     peer = Peer(validate_outbound_headers=False)
@@ -300,6 +366,17 @@ async def test_a_head_that_is_none_is_refused(head: list[tuple[str, str]]) -> No
     peer.exchange()
     assert peer.reset_code(stream) == ErrorCode.PROTOCOL_ERROR
     assert peer.goodbye is None
+    assert peer.connection.held_bytes == 0
+
+
+@pytest.mark.parametrize(("path", "is_kept"), [("/accelshare/filter", True), ("/" + "x" * 3000, False)])
+def test_a_head_that_repeats_is_kept_if_it_is_small(path: str, is_kept: bool) -> None:
+    encoder, reader = hpack.Encoder(), http2_frames.HeadReader(max_bytes=4096)
+    fields = [(":method", "POST"), (":path", path), ("content-length", "5")]
+    heads = [reader.read(encoder.encode(fields)) for _ in range(3)]
+    assert heads[0] == heads[1] == heads[2]
+    assert (heads[1].method, heads[1].target, heads[1].length) == ("POST", path, 5)
+    assert (heads[1] is heads[2]) == is_kept
 
 
 async def test_requests_above_the_limit_are_refused_so_that_the_client_may_repeat_them() -> None:
