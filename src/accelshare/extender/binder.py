@@ -234,7 +234,8 @@ class Binder:
         self, call: BindArguments, offered: Assignment, annotations: dict[str, str], *, version: str
     ) -> BindOutcome:
         try:
-            async with asyncio.timeout(POST_TURN_S):
+            # Most find it free. A time limit that is not needed takes as long as a log line.
+            async with asyncio.timeout(POST_TURN_S) if self._posts.locked() else contextlib.nullcontext():
                 await self._posts.acquire()
         except TimeoutError:
             return self._refused(

@@ -25,15 +25,14 @@ from accelshare.wire.pods import PodReader, prefers_some_nodes
 from accelshare.wire.scheduler import FilterAnswer, FilterCall, PreemptionCall, Victims
 
 BEST_SCORE: Final = 10  # kube-scheduler's MaxExtenderPriority
-FEW: Final = 12  # it is cheaper to report this many refused nodes that kube-scheduler did not name …
-MANY: Final = 100  # … than to read this many names
+MANY: Final = 100  # node names, which take longer to read than the best nodes to find
 
 
 class FilterResult(msgspec.Struct, frozen=True):
-    """The result, and the counts for its log line."""
+    """The result, and the counts for its log line and the metrics; None: the refused nodes were not counted."""
 
     answer: FilterAnswer
-    refused: dict[Reason, int] = {}
+    refused: dict[Reason, int] | None = {}
 
 
 class Decisions:
@@ -64,7 +63,7 @@ class Decisions:
         self._failed_binds.bind_ended(node, uid, bound=bound)
 
     def filter(self, call: FilterCall) -> FilterResult:
-        pod = self._pods.fact(call.pod)
+        pod = self.pod(call.pod)
         if pod is None:
             return FilterResult(FilterAnswer(call.names))
         group = self._asked_group(call.pod)
@@ -76,21 +75,20 @@ class Decisions:
         if held and held in call.nodes:
             if group and self._gangs is not None:
                 self._gangs.renew(pod.uid)
-            return FilterResult(FilterAnswer([held]))
+            return FilterResult(FilterAnswer([held]), refused=None)
         if group and self._gangs is not None:
             return self._filter_member(self._gangs, group, pod, call)
         if self._gangs is not None:
             self._gangs.release(pod.uid)  # it may have been a member before: labels can be changed
         most = None if not self._shortlist or prefers_some_nodes(call.pod.spec) else self._shortlist
         if self._plan is not None and (names := self._as_planned(self._plan, pod, call, most)):
-            return FilterResult(FilterAnswer(names))
+            return FilterResult(FilterAnswer(names), refused=None)
         ranking = self._ledger.ranking(pod.request)
-        if most is not None and ranking.refused_nodes <= FEW and len(call.nodes) >= MANY:
-            # Search only for the best node and report every refused one: kube-scheduler ignores those that it had refused
-            # before us. Unknown nodes are left out like all others.
+        if most is not None and len(call.nodes) >= MANY:
+            # Search only for the best nodes. kube-scheduler uses reasons only if no node is left after its last extender.
             names = ranking.best(call.nodes, most, last=self._failed_binds.nodes())
             if names:
-                return self._filtered(names, ranking.refused)
+                return FilterResult(FilterAnswer(names), refused=None)
         among = frozenset(call.names)
         refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}
         refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)
@@ -116,7 +114,7 @@ class Decisions:
             if isinstance(offer, Assignment) and known is not None and known.place is None:
                 with suppress(CannotHoldError):  # it was edited, and the ledger has seen that; its bind is refused
                     gangs.hold(pod.uid, group, offer)
-            return FilterResult(FilterAnswer([node]))
+            return FilterResult(FilterAnswer([node]), refused=None)
         gangs.refused(group)
         refused: dict[Refusal, Collection[str]] = {why: nodes & among for why, nodes in ranking.refused.items()}
         refused[Refusal(Reason.UNKNOWN_NODE, pod.request[0].kind)] = among.difference(self._ledger.known_nodes)
@@ -147,7 +145,7 @@ class Decisions:
 
     def prioritize(self, call: FilterCall) -> dict[str, int]:
         """10 for the best node, then 9, 8, …; all others score 0. kube-scheduler breaks ties at random, so there are none."""
-        pod = self._pods.fact(call.pod)
+        pod = self.pod(call.pod)
         if pod is None or pod.refusal is not None:
             return {}
         best = self._ledger.ranking(pod.request).best(frozenset(call.names), BEST_SCORE, last=self._failed_binds.nodes())
@@ -155,7 +153,7 @@ class Decisions:
 
     def preempt(self, call: PreemptionCall) -> Iterator[tuple[str, Victims | None]]:
         """The victims of each node, one node at a time because each takes a moment; None: the node is no candidate."""
-        pod = self._pods.fact(call.pod)
+        pod = self.pod(call.pod)
         for node, proposal in call.proposals.items():
             if pod is None:
                 yield node, proposal
@@ -169,6 +167,10 @@ class Decisions:
         return self._catalog[refusal.kind].text(refusal.reason)
 
     def pod(self, pod: PodToSchedule) -> PodSeen | None:
+        """What the pod requests. The watch has read most pods in the version that kube-scheduler sends."""
+        known = self._ledger.pod(pod.metadata.uid)
+        if known is not None and str(known.latest.version) == pod.metadata.resource_version:
+            return known.latest
         return self._pods.fact(pod)
 
     def _possible_node(self, pod: PodSeen) -> str:

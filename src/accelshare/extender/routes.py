@@ -9,7 +9,7 @@ kube-scheduler copies into the pod's event.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from itertools import islice
@@ -27,6 +27,7 @@ from accelshare.extender.requeue import Requeue
 from accelshare.http.messages import TEXT, HttpRequest, Response, error_response
 from accelshare.kube.binding import NO_PERMIT
 from accelshare.ledger.ledger import Ledger
+from accelshare.ledger.refusals import Reason
 from accelshare.report import inspect_json
 from accelshare.report.view import rows
 from accelshare.vendors.catalog import Catalog
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
 NEUTRAL: Final = "/accelshare"
 PROBE_PATHS: Final = ("/healthz", "/livez", "/readyz", "/leaderz", "/metrics")
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
+UNCOUNTED: Final = "uncounted"  # refused nodes, in the log
 MAX_NAME_LENGTH: Final = 253  # of a node
 MAX_COMPARED_NAMES: Final = 20  # for a hint; some milliseconds if all of them are as long as names can be
 
@@ -177,14 +179,14 @@ class Routes:
         outcome = "served" if result.answer.names else "refused"
         self._requeue.filtered(call.pod.metadata.uid, refused=bool(result.refused) and not result.answer.names)
         self._metrics.decided("filter", outcome)
-        for reason, count in result.refused.items():
+        for reason, count in (result.refused or {}).items():
             self._metrics.refusals.labels(reason.value).inc(count)
         log.info(
             "filter pod=%s nodes=%d named=%s refused=%s took_ms=%s outcome=%s",
             _pod(call.pod),
             len(call.nodes),
             ",".join(result.answer.names[:3]) + ("…" if len(result.answer.names) > 3 else ""),
-            ",".join(f"{reason.value}:{count}" for reason, count in result.refused.items()),
+            _refused(result.refused),
             _ms(start),
             outcome,
         )
@@ -326,6 +328,10 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def _pod(pod: PodToSchedule) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def _refused(counts: Mapping[Reason, int] | None) -> str:
+    return UNCOUNTED if counts is None else ",".join(f"{reason.value}:{count}" for reason, count in counts.items())
 
 
 def _ms(start: float) -> float:

@@ -54,10 +54,6 @@ class Ranking:
             self.refused.setdefault(refusal, set()).add(node)
         self._order = sorted((rank, node) for node, rank in self._ranks.items())
 
-    @property
-    def refused_nodes(self) -> int:
-        return len(self._refused)
-
     def __contains__(self, node: object) -> bool:
         return node in self._ranks
 

@@ -152,7 +152,7 @@ class PodReader:
         bound = spec.node_name or ""
         # Annotations on a pod that is not bound are not a record; the bind overwrites them.
         record = metadata.annotations or {} if bound else {}
-        request, slices, problems = self.read_record(record, request)
+        request, slices, problems = self.read_record(record, request) if record else (request, (), ())
         phase = status.phase if status is not None else None
         started = status is not None and status.start_time is not None
         return PodSeen(

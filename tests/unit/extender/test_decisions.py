@@ -1,10 +1,13 @@
-"""filter over many nodes: the short search has the same result as the full one."""
+"""filter over many nodes: the short search finds the same node as the full one."""
+
+from typing import Any
 
 import msgspec
 
-from accelshare.extender.decisions import FEW, Decisions
+from accelshare.extender.decisions import MANY, Decisions
 from accelshare.ledger.ledger import Ledger
 from accelshare.vendors.catalog import load
+from accelshare.wire.objects import pod_decoder
 from accelshare.wire.pods import PodReader
 from accelshare.wire.scheduler import read_filter_call
 from tests.builders import card, node, pending, running, share
@@ -14,10 +17,14 @@ READER = PodReader(CATALOG)
 KIND = "nvidia"
 
 
-def asked(units: int, names: list[str]) -> bytes:
+def pod(units: int, version: str) -> dict[str, Any]:
     container = {"name": "c", "resources": {"limits": {"aliyun.com/gpu-mem": str(units)}}}
-    pod = {"metadata": {"name": "a", "namespace": "default", "uid": "a"}, "spec": {"containers": [container]}}
-    return msgspec.json.encode({"Pod": pod, "Nodes": None, "NodeNames": names})
+    metadata = {"name": "a", "namespace": "default", "uid": "a", "resourceVersion": version}
+    return {"metadata": metadata, "spec": {"containers": [container]}}
+
+
+def asked(units: int, names: list[str], version: str = "") -> bytes:
+    return msgspec.json.encode({"Pod": pod(units, version), "Nodes": None, "NodeNames": names})
 
 
 def ledger_of(names: list[str], full: int) -> Ledger:
@@ -29,17 +36,38 @@ def ledger_of(names: list[str], full: int) -> Ledger:
     return ledger
 
 
-def test_the_best_and_every_reason_are_the_same_whether_names_are_read_or_looked_for() -> None:
+def test_the_best_node_is_the_same_whether_names_are_read_or_looked_for() -> None:
     names = [f"n{number:03}" for number in range(300)]
-    for full in (0, FEW - 1, FEW + 1):
+    for full in (0, 1, 20, 299):
         ledger = ledger_of(names, full)
-        results = [
+        short, every = (
             Decisions(ledger, CATALOG, READER, shortlist=length).filter(read_filter_call(asked(4, names))) for length in (1, 0)
-        ]
-        assert results[0].answer.names == results[1].answer.names[:1] == [names[full]]
-        assert results[0].answer.curable == results[1].answer.curable
-        assert set(results[0].answer.curable) == set(names[:full])
-        assert results[0].refused == results[1].refused
+        )
+        assert short.answer.names == every.answer.names[:1] == [names[full]]
+        assert set(every.answer.curable) == set(names[:full])
+        assert (short.answer.curable, short.refused) == ({}, None), "kube-scheduler needs no reasons while a node is left"
+
+
+def test_a_pod_that_fits_nowhere_gets_the_reason_of_every_node() -> None:
+    names = [f"n{number:03}" for number in range(300)]
+    ledger = ledger_of(names, len(names))
+    results = [
+        Decisions(ledger, CATALOG, READER, shortlist=length).filter(read_filter_call(asked(4, names))) for length in (1, 0)
+    ]
+    assert results[0] == results[1]
+    assert list(results[0].answer.names) == []
+    assert set(results[0].answer.curable) == set(names)
+    assert results[0].refused is not None
+    assert sum(results[0].refused.values()) == len(names)
+
+
+def test_a_short_call_gets_the_reason_of_every_refused_node() -> None:
+    names = [f"n{number:03}" for number in range(MANY - 1)]
+    result = Decisions(ledger_of(names, 2), CATALOG, READER, shortlist=1).filter(read_filter_call(asked(4, names)))
+    assert result.answer.names == [names[2]]
+    assert set(result.answer.curable) == set(names[:2])
+    assert result.refused is not None
+    assert sum(result.refused.values()) == 2
 
 
 def test_the_best_node_is_not_named_unless_kube_scheduler_named_it() -> None:
@@ -47,6 +75,18 @@ def test_the_best_node_is_not_named_unless_kube_scheduler_named_it() -> None:
     ledger = ledger_of(names, 2)
     result = Decisions(ledger, CATALOG, READER, shortlist=1).filter(read_filter_call(asked(4, names[40:])))
     assert result.answer.names == [names[40]]
+
+
+def test_a_pod_that_changed_since_the_watch_showed_it_gets_what_it_requests_now() -> None:
+    ledger = ledger_of(["n1"], 0)
+    decisions = Decisions(ledger, CATALOG, READER, shortlist=1)
+    seen = READER.fact(pod_decoder.decode(msgspec.json.encode(pod(4, "7"))))
+    assert seen is not None
+    ledger.apply(seen)
+    assert decisions.pod(read_filter_call(asked(4, ["n1"], "7")).pod) == seen
+    assert list(decisions.filter(read_filter_call(asked(4, ["n1"], "7"))).answer.names) == ["n1"]
+    for version in ("8", "6", "", "a"):
+        assert list(decisions.filter(read_filter_call(asked(17, ["n1"], version))).answer.names) == []
 
 
 def test_a_node_to_which_binds_fail_is_offered_last_until_one_succeeds_or_its_cards_change() -> None:

@@ -15,6 +15,11 @@ def test_a_name_is_found_whole_or_not_at_all() -> None:
     assert list(names) == ["node-1", "node-10"]
 
 
+@pytest.mark.parametrize("raw", [b"[]", b'["a"]', b'["a","b","c"]', b'["a", "b", "c"]', b'[ "a" ]'])
+def test_names_are_counted_without_reading_them(raw: bytes) -> None:
+    assert len(NodeNames(raw)) == len(NodeNames(raw).listed())
+
+
 def test_after_some_lookups_the_list_is_decoded_with_equal_answers() -> None:
     names = NodeNames(b'["a", "b"]')
     assert ["b" in names for _ in range(2 * MOST_SEARCHES)] == [True] * 2 * MOST_SEARCHES
