@@ -10,7 +10,7 @@ SHELL  := bash
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): requirements/dev.txt pyproject.toml
 	@echo "installing what requirements/dev.txt pins into $(VENV): some 60 packages, half a minute"
@@ -33,8 +33,8 @@ test-real: $(READY)  ## the tests on a real control plane, kubelet and container
 test-nodes: $(READY)  ## the tests on a real cluster of three nodes, each with its own kubelet and cards; builds it first (root)
 	@$(PY) -m tests --nodes
 
-test-queues: $(READY)  ## the tests with Kueue, JobSet and coscheduling on a real control plane; builds them first
-	@$(PY) -m tests --queues
+test-coscheduling: $(READY)  ## the tests of gangs with the coscheduling plugin on a real control plane; builds it first
+	@$(PY) -m tests --coscheduling
 
 test-vm: $(READY)  ## the tests on a virtual node with its own kernel, systemd and cgroup v2, under QEMU; builds it first (root)
 	@$(PY) -m tests --vm

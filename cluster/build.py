@@ -21,10 +21,10 @@ from cluster.cache import cache_directory, empty_trash, only_builder, throw_away
 from cluster.errors import BuildError
 from cluster.process import Process
 from cluster.toolchain import Go, find_go
-from cluster.versions import CONTROL_PLANE_PROGRAMS, PROGRAMS, QUEUE_PROGRAMS, QUEUE_SOURCES, SOURCES, ProgramSource
+from cluster.versions import CONTROL_PLANE_PROGRAMS, PROGRAMS, SOURCES, TEST_PROGRAMS, TEST_SOURCES, ProgramSource
 
-_SOURCES: Final = (*SOURCES, *QUEUE_SOURCES)
-_PROGRAMS: Final = (*PROGRAMS, *QUEUE_PROGRAMS)
+_SOURCES: Final = (*SOURCES, *TEST_SOURCES)
+_PROGRAMS: Final = (*PROGRAMS, *TEST_PROGRAMS)
 _FLAGS: Final = ("-trimpath", "-mod=readonly", "-modcacherw", "-buildvcs=false", "-v")
 _WORD_EVERY_S: Final = 5.0
 

@@ -126,9 +126,9 @@ SCHEDULER_PLUGINS: Final = ProgramSource(
 SOURCES: Final = (ETCD, KUBERNETES, CONTAINERD, RUNC, HELM)
 PROGRAMS: Final = tuple(program for source in SOURCES for program in source.packages)
 
-# Built only for `make test-queues`, because they take as long as Kubernetes itself.
-QUEUE_SOURCES: Final = (KUEUE, SCHEDULER_PLUGINS)
-QUEUE_PROGRAMS: Final = tuple(program for source in QUEUE_SOURCES for program in source.packages)
+# Built only for tests, because they take as long as Kubernetes itself.
+TEST_SOURCES: Final = (KUEUE, SCHEDULER_PLUGINS)
+TEST_PROGRAMS: Final = tuple(program for source in TEST_SOURCES for program in source.packages)
 
 # What runs without root, and what needs no C compiler to be built.
 CONTROL_PLANE_PROGRAMS: Final = (

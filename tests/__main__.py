@@ -1,4 +1,4 @@
-"""`make test`, its siblings `test-real`, `test-nodes`, `test-queues` and `test-vm`, and `make fuzz`: run tests, print a summary.
+"""`make test`, its siblings (`test-real`, `test-nodes`, `test-coscheduling`, `test-vm`) and `make fuzz`: run tests, then sum up.
 
 Belongs here: which tests run, in which order, and the summary. Never: a test.
 """
@@ -20,7 +20,7 @@ from cluster.build import binaries
 from cluster.errors import ClusterError
 from cluster.local.bring_up import provide
 from cluster.process import with_parent
-from cluster.versions import CONTROL_PLANE_PROGRAMS, QUEUE_PROGRAMS
+from cluster.versions import CONTROL_PLANE_PROGRAMS, KUEUE, PROGRAMS, SCHEDULER_PLUGINS
 from cluster.vm import network, virtual_node
 
 ROOT = Path(__file__).parents[1]
@@ -55,11 +55,10 @@ REAL = (
 SEVERAL_NODES = (Stage("on three real nodes", ["-v", "-s", "--nodes", "tests/e2e/nodes"]),)
 
 
-# Their programs take minutes to build, so they are no part of `make test-real`. One control plane at a time, so one worker.
-QUEUES = (
+# Their kube-scheduler takes minutes to build, so they are no part of `make test-real`. One control plane, so one worker.
+COSCHEDULING = (
     Stage(
-        "with Kueue, JobSet and coscheduling on the real control plane",
-        ["-v", "--queues", "tests/e2e/queues", "tests/e2e/test_gangs.py"],
+        "with coscheduling on the real control plane", ["-v", "--coscheduling", "-k", "coscheduling", "tests/e2e/test_gangs.py"]
     ),
 )
 
@@ -113,15 +112,15 @@ def main() -> int:
         if "--real" in options:
             options.remove("--real")
             stages = REAL
-            _build_programs()
+            _build_programs(*KUEUE.packages)
         elif "--nodes" in options:
             options.remove("--nodes")
             stages = SEVERAL_NODES
             _build_programs()
-        elif "--queues" in options:
-            options.remove("--queues")
-            stages = QUEUES
-            binaries((*CONTROL_PLANE_PROGRAMS, *QUEUE_PROGRAMS), _print)
+        elif "--coscheduling" in options:
+            options.remove("--coscheduling")
+            stages = COSCHEDULING
+            binaries((*CONTROL_PLANE_PROGRAMS, *SCHEDULER_PLUGINS.packages), _print)
         elif "--vm" in options:
             options.remove("--vm")
             stages = VIRTUAL
@@ -134,13 +133,13 @@ def main() -> int:
     return _run(stages, options)
 
 
-def _build_programs() -> None:
+def _build_programs(*more: str) -> None:
     if sys.platform != "linux":
         raise ClusterError(f"it is built for Linux only, this is {sys.platform}")
     if os.geteuid() == 0:
-        provide(_print)
+        provide(_print, (*PROGRAMS, *more))
     else:  # a kubelet needs root; kubeadm, which some tests ask for its manifests, does not
-        binaries((*CONTROL_PLANE_PROGRAMS, "kubeadm", "helm"), _print)
+        binaries((*CONTROL_PLANE_PROGRAMS, "kubeadm", "helm", *more), _print)
 
 
 def _run(stages: Sequence[Stage], options: Sequence[str]) -> int:

@@ -25,7 +25,6 @@ REAL_FIXTURES = {"control_plane", "machine", "plain_machine", "throwaway_machine
 REAL_FOLDERS = ("tests/e2e/", "tests/contract/chart/", "tests/contract/test_prometheus.py")
 VIRTUAL_FOLDER = "tests/vm/"
 NODES_FOLDER = "tests/e2e/nodes/"
-QUEUES_FOLDER = "tests/e2e/queues/"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--nodes", action="store_true", help="also the tests on a cluster of three nodes, which take minutes")
     parser.addoption(
-        "--queues", action="store_true", help="also the tests with Kueue, JobSet and coscheduling, which are built first"
+        "--coscheduling", action="store_true", help="also the tests with the coscheduling plugin, which is built first"
     )
     parser.addoption(
         "--extender-flag",
@@ -72,8 +71,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.vm)
         if item.nodeid.startswith(NODES_FOLDER) and not config.getoption("--nodes"):
             item.add_marker(pytest.mark.skip(reason="tests on three nodes run with `make test-nodes`, or with --nodes"))
-        if item.nodeid.startswith(QUEUES_FOLDER) and not config.getoption("--queues"):
-            item.add_marker(pytest.mark.skip(reason="tests with queues run with `make test-queues`, or with --queues"))
     workers.write_machine_tests(config, items)
 
 

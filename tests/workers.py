@@ -1,7 +1,7 @@
 """Distributes tests to pytest-xdist workers: all tests that need the machine's only kubelet or runtime go to one worker.
 
 A test needs the machine if it uses the fixture `machine`, directly or through another fixture. Every other file is one unit of
-work, whatever `--dist` is; the docs' files are one together, because they share a control plane of their own.
+work, whatever `--dist` is; the docs' files are one together, and so are those of queues: they share a control plane of their own.
 
 The machine's tests take longest and wait for containers, so all other workers give way to theirs. The longest of the other files
 begin first, so that no worker has one left when the others have ended.
@@ -25,11 +25,13 @@ from xdist.workermanage import WorkerController
 
 MACHINE: Final = "machine"
 DOCS: Final = "tests/contract/docs/"
+QUEUES: Final = "tests/e2e/queues/"
 NOTHING_UP: Final = "nothing_up"  # a fixture that ends the local cluster, which tests before it leave to each other
 LESS_IMPORTANT: Final = 3  # the niceness of real tests that do not need the machine; at 5 they starve on a slow one
 # Those that take longest, by the times that tests/__main__.py prints. All others follow as they are collected.
 LONGEST_FIRST: Final = (
     DOCS,
+    QUEUES,
     "tests/e2e/install/test_helm.py",
     "tests/e2e/test_old_schedulers.py",
     "tests/e2e/install/test_scripts.py",
@@ -56,12 +58,13 @@ class OneMachine(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         if nodeid in self._needs_machine:
             return MACHINE
-        return DOCS if nodeid.startswith(DOCS) else nodeid.partition("::")[0]
+        return next((folder for folder in (DOCS, QUEUES) if nodeid.startswith(folder)), nodeid.partition("::")[0])
 
 
 def prepare(node: WorkerController) -> None:
     """On the controller: create the file for this worker."""
     with tempfile.NamedTemporaryFile(prefix="needs-machine-", delete=False) as file:
+        file.write(b"[]")  # a worker that cannot collect, for instance because a path does not exist, writes nothing
         node.workerinput[MACHINE] = file.name
     node.config.add_cleanup(Path(file.name).unlink)
 

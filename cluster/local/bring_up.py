@@ -48,11 +48,11 @@ _HEALTH_LIMIT_S: Final = 240.0
 _PORT_IN_USE: Final = "address already in use"
 
 
-def provide(say: Say) -> Binaries:
-    """All programs, built or found, and what they need from the system."""
+def provide(say: Say, programs: Sequence[str] = PROGRAMS) -> Binaries:
+    """These programs, built or found, and what they need from the system."""
     packages.ensure(packages.TO_RUN, cache_directory() / "logs" / "apt-get.log", say)
     provide_libraries(say)
-    return binaries(PROGRAMS, say)
+    return binaries(programs, say)
 
 
 def provide_libraries(say: Say) -> None:

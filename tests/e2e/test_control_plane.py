@@ -89,7 +89,7 @@ def gone(pid: int) -> bool:
     return state == "Z"
 
 
-@pytest.mark.parametrize("source", [*versions.SOURCES, *versions.QUEUE_SOURCES], ids=lambda source: source.name)
+@pytest.mark.parametrize("source", [*versions.SOURCES, *versions.TEST_SOURCES], ids=lambda source: source.name)
 def test_the_pins_are_those_of_go_mod(source: versions.ProgramSource) -> None:
     """versions.py and the go.mod files name the same versions, and go.mod needs no newer Go than we search for."""
     go_mod = (source.directory / "go.mod").read_text()

@@ -1,6 +1,6 @@
 """Gangs with real schedulers: all members get their cards, or none does.
 
-Each case runs with the Workload API (alpha in 1.36) of kube-scheduler, and with `--queues` also with the coscheduling plugin.
+Each case runs with the Workload API (alpha in 1.36) of kube-scheduler, with `--coscheduling` also with the coscheduling plugin.
 Cases in which members wait at Permit run with coscheduling only.
 """
 
@@ -38,8 +38,8 @@ async def gangs(
 ) -> AsyncIterator[GangCluster]:
     """A cluster whose scheduler schedules gangs and calls our extender."""
     api: GangApi = request.param
-    if api is COSCHEDULING and not request.config.getoption("--queues"):
-        pytest.skip("tests with coscheduling run with `make test-queues`, or with --queues")
+    if api is COSCHEDULING and not request.config.getoption("--coscheduling"):
+        pytest.skip("tests with coscheduling run with `make test-coscheduling`, or with --coscheduling")
     async with open_scheduling_cluster(gang_plane, tmp_path, extender_flags) as cluster:
         await cluster.start_extender()
         api.start_scheduler(cluster)

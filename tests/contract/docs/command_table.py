@@ -142,7 +142,7 @@ ELSEWHERE: tuple[Elsewhere, ...] = (
 
 # What cannot run where accelshare is tested, and why. Keep it short: each row is a sentence of the docs that nobody has tried.
 NOT_HERE: Mapping[str, str] = {
-    r"make (check|test|test-(real|nodes|queues|vm)|fuzz|trust|format|site)": "it checks or changes the checkout of this test",
+    r"make (check|test|test-(real|nodes|coscheduling|vm)|fuzz|trust|format|site)": "it checks or changes this checkout",
     r"(docker|podman) .*": "there is no docker daemon and no podman",
     r"(kind|minikube) .*": "they need docker or a hypervisor",
     r"helm upgrade accelshare .* --set extender\.dashboard=true|kubectl port-forward .* 12348": "port-forward serves until it is "
