@@ -51,11 +51,11 @@ class Settings:
 
 FULL: Final = Settings(
     queues=(
-        Queue(nodes=100, pods=1200, rounds=3, variants=(*MAIN, LEAST)),
-        Queue(nodes=1000, pods=1000, rounds=3),
-        Queue(nodes=1000, pods=800, rounds=2, variants=MAIN, shapes=20),
+        Queue(nodes=100, pods=1200, rounds=5, variants=(*MAIN, LEAST)),
+        Queue(nodes=1000, pods=1000, rounds=5),
+        Queue(nodes=1000, pods=800, rounds=3, variants=MAIN, shapes=20),
         Queue(nodes=5000, pods=800, rounds=3),
-        Queue(nodes=15_000, pods=200, rounds=2, variants=MAIN),
+        Queue(nodes=15_000, pods=600, rounds=2, variants=MAIN),
     ),
     streams=(Stream(nodes=1000, pods=300, per_s=20, rounds=1), Stream(nodes=5000, pods=150, per_s=8, rounds=1)),
     call_nodes=(100, 1000, 5000),
