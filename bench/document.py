@@ -74,7 +74,8 @@ def _throughput(size: Throughput) -> str:
         f"middle 80 % of the pods. "
         f"The rows took turns, {rounds} rounds; each is divided by the bare run of its own round. The "
         f"last column is the noise: what processes that are not part of this took meanwhile. Median (least–most). *Promises* is "
-        f"shortlist 1 with `--promises=16`; {median(pace.wasted for pace in size.paces[PROMISES]):.0%} of them did not help."
+        f"shortlist 1 with `--promises=16 --promises-from-nodes=1`; "
+        f"{median(pace.wasted for pace in size.paces[PROMISES]):.0%} of them did not help."
     )
     if LEAST in size.paces:
         words += (

@@ -21,7 +21,7 @@ LEAST: Final = "least extender"  # another program: bench/least_extender
 VARIANTS: Final[Mapping[str, tuple[str, ...] | None]] = {
     BARE: None,
     SHORTLIST_1: ("--shortlist=1",),
-    PROMISES: ("--shortlist=1", "--promises=16"),
+    PROMISES: ("--shortlist=1", "--promises=16", "--promises-from-nodes=1"),
     SHORTLIST_16: ("--shortlist=16",),
     ALL: ("--shortlist=0",),
     LEAST: (),

@@ -52,6 +52,7 @@ class Settings:
 FULL: Final = Settings(
     queues=(
         Queue(nodes=100, pods=1200, rounds=5, variants=(*MAIN, LEAST)),
+        Queue(nodes=500, pods=1000, rounds=3, variants=MAIN),
         Queue(nodes=1000, pods=1000, rounds=5),
         Queue(nodes=1000, pods=800, rounds=3, variants=MAIN, shapes=20),
         Queue(nodes=5000, pods=800, rounds=3),

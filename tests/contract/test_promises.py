@@ -9,6 +9,7 @@ import pytest
 
 from tests.contract.fake_cluster import FakeCluster, Object
 
+PROMISES = ("--promises=4", "--promises-from-nodes=1")
 AMOUNTS = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 
 
@@ -32,7 +33,7 @@ async def outcomes(fake_cluster: FakeCluster) -> dict[str, int]:
 
 async def planning(fake_cluster: FakeCluster, pods: int, units: int = 4) -> list[Object]:
     """Pods of which kube-scheduler asks for the first one; the later ones are promised nodes."""
-    await fake_cluster.start_extender("--promises=4")
+    await fake_cluster.start_extender(*PROMISES)
     queue = [fake_cluster.pod(f"p{number:02d}", units) for number in range(pods)]
 
     async def asked() -> bool:
@@ -113,7 +114,7 @@ async def test_a_cordoned_node_loses_its_nominations(fake_cluster: FakeCluster) 
 async def test_the_extender_serves_while_nominations_are_refused(fake_cluster: FakeCluster, status: int) -> None:
     fake_cluster.node("n1", 16, 16, 16)
     amounts(fake_cluster, "n1")
-    await fake_cluster.start_extender("--promises=4")  # its start changes the status of the pods that it finds
+    await fake_cluster.start_extender(*PROMISES)  # its start changes the status of the pods that it finds
     queue = [fake_cluster.pod(f"p{number:02d}", 4) for number in range(12)]
     paths = [f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/status" for pod in queue]
     faults = [fake_cluster.api.faults.answer(status, method="PATCH", path=path, times=10**6) for path in paths]

@@ -16,12 +16,13 @@ from tests.e2e.test_rush import CARDS, MEMORY, SIZE, many_nodes, rush, why_waiti
 pytestmark = pytest.mark.real
 
 PODS = "/api/v1/namespaces/default/pods"
+PROMISES = ("--promises=8", "--promises-from-nodes=1")
 
 
 @pytest.fixture
 async def promising(scheduling_cluster: SchedulingCluster) -> SchedulingCluster:
     """A cluster whose extender plans ahead; its kube-scheduler is started by the test."""
-    await scheduling_cluster.start_extender("--promises=8")
+    await scheduling_cluster.start_extender(*PROMISES)
     return scheduling_cluster
 
 
@@ -103,7 +104,7 @@ async def test_killed_in_a_rush_with_promises_nothing_is_lost_or_oversold(promis
             await promising.until(lambda: len(watch.pods) >= enough, f"{enough} pods are bound", 300)  # noqa: B023 – awaited here
             assert promising.extender is not None
             promising.extender.kill()
-            await promising.start_extender("--promises=8")
+            await promising.start_extender(*PROMISES)
         await creating
         await promising.until(lambda: len(watch.pods) == len(sizes), f"{len(sizes)} pods are bound", 300)
         assert watch.wrong == []

@@ -69,7 +69,7 @@ from accelshare.wire.node_pods import NodePodReader
 from accelshare.wire.nodes import NodeReader
 from accelshare.wire.pods import PodReader
 from accelshare.wire.quantity import thousandths, whole_number
-from accelshare.wire.scheduling import NodeChoice, read_node, read_pod
+from accelshare.wire.scheduling import NodeChoice, pod_decoder, read_node, scheduling_pod
 from tests.contract.agent.nri import recording
 from tests.fakes.sure import assert_sure
 from tests.fuzz.mutations import TOKENS, damaged, damaged_tree
@@ -152,7 +152,7 @@ class Pods(JsonDoor):
 
     def play(self, case: bytes) -> bool:
         taken = True
-        for read in (self._reader.decode, self._node_reader.decode, read_pod):
+        for read in (self._reader.decode, self._node_reader.decode, lambda raw: scheduling_pod(pod_decoder.decode(raw))):
             try:
                 read(case)
             except UnreadableError:

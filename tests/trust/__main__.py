@@ -113,7 +113,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--extender-flag",
         action="append",
         default=[],
-        help="of both extenders, e.g. --extender-flag=--promises=8; writes no page",
+        help="of both extenders, e.g. --extender-flag=--promises=8 --extender-flag=--promises-from-nodes=1; writes no page",
     )
     parser.add_argument("--soak", type=float, default=0.0, metavar="MINUTES", help="repeat the first part for so long")
     parser.add_argument("--write", action="store_true", help="write docs/trust.md although it is not the whole run")

@@ -66,6 +66,14 @@ def _pod(_context: click.Context, _parameter: click.Parameter, value: str | None
         metavar="PODS",
         help="Plan ahead of kube-scheduler while this many pods wait: nominate a node for each. 0: never. Since Kubernetes 1.22.",
     ),
+    click.option(
+        "--promises-from-nodes",
+        type=click.IntRange(0, 1_000_000),
+        default=500,
+        show_default=True,
+        metavar="NODES",
+        help="Plan ahead only in a cluster of this many nodes; in a smaller one kube-scheduler alone is faster.",
+    ),
     default_enforcement_option,
     click.option(
         "--resize/--no-resize",
@@ -171,6 +179,7 @@ def extender(
     policy: str,
     shortlist: int,
     promises: int,
+    promises_from_nodes: int,
     default_enforcement: str | None,
     directories: tuple[Path, ...],
     tls_cert: Path | None,
@@ -235,6 +244,7 @@ def extender(
         resizes=resize,
         dashboard=page,
         promises=promises,
+        promises_from_nodes=promises_from_nodes,
     )
     catalog = load(directories)
     try:

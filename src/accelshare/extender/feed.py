@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 from accelshare.extender.admissions import Admissions
 from accelshare.extender.binder import card_names
 from accelshare.extender.metrics import Metrics
+from accelshare.extender.promises.plan import Plan
+from accelshare.extender.promises.plan_feed import PlanFeed, ShownNode, ShownPod
 from accelshare.extender.resizer import Resizer
 from accelshare.kube.client import Client
 from accelshare.kube.events import Events, PodRef
@@ -54,10 +56,13 @@ class Feed:
         admissions: Admissions | None = None,
         resizer: Resizer | None = None,
         may_write: Callable[[], bool] = lambda: True,
+        plan: Plan | None = None,
+        on_plan_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_free_capacity` is called with each node on which something may have become free.
 
-        `may_write`: whether this extender records Events now.
+        `may_write`: whether this extender records Events now. `plan`: it is kept current, too; `on_plan_change` is called after
+        each of its changes.
         """
         self._resizer = resizer or Resizer(client, ledger, catalog, events, metrics, enabled=False)
         self._ledger = ledger
@@ -68,20 +73,25 @@ class Feed:
         self._admissions = admissions or Admissions(ledger, on_free_capacity=on_free_capacity)
         self._may_write = may_write
         nodes = NodeReader(catalog, resizes=self._resizer.enabled)
-        self._nodes: Reflector[NodeSeen] = Reflector(
+        self._plan_feed = PlanFeed(plan, reader, nodes, on_change=on_plan_change) if plan is not None else None
+        planned = self._plan_feed
+        # The plan needs kube-scheduler's rules, which the messages in protobuf do not have.
+        self._nodes: Reflector[NodeSeen | ShownNode] = Reflector(
             client,
             "/api/v1/nodes",
-            decode=nodes.decode,
+            decode=nodes.decode if planned is None else planned.read_node,
             identity=lambda node: node.name,
             identified_by="name",
-            binary=BinaryLists(protobuf.NODES, lambda message: nodes.fact(protobuf.node_of(message))),
+            binary=BinaryLists(protobuf.NODES, lambda message: nodes.fact(protobuf.node_of(message)))
+            if planned is None
+            else None,
         )
-        self._pods: Reflector[PodSeen | AgentSeen] = Reflector(
+        self._pods: Reflector[PodSeen | AgentSeen | ShownPod] = Reflector(
             client,
             "/api/v1/pods",
-            decode=reader.decode,
+            decode=reader.decode if planned is None else planned.read_pod,
             identity=lambda pod: pod.uid,
-            binary=BinaryLists(protobuf.PODS, ListedPodReader(reader).read),
+            binary=BinaryLists(protobuf.PODS, ListedPodReader(reader).read) if planned is None else None,
         )
         metrics.watches("nodes", self._nodes)
         metrics.watches("pods", self._pods)
@@ -161,40 +171,61 @@ class Feed:
             if 0 < pod.version <= version:
                 self._apply(PodGone(pod.uid, version))
 
-    def _node_changed(self, change: Change[NodeSeen]) -> None:
+    def _node_changed(self, change: Change[NodeSeen | ShownNode]) -> None:
         match change:
-            case Seen(node):
-                self._note("nodes", node.version)
-                self._apply(node)
-                self._report_problems(node)
-                self._resizer.node_seen(node.name)
+            case Seen(NodeSeen() as node):
+                self._node_seen(node)
+            case Seen(ShownNode(_, node, rules)):
+                self._node_seen(node)
+                if rules is not None and self._plan_feed is not None:
+                    self._plan_feed.node_seen(rules)
             case Gone(name, version):
                 self._note("nodes", version)
                 self._node_problems.pop(name, None)
                 self._apply(NodeGone(name, version))
+                if self._plan_feed is not None:
+                    self._plan_feed.node_gone(name)
 
-    def _pod_changed(self, change: Change[PodSeen | AgentSeen]) -> None:
+    def _node_seen(self, node: NodeSeen) -> None:
+        self._note("nodes", node.version)
+        self._apply(node)
+        self._report_problems(node)
+        self._resizer.node_seen(node.name)
+
+    def _pod_changed(self, change: Change[PodSeen | AgentSeen | ShownPod]) -> None:
         match change:
             case Seen(PodSeen() as pod):
-                self._note("pods", pod.version)
-                if pod.node:
-                    self._metrics.bind_latency.seen(pod.uid)
-                known = self._ledger.pod(pod.uid)
-                before = known.latest.slices if known is not None and known.latest.node else None
-                self._apply(pod)
-                if pod.refusal is not None and not pod.node:
-                    self._record_event(pod, "BadAcceleratorRequest", self._text(pod.refusal))
-                elif pod.problems and not pod.ended:
-                    self._record_event(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
-                if known is not None:  # a record that was there when we first saw the pod was not changed since
-                    self._check_record(pod, before=before)
-                self._resizer.pod_seen(pod.uid)
-            case Seen(agent):
+                self._pod_seen(pod)
+            case Seen(AgentSeen() as agent):
                 self._note("pods", agent.version)
                 self._apply(agent)
+            case Seen(ShownPod(uid, fact, rules)):
+                if fact is not None:
+                    self._pod_changed(Seen(fact))
+                elif self._ledger.knows(uid) and rules is not None:  # an agent's pod that has lost its label
+                    self._apply(PodGone(uid, rules.version))
+                if rules is not None and self._plan_feed is not None:
+                    self._plan_feed.pod_seen(rules, listed="pods" not in self._synced)
             case Gone(uid, version):
                 self._note("pods", version)
                 self._apply(PodGone(uid, version))
+                if self._plan_feed is not None:
+                    self._plan_feed.pod_gone(uid)
+
+    def _pod_seen(self, pod: PodSeen) -> None:
+        self._note("pods", pod.version)
+        if pod.node:
+            self._metrics.bind_latency.seen(pod.uid)
+        known = self._ledger.pod(pod.uid)
+        before = known.latest.slices if known is not None and known.latest.node else None
+        self._apply(pod)
+        if pod.refusal is not None and not pod.node:
+            self._record_event(pod, "BadAcceleratorRequest", self._text(pod.refusal))
+        elif pod.problems and not pod.ended:
+            self._record_event(pod, "AcceleratorRecordUnreadable", "; ".join(pod.problems))
+        if known is not None:  # a record that was there when we first saw the pod was not changed since
+            self._check_record(pod, before=before)
+        self._resizer.pod_seen(pod.uid)
 
     def _report_problems(self, node: NodeSeen) -> None:
         """One line for each node, and only when its problems have changed."""

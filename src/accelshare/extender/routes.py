@@ -23,6 +23,7 @@ from accelshare.extender import card_metrics
 from accelshare.extender.binder import Binder, BindOutcome
 from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
+from accelshare.extender.promises.filter_wait import FilterWait
 from accelshare.extender.requeue import Requeue
 from accelshare.http.messages import TEXT, HttpRequest, Response, error_response
 from accelshare.kube.binding import NO_PERMIT
@@ -85,13 +86,16 @@ class Routes:
         metrics: Metrics,
         not_ready: Callable[[], NotReady | Standby | None],
         requeue: Requeue,
+        filter_wait: FilterWait | None = None,
     ) -> None:
+        """`filter_wait`: with promises, what filter waits for."""
         self._ledger = ledger
         self._decisions = decisions
         self._binder = binder
         self._metrics = metrics
         self._not_ready = not_ready
         self._requeue = requeue
+        self._filter_wait = filter_wait
         self._scores = scheduler.ScoreWriter()
         self._dialects: dict[str, Profile | None] = {NEUTRAL: None}
         self._dialects |= {profile.http.prefix: profile for profile in catalog.profiles if profile.http.prefix is not None}
@@ -164,11 +168,16 @@ class Routes:
         """kube-scheduler does not wait for a bind before its next filter. While binds wait for the API server, a filter therefore
         waits too: otherwise ever more binds would wait, end at their time limit and be repeated."""
         call = scheduler.read_filter_call(body)
-        decides_now = self._binder.has_room or self._not_ready() is not None
-        return self._filtered(call) if decides_now else partial(self._filter_later, call)
+        waits = not self._binder.has_room or (
+            self._filter_wait is not None and self._filter_wait.is_needed(call.pod.metadata.uid)
+        )
+        return partial(self._filter_later, call) if waits and self._not_ready() is None else self._filtered(call)
 
     async def _filter_later(self, call: scheduler.FilterCall) -> Response:
-        await self._binder.wait_for_room()
+        if not self._binder.has_room:
+            await self._binder.wait_for_room()
+        if self._filter_wait is not None:
+            await self._filter_wait.wait(call.pod.metadata.uid)
         return self._filtered(call)
 
     def _filtered(self, call: scheduler.FilterCall) -> Response:

@@ -29,9 +29,9 @@ from accelshare.extender.gangs import GangHolds
 from accelshare.extender.heap import return_free_memory
 from accelshare.extender.leadership import Leadership
 from accelshare.extender.metrics import Metrics
+from accelshare.extender.promises.filter_wait import FilterWait
 from accelshare.extender.promises.nominator import Nominator
 from accelshare.extender.promises.plan import Plan
-from accelshare.extender.promises.scheduling_watch import SchedulingWatch
 from accelshare.extender.requeue import Requeue
 from accelshare.extender.resizer import Resizer
 from accelshare.extender.routes import NotReady, Routes, Standby
@@ -81,6 +81,7 @@ class ExtenderSettings:
     resizes: bool = False  # an admission policy lets nobody but us write grants of resizes
     dashboard: "DashboardSettings | None" = None
     promises: int = 0  # plan ahead and nominate nodes while so many pods wait; 0: never
+    promises_from_nodes: int = 0  # and only in a cluster of so many nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,12 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
             promised=plan.assignment if plan is not None else lambda _: None,
             gangs=gangs,
         )
+        promises: _Promises | None = None
+        if plan is not None:
+            nominator = Nominator(
+                client, plan, ledger, reader, on_free_capacity=capacity_freed, may_write=lambda: not_ready() is None
+            )
+            promises = _Promises(nominator, FilterWait(plan))
         feed = Feed(
             client,
             ledger,
@@ -161,6 +168,8 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
             admissions=admissions,
             resizer=resizer,
             may_write=permit.granted,
+            plan=plan,
+            on_plan_change=promises.plan_changed if promises is not None else lambda: None,
         )
         endpoints = _endpoints(client, replica, settings.port, permit) if replica is not None and replica.service else None
 
@@ -178,6 +187,7 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
             metrics=metrics,
             not_ready=not_ready,
             requeue=requeue,
+            filter_wait=promises.filter_wait if promises is not None else None,
         )
         # The lists contain no garbage, and garbage collection while they are read would take a tenth of the time.
         gc.disable()
@@ -193,11 +203,8 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
                 forever.add(asyncio.create_task(endpoints.run()))
         forever.add(asyncio.create_task(gangs.run()))
         forever.add(asyncio.create_task(return_free_memory()))
-        if plan is not None:
-            nominator = Nominator(
-                client, plan, ledger, reader, on_free_capacity=capacity_freed, may_write=lambda: not_ready() is None
-            )
-            forever.add(asyncio.create_task(_plan_ahead(client, plan, nominator)))
+        if promises is not None:
+            forever.add(asyncio.create_task(promises.nominator.run()))
         stopping = asyncio.create_task(_stop_signal().wait())
         max_body_bytes = settings.max_body_mib * 2**20
         async with contextlib.AsyncExitStack() as other_ports:
@@ -243,6 +250,7 @@ def _plan(settings: ExtenderSettings, ledger: Ledger, catalog: Catalog, metrics:
         ledger,
         managed=managed,
         shortest_queue=settings.promises,
+        fewest_nodes=settings.promises_from_nodes,
         clock=time.monotonic,
         count=metrics.promise_ended,
         avoid=failed_binds.nodes,
@@ -251,12 +259,15 @@ def _plan(settings: ExtenderSettings, ledger: Ledger, catalog: Catalog, metrics:
     return plan
 
 
-async def _plan_ahead(client: Client, plan: Plan, nominator: Nominator) -> None:
-    watch = SchedulingWatch(client, plan, on_change=nominator.wake)
-    async with asyncio.TaskGroup() as both:
-        both.create_task(watch.run())
-        await watch.complete.wait()
-        both.create_task(nominator.run())
+class _Promises(NamedTuple):
+    """What acts on the plan."""
+
+    nominator: Nominator
+    filter_wait: FilterWait
+
+    def plan_changed(self) -> None:
+        self.nominator.wake()
+        self.filter_wait.changed()
 
 
 def _leadership(client: Client, replica: ReplicaSettings, metrics: Metrics) -> Leadership:

@@ -432,6 +432,10 @@ class Ledger:
     def pod(self, uid: str) -> LedgerPod | None:
         return self._pods.get(uid)
 
+    def knows(self, uid: str) -> bool:
+        """Whether there is a fact about this pod, or about this agent."""
+        return uid in self._pods or uid in self._agents
+
     def pods(self) -> Iterator[LedgerPod]:
         return iter(self._pods.values())
 

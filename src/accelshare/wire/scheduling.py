@@ -14,7 +14,7 @@ import msgspec
 from accelshare.ledger.facts import Needs
 from accelshare.wire.decoding import Decoder
 from accelshare.wire.groups import group_of
-from accelshare.wire.objects import Container, Metadata, Pod, PodSpec, Quantity, Resources, version_of
+from accelshare.wire.objects import Container, Metadata, Pod, PodSpec, PodStatus, Quantity, Resources, version_of
 from accelshare.wire.pods import ENDED, needs_of
 from accelshare.wire.quantity import thousandths
 
@@ -104,22 +104,17 @@ class _Spec(PodSpec):
     preemption_policy: str | None = None
 
 
-class _Condition(_Part):
-    type: str = ""
-    status: str = ""
-
-
-class _Status(_Part):
-    phase: str | None = None
+class _Status(PodStatus):
     nominated_node_name: str | None = None
-    conditions: list[_Condition] | None = None
 
 
 class _Metadata(Metadata):
     deletion_timestamp: str | None = None
 
 
-class _Pod(_Part):
+class PodWithRules(Pod):
+    """A pod with what kube-scheduler's rules look at, beside what the ledger reads."""
+
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status | None = None
@@ -157,7 +152,7 @@ class NodeChoice:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingPod:
-    """A pod that has not ended, as kube-scheduler's rules see it."""
+    """A pod as kube-scheduler's rules see it."""
 
     uid: str
     namespace: str
@@ -174,6 +169,7 @@ class SchedulingPod:
     preempts: bool = True  # kube-scheduler may then evict others for it, and nominates the node itself
     choice: NodeChoice = NodeChoice()
     unchecked: str = ""  # why its node is not for us to choose; empty: it is
+    ended: bool = False  # it takes nothing from its node
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,24 +181,21 @@ class SchedulingNode:
     allocatable: Mapping[str, int]  # in thousandths
 
 
-_pods: Final = Decoder(_Pod)
+pod_decoder: Final = Decoder(PodWithRules)
 _nodes: Final = Decoder(_Node)
 
 
-def read_pod(raw: msgspec.Raw | bytes) -> SchedulingPod | None:
-    """None for a pod that has ended: it takes nothing from its node."""
-    pod = _pods.decode(raw)
+def scheduling_pod(pod: PodWithRules, needs: Needs = ()) -> SchedulingPod:
+    """`needs`: if they were read already."""
     metadata, spec, status = pod.metadata, pod.spec, pod.status or _Status()
-    if status.phase in ENDED:
-        return None
-    small = len(spec.containers or ()) + len(spec.init_containers or ()) <= MOST_CONTAINERS_REMEMBERED
-    amounts = _amounts(pod)
-    small = small and _size(amounts) <= LONGEST_TEMPLATE
-    needs = _needs(amounts) if small else _needs.__wrapped__(amounts)
-    ports = _host_ports(spec)
     node = intern(spec.node_name or "")
+    if status.phase in ENDED:
+        return SchedulingPod(metadata.uid, metadata.namespace, metadata.name, version_of(metadata), node, (), ended=True)
+    needs = needs or _read_needs(pod)
+    ports = _host_ports(spec)
     if node:
         return SchedulingPod(metadata.uid, metadata.namespace, metadata.name, version_of(metadata), node, needs, ports)
+    rules = _rules(spec)
     return SchedulingPod(
         metadata.uid,
         metadata.namespace,
@@ -217,9 +210,16 @@ def read_pod(raw: msgspec.Raw | bytes) -> SchedulingPod | None:
         nominated=status.nominated_node_name or "",
         refused=any(each.type == "PodScheduled" and each.status == "False" for each in status.conditions or ()),
         preempts=spec.preemption_policy != "Never",
-        choice=_choice(spec) if _rules(spec) <= MOST_RULES else NodeChoice(),
-        unchecked=_unchecked(pod) or ("" if _rules(spec) + len(ports) <= MOST_RULES else "many-rules"),
+        choice=_choice(spec) if rules <= MOST_RULES else NodeChoice(),
+        unchecked=_unchecked(pod) or ("" if rules + len(ports) <= MOST_RULES else "many-rules"),
     )
+
+
+def _read_needs(pod: PodWithRules) -> Needs:
+    small = len(pod.spec.containers or ()) + len(pod.spec.init_containers or ()) <= MOST_CONTAINERS_REMEMBERED
+    amounts = _amounts(pod)
+    small = small and _size(amounts) <= LONGEST_TEMPLATE
+    return _needs(amounts) if small else _needs.__wrapped__(amounts)
 
 
 def read_node(raw: msgspec.Raw | bytes) -> SchedulingNode:
@@ -254,7 +254,7 @@ def _rules(spec: _Spec) -> int:
     return len(spec.node_selector or ()) + len(spec.tolerations or ()) + len(terms) + len(requirements) + values
 
 
-def _unchecked(pod: _Pod) -> str:
+def _unchecked(pod: PodWithRules) -> str:
     """What of a waiting pod other rules than ours decide about; or that it prefers some nodes."""
     spec, metadata = pod.spec, pod.metadata
     if metadata.deletion_timestamp is not None:
@@ -296,7 +296,7 @@ _Template: TypeAlias = tuple[
 ]
 
 
-def _amounts(pod: _Pod) -> _Template:
+def _amounts(pod: PodWithRules) -> _Template:
     """Everything that a pod's needs are read from, as a cache key."""
     spec = pod.spec
     return (

@@ -22,16 +22,18 @@ from accelshare.ledger.nouns import Ask, Assignment, Slice
 from accelshare.testing.api_server import FakeApiServer
 from accelshare.vendors.catalog import load
 from accelshare.wire import assignment
-from accelshare.wire.pods import PodReader
+from accelshare.wire.pods import AGENT_LABEL, PodReader
+from accelshare.wire.scheduling import SchedulingNode, SchedulingPod
 
 CATALOG = load(())
 PROFILE = CATALOG.profiles[0]
 LIMIT_S = 60.0
 POD_SPEC = {"containers": [{"name": "main", "image": "none", "resources": {"limits": {PROFILE.resources.memory: "4"}}}]}
+PLAIN_SPEC = {"containers": [{"name": "main", "image": "none"}]}
 
 
 class Scene:
-    def __init__(self, server: FakeApiServer, client: Client) -> None:
+    def __init__(self, server: FakeApiServer, client: Client, plan: Any = None) -> None:
         self.server = server
         self.ledger = Ledger()
         self.freed_nodes: list[str] = []
@@ -39,11 +41,19 @@ class Scene:
         events = Events(client, component="test", clock=lambda: 0.0)
         reader = PodReader(CATALOG)
         self.feed = Feed(
-            client, self.ledger, CATALOG, reader, events, self.metrics, text=str, on_free_capacity=self.freed_nodes.append
+            client,
+            self.ledger,
+            CATALOG,
+            reader,
+            events,
+            self.metrics,
+            text=str,
+            on_free_capacity=self.freed_nodes.append,
+            plan=plan,
         )
 
-    def create_pod(self, name: str) -> str:
-        made = self.server.store.create("pods", {"metadata": {"name": name}, "spec": POD_SPEC}, namespace="default")
+    def create_pod(self, name: str, spec: dict[str, Any] = POD_SPEC, **metadata: Any) -> str:
+        made = self.server.store.create("pods", {"metadata": {"name": name, **metadata}, "spec": spec}, namespace="default")
         return str(json.loads(made.item)["metadata"]["uid"])
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -62,9 +72,10 @@ class Scene:
 
 
 @asynccontextmanager
-async def fed() -> AsyncIterator[Scene]:
+async def fed(plan: Any = None, *, before: Callable[[FakeApiServer], object] = lambda _: None) -> AsyncIterator[Scene]:
     async with FakeApiServer() as server, Client(Cluster(server.url), user_agent="test") as client:
-        scene = Scene(server, client)
+        before(server)
+        scene = Scene(server, client, plan)
         following = asyncio.create_task(scene.feed.run())
         try:
             await scene.until(scene.feed.complete.is_set)
@@ -97,6 +108,73 @@ async def test_a_pod_that_is_newer_than_the_list_stays() -> None:
         last = scene.create_pod("last")
         await scene.until(lambda: scene.ledger.pod(last))
         assert scene.ledger.pod("ghost") is not None
+
+
+class RecordedPlan:
+    """What the feed tells the plan."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, SchedulingPod] = {}
+        self.listed: set[str] = set()
+        self.nodes: dict[str, SchedulingNode] = {}
+
+    def pod_seen(self, pod: SchedulingPod, *, listed: bool) -> None:
+        self.pods[pod.name] = pod
+        if listed:
+            self.listed.add(pod.name)
+
+    def pod_gone(self, uid: str) -> None:
+        self.pods = {name: pod for name, pod in self.pods.items() if pod.uid != uid}
+
+    def node_seen(self, node: SchedulingNode) -> None:
+        self.nodes[node.name] = node
+
+    def node_gone(self, name: str) -> None:
+        self.nodes.pop(name, None)
+
+
+async def test_one_watch_keeps_the_plan_current_too() -> None:
+    """Pods without cards take CPU and memory, which the ledger does not count."""
+    plan = RecordedPlan()
+    early = {"metadata": {"name": "early"}, "spec": POD_SPEC}
+    async with fed(plan, before=lambda server: server.store.create("pods", early, namespace="default")) as scene:
+        store = scene.server.store
+        plain = {"nodeName": "n1", "containers": [{"name": "main", "image": "none", "resources": {"requests": {"cpu": "2"}}}]}
+        uid = scene.create_pod("late")
+        scene.create_pod("plain", plain)
+        store.create("nodes", {"metadata": {"name": "n1"}, "spec": {"unschedulable": True}})
+        await scene.until(lambda: {*plan.pods} == {"early", "late", "plain"} and "n1" in plan.nodes)
+        assert plan.listed == {"early"}
+        assert plan.pods["plain"].needs == (("cpu", 2000),)
+        assert plan.pods["late"].needs == ((PROFILE.resources.memory, 4000),)
+        assert plan.nodes["n1"].unschedulable
+        assert sorted(pod.seen.name for pod in scene.ledger.pods()) == ["early", "late"]
+        store.patch("pods", "plain", {"status": {"phase": "Succeeded"}}, namespace="default", subresource="status")
+        store.delete("pods", "late", namespace="default")
+        store.delete("nodes", "n1")
+        await scene.until(lambda: {*plan.pods} == {"early"} and not plan.nodes)
+        await scene.until(lambda: scene.ledger.pod(uid) is None)
+
+
+async def test_what_the_plan_cannot_read_reaches_the_ledger() -> None:
+    plan = RecordedPlan()
+    async with fed(plan) as scene:
+        odd = scene.create_pod("odd", {**POD_SPEC, "tolerations": [1]})
+        scene.create_pod("odd-plain", {**PLAIN_SPEC, "tolerations": [1]})
+        scene.server.store.create("nodes", {"metadata": {"name": "n1"}, "spec": {"taints": [1]}})
+        after = scene.create_pod("after")
+        await scene.until(lambda: scene.ledger.pod(after) and scene.ledger.node("n1"))
+        assert scene.ledger.pod(odd) is not None
+        assert {*plan.pods} == {"after"}
+        assert plan.nodes == {}
+
+
+async def test_with_a_plan_an_agent_that_loses_its_label_is_none_any_more() -> None:
+    async with fed(RecordedPlan()) as scene:
+        uid = scene.create_pod("agent", {**PLAIN_SPEC, "nodeName": "n1"}, labels={AGENT_LABEL: "true"})
+        await scene.until(lambda: scene.ledger.knows(uid))
+        scene.server.store.patch("pods", "agent", {"metadata": {"labels": {AGENT_LABEL: None}}}, namespace="default")
+        await scene.until(lambda: not scene.ledger.knows(uid))
 
 
 class Restored:

@@ -16,6 +16,7 @@ from accelshare.extender.binder import Binder
 from accelshare.extender.card_metrics import NODES_AT_ONCE
 from accelshare.extender.decisions import Decisions
 from accelshare.extender.metrics import Metrics
+from accelshare.extender.promises.filter_wait import FilterWait
 from accelshare.extender.requeue import Requeue
 from accelshare.extender.routes import NEUTRAL, PROBE_PATHS, Routes, Standby
 from accelshare.http.messages import HttpRequest, Response
@@ -32,7 +33,7 @@ KIND = "nvidia"
 NODES = 50
 
 
-def routes_of(ledger: Ledger, binder: Any = None) -> Routes:
+def routes_of(ledger: Ledger, binder: Any = None, filter_wait: Any = None) -> Routes:
     nobody: Any = None
     roomy: Any = SimpleNamespace(has_room=True)
     return Routes(
@@ -42,7 +43,8 @@ def routes_of(ledger: Ledger, binder: Any = None) -> Routes:
         binder=binder or roomy,
         metrics=Metrics(),
         not_ready=lambda: None,
-        requeue=Mock(Requeue) if binder else nobody,
+        requeue=Mock(Requeue) if binder or filter_wait else nobody,
+        filter_wait=filter_wait,
     )
 
 
@@ -93,6 +95,26 @@ async def test_a_filter_that_waited_for_binds_decides_by_what_they_left() -> Non
     assert not waiting.done()
     ledger.apply(running("other", on="n1/0", request=share(16, kind=KIND)))
     room.set()
+    assert json.loads((await waiting).body)["NodeNames"] == []
+
+
+async def test_a_filter_that_waited_for_nominations_decides_by_what_happened_meanwhile() -> None:
+    seen = asyncio.Event()
+
+    async def wait(uid: str) -> None:
+        assert uid == "u"
+        await seen.wait()
+
+    ledger = Ledger()
+    ledger.apply(node("n1", cards=(card(0, 16, kind=KIND),)))
+    routes = routes_of(ledger, filter_wait=Mock(FilterWait, is_needed=lambda uid: uid == "u", wait=wait))
+    answer = routes.handle(filter_call(b'["n1"]'))
+    assert isinstance(answer, Awaitable)
+    waiting = asyncio.ensure_future(answer)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    ledger.apply(running("other", on="n1/0", request=share(16, kind=KIND)))
+    seen.set()
     assert json.loads((await waiting).body)["NodeNames"] == []
 
 

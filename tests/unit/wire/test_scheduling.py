@@ -15,19 +15,20 @@ from accelshare.wire.scheduling import (
     SchedulingPod,
     Taint,
     Toleration,
+    pod_decoder,
     read_node,
-    read_pod,
+    scheduling_pod,
 )
 
 
-def pod(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **metadata: Any) -> SchedulingPod | None:
+def pod(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None, **metadata: Any) -> SchedulingPod:
     containers = [{"name": "main", "resources": {"limits": {"aliyun.com/gpu-mem": "4", "cpu": "500m"}}}]
     content = {
         "metadata": {"uid": "u1", "namespace": "ml", "name": "a", "resourceVersion": "7", **metadata},
         "spec": {"containers": containers, **(spec or {})},
         "status": status or {},
     }
-    return read_pod(json.dumps(content).encode())
+    return scheduling_pod(pod_decoder.decode(json.dumps(content).encode()))
 
 
 def test_a_waiting_pod_has_its_rules() -> None:
@@ -77,27 +78,23 @@ def test_a_waiting_pod_has_its_rules() -> None:
 )
 def test_a_pod_with_a_rule_that_we_do_not_check_is_left_alone(spec: dict[str, Any], unchecked: str) -> None:
     read = pod(spec)
-    assert read is not None
     assert read.unchecked == unchecked
 
 
 @pytest.mark.parametrize("label", ["scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"])
 def test_a_member_of_a_group_is_left_alone(label: str) -> None:
     read = pod(labels={label: "g"})
-    assert read is not None
     assert read.unchecked == "group"
 
 
 def test_a_deleted_pod_is_left_alone() -> None:
     read = pod(deletionTimestamp="2026-01-01T00:00:00Z")
-    assert read is not None
     assert read.unchecked == "deleted"
 
 
 def test_the_state_of_a_pod_that_kube_scheduler_has_tried() -> None:
     conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     read = pod({"preemptionPolicy": "Never"}, {"nominatedNodeName": "n1", "conditions": conditions})
-    assert read is not None
     assert (read.nominated, read.refused, read.preempts) == ("n1", True, False)
 
 
@@ -113,7 +110,7 @@ def test_a_bound_pod_has_its_needs_and_ports() -> None:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_takes_nothing(phase: str) -> None:
-    assert pod({"nodeName": "n1"}, {"phase": phase}) is None
+    assert pod({"nodeName": "n1"}, {"phase": phase}) == SchedulingPod("u1", "ml", "a", 7, "n1", (), ended=True)
 
 
 def test_a_node_with_what_rules_look_at() -> None:
@@ -131,13 +128,12 @@ def test_a_node_with_what_rules_look_at() -> None:
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"metadata": 1}', b'{"metadata": {}, "spec": {"tolerations": [1]}}'])
 def test_what_is_no_pod_is_unreadable(raw: bytes) -> None:
     with pytest.raises(UnreadableError):
-        read_pod(raw)
+        scheduling_pod(pod_decoder.decode(raw))
 
 
 def test_a_pod_of_many_containers_is_read_and_not_remembered() -> None:
     containers = [{"name": f"c{number}", "resources": {"requests": {"cpu": f"{number}m"}}} for number in range(1, 101)]
     read = pod({"containers": containers})
-    assert read is not None
     assert read.needs == (("cpu", 5050),)
 
 

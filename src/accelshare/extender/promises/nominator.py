@@ -21,7 +21,7 @@ from accelshare.wire.objects import pod_decoder, version_of
 from accelshare.wire.pods import PodReader
 
 log = logging.getLogger(__name__)
-AT_ONCE: Final = 64  # and as many binds: fewer than the 200 writes that an API server serves at once by default
+AT_ONCE: Final = 64  # as many as binds: then nominations are not what kube-scheduler waits for where an API server is slow
 TICK_S: Final = 1.0  # for promises that expire while nothing happens
 FIRST_REST_S: Final = 1.0  # after an error; doubled by each further one
 LONGEST_REST_S: Final = 60.0
@@ -52,6 +52,7 @@ class Nominator:
         self._rests_until = float("-inf")
         self._forbidden = False  # and said so
         self._paused = False
+        self._too_small = False
 
     def wake(self) -> None:
         """There may be something to write."""
@@ -98,6 +99,9 @@ class Nominator:
             self._paused = not self._paused
             if self._paused:
                 log.warning("promises outcome=paused why=%r", "kube-scheduler used too few of the last ones")
+        if self._too_small != self._plan.cluster_too_small:
+            self._too_small = not self._too_small
+            log.info("promises outcome=%s", "off why='too few nodes for --promises-from-nodes'" if self._too_small else "on")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)

@@ -1,6 +1,9 @@
-"""The pods that wait for kube-scheduler, in its order: the highest priority first, then the oldest.
+"""The pods that wait for kube-scheduler, in its order: the highest priority first, then the one that came first.
 
 Belongs here: this order. Never: which pods belong into it (plan.py).
+
+kube-scheduler orders pods by the time at which its watch has shown them. Our watch shows them in the same order, which can differ
+from that of their creation times: these are whole seconds, and older than the write.
 """
 
 from bisect import bisect_left, insort
@@ -10,7 +13,7 @@ from typing import TypeAlias
 
 from accelshare.wire.scheduling import SchedulingPod
 
-Key: TypeAlias = tuple[int, str, int, str]
+Key: TypeAlias = tuple[int, bool, str, int, str]
 
 
 class PendingPods:
@@ -21,6 +24,7 @@ class PendingPods:
         self._order: list[Key] = []
         self._promised: dict[str, Key] = {}
         self._promised_order: list[Key] = []
+        self._places: dict[str, Key] = {}  # of every pod that was put here, until it is forgotten
         self._arrivals = 0
 
     def __len__(self) -> int:
@@ -30,20 +34,31 @@ class PendingPods:
     def __contains__(self, uid: object) -> bool:
         return uid in self._pods
 
-    def put(self, pod: SchedulingPod) -> None:
-        """Add a pod, or replace what is known of it. Pods created in the same second stay in the order of their arrival."""
+    def put(self, pod: SchedulingPod, *, listed: bool = False) -> None:
+        """Add a pod, or replace what is known of it. One that was here before gets its place again.
+
+        `listed`: it was there before our watch began; then its creation time tells its place.
+        """
         known = self._pods.get(pod.uid)
-        if known is not None and known[0][:2] == (-pod.priority, pod.created):
+        if known is not None:
             self._pods[pod.uid] = known[0], pod
             return
         self.remove(pod.uid)
-        self._arrivals += 1
-        key = (-pod.priority, pod.created, self._arrivals, pod.uid)
+        key = self._places.get(pod.uid)
+        if key is None:
+            self._arrivals += 1
+            key = (-pod.priority, not listed, pod.created if listed else "", self._arrivals, pod.uid)
+            self._places[pod.uid] = key
         self._pods[pod.uid] = key, pod
         insort(self._order, key)
 
+    def forget(self, uid: str) -> None:
+        """The pod waits no longer."""
+        self.remove(uid)
+        self._places.pop(uid, None)
+
     def remove(self, uid: str) -> None:
-        """The pod cannot be promised a node, or waits no longer."""
+        """The pod cannot be promised a node now."""
         if (known := self._pods.pop(uid, None)) is not None:
             del self._order[bisect_left(self._order, known[0])]
         if (key := self._promised.pop(uid, None)) is not None:
@@ -56,16 +71,15 @@ class PendingPods:
         self._promised[uid] = key
         insort(self._promised_order, key)
 
-    def taken_after(self, wait_s: float, *, pod_s: float, promised_s: float, fewest: int = 0) -> Iterator[SchedulingPod]:
-        """The pods that can be promised a node and that kube-scheduler takes after `wait_s` or later, in order.
+    def first(self, count: int) -> list[str]:
+        """The uids of the first ones, whether they were promised a node or not."""
+        return [key[-1] for key in sorted(self._order[:count] + self._promised_order[:count])[:count]]
 
-        Before it takes a pod, it spends `promised_s` on each earlier pod that was promised a node and `pod_s` on each other one.
-        At least `fewest` pods are earlier than those returned.
-        """
+    def after(self, count: int) -> Iterator[SchedulingPod]:
+        """The pods that can be promised a node and have at least so many pods before them, in order."""
 
         def too_near(place: int) -> bool:
-            promised = bisect_left(self._promised_order, self._order[place])
-            return place + promised < fewest or place * pod_s + promised * promised_s < wait_s
+            return place + bisect_left(self._promised_order, self._order[place]) < count
 
         start = bisect_left(range(len(self._order)), True, key=lambda place: not too_near(place))
-        return (self._pods[key[3]][1] for key in islice(self._order, start, None))
+        return (self._pods[key[-1]][1] for key in islice(self._order, start, None))

@@ -5,15 +5,16 @@ Never: writing nominations (nominator.py), holding cards: a bind decides by the 
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, replace
 from enum import Enum, unique
 from itertools import islice
 from typing import Final
 
-from accelshare.extender.promises.lead import Lead
 from accelshare.extender.promises.node_usage import NodeUsage
 from accelshare.extender.promises.pending_pods import PendingPods
+from accelshare.extender.promises.scheduler_lag import SchedulerLag
+from accelshare.extender.promises.unseen import UnseenNominations
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Assignment, Request
 from accelshare.ledger.shadow import Promise, Shadow
@@ -32,11 +33,13 @@ LONGEST_SEARCH_S: Final = 0.05  # each pod may be one more ranking of all nodes
 MOST_ENDED: Final = 16  # old promises in one search
 MOST_ADOPTED: Final = 4096  # nominations of others that are counted
 MOST_ASKED: Final = 50_000  # remembered pods that kube-scheduler has asked for
-FEWEST_AHEAD: Final = 4  # pods that kube-scheduler is about to take
+FEWEST_AHEAD: Final = 2  # pods that kube-scheduler is about to take
+AWAITED: Final = 2  # pods that it takes next, for whose nominations filter waits
+UNSEEN_S: Final = 1.0  # since a nomination was sent, after which it is not awaited any more
 # Half of the promises wasted though kube-scheduler knew of them: a rule that we cannot see is at work. Hardly any kept: it does
-# not try nominated nodes, or sees nominations too late at any lead.
+# not try nominated nodes, or sees all nominations too late.
 RECENT: Final = 64
-SURELY_SEEN_S: Final = 1.0  # after our watch has shown a nomination, kube-scheduler's has, too
+SURELY_SEEN_S: Final = 2.0  # after our watch has shown a nomination, kube-scheduler's has, too
 FEWEST_KEPT: Final = 8
 PAUSE_S: Final = 30.0
 
@@ -105,10 +108,13 @@ class Plan:
         clock: Callable[[], float],
         count: Callable[[str], None],
         avoid: Callable[[], Container[str]] = lambda: (),
-        lead: Lead | None = None,
+        unseen: UnseenNominations | None = None,
+        lag: SchedulerLag | None = None,
         fewest_ahead: int = FEWEST_AHEAD,
+        fewest_nodes: int = 0,
     ) -> None:
         """`managed`: the resources that the ledger counts. `shortest_queue`: plan only if so many pods wait.
+        `fewest_nodes`: and only if there are so many nodes.
 
         `count` is called with the outcome of each promise of ours. `avoid`: nodes that are not promised at the moment.
         `fewest_ahead`: so many pods at the head of the queue are never promised a node.
@@ -129,8 +135,10 @@ class Plan:
         self._served: dict[str, float] = {}  # scheduler's name → its last call
         self._unserved: dict[str, SchedulingPod] = {}  # pods of schedulers that have not called
         self._asked: dict[str, None] = {}  # pods that kube-scheduler has tried, or that had their promise
-        self._lead = lead or Lead()
+        self._unseen = unseen or UnseenNominations()
+        self._lag = lag or SchedulerLag()
         self._fewest_ahead = fewest_ahead
+        self._fewest_nodes = fewest_nodes
         self._recent: deque[str] = deque(maxlen=RECENT)  # outcomes; of those that kube-scheduler did not know: late
         self._paused_until = float("-inf")
 
@@ -144,11 +152,12 @@ class Plan:
         self._usage.node_gone(name)
         self._check(name)
 
-    def pod_seen(self, pod: SchedulingPod) -> None:
+    def pod_seen(self, pod: SchedulingPod, *, listed: bool = False) -> None:
+        """`listed`: the pod was there before our watch began."""
         if pod.node:
             self._bound(pod)
         elif any(name in self._managed for name, _ in pod.needs):
-            self._waits(pod)
+            self._waits(pod, listed=listed)
 
     def pod_gone(self, uid: str) -> None:
         self._end(uid, GONE)
@@ -164,7 +173,7 @@ class Plan:
         if promised is None or promised.node != pod.node:
             self._check(pod.node)
 
-    def _waits(self, pod: SchedulingPod) -> None:
+    def _waits(self, pod: SchedulingPod, *, listed: bool) -> None:
         self._waiting[pod.uid] = pod
         self._update_promise(pod)
         self._update_unwanted(pod)
@@ -172,7 +181,7 @@ class Plan:
             return
         plannable = not pod.unchecked and not pod.refused and pod.uid not in self._asked and pod.uid not in self._unwanted
         if plannable and not pod.nominated:
-            self._queue.put(pod)
+            self._queue.put(pod, listed=listed)
             return
         self._queue.remove(pod.uid)
         self._unserved.pop(pod.uid, None)
@@ -192,7 +201,7 @@ class Plan:
             return  # the nomination is on its way
         if promised.shown_at is None:
             promised.shown_at = self._clock()
-            self._lead.seen(pod.uid, promised.shown_at)
+            self._unseen.seen(pod.uid, promised.shown_at)
         promised.pod, promised.written = pod, promised.written or pod.version
         if not nominated or pod.refused or pod.unchecked:
             self._end(pod.uid, UNUSED if promised.asked else WITHDRAWN)
@@ -221,7 +230,7 @@ class Plan:
 
     def _forget(self, uid: str) -> None:
         """The pod waits no longer."""
-        self._queue.remove(uid)
+        self._queue.forget(uid)
         self._unserved.pop(uid, None)
         self._waiting.pop(uid, None)
         self._asked.pop(uid, None)
@@ -229,11 +238,24 @@ class Plan:
 
     # What kube-scheduler asks.
 
+    def wait_s(self, uid: str) -> float:
+        """How long the answer to filter for this pod should wait, so that kube-scheduler knows the nominations of the next pods.
+
+        It may be less: nominations that are on their way can be seen, or end, at any time.
+        """
+        if not self._own:
+            return 0.0
+        now, longest_s = self._clock(), 0.0
+        for other in [other for other in self._queue.first(AWAITED + 1) if other != uid][:AWAITED]:
+            promised = self._promised.get(other)
+            if promised is not None and promised.by is _By.US:
+                known_at = promised.at + UNSEEN_S if promised.shown_at is None else promised.shown_at + self._lag.seconds
+                longest_s = max(longest_s, known_at - now)
+        return longest_s
+
     def asked(self, uid: str, nodes: NodeNames) -> str:
         """kube-scheduler asks filter for this pod. Returns the promised node if it is among these nodes, or nothing."""
         self._serve(self._waiting.get(uid))
-        if uid not in self._asked:
-            self._lead.called(self._clock(), nominated=len(nodes) == 1)
         self._queue.remove(uid)
         self._unserved.pop(uid, None)
         self._remember_asked(uid)
@@ -257,7 +279,11 @@ class Plan:
     def _judge(self, promised: _Promised) -> None:
         """kube-scheduler's own rules refuse a nominated node before it asks us: then we are asked for other nodes only."""
         seen_s = self._clock() - promised.shown_at if promised.shown_at is not None else 0.0
-        promised.ruled_out = not promised.used and seen_s > max(SURELY_SEEN_S, self._lead.takes_s)
+        if promised.used:
+            self._lag.knew()
+        elif promised.shown_at is not None:
+            self._lag.missed(seen_s)
+        promised.ruled_out = not promised.used and seen_s > SURELY_SEEN_S
 
     def _serve(self, asked: SchedulingPod | None) -> None:
         if asked is None:
@@ -271,7 +297,7 @@ class Plan:
 
     def best(self, request: Request, nodes: Container[str], most: int, *, last: Collection[str]) -> list[str]:
         """The best of these nodes that keep all promises; none if none does, or if nothing is being planned."""
-        if not self._promised and self.waiting < self._shortest_queue:
+        if not self._promised and not self._is_worthwhile:
             return []
         return self._shadow.ranking(request).best(nodes, most, last=last)
 
@@ -302,6 +328,11 @@ class Plan:
         return self._own
 
     @property
+    def cluster_too_small(self) -> bool:
+        """kube-scheduler alone is faster here."""
+        return len(self._usage) < self._fewest_nodes
+
+    @property
     def paused(self) -> bool:
         """Too many promises were wasted."""
         return self._clock() < self._paused_until
@@ -324,11 +355,11 @@ class Plan:
 
     def _next_promise(self, now: float) -> Nomination | None:
         most = min(MOST_PROMISES, max(FEW_PROMISES, len(self._usage) // NODES_A_PROMISE))
-        if now < self._paused_until or self.waiting < self._shortest_queue or self._own >= most:
+        if now < self._paused_until or not self._is_worthwhile or self._own >= most:
             return None
-        if not self._lead.allows_more(most):
+        if not self._unseen.allows_more(most, now):
             return None
-        for pod in list(islice(self._in_time(now), MOST_TRIED)):
+        for pod in list(islice(self._queue.after(self._fewest_ahead), MOST_TRIED)):
             if now - self._served.get(pod.scheduler, float("-inf")) > SERVED_S:
                 self._queue.remove(pod.uid)
                 self._unserved[pod.uid] = pod
@@ -346,23 +377,17 @@ class Plan:
                     return None  # the next search finds these rankings in the cache
             else:
                 self._queue.keep_place(pod.uid)
-                self._lead.decided(pod.uid, now)
+                self._unseen.sent(pod.uid, now)
                 self._promised[pod.uid] = _Promised(pod, node, now, _By.US)
                 self._own += 1
                 self._usage.add(pod.uid, node, pod.needs, pod.ports)
                 return Nomination(pod.uid, pod.namespace, pod.name, pod.version, node)
         return None
 
-    def _in_time(self, now: float) -> Iterator[SchedulingPod]:
-        """The pods that kube-scheduler takes only after a nomination has reached it, the first ones first."""
-        lead = self._lead
-        pod_s = lead.pod_s(nominated=False)
-        return self._queue.taken_after(
-            lead.needed_s(now, queue_s=len(self._queue) * pod_s),
-            pod_s=pod_s,
-            promised_s=lead.pod_s(nominated=True),
-            fewest=self._fewest_ahead,
-        )
+    @property
+    def _is_worthwhile(self) -> bool:
+        """Whether promises make kube-scheduler faster."""
+        return self.waiting >= self._shortest_queue and not self.cluster_too_small
 
     def _choose(self, pod: SchedulingPod, request: Request) -> str:
         """Promise the pod cards of the best node that its own rules allow. Without one it is left to kube-scheduler."""
@@ -428,7 +453,7 @@ class Plan:
             return
         self._own -= 1
         self._remember_asked(uid)  # one promise is enough; the pod is kube-scheduler's now
-        self._lead.forget(uid)
+        self._unseen.forget(uid)
         self._learn(outcome, promised)
         self._count(outcome)
         if outcome in (KEPT, LATE, GONE):
@@ -445,7 +470,7 @@ class Plan:
         self._unwanted[uid] = _Unwanted(promised.node, not_before, pod, sent_for, promised.known)
 
     def _learn(self, outcome: str, promised: _Promised) -> None:
-        """From many wasted promises: that planning does not pay. Those that only come too late make the lead longer."""
+        """From many wasted promises: that planning does not pay."""
         if outcome not in (KEPT, LATE, UNUSED, FAILED):
             return
         known = promised.known or promised.ruled_out

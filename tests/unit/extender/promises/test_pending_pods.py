@@ -16,14 +16,22 @@ def queue(*names: str) -> PendingPods:
 
 
 def names(pods: PendingPods, ahead: int = 0) -> str:
-    return "".join(each.name for each in pods.taken_after(0.0, pod_s=1.0, promised_s=1.0, fewest=ahead))
+    return "".join(each.name for each in pods.after(ahead))
 
 
-def test_priority_comes_first_then_age_then_arrival() -> None:
+def test_priority_comes_first_then_arrival() -> None:
+    """kube-scheduler's watch shows a pod that was created later first if it was written first."""
     pods = queue("a", "b")
     pods.put(pod("old", created="2025"))
     pods.put(pod("high", priority=1, created="2027"))
-    assert names(pods) == "higholdab"
+    assert names(pods) == "highabold"
+
+
+def test_pods_that_were_there_before_the_watch_are_ordered_by_age_and_come_first() -> None:
+    pods = queue("new")
+    for name, created in (("a", "2027"), ("b", "2025"), ("c", "2025")):
+        pods.put(pod(name, created=created), listed=True)
+    assert names(pods) == "bcanew"
 
 
 def test_promised_pods_are_passed_over_and_count_as_before_those_behind_them() -> None:
@@ -49,18 +57,14 @@ def test_pods_at_the_head_stay_left_out_however_many_behind_them_are_promised() 
     assert names(pods, 0) == "ab"
 
 
-def test_pods_that_kube_scheduler_takes_too_soon_are_left_out() -> None:
-    """It takes 0.1 s for a pod that was promised a node, and 1 s for each other."""
-    pods = queue(*"abcdefgh")
-    for name in "bcdefg":
+def test_the_first_ones_are_those_that_were_promised_a_node_and_those_that_were_not() -> None:
+    pods = queue(*"abcde")
+    for name in "bd":
         pods.keep_place(name)
-
-    def after(wait_s: float) -> str:
-        return "".join(each.name for each in pods.taken_after(wait_s, pod_s=1.0, promised_s=0.1))
-
-    assert after(0.0) == "ah"
-    assert after(0.1) == after(1.6) == "h"
-    assert after(1.7) == ""
+    assert "".join(pods.first(3)) == "abc"
+    assert "".join(pods.first(9)) == "abcde"
+    pods.remove("a")
+    assert pods.first(1) == ["b"]
 
 
 def test_a_removed_pod_has_no_place() -> None:
@@ -76,3 +80,13 @@ def test_a_pod_that_is_seen_again_keeps_its_place() -> None:
     pods = queue(*"abc")
     pods.put(pod("a"))
     assert names(pods) == "abc"
+
+
+def test_a_pod_that_comes_back_has_its_place_again_until_it_is_forgotten() -> None:
+    pods = queue(*"abc")
+    pods.remove("a")
+    pods.put(pod("a"))
+    assert names(pods) == "abc"
+    pods.forget("a")
+    pods.put(pod("a"))
+    assert names(pods) == "bca"

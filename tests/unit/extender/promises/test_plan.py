@@ -8,8 +8,9 @@ import orjson
 import pytest
 
 from accelshare.extender.promises import plan as plan_module
-from accelshare.extender.promises.lead import Lead
-from accelshare.extender.promises.plan import Nomination, Plan
+from accelshare.extender.promises.plan import AWAITED, UNSEEN_S, Nomination, Plan
+from accelshare.extender.promises.scheduler_lag import SchedulerLag
+from accelshare.extender.promises.unseen import UnseenNominations
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Assignment, Request
 from accelshare.wire.scheduler import NodeNames
@@ -22,7 +23,9 @@ MEMORY = "gpu-mem"
 class Bench:
     """A ledger and a plan that see the same cluster; time is set by the test."""
 
-    def __init__(self, ledger: Ledger, *, shortest_queue: int = 1, ahead: int = 0, lead: Lead | None = None) -> None:
+    def __init__(
+        self, ledger: Ledger, *, shortest_queue: int = 1, ahead: int = 0, lag_s: float = 0.0, fewest_nodes: int = 0
+    ) -> None:
         self.ledger = ledger
         self.now = 1000.0
         self.outcomes: Counter[str] = Counter()
@@ -35,21 +38,25 @@ class Bench:
             clock=lambda: self.now,
             count=lambda outcome: self.outcomes.update([outcome]),
             avoid=lambda: self.avoided,
-            lead=lead or Lead(first_unseen=10_000, unseen_part=1.0, longest_s=0.0),
+            unseen=UnseenNominations(first=10_000, part=1.0),
+            lag=SchedulerLag(lag_s),
             fewest_ahead=ahead,
+            fewest_nodes=fewest_nodes,
         )
 
     def node(self, name: str, *sizes: int, cpu: int = 10_000, unschedulable: bool = False, **labels: str) -> None:
         self.ledger.apply(node(name, *sizes))
         self.plan.node_seen(SchedulingNode(name, labels, (), unschedulable, {"cpu": cpu, "pods": 100_000}))
 
-    def pod(self, name: str, units: int = 4, *, priority: int = 0, cpu: int = 0, **more: object) -> SchedulingPod:
+    def pod(
+        self, name: str, units: int = 4, *, priority: int = 0, cpu: int = 0, listed: bool = False, **more: object
+    ) -> SchedulingPod:
         fact = pending(name, share(units), priority=priority)
         self.ledger.apply(fact)
         needs = ((MEMORY, units * 1000), ("cpu", cpu))
         pod = SchedulingPod(name, "default", name, fact.version, "", needs, priority=priority, created="2026")
         pod = replace(pod, **more)  # type: ignore[arg-type]
-        self.plan.pod_seen(pod)
+        self.plan.pod_seen(pod, listed=listed)
         return pod
 
     def ask(self, name: str, *nodes: str) -> str:
@@ -98,10 +105,11 @@ def test_pods_are_promised_the_nodes_that_filter_would_name_one_after_the_other(
 
 
 def test_the_highest_priority_is_planned_first_then_the_oldest(bench: Bench) -> None:
-    bench.pod("young", created="2027")
-    bench.pod("old", created="2025")
-    bench.pod("important", priority=5, created="2028")
-    assert [each.name for each in iter(bench.plan.next, None)] == ["important", "old", "young"]
+    bench.pod("new")
+    bench.pod("young", listed=True, created="2027")
+    bench.pod("old", listed=True, created="2025")
+    bench.pod("important", priority=5)
+    assert [each.name for each in iter(bench.plan.next, None)] == ["important", "old", "young", "new"]
 
 
 def test_a_kept_promise(bench: Bench) -> None:
@@ -383,6 +391,20 @@ def test_strangers_are_named_nodes_that_keep_the_promises(bench: Bench) -> None:
     assert bench.plan.best(share(16), {"n1"}, 1, last=()) == []
 
 
+def test_a_small_cluster_is_left_to_kube_scheduler(ledger: Ledger) -> None:
+    bench = Bench(ledger, fewest_nodes=2)
+    bench.node("n1", 16)
+    bench.served()
+    bench.pod("a")
+    assert bench.plan.next() is None
+    assert bench.plan.best(share(4), ["n1"], 1, last=()) == []
+    bench.node("n2", 16)
+    assert bench.plan.next() is not None
+    bench.plan.node_gone("n2")
+    bench.pod("b")
+    assert bench.plan.next() is None
+
+
 def test_without_a_queue_and_promises_strangers_are_the_ledgers(ledger: Ledger) -> None:
     bench = Bench(ledger, shortest_queue=2)
     bench.node("n1", 16)
@@ -416,7 +438,7 @@ def test_a_refused_pod_gives_back_what_filter_had_named(bench: Bench) -> None:
 def test_planning_pauses_for_promises_that_kube_scheduler_knew_and_did_not_use(
     bench: Bench, asked_for: tuple[str, ...], paused: bool
 ) -> None:
-    """Those that came too late are no reason to stop: a longer lead makes them fewer."""
+    """Those that came too late are no reason to stop."""
     bench.node("n3", *[16] * 100)
     for number in range(plan_module.RECENT):
         pod = bench.pod(f"p{number}", 1)
@@ -449,31 +471,62 @@ def test_planning_pauses_for_a_rule_that_refuses_nominated_nodes_before_filter_i
     assert bench.plan.paused == paused
 
 
-def test_a_queue_is_planned_again_after_one_slow_nomination(ledger: Ledger) -> None:
-    """The lead had become longer than the queue."""
-    bench = Bench(ledger, lead=Lead())
-    bench.node("n1", *[16] * 400)
+def test_filter_waits_for_the_nominations_of_the_next_pods(ledger: Ledger) -> None:
+    """Those that kube-scheduler takes after this one; later ones have time."""
+    bench = Bench(ledger, lag_s=0.2)
+    bench.node("n1", 16)
     bench.served()
-    for number in range(100):
-        bench.pod(f"p{number:03}", 1)
-    strangers = itertools.count()
+    pods = [bench.pod(name, 1) for name in "abcdefgh"]
+    assert bench.plan.wait_s("a") == 0
+    promised = {each.name: each for each in iter(bench.plan.next, None)}
+    assert bench.plan.wait_s("a") == UNSEEN_S
 
-    def take_pods(times: int) -> None:
-        for _ in range(times):
-            bench.now += 0.01
-            bench.pod(name := f"stranger{next(strangers)}", 1, priority=1)
-            bench.ask(name, "n1", "n2")
+    def shown(pod: SchedulingPod) -> None:
+        nomination = promised[pod.name]
+        bench.plan.pod_seen(replace(pod, nominated=nomination.node, version=bench.write(nomination)))
 
-    take_pods(200)
-    slow = bench.plan.next()
-    assert slow is not None
-    nominated = replace(bench.pod(slow.name, 1), nominated=slow.node, version=bench.write(slow))
-    take_pods(200)
-    assert bench.plan.next() is None  # one is on its way for so long that all pods are too near
-    bench.plan.pod_seen(nominated)
-    assert bench.plan.next() is None
-    take_pods(400)
-    assert bench.plan.next() is not None
+    for pod in pods[1 : AWAITED + 1]:
+        assert bench.plan.wait_s("a") == UNSEEN_S
+        shown(pod)
+    assert bench.plan.wait_s("a") == pytest.approx(0.2), "kube-scheduler sees it later than we do"
+    bench.now += 0.2
+    assert bench.plan.wait_s("a") <= 0
+    bench.ask("a", "n1")
+    assert bench.plan.wait_s("b") == pytest.approx(UNSEEN_S - 0.2)
+    for pod in pods[AWAITED + 1 :]:
+        bench.plan.not_written(promised[pod.name], "failed")
+    assert bench.plan.wait_s("b") <= 0
+
+
+def test_filter_does_not_wait_for_long_for_a_nomination_that_does_not_come(bench: Bench) -> None:
+    bench.pod("a")
+    bench.promise("a")
+    assert bench.plan.wait_s("first") == UNSEEN_S
+    bench.now += UNSEEN_S
+    assert bench.plan.wait_s("first") == 0
+
+
+def test_filter_waits_for_no_nomination_of_another(bench: Bench) -> None:
+    bench.pod("foreign", nominated="n1")
+    bench.pod("stranger")
+    bench.ask("stranger", "n1", "n2")
+    bench.plan.answered("stranger", share(4), "n2")
+    assert bench.plan.wait_s("first") == 0
+
+
+def test_kube_schedulers_lag_is_learned_from_nominations_that_it_did_not_know(ledger: Ledger) -> None:
+    bench = Bench(ledger, lag_s=0.01)
+    bench.node("n1", 16)
+    bench.served()
+    for name in "ab":
+        pod = bench.pod(name)
+        nomination = bench.promise(name)
+        bench.plan.pod_seen(replace(pod, nominated="n1", version=bench.write(nomination)))
+    bench.now += 0.1
+    bench.ask("a", "n1", "n2")
+    assert bench.plan.wait_s("first") > 0.0, "it may not know that of b, which we have seen as long ago"
+    bench.now += 0.1
+    assert bench.plan.wait_s("first") <= 0.0
 
 
 def test_planning_pauses_when_most_promises_are_wasted(bench: Bench) -> None:
