@@ -205,12 +205,15 @@ class Feed:
                 elif self._ledger.knows(uid) and rules is not None:  # an agent's pod that has lost its label
                     self._apply(PodGone(uid, rules.version))
                 if rules is not None and self._plan_feed is not None:
-                    self._plan_feed.pod_seen(rules, listed="pods" not in self._synced)
+                    self._plan_feed.pod_seen(rules, listed=self._pods.listing)
             case Gone(uid, version):
                 self._note("pods", version)
-                self._apply(PodGone(uid, version))
-                if self._plan_feed is not None:
-                    self._plan_feed.pod_gone(uid)
+                if self._plan_feed is None:
+                    self._apply(PodGone(uid, version))
+                    return
+                if self._ledger.knows(uid):  # most pods have no cards
+                    self._apply(PodGone(uid, version))
+                self._plan_feed.pod_gone(uid)
 
     def _pod_seen(self, pod: PodSeen) -> None:
         self._note("pods", pod.version)

@@ -168,9 +168,8 @@ class Routes:
         """kube-scheduler does not wait for a bind before its next filter. While binds wait for the API server, a filter therefore
         waits too: otherwise ever more binds would wait, end at their time limit and be repeated."""
         call = scheduler.read_filter_call(body)
-        waits = not self._binder.has_room or (
-            self._filter_wait is not None and self._filter_wait.is_needed(call.pod.metadata.uid)
-        )
+        nominations = self._filter_wait is not None and self._filter_wait.called(call.pod.metadata.uid, len(call.nodes))
+        waits = nominations or not self._binder.has_room
         return partial(self._filter_later, call) if waits and self._not_ready() is None else self._filtered(call)
 
     async def _filter_later(self, call: scheduler.FilterCall) -> Response:

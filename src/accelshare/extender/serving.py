@@ -152,10 +152,17 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
         )
         promises: _Promises | None = None
         if plan is not None:
+            filter_wait = FilterWait(plan)
             nominator = Nominator(
-                client, plan, ledger, reader, on_free_capacity=capacity_freed, may_write=lambda: not_ready() is None
+                client,
+                plan,
+                ledger,
+                reader,
+                on_free_capacity=capacity_freed,
+                may_write=lambda: not_ready() is None,
+                on_end=filter_wait.changed,
             )
-            promises = _Promises(nominator, FilterWait(plan))
+            promises = _Promises(nominator, filter_wait)
         feed = Feed(
             client,
             ledger,

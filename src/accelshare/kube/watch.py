@@ -147,6 +147,11 @@ class Reflector(Generic[T]):
         return identity in self._known
 
     @property
+    def listing(self) -> bool:
+        """Whether the objects that are Seen now are those of a list, which has them in no order."""
+        return self._version is None
+
+    @property
     def newest(self) -> int:
         """The version up to which the consumer has got every change."""
         return max(self._listed, version_number(_Object.of(self._taken).resource_version) if self._taken else 0)

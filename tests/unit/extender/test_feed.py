@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from accelshare.vendors.catalog import load
 from accelshare.wire import assignment
 from accelshare.wire.pods import AGENT_LABEL, PodReader
 from accelshare.wire.scheduling import SchedulingNode, SchedulingPod
+from tests.builders import pending, share
 
 CATALOG = load(())
 PROFILE = CATALOG.profiles[0]
@@ -167,6 +169,33 @@ async def test_what_the_plan_cannot_read_reaches_the_ledger() -> None:
         assert scene.ledger.pod(odd) is not None
         assert {*plan.pods} == {"after"}
         assert plan.nodes == {}
+
+
+async def test_with_a_plan_deleted_pods_without_cards_leave_nothing_in_the_ledger() -> None:
+    plan = RecordedPlan()
+    async with fed(plan) as scene:
+        uid = scene.create_pod("plain", PLAIN_SPEC)
+        await scene.until(lambda: plan.pods)
+        scene.server.store.delete("pods", "plain", namespace="default")
+        await scene.until(lambda: not plan.pods)
+        scene.ledger.apply(replace(pending("late", share(4)), uid=uid))
+        assert scene.ledger.knows(uid), "the ledger remembers the uid of each pod that has ended, up to a number"
+
+
+async def test_pods_that_a_later_list_shows_are_listed_too() -> None:
+    """Such a list has them in the order of their names."""
+    plan = RecordedPlan()
+    async with fed(plan) as scene:
+        scene.create_pod("watched")
+        await scene.until(lambda: "watched" in plan.pods)
+        expired = scene.server.faults.answer(410, method="GET", path=r"/pods\?.*watch=")
+        scene.server.faults.delay(0.5, method="GET", path=r"/pods\?(?!.*watch)")
+        scene.server.end_watches()
+        await scene.until(lambda: expired.hits)
+        scene.create_pod("meanwhile")
+        await scene.until(lambda: "meanwhile" in plan.pods)
+        assert "watched" in plan.listed
+        assert "meanwhile" in plan.listed
 
 
 async def test_with_a_plan_an_agent_that_loses_its_label_is_none_any_more() -> None:

@@ -107,7 +107,7 @@ async def test_a_filter_that_waited_for_nominations_decides_by_what_happened_mea
 
     ledger = Ledger()
     ledger.apply(node("n1", cards=(card(0, 16, kind=KIND),)))
-    routes = routes_of(ledger, filter_wait=Mock(FilterWait, is_needed=lambda uid: uid == "u", wait=wait))
+    routes = routes_of(ledger, filter_wait=Mock(FilterWait, called=lambda uid, nodes: (uid, nodes) == ("u", 1), wait=wait))
     answer = routes.handle(filter_call(b'["n1"]'))
     assert isinstance(answer, Awaitable)
     waiting = asyncio.ensure_future(answer)

@@ -12,5 +12,6 @@ wrong one costs kube-scheduler a second search and nothing else.
     unseen        nominations on their way: how many there may be
     nominator     writes status.nominatedNodeName, a bounded number at once
     scheduler_lag how far kube-scheduler's watch is behind ours
+    wait_credit   what promises have saved, and what filter has waited for them
     filter_wait   lets filter wait for the nominations of the next pods
 """

@@ -25,15 +25,18 @@ class FilterWait:
         """The plan may have changed: a nomination was seen, or has failed."""
         self._changed.set()
 
-    def is_needed(self, uid: str) -> bool:
-        """Whether the answer to filter for this pod should wait."""
+    def called(self, uid: str, nodes: int) -> bool:
+        """kube-scheduler has called filter, with so many nodes. Whether the answer should wait."""
+        self._plan.called(uid, alone=nodes == 1)
         return self._plan.wait_s(uid) > 0
 
     async def wait(self, uid: str) -> None:
         loop = asyncio.get_running_loop()
-        ends = loop.time() + self._longest_s
+        begun = loop.time()
+        ends = begun + self._longest_s
         while (wait_s := min(self._plan.wait_s(uid), ends - loop.time())) > 0:
             self._changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
+        self._plan.waited(loop.time() - begun)

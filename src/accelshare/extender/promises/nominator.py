@@ -39,13 +39,16 @@ class Nominator:
         *,
         on_free_capacity: Callable[[str], None],
         may_write: Callable[[], bool] = lambda: True,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_end` is called when the API server has answered a nomination, or has not."""
         self._client = client
         self._plan = plan
         self._ledger = ledger
         self._reader = reader
         self._on_free_capacity = on_free_capacity
         self._may_write = may_write
+        self._on_end = on_end
         self._due = asyncio.Event()
         self._in_flight: set[asyncio.Task[None]] = set()
         self._rest_s = 0.0
@@ -98,7 +101,7 @@ class Nominator:
         if self._paused != self._plan.paused:
             self._paused = not self._paused
             if self._paused:
-                log.warning("promises outcome=paused why=%r", "kube-scheduler used too few of the last ones")
+                log.warning("promises outcome=paused why=%r", self._plan.pause_reason)
         if self._too_small != self._plan.cluster_too_small:
             self._too_small = not self._too_small
             log.info("promises outcome=%s", "off why='too few nodes for --promises-from-nodes'" if self._too_small else "on")
@@ -106,6 +109,7 @@ class Nominator:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._in_flight.discard(task)
         self._due.set()
+        self._on_end()
 
     async def _write(self, nomination: Nomination) -> None:
         try:

@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, replace
 from enum import Enum, unique
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from accelshare.extender.promises.node_usage import NodeUsage
 from accelshare.extender.promises.pending_pods import PendingPods
 from accelshare.extender.promises.scheduler_lag import SchedulerLag
 from accelshare.extender.promises.unseen import UnseenNominations
+from accelshare.extender.promises.wait_credit import WaitCredit
 from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Assignment, Request
 from accelshare.ledger.shadow import Promise, Shadow
@@ -37,7 +38,7 @@ FEWEST_AHEAD: Final = 2  # pods that kube-scheduler is about to take
 AWAITED: Final = 2  # pods that it takes next, for whose nominations filter waits
 UNSEEN_S: Final = 1.0  # since a nomination was sent, after which it is not awaited any more
 # Half of the promises wasted though kube-scheduler knew of them: a rule that we cannot see is at work. Hardly any kept: it does
-# not try nominated nodes, or sees all nominations too late.
+# not try nominated nodes, or sees all nominations too late. Planning pauses then, and if filter has waited longer than it saves.
 RECENT: Final = 64
 SURELY_SEEN_S: Final = 2.0  # after our watch has shown a nomination, kube-scheduler's has, too
 FEWEST_KEPT: Final = 8
@@ -80,6 +81,7 @@ class _Promised:
     at: float
     by: _By
     written: int = 0  # the pod's version with the nomination; 0: not written yet
+    called_at: float | None = None  # when kube-scheduler's call for the pod came, which may wait for an answer
     asked: bool = False  # kube-scheduler has asked for the pod since
     used: bool = False  # and for this node alone, as it does for a nominated one
     known: bool = False  # the same, at any time: kube-scheduler has seen the nomination
@@ -110,6 +112,7 @@ class Plan:
         avoid: Callable[[], Container[str]] = lambda: (),
         unseen: UnseenNominations | None = None,
         lag: SchedulerLag | None = None,
+        credit: WaitCredit | None = None,
         fewest_ahead: int = FEWEST_AHEAD,
         fewest_nodes: int = 0,
     ) -> None:
@@ -133,20 +136,24 @@ class Plan:
         self._own = 0  # how many of them are ours
         self._waiting: dict[str, SchedulingPod] = {}  # every pod with cards that has no node
         self._served: dict[str, float] = {}  # scheduler's name → its last call
-        self._unserved: dict[str, SchedulingPod] = {}  # pods of schedulers that have not called
         self._asked: dict[str, None] = {}  # pods that kube-scheduler has tried, or that had their promise
+        self._not_adopted: dict[str, str] = {}  # pods whose nominated node has not been seen yet, with that node
         self._unseen = unseen or UnseenNominations()
         self._lag = lag or SchedulerLag()
+        self._credit = credit or WaitCredit()
         self._fewest_ahead = fewest_ahead
         self._fewest_nodes = fewest_nodes
         self._recent: deque[str] = deque(maxlen=RECENT)  # outcomes; of those that kube-scheduler did not know: late
         self._paused_until = float("-inf")
+        self.pause_reason = ""  # of the last pause
 
     # What the watches show.
 
     def node_seen(self, node: SchedulingNode) -> None:
         self._usage.node_seen(node)
         self._check(node.name)
+        if self._not_adopted:
+            self._adopt_on(node.name)
 
     def node_gone(self, name: str) -> None:
         self._usage.node_gone(name)
@@ -156,7 +163,7 @@ class Plan:
         """`listed`: the pod was there before our watch began."""
         if pod.node:
             self._bound(pod)
-        elif any(name in self._managed for name, _ in pod.needs):
+        elif any(amount and name in self._managed for name, amount in pod.needs):
             self._waits(pod, listed=listed)
 
     def pod_gone(self, uid: str) -> None:
@@ -184,7 +191,6 @@ class Plan:
             self._queue.put(pod, listed=listed)
             return
         self._queue.remove(pod.uid)
-        self._unserved.pop(pod.uid, None)
         if pod.nominated and pod.uid not in self._unwanted:
             self._adopt(pod)
 
@@ -224,40 +230,73 @@ class Plan:
         known = self._ledger.pod(pod.uid)
         if known is None or known.place is not None or len(self._promised) >= MOST_ADOPTED:
             return
+        if self._ledger.node(pod.nominated) is None:  # after a start, pods may be listed before their nodes
+            if len(self._not_adopted) < MOST_ADOPTED:
+                self._not_adopted[pod.uid] = pod.nominated
+            return
         if isinstance(self._shadow.add(pod.uid, known.seen.request, pod.nominated), Promise):
             self._promised[pod.uid] = _Promised(pod, pod.nominated, self._clock(), _By.ANOTHER, written=pod.version)
             self._usage.add(pod.uid, pod.nominated, pod.needs, pod.ports)
 
+    def _adopt_on(self, node: str) -> None:
+        for uid in [uid for uid, nominated in self._not_adopted.items() if nominated == node]:
+            del self._not_adopted[uid]
+            pod = self._waiting[uid]
+            if pod.nominated == node and uid not in self._promised and uid not in self._unwanted:
+                self._adopt(pod)
+
     def _forget(self, uid: str) -> None:
         """The pod waits no longer."""
+        self._not_adopted.pop(uid, None)
         self._queue.forget(uid)
-        self._unserved.pop(uid, None)
         self._waiting.pop(uid, None)
         self._asked.pop(uid, None)
         self._unwanted.pop(uid, None)
 
     # What kube-scheduler asks.
 
+    def called(self, uid: str, *, alone: bool) -> None:
+        """kube-scheduler's call of filter for this pod has come; `alone`: it names one node. The answer may wait (wait_s)."""
+        now = self._clock()
+        if self.waiting >= self._shortest_queue:
+            self._credit.called(now, nominated=alone, nodes=len(self._usage))
+        else:
+            self._credit.idle()
+        self._queue.remove(uid)
+        self._remember_asked(uid)
+        promised = self._promised.get(uid)
+        if promised is not None and promised.called_at is None:
+            promised.called_at = now
+
     def wait_s(self, uid: str) -> float:
         """How long the answer to filter for this pod should wait, so that kube-scheduler knows the nominations of the next pods.
 
         It may be less: nominations that are on their way can be seen, or end, at any time.
         """
-        if not self._own:
+        pod = self._waiting.get(uid)
+        if pod is None or not self._own or self.paused:
             return 0.0
         now, longest_s = self._clock(), 0.0
-        for other in [other for other in self._queue.first(AWAITED + 1) if other != uid][:AWAITED]:
+        for other in [other for other in self._queue.first(pod.scheduler, AWAITED + 1) if other != uid][:AWAITED]:
             promised = self._promised.get(other)
             if promised is not None and promised.by is _By.US:
                 known_at = promised.at + UNSEEN_S if promised.shown_at is None else promised.shown_at + self._lag.seconds
                 longest_s = max(longest_s, known_at - now)
         return longest_s
 
+    def waited(self, seconds: float) -> None:
+        """The answer to filter has waited for so long."""
+        self._credit.waited(seconds)
+        if self._credit.seconds <= 0:
+            self._pause("filter has waited longer for nominations than they save")
+
     def asked(self, uid: str, nodes: NodeNames) -> str:
         """kube-scheduler asks filter for this pod. Returns the promised node if it is among these nodes, or nothing."""
-        self._serve(self._waiting.get(uid))
+        now = self._clock()
+        self._credit.answered(now)
+        if (pod := self._waiting.get(uid)) is not None:
+            self._served[pod.scheduler] = now
         self._queue.remove(uid)
-        self._unserved.pop(uid, None)
         self._remember_asked(uid)
         promised, unwanted = self._promised.get(uid), self._unwanted.get(uid)
         if unwanted is not None and len(nodes) == 1 and unwanted.node in nodes:
@@ -273,27 +312,20 @@ class Plan:
             promised.asked = True
             promised.used = named and len(nodes) == 1
             if promised.by is _By.US:
-                self._judge(promised)
+                self._judge(promised, now)
         return promised.node if named else ""
 
-    def _judge(self, promised: _Promised) -> None:
+    def _judge(self, promised: _Promised, now: float) -> None:
         """kube-scheduler's own rules refuse a nominated node before it asks us: then we are asked for other nodes only."""
-        seen_s = self._clock() - promised.shown_at if promised.shown_at is not None else 0.0
+        # Our own watch may have shown the nomination while the call waited for its answer: then kube-scheduler could not know it.
+        called_at = promised.called_at if promised.called_at is not None else now
+        seen_s = called_at - promised.shown_at if promised.shown_at is not None else 0.0
         if promised.used:
-            self._lag.knew()
-        elif promised.shown_at is not None:
+            self._credit.saved(len(self._usage))
+            self._lag.knew(seen_s)
+        elif seen_s > 0:
             self._lag.missed(seen_s)
         promised.ruled_out = not promised.used and seen_s > SURELY_SEEN_S
-
-    def _serve(self, asked: SchedulingPod | None) -> None:
-        if asked is None:
-            return
-        now, scheduler = self._clock(), asked.scheduler
-        if now - self._served.get(scheduler, float("-inf")) > SERVED_S:
-            for pod in [pod for pod in self._unserved.values() if pod.scheduler == scheduler]:
-                del self._unserved[pod.uid]
-                self._queue.put(pod)
-        self._served[scheduler] = now
 
     def best(self, request: Request, nodes: Container[str], most: int, *, last: Collection[str]) -> list[str]:
         """The best of these nodes that keep all promises; none if none does, or if nothing is being planned."""
@@ -320,7 +352,7 @@ class Plan:
     @property
     def waiting(self) -> int:
         """How many pods wait that can be promised a node, or have been."""
-        return len(self._queue) + self._own
+        return sum(map(self._queue.count, self._served_schedulers())) + self._own
 
     @property
     def promises(self) -> int:
@@ -334,7 +366,7 @@ class Plan:
 
     @property
     def paused(self) -> bool:
-        """Too many promises were wasted."""
+        """Planning rests, because promises did not pay (pause_reason)."""
         return self._clock() < self._paused_until
 
     def next(self) -> Nomination | None:
@@ -359,15 +391,10 @@ class Plan:
             return None
         if not self._unseen.allows_more(most, now):
             return None
-        for pod in list(islice(self._queue.after(self._fewest_ahead), MOST_TRIED)):
-            if now - self._served.get(pod.scheduler, float("-inf")) > SERVED_S:
-                self._queue.remove(pod.uid)
-                self._unserved[pod.uid] = pod
-                continue
+        queues = [self._queue.after(scheduler, self._fewest_ahead) for scheduler in self._served_schedulers()]
+        for pod in list(islice(chain.from_iterable(queues), MOST_TRIED)):
             known = self._ledger.pod(pod.uid)
-            if known is None:
-                continue  # the ledger's own watch shows it in a moment
-            if known.place is not None or known.seen.refusal is not None:
+            if known is None or known.place is not None or known.seen.refusal is not None:
                 self._queue.remove(pod.uid)
                 continue
             node = self._choose(pod, known.seen.request)
@@ -383,6 +410,11 @@ class Plan:
                 self._usage.add(pod.uid, node, pod.needs, pod.ports)
                 return Nomination(pod.uid, pod.namespace, pod.name, pod.version, node)
         return None
+
+    def _served_schedulers(self) -> list[str]:
+        """Those that call us."""
+        since = self._clock() - SERVED_S
+        return [scheduler for scheduler, called_at in self._served.items() if called_at >= since]
 
     @property
     def _is_worthwhile(self) -> bool:
@@ -477,8 +509,13 @@ class Plan:
         self._recent.append(LATE if outcome == UNUSED and not known else outcome)
         kept, late = self._recent.count(KEPT), self._recent.count(LATE)
         if len(self._recent) == RECENT and (kept < FEWEST_KEPT or RECENT - kept - late > RECENT / 2):
-            self._paused_until = self._clock() + PAUSE_S
-            self._recent.clear()
+            self._pause("kube-scheduler used too few of the last ones")
+
+    def _pause(self, reason: str) -> None:
+        self.pause_reason = reason
+        self._paused_until = self._clock() + PAUSE_S
+        self._recent.clear()
+        self._credit.reset()
 
     def _remember_asked(self, uid: str) -> None:
         self._asked[uid] = None

@@ -18,8 +18,14 @@ def test_a_nomination_that_kube_scheduler_did_not_know_shows_a_longer_lag() -> N
 def test_nominations_that_kube_scheduler_knew_shorten_it_slowly() -> None:
     lag = SchedulerLag()
     for _ in range(10):
-        lag.knew()
+        lag.knew(lag.seconds)
     assert FIRST_S / 2 < lag.seconds < FIRST_S
     for _ in range(1000):
-        lag.knew()
+        lag.knew(lag.seconds)
     assert lag.seconds < FIRST_S / 10
+
+
+def test_a_nomination_that_was_shown_for_long_tells_nothing() -> None:
+    lag = SchedulerLag()
+    lag.knew(10 * FIRST_S)
+    assert lag.seconds == FIRST_S
