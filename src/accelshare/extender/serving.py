@@ -157,8 +157,6 @@ async def serve(settings: ExtenderSettings, catalog: Catalog) -> None:
                 client,
                 plan,
                 ledger,
-                reader,
-                on_free_capacity=capacity_freed,
                 may_write=lambda: not_ready() is None,
                 on_end=filter_wait.changed,
             )

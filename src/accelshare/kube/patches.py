@@ -13,6 +13,9 @@ from accelshare.kube import paths
 from accelshare.kube.client import Client
 
 MERGE_PATCH: Final = "application/merge-patch+json"
+# Without them the API server looks for unknown and duplicate fields, and writes the whole object.
+UNVALIDATED: Final = {"fieldValidation": "Ignore"}
+ONLY_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 EVICTION_S: Final = 5.0
 NOMINATION_S: Final = 5.0
 
@@ -47,14 +50,20 @@ async def set_condition(
 
 
 async def nominate_node(client: Client, *, namespace: str, name: str, uid: str, version: int, node: str) -> bytes:
-    """Set the node that kube-scheduler tries first, if the pod has this version, and return the pod. Conflict if it has another.
+    """Set the node that kube-scheduler tries first, if the pod has this version. Conflict if it has another.
 
-    An empty node removes it.
+    An empty node removes it. Returns the pod's metadata; an API server may send the whole pod.
     """
     content = {"metadata": {"uid": uid, "resourceVersion": str(version)}, "status": {"nominatedNodeName": node or None}}
     path = f"{paths.pod(namespace, name)}/status"
     return await client.request(
-        "PATCH", path, body=msgspec.json.encode(content), content_type=MERGE_PATCH, timeout_s=NOMINATION_S
+        "PATCH",
+        path,
+        body=msgspec.json.encode(content),
+        content_type=MERGE_PATCH,
+        accept=ONLY_METADATA,
+        params=UNVALIDATED,
+        timeout_s=NOMINATION_S,
     )
 
 

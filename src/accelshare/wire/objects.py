@@ -118,8 +118,13 @@ class Node(_Part):
     status: NodeStatus | None = None
 
 
+class AnyObject(_Part):
+    metadata: Metadata
+
+
 pod_decoder: Decoder[Pod] = Decoder(Pod)
 node_decoder: Decoder[Node] = Decoder(Node)
+metadata_decoder: Decoder[AnyObject] = Decoder(AnyObject)
 
 
 def version_of(metadata: Metadata) -> int:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from accelshare.extender.promises import plan as outcomes
@@ -17,8 +18,7 @@ from accelshare.kube.patches import nominate_node
 from accelshare.kube.server_version import server_version
 from accelshare.ledger.ledger import Ledger
 from accelshare.wire.decoding import UnreadableError
-from accelshare.wire.objects import pod_decoder, version_of
-from accelshare.wire.pods import PodReader
+from accelshare.wire.objects import metadata_decoder, version_of
 
 log = logging.getLogger(__name__)
 AT_ONCE: Final = 64  # as many as binds: then nominations are not what kube-scheduler waits for where an API server is slow
@@ -35,9 +35,7 @@ class Nominator:
         client: Client,
         plan: Plan,
         ledger: Ledger,
-        reader: PodReader,
         *,
-        on_free_capacity: Callable[[str], None],
         may_write: Callable[[], bool] = lambda: True,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
@@ -45,8 +43,6 @@ class Nominator:
         self._client = client
         self._plan = plan
         self._ledger = ledger
-        self._reader = reader
-        self._on_free_capacity = on_free_capacity
         self._may_write = may_write
         self._on_end = on_end
         self._due = asyncio.Event()
@@ -132,19 +128,22 @@ class Nominator:
         else:
             self._rest_s = 0.0
             self._forbidden = False
-            self._plan.written(nomination, self._apply(answer, nomination))
+            self._plan.written(nomination, self._note_version(answer, nomination))
             log.debug("promise pod=%s/%s node=%s outcome=written", nomination.namespace, nomination.name, nomination.node)
 
-    def _apply(self, answer: bytes, nomination: Nomination) -> int:
-        """The pod's new version. The watch shows it later, and a bind meanwhile would name the version before."""
+    def _note_version(self, answer: bytes, nomination: Nomination) -> int:
+        """The pod's new version. The ledger gets it, too: a bind before the watch shows it would name the version before.
+
+        Nothing else of the pod has changed, because the write named the version.
+        """
         try:
-            pod = pod_decoder.decode(answer)
-            fact = self._reader.fact(pod)
-        except ValueError:  # the watch reports it
+            version = version_of(metadata_decoder.decode(answer).metadata)
+        except UnreadableError:  # the watch shows it
             return nomination.version
-        if fact is not None and (freed := self._ledger.apply(fact)):
-            self._on_free_capacity(freed)
-        return version_of(pod.metadata)
+        known = self._ledger.pod(nomination.uid)
+        if known is not None and known.latest.version == nomination.version:
+            self._ledger.apply(replace(known.latest, version=version))
+        return version
 
     def _rest(self, nomination: Nomination, error: KubeError) -> None:
         now = asyncio.get_running_loop().time()
