@@ -65,8 +65,8 @@ format: $(READY)  ## let ruff put the code in order
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
 
-bench: $(READY)  ## measure on the real control plane, write docs/benchmarks.md
-	@$(PY) -m bench
+bench: $(READY)  ## measure on the real control plane, write docs/benchmarks.md; GPUSHARE=a checkout of its extender
+	@$(PY) -m bench $(if $(GPUSHARE),--gpushare-source $(GPUSHARE))
 
 bench-node: $(READY)  ## measure the agent and a real node, write docs/benchmarks-node.md (root)
 	@$(PY) -m bench.node

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,12 @@ from typing import Final
 from bench import arrivals, calls, crowd, first_byte, growth, scrape, throughput
 from bench.document import document
 from bench.goals import verdicts
+from bench.gpushare import Gpushare, NotServedError, check_checkout
 from bench.measurement import ROOT, run
 from bench.noise import NoiseMeter
 from bench.procfs import load, machine
 from bench.progress import Progress
-from bench.results import Arrivals, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput
+from bench.results import OF_GPUSHARE, Arrivals, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput
 from bench.scene import Scene, open_scene, versions
 from bench.settings import FULL, QUICK, Queue, Settings, with_nodes, with_rounds
 from cluster.control_plane import ControlPlane
@@ -37,6 +38,7 @@ class Plan:
     settings: Settings
     measures: tuple[str, ...]
     writes: bool
+    gpushare: Gpushare
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,18 +51,31 @@ def _measure_all(plan: Plan, progress: Progress) -> Results:
     for _ in range(3):
         noise.listen()
     queues = plan.settings.queues if "throughput" in plan.measures else ()
-    rates = tuple(_measure_queue(queue, noise, progress) for queue in queues)
+    programs, origin = _gpushare(plan, queues, progress)
+    queues = tuple(queue for queue in queues if programs or not queue.of_gpushare)
+    rates = tuple(_measure_queue(queue, noise, progress, programs) for queue in queues)
     with _control_plane(progress) as plane:
         results = asyncio.run(_measure(plane, plan, noise, progress))
-    return replace(results, throughput=rates)
+    return replace(results, throughput=rates, gpushare=origin)
 
 
-def _measure_queue(queue: Queue, noise: NoiseMeter, progress: Progress) -> Throughput:
+def _gpushare(plan: Plan, queues: Sequence[Queue], progress: Progress) -> tuple[Mapping[str, Path], str]:
+    """The programs of gpushare's rows and where they are from; or none, and why."""
+    if not any(queue.of_gpushare for queue in queues):
+        return {}, ""
+    try:
+        return {variant: plan.gpushare.program(variant, progress.say) for variant in OF_GPUSHARE}, plan.gpushare.origin
+    except NotServedError as error:
+        progress.say(f"gpushare's extender is left out: {error}")
+        return {}, str(error)
+
+
+def _measure_queue(queue: Queue, noise: NoiseMeter, progress: Progress, programs: Mapping[str, Path]) -> Throughput:
     """On a control plane of its own: one that has gone through other queues may be slower."""
 
     async def measure(plane: ControlPlane) -> Throughput:
         async with open_scene(plane, progress) as scene, progress.beating():
-            return await throughput.measure(scene, noise, queue)
+            return await throughput.measure(scene, noise, queue, programs)
 
     with _control_plane(progress) as plane:
         return asyncio.run(measure(plane))
@@ -148,7 +163,18 @@ def _plan(arguments: Sequence[str] | None) -> Plan:
     parser.add_argument("--only", choices=MEASURES, action="append", help="measure only this; can be repeated; writes no file")
     parser.add_argument("--nodes", type=_numbers, metavar="N,N", help="numbers of nodes for throughput; writes no file")
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds of throughput at each size")
+    parser.add_argument(
+        "--gpushare-source",
+        type=Path,
+        metavar="DIR",
+        help="a checkout of gpushare's extender, where the Go module proxy has none",
+    )
     options = parser.parse_args(arguments)
+    if options.gpushare_source is not None:
+        try:
+            check_checkout(options.gpushare_source)
+        except ValueError as error:
+            parser.error(f"--gpushare-source: {error}")
     settings = QUICK if options.quick else FULL
     if options.rounds is not None:
         if options.rounds < 1:
@@ -157,7 +183,7 @@ def _plan(arguments: Sequence[str] | None) -> Plan:
     if options.nodes is not None:
         settings = with_nodes(settings, options.nodes)
     complete = not (options.quick or options.only or options.nodes)
-    return Plan(settings, tuple(options.only or MEASURES), complete)
+    return Plan(settings, tuple(options.only or MEASURES), complete, Gpushare(options.gpushare_source))
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -52,7 +52,9 @@ async def _run(scene: Scene, prefix: str, stream: Stream, flags: tuple[str, ...]
         extender = None if flags is None else await running.enter_async_context(scene.extender(*flags, tls=True))
         version = await scene.version_of_pods()
         await running.enter_async_context(scene.scheduler(extender))
-        seen = await running.enter_async_context(aclosing(binds(scene, version, recorded=extender is not None)))
+        seen = await running.enter_async_context(
+            aclosing(binds(scene, version, record=extender.record if extender is not None else ""))
+        )
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as creating:
             for name in names[:WARM_UP]:
                 creating.create_task(create(name))

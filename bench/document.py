@@ -9,7 +9,21 @@ from statistics import median
 from bench.figures import Spread, ratios
 from bench.goals import verdicts
 from bench.page import goals_section, machine_table
-from bench.results import BARE, LEAST, PROMISES, Arrivals, Call, Crowd, FirstByte, Results, Scrape, Step, Throughput, Waits
+from bench.results import (
+    BARE,
+    LEAST,
+    OF_GPUSHARE,
+    PROMISES,
+    Arrivals,
+    Call,
+    Crowd,
+    FirstByte,
+    Results,
+    Scrape,
+    Step,
+    Throughput,
+    Waits,
+)
 from bench.tables import number, spread, table
 from bench.workload import CARD_UNITS, CARDS, FULL_SHARE, PRIORITIES, SHARE
 
@@ -27,8 +41,7 @@ NOT_MEASURED = """\
 - kubelets and containers: nodes are objects, so a pod ends its way here when it is bound.
 - A control plane on machines of its own, disks that are waited for, networks with latency: here all of it shares the cores.
 - Several extenders, node agents, preemption.
-- Other schedulers and other extenders. gpushare's own Go extender is no row: it could not be built, because the Go module
-  proxy here refuses (403) its list of versions, its branch and its last commit.
+- Other schedulers, and other extenders than gpushare's.
 
 ## Again
 
@@ -37,13 +50,16 @@ make bench                              # everything, writes this file
 python -m bench --quick                 # small sizes, prints only: to try the code
 python -m bench --only throughput --nodes 1000 --rounds 9
 python -m bench --only startup --only scrape
+make bench GPUSHARE=../gpushare-scheduler-extender    # with a checkout, where the Go module proxy does not serve it
 ```
 """
 
 
 def document(results: Results) -> str:
     parts = [HEAD, machine_table(results.machine, results.noise, results.versions), goals_section(verdicts(results))]
-    parts += [_throughput(size) for size in results.throughput]
+    parts += [_throughput(size, gpushare=results.gpushare) for size in results.throughput]
+    if results.throughput and results.gpushare and not any(_of_gpushare(size) for size in results.throughput):
+        parts.append(f"## Beside gpushare's own extender\n\nNot measured: {results.gpushare}.\n")
     parts += [_arrivals(stream) for stream in results.arrivals]
     if results.calls:
         parts.append(_calls(results.calls))
@@ -59,7 +75,11 @@ def document(results: Results) -> str:
     return "\n".join([*parts, NOT_MEASURED])
 
 
-def _throughput(size: Throughput) -> str:
+def _of_gpushare(size: Throughput) -> bool:
+    return not set(OF_GPUSHARE).isdisjoint(size.paces)
+
+
+def _throughput(size: Throughput, *, gpushare: str) -> str:
     rounds = len(size.paces[BARE])
     ask = (
         f"ask {SHARE} of a card's {CARD_UNITS} units"
@@ -69,14 +89,21 @@ def _throughput(size: Throughput) -> str:
     )
     words = (
         f"{size.pods} pods that {ask} wait for kube-scheduler, which is paused while they are created; {CARDS} cards a "
-        f"node. Every node is scored (percentageOfNodesToScore 100) and client limits are lifted, in all rows. kube-scheduler "
-        f"calls the extender over mutual TLS and HTTP/2, as the chart installs it; the control plane is new. Counted are the "
-        f"middle 80 % of the pods. "
-        f"The rows took turns, {rounds} rounds; each is divided by the bare run of its own round. The "
-        f"last column is the noise: what processes that are not part of this took meanwhile. Median (least–most). *Promises* is "
-        f"shortlist 1 with `--promises=16 --promises-from-nodes=1`; "
-        f"{median(pace.wasted for pace in size.paces[PROMISES]):.0%} of them did not help."
+        f"node. In all rows, every node is scored (percentageOfNodesToScore 100) and kube-scheduler's client has no limit. "
+        f"kube-scheduler calls the extender over mutual TLS and HTTP/2, as the chart installs it; the control plane is new. "
+        f"Counted are the middle 80 % of the pods. The rows took turns, {rounds} rounds; each is divided by the bare run of its "
+        f"own round. The last column is the noise: what processes that are not part of this took meanwhile. Median (least–most)."
     )
+    if PROMISES in size.paces:
+        words += (
+            f" *Promises* is shortlist 1 with `--promises=16 --promises-from-nodes=1`; "
+            f"{median(pace.wasted for pace in size.paces[PROMISES]):.0%} of them did not help."
+        )
+    if _of_gpushare(size):
+        words += (
+            f" *gpushare* is its own Go extender ({gpushare}). kube-scheduler calls it over plain HTTP, as its guide says. Its "
+            f"manifest sets the log level debug. Its client may send 5 requests a second, and 10 at once."
+        )
     if LEAST in size.paces:
         words += (
             f" The *{LEAST}* is not accelshare but a Go program (`bench/least_extender`) that names one node, sends the Binding "
@@ -94,6 +121,7 @@ def _throughput(size: Throughput) -> str:
         "cores taken by others",
     )
     title = f"Throughput at {size.nodes:,} nodes" + (f", {size.shapes} shapes of pods" if size.shapes > 1 else "")
+    title += ", beside gpushare's own extender" if _of_gpushare(size) else ""
     return f"## {title}\n\n{words}\n\n{table(head, _throughput_rows(size))}\n"
 
 

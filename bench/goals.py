@@ -55,7 +55,7 @@ class TimeLimit:
 
 def verdicts(results: Results) -> list[Verdict]:
     """One for each goal that this run measured."""
-    of_one_shape = [size for size in results.throughput if size.shapes == 1]
+    of_one_shape = [size for size in results.throughput if size.shapes == 1 and PROMISES in size.paces]
     judged = [*_throughput(of_one_shape, results.noise.cpu), *_growth(of_one_shape), *_promises(of_one_shape)]
     judged += [_wasted(size) for size in results.throughput if size.shapes > 1]
     if results.crowd is not None:

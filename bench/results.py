@@ -17,6 +17,10 @@ SHORTLIST_16: Final = "shortlist 16"
 ALL: Final = "all nodes"
 PROMISES: Final = "promises"
 LEAST: Final = "least extender"  # another program: bench/least_extender
+# Other programs, too: bench/gpushare
+GPUSHARE: Final = "gpushare, as its manifest starts it"
+GPUSHARE_QUIET: Final = "gpushare, log level error"
+GPUSHARE_PATCHED: Final = "gpushare, log and client's limit patched out"
 # The flags of the extender; None is kube-scheduler without one.
 VARIANTS: Final[Mapping[str, tuple[str, ...] | None]] = {
     BARE: None,
@@ -25,8 +29,12 @@ VARIANTS: Final[Mapping[str, tuple[str, ...] | None]] = {
     SHORTLIST_16: ("--shortlist=16",),
     ALL: ("--shortlist=0",),
     LEAST: (),
+    GPUSHARE: (),
+    GPUSHARE_QUIET: (),
+    GPUSHARE_PATCHED: (),
 }
-OURS: Final = tuple(variant for variant in VARIANTS if variant != LEAST)
+OF_GPUSHARE: Final = (GPUSHARE, GPUSHARE_QUIET, GPUSHARE_PATCHED)
+OURS: Final = tuple(variant for variant in VARIANTS if variant not in (LEAST, *OF_GPUSHARE))
 MAIN: Final = (BARE, SHORTLIST_1, PROMISES)  # where not all are measured
 
 
@@ -146,3 +154,4 @@ class Results:
     crowd: Crowd | None = None
     first_bytes: tuple[FirstByte, ...] = ()
     scrape: Scrape | None = None
+    gpushare: str = ""  # where the program of its rows is from, or why there are none

@@ -19,7 +19,7 @@ from accelshare import __version__
 from accelshare.install.scheduler.desired_config import HTTP2_VARIABLES
 from accelshare.kube import config
 from accelshare.kube.client import Client
-from bench import least_extender, workload
+from bench import gpushare, least_extender, workload
 from bench.measurement import ROOT, python_version
 from bench.progress import Progress
 from bench.workload import Object
@@ -38,11 +38,16 @@ PODS: Final = "/api/v1/namespaces/default/pods"
 class Extender:
     """A running extender and one keep-alive connection to it; with TLS, to the port for its metrics and health."""
 
+    ready_path = "/readyz"
+    has_metrics = True
+    record = workload.ASSIGNMENT  # an annotation of each pod that it has bound
+
     def __init__(self, process: Process, port: int, *, metrics_port: int, tls: Mapping[str, str] | None = None) -> None:
         self.process = process
         self.port = port
         self.tls = tls  # of kube-scheduler's configuration
         self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
+        self.entry = workload.entry(self.url, tls)  # of kube-scheduler's configuration
         self._connection = http.client.HTTPConnection("127.0.0.1", metrics_port, timeout=60)
 
     @property
@@ -50,9 +55,9 @@ class Extender:
         return self.process.pid
 
     def ready(self) -> bool:
-        """Whether /readyz responds with 200. Blocks for a moment."""
+        """Whether it responds with 200 there. Blocks for a moment."""
         try:
-            self._connection.request("GET", "/readyz")
+            self._connection.request("GET", self.ready_path)
             response = self._connection.getresponse()
             response.read()
         except (OSError, http.client.HTTPException):
@@ -81,6 +86,18 @@ class Extender:
         if response.status != http.client.OK:
             raise RuntimeError(f"{verb} responded with {response.status}: {content[:200]!r}")
         return content
+
+
+class GpushareExtender(Extender):
+    """gpushare's own: without TLS, health and metrics."""
+
+    ready_path = gpushare.READY
+    has_metrics = False
+    record = workload.GPUSHARE_RECORD
+
+    def __init__(self, process: Process, port: int) -> None:
+        super().__init__(process, port, metrics_port=port)
+        self.entry = workload.gpushare_entry(self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +201,20 @@ class Scene:
             yield extender
 
     @contextlib.asynccontextmanager
+    async def gpushare(self, program: Path, variant: str) -> AsyncIterator[Extender]:
+        """gpushare's own extender. It has all rights."""
+        self._starts += 1
+        port = free_port()
+        environment = gpushare.environment(variant, self.plane.kubeconfig, port)
+        log = self.plane.directory / f"extender-{self._starts}.log"
+        extender = GpushareExtender(Process("gpushare's extender", [program], log, environment=environment), port)
+        try:
+            await asyncio.to_thread(extender.process.wait_ready, extender.ready)
+            yield extender
+        finally:
+            await asyncio.to_thread(extender.process.kill)  # SIGTERM alone does not end it
+
+    @contextlib.asynccontextmanager
     async def _running(self, command: list[str], *, wait_ready: bool, tls: bool) -> AsyncIterator[Extender]:
         self._starts += 1
         port = free_port()
@@ -210,7 +241,7 @@ class Scene:
     async def scheduler(self, extender: Extender | None) -> AsyncIterator[Process]:
         """A kube-scheduler, ready; stopped when the block ends."""
         before = len(self.plane.processes)
-        configuration = workload.scheduler_configuration(*((extender.url, extender.tls) if extender is not None else ()))
+        configuration = workload.scheduler_configuration(extender.entry if extender is not None else None)
         try:
             yield await asyncio.to_thread(self.plane.start_scheduler, configuration, variables=HTTP2_VARIABLES)
         finally:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bench.results import LEAST, MAIN, OURS
+from bench.results import BARE, LEAST, MAIN, OF_GPUSHARE, OURS, SHORTLIST_1
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,11 @@ class Queue:
     rounds: int  # how often the variants take turns
     variants: tuple[str, ...] = OURS
     shapes: int = 1
+
+    @property
+    def of_gpushare(self) -> bool:
+        """Whether gpushare's extender is one of the rows."""
+        return not set(OF_GPUSHARE).isdisjoint(self.variants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,7 @@ FULL: Final = Settings(
         Queue(nodes=500, pods=1000, rounds=3, variants=MAIN),
         Queue(nodes=1000, pods=1000, rounds=5),
         Queue(nodes=1000, pods=800, rounds=3, variants=MAIN, shapes=20),
+        Queue(nodes=1000, pods=200, rounds=2, variants=(BARE, SHORTLIST_1, *OF_GPUSHARE)),  # some minutes, all of them gpushare's
         Queue(nodes=5000, pods=800, rounds=3),
         Queue(nodes=15_000, pods=600, rounds=2, variants=MAIN),
     ),
@@ -77,6 +83,7 @@ QUICK: Final = Settings(
         Queue(nodes=100, pods=60, rounds=2, variants=(*OURS, LEAST)),
         Queue(nodes=100, pods=60, rounds=2, variants=MAIN, shapes=20),
         Queue(nodes=300, pods=60, rounds=2),
+        Queue(nodes=100, pods=20, rounds=1, variants=(BARE, SHORTLIST_1, *OF_GPUSHARE)),
     ),
     streams=(Stream(nodes=100, pods=40, per_s=10, rounds=1),),
     call_nodes=(100, 300),
@@ -96,7 +103,7 @@ QUICK: Final = Settings(
 
 def with_nodes(settings: Settings, sizes: Sequence[int]) -> Settings:
     """The same with queues at these sizes, each like the one of the next smaller size in the settings, and no other queue."""
-    known = [queue for queue in settings.queues if queue.shapes == 1]
+    known = [queue for queue in settings.queues if queue.shapes == 1 and not queue.of_gpushare]
 
     def at(nodes: int) -> Queue:
         smaller = [queue for queue in known if queue.nodes <= nodes]

@@ -11,9 +11,10 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -22,7 +23,7 @@ from bench import workload
 from bench.figures import Moment, Pace, middle_of, pace
 from bench.noise import NoiseMeter
 from bench.procfs import cpu_s, machine_cpu_s
-from bench.results import BARE, LEAST, PROMISES, VARIANTS, Throughput
+from bench.results import BARE, LEAST, OF_GPUSHARE, PROMISES, VARIANTS, Throughput
 from bench.scene import PODS, Extender, Scene
 from bench.settings import Queue
 from cluster.process import Process
@@ -56,7 +57,8 @@ class _Pod(msgspec.Struct):
 _decode: Final = msgspec.json.Decoder(_Pod).decode
 
 
-async def measure(scene: Scene, noise: NoiseMeter, queue: Queue) -> Throughput:
+async def measure(scene: Scene, noise: NoiseMeter, queue: Queue, programs: Mapping[str, Path]) -> Throughput:
+    """`programs`: of the rows that are not ours and that need one."""
     await scene.grow_to(queue.nodes)
     paces: dict[str, list[Pace]] = {variant: [] for variant in queue.variants}
     where = f"{queue.nodes:,} nodes" + (f", {queue.shapes} shapes" if queue.shapes > 1 else "")
@@ -64,7 +66,7 @@ async def measure(scene: Scene, noise: NoiseMeter, queue: Queue) -> Throughput:
         for number, variant in enumerate(queue.variants):
             noise.listen()
             scene.progress.doing(f"throughput, {where}, round {round_} of {queue.rounds}: {variant}")
-            measured = await _observed(scene, f"queue-{round_}-{number}", queue, variant)
+            measured = await _observed(scene, f"queue-{round_}-{number}", queue, variant, programs)
             paces[variant].append(measured)
             scene.progress.say(
                 f"  {measured.pods_per_s:.1f} pods/s, CPU a pod: scheduler {measured.scheduler_ms:.2f} ms, "
@@ -78,11 +80,11 @@ async def measure(scene: Scene, noise: NoiseMeter, queue: Queue) -> Throughput:
     )
 
 
-async def _observed(scene: Scene, prefix: str, queue: Queue, variant: str) -> Pace:
+async def _observed(scene: Scene, prefix: str, queue: Queue, variant: str, programs: Mapping[str, Path]) -> Pace:
     """A run whose watch saw every bind in time."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return await _run(scene, f"{prefix}-{attempt}", queue, variant)
+            return await _run(scene, f"{prefix}-{attempt}", queue, variant, programs)
         except WatchEndedError as error:
             scene.progress.say(f"  {error}; once more")
         finally:
@@ -90,11 +92,11 @@ async def _observed(scene: Scene, prefix: str, queue: Queue, variant: str) -> Pa
     raise RuntimeError(f"in none of {ATTEMPTS} runs the API server let the benchmark watch all binds: the machine is too busy")
 
 
-async def _run(scene: Scene, prefix: str, queue: Queue, variant: str) -> Pace:
+async def _run(scene: Scene, prefix: str, queue: Queue, variant: str, programs: Mapping[str, Path]) -> Pace:
     names = (f"{prefix}-{number:05d}" for number in range(queue.pods))
     one = workload.pod if queue.shapes == 1 else workload.mixed_pods(queue.shapes)
     async with AsyncExitStack() as running:
-        extender = None if variant == BARE else await running.enter_async_context(_extender(scene, variant))
+        extender = None if variant == BARE else await running.enter_async_context(_extender(scene, variant, programs))
         scheduler = await running.enter_async_context(scene.scheduler(extender))
         version = await scene.version_of_pods()
         async with asyncio.timeout(LIMIT_S):
@@ -106,13 +108,15 @@ async def _run(scene: Scene, prefix: str, queue: Queue, variant: str) -> Pace:
                 pacing.add_done_callback(lambda _: watching.set())  # also if it fails
                 await watching.wait()
             measured = await pacing
-        if extender is None:
+        if extender is None or not extender.has_metrics:
             return measured
         metrics = await asyncio.to_thread(extender.metrics)
         return replace(measured, wasted=wasted(metrics), connections=connections(metrics) / queue.pods)
 
 
-def _extender(scene: Scene, variant: str) -> contextlib.AbstractAsyncContextManager[Extender]:
+def _extender(scene: Scene, variant: str, programs: Mapping[str, Path]) -> contextlib.AbstractAsyncContextManager[Extender]:
+    if variant in OF_GPUSHARE:
+        return scene.gpushare(programs[variant], variant)
     return scene.least_extender() if variant == LEAST else scene.extender(*(VARIANTS[variant] or ()), tls=True)
 
 
@@ -137,7 +141,8 @@ async def _pace(
     start, end = middle_of(pods)
     moments: dict[int, Moment] = {}
     bound = 0
-    async with aclosing(binds(scene, version, recorded=extender is not None, resume=False, on_open=on_open)) as seen:
+    record = extender.record if extender is not None else ""
+    async with aclosing(binds(scene, version, record=record, resume=False, on_open=on_open)) as seen:
         async for _ in seen:
             bound += 1
             if bound in (start, end):
@@ -148,9 +153,9 @@ async def _pace(
 
 
 async def binds(
-    scene: Scene, version: str, *, recorded: bool, resume: bool = True, on_open: Callable[[], None] = lambda: None
+    scene: Scene, version: str, *, record: str, resume: bool = True, on_open: Callable[[], None] = lambda: None
 ) -> AsyncGenerator[str]:
-    """The names of pods, each when the watch shows its node for the first time. Without an end.
+    """The names of pods, each when the watch shows its node for the first time. Without an end. Each must have this annotation.
 
     On a busy machine the API server may end the watch of a slow client. The next watch has the missed events, but late: without
     `resume`, WatchEndedError is raised instead.
@@ -169,7 +174,7 @@ async def binds(
                 version = pod.metadata.resource_version
                 if not pod.spec.node_name or pod.metadata.name in bound:
                     continue
-                if recorded and workload.ASSIGNMENT not in pod.metadata.annotations:
+                if record and record not in pod.metadata.annotations:
                     raise RuntimeError(f"pod {pod.metadata.name} was bound without the extender, so this run is invalid")
                 bound.add(pod.metadata.name)
                 yield pod.metadata.name

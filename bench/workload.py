@@ -20,6 +20,7 @@ SHARE: Final = 4  # units that each pod of the queue requests
 FULL_SHARE: Final = 13  # of each card of a full node: no card has enough left, though all together have
 ASSIGNMENT: Final = "accelshare.io/assignment"
 CARD_COUNT: Final = "accelshare.io/card-count"
+GPUSHARE_RECORD: Final = "ALIYUN_COM_GPU_MEM_IDX"
 PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 PRIORITIES: Final = {"bench-low": -10, "bench-middle": 10, "bench-high": 1000}
 # Units, cards and CPU of the pods of a mixed queue.
@@ -160,13 +161,23 @@ def bind_call(name: str, uid: str, node: str) -> bytes:
     return orjson.dumps({"PodName": name, "PodNamespace": "default", "PodUID": uid, "Node": node})
 
 
-def scheduler_configuration(extender_url: str = "", tls: Mapping[str, str] | None = None) -> Object:
-    """Scores every node and lifts the client limits, with an extender and without."""
-    config: Object = {"percentageOfNodesToScore": 100, "clientConnection": {"qps": 100_000, "burst": 100_000}}
-    if not extender_url:
-        return config
-    entry: Object = {
-        "urlPrefix": f"{extender_url}/accelshare",
+def gpushare_entry(url: str) -> Object:
+    """gpushare's extender in the configuration of kube-scheduler, as its guide writes it."""
+    return {
+        "urlPrefix": f"{url}/gpushare-scheduler",
+        "filterVerb": "filter",
+        "bindVerb": "bind",
+        "enableHTTPS": False,
+        "nodeCacheCapable": True,
+        "httpTimeout": "30s",
+        "managedResources": [{"name": MEMORY, "ignoredByScheduler": False}],
+    }
+
+
+def entry(url: str, tls: Mapping[str, str] | None = None) -> Object:
+    """Our extender in the configuration of kube-scheduler."""
+    made: Object = {
+        "urlPrefix": f"{url}/accelshare",
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
         "preemptVerb": "preempt",
@@ -176,6 +187,10 @@ def scheduler_configuration(extender_url: str = "", tls: Mapping[str, str] | Non
         "httpTimeout": "30s",
         "managedResources": [{"name": MEMORY, "ignoredByScheduler": False}],
     }
-    if tls is not None:
-        entry |= {"enableHTTPS": True, "tlsConfig": dict(tls)}
-    return config | {"extenders": [entry]}
+    return made | {"enableHTTPS": True, "tlsConfig": dict(tls)} if tls is not None else made
+
+
+def scheduler_configuration(extender: Object | None = None) -> Object:
+    """Scores every node and lifts the client limits, with the entry of an extender and without."""
+    config: Object = {"percentageOfNodesToScore": 100, "clientConnection": {"qps": 100_000, "burst": 100_000}}
+    return config | {"extenders": [extender]} if extender is not None else config

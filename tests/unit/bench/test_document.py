@@ -5,8 +5,13 @@ from bench.figures import Pace, Spread
 from bench.noise import Noise
 from bench.procfs import Machine, Memory
 from bench.results import (
+    BARE,
+    GPUSHARE,
+    LEAST,
     MAIN,
-    VARIANTS,
+    OF_GPUSHARE,
+    OURS,
+    SHORTLIST_1,
     Arrivals,
     BareStart,
     Call,
@@ -25,7 +30,7 @@ MACHINE = Machine("a CPU", 2, 8.0, "6.18")
 
 
 def whole() -> Results:
-    paces = {name: (Pace(100, 5, 1, 4, 0.1), Pace(120, 5, 1, 4, 0.3)) for name in VARIANTS}
+    paces = {name: (Pace(100, 5, 1, 4, 0.1), Pace(120, 5, 1, 4, 0.3)) for name in (*OURS, LEAST)}
     calls = tuple(Call("filter", nodes, full, 48.0, 0.3, 0.4) for nodes in (100, 1000) for full in (False, True))
     start = Start(4.0, 3.5, Memory(120.0, 110.0, 140.0))
     crowd = Crowd(5000, 50_000, 4655, (start,), (BareStart(0.25, 0.2),), (Step(5000, 50_000, 500, 1.9),))
@@ -53,6 +58,21 @@ def test_every_measure_has_its_section() -> None:
         "## What is not measured",
         "## Again",
     ]
+
+
+def test_gpushares_extender_has_a_table_that_says_where_it_is_from() -> None:
+    paces = {name: (Pace(2, 5, 600, 4, 0.1),) for name in (BARE, SHORTLIST_1, *OF_GPUSHARE)}
+    page = document(Results(MACHINE, NOISY, {}, (Throughput(1000, 200, paces),), gpushare="from a checkout"))
+    assert "## Throughput at 1,000 nodes, beside gpushare's own extender" in page
+    assert "its own Go extender (from a checkout)" in page
+    assert f"| {GPUSHARE} | **1.00** (1.00–1.00) |" in page
+    assert "Promises" not in page
+
+
+def test_the_reason_why_gpushares_extender_is_missing_is_said() -> None:
+    rates = whole().throughput
+    page = document(Results(MACHINE, NOISY, {}, rates, gpushare="the proxy says 403"))
+    assert "Not measured: the proxy says 403." in page
 
 
 def test_what_was_not_measured_has_no_section() -> None:

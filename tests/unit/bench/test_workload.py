@@ -78,6 +78,6 @@ def test_both_forms_of_a_call_name_the_same_nodes() -> None:
 
 
 def test_a_scheduler_without_an_extender_is_configured_alike() -> None:
-    bare, ours = workload.scheduler_configuration(), workload.scheduler_configuration("http://127.0.0.1:1")
+    bare, ours = workload.scheduler_configuration(), workload.scheduler_configuration(workload.entry("http://127.0.0.1:1"))
     assert "extenders" not in bare
     assert {key: value for key, value in ours.items() if key != "extenders"} == bare
