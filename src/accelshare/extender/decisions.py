@@ -126,9 +126,10 @@ class Decisions:
         No names: promises do not matter here. They never keep a pod from a node that has free cards.
         """
         promised = plan.asked(pod.uid, call.nodes)
-        if promised and isinstance(self._ledger.offer(promised, pod.request), Assignment):
+        failing = self._failed_binds.nodes()
+        if promised and promised not in failing and isinstance(self._ledger.offer(promised, pod.request), Assignment):
             return [promised]
-        names = plan.best(pod.request, call.nodes, most, last=self._failed_binds.nodes()) if most is not None else []
+        names = plan.best(pod.request, call.nodes, most, last=failing) if most is not None else []
         if len(names) == 1:
             plan.answered(pod.uid, pod.request, names[0])
         return names
@@ -162,6 +163,11 @@ class Decisions:
             else:
                 uids = victims(self._ledger, node, pod.request, priority=pod.priority, proposed=proposal.uids)
                 yield node, Victims(uids, proposal.pdb_violations) if uids else None
+
+    def preempts(self, pod: PodToSchedule) -> None:
+        """kube-scheduler has victims for this pod."""
+        if self._plan is not None:
+            self._plan.preempts(pod.metadata.uid)
 
     def text(self, refusal: Refusal) -> str:
         return self._catalog[refusal.kind].text(refusal.reason)

@@ -57,8 +57,14 @@ class Metrics:
         decisions = Counter("accelshare_decisions", "Responses to kube-scheduler", ["verb", "outcome"], registry=self._registry)
         seconds = Histogram(
             "accelshare_decision_seconds",
-            "Seconds from a request to its response",
+            "Seconds from a request to its response, without the wait of a filter call",
             ["verb"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.filter_wait = Histogram(
+            "accelshare_filter_wait_seconds",
+            "Seconds that a filter call waited before it was decided: for binds on their way, or for the next pods' nominations",
             buckets=_SECONDS,
             registry=self._registry,
         )

@@ -50,6 +50,13 @@ MAX_COMPARED_NAMES: Final = 20  # for a hint; some milliseconds if all of them a
 Later: TypeAlias = Callable[[], Awaitable[Response]]
 
 
+class AfterWait(NamedTuple):
+    """A response that is decided after a wait."""
+
+    wait: Callable[[], Awaitable[None]]
+    decide: Callable[[], Response]
+
+
 class NotReady(NamedTuple):
     """What the extender must still do before its first decision, such as ("listed", "nodes and pods").
 
@@ -102,7 +109,7 @@ class Routes:
         self._only_whole = frozenset(profile.name for profile in catalog.profiles if profile.resources.memory is None)
         self._profiles = catalog.profiles
         self._card_metrics: asyncio.Future[list[bytes]] | None = None  # while they are being written
-        self._verbs: dict[str, Callable[[bytes], Response | Later]] = {
+        self._verbs: dict[str, Callable[[bytes], Response | AfterWait | Later]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
             "preempt": self._preempt,
@@ -145,7 +152,9 @@ class Routes:
             return _wrong_method(method, path, "POST")
         return self._timed(rest, verb, request.body)
 
-    def _timed(self, verb: str, handle: Callable[[bytes], Response | Later], body: bytes) -> Response | Awaitable[Response]:
+    def _timed(
+        self, verb: str, handle: Callable[[bytes], Response | AfterWait | Later], body: bytes
+    ) -> Response | Awaitable[Response]:
         start = time.perf_counter()
         try:
             response = handle(body)
@@ -156,28 +165,36 @@ class Routes:
             return response
         return self._timed_later(verb, response, start)
 
-    async def _timed_later(self, verb: str, later: Later, start: float) -> Response:
+    async def _timed_later(self, verb: str, later: AfterWait | Later, start: float) -> Response:
         try:
-            return await later()
+            if not isinstance(later, AfterWait):
+                return await later()
+            waits = time.perf_counter()
+            await later.wait()
+            waited_s = time.perf_counter() - waits
+            self._metrics.filter_wait.observe(waited_s)
+            start += waited_s  # a wait is no work
+            return later.decide()
         except UnreadableError as error:
             return self._respond_unreadable(verb, error)
         finally:
             self._metrics.took(verb, time.perf_counter() - start)
 
-    def _filter(self, body: bytes) -> Response | Later:
+    def _filter(self, body: bytes) -> Response | AfterWait:
         """kube-scheduler does not wait for a bind before its next filter. While binds wait for the API server, a filter therefore
         waits too: otherwise ever more binds would wait, end at their time limit and be repeated."""
         call = scheduler.read_filter_call(body)
+        if self._not_ready() is not None:
+            return self._filtered(call)
         nominations = self._filter_wait is not None and self._filter_wait.called(call.pod.metadata.uid, len(call.nodes))
         waits = nominations or not self._binder.has_room
-        return partial(self._filter_later, call) if waits and self._not_ready() is None else self._filtered(call)
+        return AfterWait(partial(self._wait, call), partial(self._filtered, call)) if waits else self._filtered(call)
 
-    async def _filter_later(self, call: scheduler.FilterCall) -> Response:
+    async def _wait(self, call: scheduler.FilterCall) -> None:
         if not self._binder.has_room:
             await self._binder.wait_for_room()
         if self._filter_wait is not None:
             await self._filter_wait.wait(call.pod.metadata.uid)
-        return self._filtered(call)
 
     def _filtered(self, call: scheduler.FilterCall) -> Response:
         start = time.perf_counter()
@@ -225,6 +242,8 @@ class Routes:
                 chosen[node] = victims
             # A full node takes milliseconds, and kube-scheduler of a large cluster proposes hundreds of nodes.
             await asyncio.sleep(0)
+        if chosen:
+            self._decisions.preempts(call.pod)
         outcome = "served" if chosen else "refused"
         self._metrics.decided("preempt", outcome)
         log.info(

@@ -14,7 +14,7 @@ import msgspec
 from accelshare.ledger.facts import Needs
 from accelshare.wire.decoding import Decoder
 from accelshare.wire.groups import group_of
-from accelshare.wire.objects import Container, Metadata, Pod, PodSpec, PodStatus, Quantity, Resources, version_of
+from accelshare.wire.objects import Condition, Container, Metadata, Pod, PodSpec, PodStatus, Quantity, Resources, version_of
 from accelshare.wire.pods import ENDED, needs_of
 from accelshare.wire.quantity import thousandths
 
@@ -23,6 +23,7 @@ ANYWHERE: Final = frozenset({"configMap", "secret", "emptyDir", "projected", "do
 MOST_CONTAINERS_REMEMBERED: Final = 32  # of one pod
 LONGEST_TEMPLATE: Final = 4_000  # characters of all amounts of a pod whose needs are remembered
 MOST_RULES: Final = 64  # of one pod, each checked on every node: 0.1 s at 5,000 nodes
+GATED: Final = "SchedulingGated"  # the API server writes it when the pod is created, and nobody removes it with the gates
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 HostPort: TypeAlias = tuple[str, str, int]  # address (0.0.0.0: all), protocol, number
@@ -104,7 +105,12 @@ class _Spec(PodSpec):
     preemption_policy: str | None = None
 
 
+class _Condition(Condition):
+    reason: str | None = None
+
+
 class _Status(PodStatus):
+    conditions: list[_Condition] | None = None  # type: ignore[assignment]
     nominated_node_name: str | None = None
 
 
@@ -208,7 +214,9 @@ def scheduling_pod(pod: PodWithRules, needs: Needs = ()) -> SchedulingPod:
         created=metadata.creation_timestamp or "",
         scheduler=spec.scheduler_name or DEFAULT_SCHEDULER,
         nominated=status.nominated_node_name or "",
-        refused=any(each.type == "PodScheduled" and each.status == "False" for each in status.conditions or ()),
+        refused=any(
+            each.type == "PodScheduled" and each.status == "False" and each.reason != GATED for each in status.conditions or ()
+        ),
         preempts=spec.preemption_policy != "Never",
         choice=_choice(spec) if rules <= MOST_RULES else NodeChoice(),
         unchecked=_unchecked(pod) or ("" if rules + len(ports) <= MOST_RULES else "many-rules"),

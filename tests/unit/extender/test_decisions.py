@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 
 from accelshare.extender.decisions import MANY, Decisions
+from accelshare.extender.promises.plan import Plan
 from accelshare.ledger.ledger import Ledger
 from accelshare.vendors.catalog import load
 from accelshare.wire.objects import pod_decoder
 from accelshare.wire.pods import PodReader
 from accelshare.wire.scheduler import read_filter_call
+from accelshare.wire.scheduling import SchedulingNode, SchedulingPod
 from tests.builders import card, node, pending, running, share
 
 CATALOG = load()
@@ -117,3 +119,25 @@ def test_a_node_to_which_binds_fail_is_offered_last_until_one_succeeds_or_its_ca
     assert offered() == ["n2", "n3", "n1"]
     ledger.apply(node("n1", cards=(card(0, 16, kind=KIND, id="new"),)))
     assert offered() == names
+
+
+def test_a_pod_that_was_refused_before_is_not_kept_on_a_node_on_which_binds_fail() -> None:
+    names = ["n1", "n2"]
+    ledger = ledger_of(names, 0)
+    memory = CATALOG[KIND].resources.memory or ""
+    plan = Plan(ledger, managed={memory}, shortest_queue=1, clock=lambda: 1000.0, count=lambda _: None)
+    for name in names:
+        plan.node_seen(SchedulingNode(name, {}, (), False, {"pods": 110_000}))
+    seen = READER.fact(pod_decoder.decode(msgspec.json.encode(pod(4, "7"))))
+    assert seen is not None
+    for fact in (seen, pending("other", share(4, kind=KIND))):
+        ledger.apply(fact)
+        plan.pod_seen(SchedulingPod(fact.uid, "default", fact.name, fact.version, "", ((memory, 4000),), refused=fact is seen))
+    plan.pod_seen(SchedulingPod("first", "default", "first", 1, "", ((memory, 4000),)))
+    decisions = Decisions(ledger, CATALOG, READER, shortlist=1, plan=plan)
+    decisions.filter(read_filter_call(asked(4, names, "7")))
+    question = read_filter_call(asked(4, names, "7"))
+    assert decisions.filter(question).answer.names == ["n1"]
+    for uid in ("a", "other"):
+        decisions.bind_ended("n1", uid, bound=False)
+    assert decisions.filter(question).answer.names == ["n2"]

@@ -211,3 +211,31 @@ def test_of_thousands_of_nodes_few_are_compared(monkeypatch: pytest.MonkeyPatch)
         ledger.apply(node(f"{'a' * 200}-{number:05}", 16))
     asked_for(ledger, "a" * 206)
     assert compared == [routes_room.MAX_COMPARED_NAMES]
+
+
+async def test_a_standby_counts_no_call_of_kube_scheduler() -> None:
+    """Its plan would take the pod for one that kube-scheduler has tried."""
+    called = Mock(return_value=False)
+    routes = routes_of(Ledger(), filter_wait=Mock(FilterWait, called=called))
+    routes._not_ready = lambda: Standby("other")
+    assert isinstance(routes.handle(filter_call(b'["n1"]')), Response)
+    called.assert_not_called()
+
+
+async def test_the_time_that_filter_waits_for_nominations_is_no_time_of_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AccelshareFilterSlow would say that the extender is short of CPU."""
+    now = [0.0]
+
+    async def wait(_uid: str) -> None:
+        now[0] += 0.9
+
+    monkeypatch.setattr(routes_room, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    ledger = Ledger()
+    ledger.apply(node("n1", cards=(card(0, 16, kind=KIND),)))
+    routes = routes_of(ledger, filter_wait=Mock(FilterWait, called=lambda *_: True, wait=wait))
+    took: list[float] = []
+    monkeypatch.setattr(routes._metrics, "took", lambda _verb, seconds: took.append(seconds))
+    answer = routes.handle(filter_call(b'["n1"]'))
+    assert isinstance(answer, Awaitable)
+    await answer
+    assert took == [0.0]

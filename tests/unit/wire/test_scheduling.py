@@ -172,3 +172,9 @@ def test_needs_of_large_pods_are_not_cached() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_pod_whose_scheduling_gates_were_removed_was_not_refused() -> None:
+    """The API server wrote the condition when the pod was created, and leaves it there until kube-scheduler tries the pod."""
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]
+    assert not pod(status={"conditions": conditions}).refused

@@ -69,6 +69,10 @@ class NodeUsage:
             del self._choices[next(iter(self._choices))]
         return nodes
 
+    def may_be_on(self, name: str, choice: NodeChoice) -> bool:
+        node = self._nodes.get(name)
+        return node is not None and may_be_on(choice, node)
+
     def _changed(self, name: str) -> None:
         self._log.append(name)
         if len(self._log) > 2 * CHANGES_REMEMBERED:
@@ -89,7 +93,8 @@ class NodeUsage:
         usage.uids.add(uid)
         taken = usage.taken
         for name, amount in needs:
-            taken[name] = taken.get(name, 0) + amount
+            if amount:
+                taken[name] = taken.get(name, 0) + amount
         if ports:
             usage.ports[uid] = ports
 
@@ -101,7 +106,11 @@ class NodeUsage:
         usage.uids.discard(uid)
         usage.ports.pop(uid, None)
         for name, amount in needs:
+            if not amount:
+                continue
             usage.taken[name] -= amount
+            if not usage.taken[name]:
+                del usage.taken[name]
         if not usage.uids:
             del self._usages[node]
 

@@ -53,23 +53,29 @@ class PendingPods:
         queue = self._queues.get(scheduler)
         return len(queue.order) if queue is not None else 0
 
-    def put(self, pod: SchedulingPod, *, listed: bool = False) -> None:
-        """Add a pod, or replace what is known of it. One that was here before gets its place again.
+    def place(self, uid: str) -> Place:
+        return self._places[uid]
+
+    def arrived(self, pod: SchedulingPod, *, listed: bool = False) -> None:
+        """Give the pod its place, until it is forgotten: kube-scheduler does, also if the pod is gated.
 
         `listed`: a list has shown it, so that it may have come before others that were shown earlier.
         """
         if listed != self._in_list:
             self._in_list = listed
             self._batch += 1
+        if pod.uid not in self._places:
+            self._arrivals += 1
+            self._places[pod.uid] = Place(-pod.priority, self._batch, pod.created if listed else "", self._arrivals, pod.uid)
+
+    def put(self, pod: SchedulingPod, *, listed: bool = False) -> None:
+        """Add a pod, or replace what is known of it. One that was here before gets its place again."""
+        self.arrived(pod, listed=listed)
         if pod.uid in self._pods:
             self._pods[pod.uid] = pod
             return
         self.remove(pod.uid)
-        place = self._places.get(pod.uid)
-        if place is None:
-            self._arrivals += 1
-            place = Place(-pod.priority, self._batch, pod.created if listed else "", self._arrivals, pod.uid)
-            self._places[pod.uid] = place
+        place = self._places[pod.uid]
         self._pods[pod.uid] = pod
         insort(self._queues.setdefault(pod.scheduler, _Queue()).order, place)
 

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass, replace
 from enum import Enum, unique
-from itertools import chain, islice
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 from accelshare.extender.promises.node_usage import NodeUsage
@@ -31,6 +32,8 @@ FEW_PROMISES: Final = 32
 NODES_A_PROMISE: Final = 4
 MOST_TRIED: Final = 64  # nodes for one pod whose cards would do, and pods in one search for the next one
 LONGEST_SEARCH_S: Final = 0.05  # each pod may be one more ranking of all nodes
+LONG_COMPARISON_S: Final = 0.02  # of one pod's rules with all nodes: a user can give each of his pods rules of its own
+REST: Final = 10  # times as long as a long comparison took
 MOST_ENDED: Final = 16  # old promises in one search
 MOST_ADOPTED: Final = 4096  # nominations of others that are counted
 MOST_ASKED: Final = 50_000  # remembered pods that kube-scheduler has asked for
@@ -135,6 +138,7 @@ class Plan:
         self._unwanted: dict[str, _Unwanted] = {}
         self._own = 0  # how many of them are ours
         self._waiting: dict[str, SchedulingPod] = {}  # every pod with cards that has no node
+        self._answered_scheduler = ""  # the last one
         self._served: dict[str, float] = {}  # scheduler's name → its last call
         self._asked: dict[str, None] = {}  # pods that kube-scheduler has tried, or that had their promise
         self._not_adopted: dict[str, str] = {}  # pods whose nominated node has not been seen yet, with that node
@@ -145,6 +149,7 @@ class Plan:
         self._fewest_nodes = fewest_nodes
         self._recent: deque[str] = deque(maxlen=RECENT)  # outcomes; of those that kube-scheduler did not know: late
         self._paused_until = float("-inf")
+        self._rests_until = float("-inf")  # after a long comparison
         self.pause_reason = ""  # of the last pause
 
     # What the watches show.
@@ -182,12 +187,13 @@ class Plan:
 
     def _waits(self, pod: SchedulingPod, *, listed: bool) -> None:
         self._waiting[pod.uid] = pod
+        self._queue.arrived(pod, listed=listed)
         self._update_promise(pod)
         self._update_unwanted(pod)
         if pod.uid in self._promised:
             return
         plannable = not pod.unchecked and not pod.refused and pod.uid not in self._asked and pod.uid not in self._unwanted
-        if plannable and not pod.nominated:
+        if plannable and not pod.nominated and pod.version:
             self._queue.put(pod, listed=listed)
             return
         self._queue.remove(pod.uid)
@@ -210,7 +216,8 @@ class Plan:
             self._unseen.seen(pod.uid, promised.shown_at)
         promised.pod, promised.written = pod, promised.written or pod.version
         if not nominated or pod.refused or pod.unchecked:
-            self._end(pod.uid, UNUSED if promised.asked else WITHDRAWN)
+            tried = promised.asked or pod.refused
+            self._end(pod.uid, GONE if pod.unchecked == "deleted" else UNUSED if tried else WITHDRAWN)
 
     def _update_unwanted(self, pod: SchedulingPod) -> None:
         unwanted = self._unwanted.get(pod.uid)
@@ -230,7 +237,8 @@ class Plan:
         known = self._ledger.pod(pod.uid)
         if known is None or known.place is not None or len(self._promised) >= MOST_ADOPTED:
             return
-        if self._ledger.node(pod.nominated) is None:  # after a start, pods may be listed before their nodes
+        node = self._ledger.node(pod.nominated)
+        if node is None or node.fact is None:  # after a start, pods may be listed before their nodes
             if len(self._not_adopted) < MOST_ADOPTED:
                 self._not_adopted[pod.uid] = pod.nominated
             return
@@ -258,7 +266,8 @@ class Plan:
     def called(self, uid: str, *, alone: bool) -> None:
         """kube-scheduler's call of filter for this pod has come; `alone`: it names one node. The answer may wait (wait_s)."""
         now = self._clock()
-        if self.waiting >= self._shortest_queue:
+        pod = self._waiting.get(uid)
+        if self.waiting >= self._shortest_queue and pod is not None and pod.scheduler == self._answered_scheduler:
             self._credit.called(now, nominated=alone, nodes=len(self._usage))
         else:
             self._credit.idle()
@@ -296,6 +305,7 @@ class Plan:
         self._credit.answered(now)
         if (pod := self._waiting.get(uid)) is not None:
             self._served[pod.scheduler] = now
+            self._answered_scheduler = pod.scheduler
         self._queue.remove(uid)
         self._remember_asked(uid)
         promised, unwanted = self._promised.get(uid), self._unwanted.get(uid)
@@ -323,15 +333,21 @@ class Plan:
         if promised.used:
             self._credit.saved(len(self._usage))
             self._lag.knew(seen_s)
-        elif seen_s > 0:
+        elif 0 < seen_s <= SURELY_SEEN_S:
             self._lag.missed(seen_s)
         promised.ruled_out = not promised.used and seen_s > SURELY_SEEN_S
 
+    def preempts(self, uid: str) -> None:
+        """kube-scheduler is about to evict pods for this one, and then nominates their node: that nomination is its own."""
+        self._end(uid, UNUSED)
+        self._unwanted.pop(uid, None)
+
     def best(self, request: Request, nodes: Container[str], most: int, *, last: Collection[str]) -> list[str]:
-        """The best of these nodes that keep all promises; none if none does, or if nothing is being planned."""
+        """The best of these nodes that keep all promises and on which binds do not fail; none if nothing is being planned."""
         if not self._promised and not self._is_worthwhile:
             return []
-        return self._shadow.ranking(request).best(nodes, most, last=last)
+        names = self._shadow.ranking(request).best(nodes, most, last=last)
+        return [name for name in names if name not in last]
 
     def answered(self, uid: str, request: Request, node: str) -> None:
         """filter has named this one node for a pod without a promise: until the bind, nobody else is promised its cards."""
@@ -387,12 +403,12 @@ class Plan:
 
     def _next_promise(self, now: float) -> Nomination | None:
         most = min(MOST_PROMISES, max(FEW_PROMISES, len(self._usage) // NODES_A_PROMISE))
-        if now < self._paused_until or not self._is_worthwhile or self._own >= most:
+        if now < max(self._paused_until, self._rests_until) or not self._is_worthwhile or self._own >= most:
             return None
         if not self._unseen.allows_more(most, now):
             return None
         queues = [self._queue.after(scheduler, self._fewest_ahead) for scheduler in self._served_schedulers()]
-        for pod in list(islice(chain.from_iterable(queues), MOST_TRIED)):
+        for pod in list(islice(merge(*queues, key=lambda pod: self._queue.place(pod.uid)), MOST_TRIED)):
             known = self._ledger.pod(pod.uid)
             if known is None or known.place is not None or known.seen.refusal is not None:
                 self._queue.remove(pod.uid)
@@ -423,7 +439,10 @@ class Plan:
 
     def _choose(self, pod: SchedulingPod, request: Request) -> str:
         """Promise the pod cards of the best node that its own rules allow. Without one it is left to kube-scheduler."""
+        began = self._clock()
         nodes, avoided = self._usage.nodes_for(pod.choice), self._avoid()
+        if (took_s := self._clock() - began) > LONG_COMPARISON_S:
+            self._rests_until = began + (REST + 1) * took_s
         candidates = islice(self._shadow.ranking(request).in_order(nodes), MOST_TRIED)
         fitting = (node for node in candidates if node not in avoided and self._usage.fits(node, pod.needs, pod.ports))
         node = next(fitting, "")
@@ -449,7 +468,9 @@ class Plan:
         """The API server has not written it: the pod has changed (late), is gone, or the request failed, and nobody knows."""
         uid = nomination.uid
         if nomination.node:
-            self._end(uid, outcome)
+            promised = self._promised.get(uid)
+            if outcome != FAILED or promised is None or promised.shown_at is None:
+                self._end(uid, outcome)
         elif outcome == FAILED and uid in self._unwanted and self._unwanted[uid].pod is None:
             pod = SchedulingPod(uid, nomination.namespace, nomination.name, nomination.version, "", ())
             self._unwanted[uid].pod = replace(pod, nominated=self._unwanted[uid].node)
@@ -469,7 +490,7 @@ class Plan:
         promises = [promised for promised in self._promised.values() if promised.node == name] if self._promised else []
         for promised in reversed(promises):
             pod = promised.pod
-            if name in self._usage.nodes_for(pod.choice) and self._usage.fits(name, pod.needs, pod.ports, uid=pod.uid):
+            if self._usage.may_be_on(name, pod.choice) and self._usage.fits(name, pod.needs, pod.ports, uid=pod.uid):
                 continue
             self._end(pod.uid, WITHDRAWN)
 
@@ -493,19 +514,24 @@ class Plan:
         pod = promised.pod if promised.written else None
         if pod is not None and pod.nominated != promised.node:
             return
-        if pod is not None and promised.known and pod.refused and pod.preempts:
+        if pod is not None and self._is_known(promised) and pod.refused and pod.preempts:
             return  # kube-scheduler has replaced it by its own, for preemption on the same node
         # Once kube-scheduler has tried the pod, it removes the nomination itself or replaces it by one for preemption.
         leave = promised.asked and (pod is None or pod.preempts or not pod.refused)
         not_before = self._clock() + (EXPIRES_S if leave else 0.0)
         sent_for = 0 if promised.written else promised.pod.version
-        self._unwanted[uid] = _Unwanted(promised.node, not_before, pod, sent_for, promised.known)
+        self._unwanted[uid] = _Unwanted(promised.node, not_before, pod, sent_for, self._is_known(promised))
+
+    def _is_known(self, promised: _Promised) -> bool:
+        """Whether kube-scheduler has seen the nomination. Its own rules may refuse the node before it asks us."""
+        shown_at = promised.shown_at
+        return promised.known or (shown_at is not None and self._clock() - shown_at > SURELY_SEEN_S)
 
     def _learn(self, outcome: str, promised: _Promised) -> None:
         """From many wasted promises: that planning does not pay."""
-        if outcome not in (KEPT, LATE, UNUSED, FAILED):
+        if outcome not in (KEPT, LATE, UNUSED, FAILED, EXPIRED):
             return
-        known = promised.known or promised.ruled_out
+        known = promised.known or promised.ruled_out or (not promised.asked and self._is_known(promised))
         self._recent.append(LATE if outcome == UNUSED and not known else outcome)
         kept, late = self._recent.count(KEPT), self._recent.count(LATE)
         if len(self._recent) == RECENT and (kept < FEWEST_KEPT or RECENT - kept - late > RECENT / 2):

@@ -116,7 +116,10 @@ def fits_one_more(pods: int, allocatable: Mapping[str, int]) -> bool:
 
 
 def ports_are_free(ports: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
-    return not any(_collide(mine, theirs) for mine in ports for theirs in taken)
+    wanted = tuple(ports)
+    numbers = {port[1:] for port in wanted}
+    near = [port for port in taken if port[1:] in numbers]  # once: it may be a generator, and a pod can have thousands
+    return not any(_collide(mine, theirs) for mine in wanted for theirs in near)
 
 
 def _collide(mine: HostPort, theirs: HostPort) -> bool:

@@ -2,12 +2,14 @@
 
 import itertools
 from collections import Counter
+from collections.abc import Container
 from dataclasses import replace
 
 import orjson
 import pytest
 
 from accelshare.extender.promises import plan as plan_module
+from accelshare.extender.promises.node_usage import NodeUsage
 from accelshare.extender.promises.plan import AWAITED, MOST_TRIED, PAUSE_S, UNSEEN_S, Nomination, Plan
 from accelshare.extender.promises.scheduler_lag import FIRST_S, SchedulerLag
 from accelshare.extender.promises.unseen import UnseenNominations
@@ -16,7 +18,7 @@ from accelshare.ledger.ledger import Ledger
 from accelshare.ledger.nouns import Assignment, Request
 from accelshare.wire.scheduler import NodeNames
 from accelshare.wire.scheduling import NodeChoice, SchedulingNode, SchedulingPod
-from tests.builders import card, node, pending, place, share
+from tests.builders import card, node, pending, place, running, share
 
 MEMORY = "gpu-mem"
 
@@ -336,6 +338,7 @@ def test_a_nomination_that_another_has_removed_is_left_alone(bench: Bench) -> No
 
 def test_nominations_that_others_removed_first_keep_no_other_from_being_removed(bench: Bench) -> None:
     """kube-scheduler changes the pods just before our removals arrive, which are refused."""
+    bench.node("n3", *[16] * 100)
     for number in range(plan_module.MOST_TRIED + 1):
         pod = bench.pod(f"p{number}", 1)
         nomination = bench.promise(pod.name)
@@ -347,6 +350,11 @@ def test_nominations_that_others_removed_first_keep_no_other_from_being_removed(
         assert (removal.name, removal.node) == (pod.name, "")
         bench.plan.pod_seen(replace(pod, version=nominated.version + 10**9, refused=True))
         bench.plan.not_written(removal, "late")
+        kept = bench.pod(f"kept{number}", 1)  # or planning would pause
+        nomination = bench.promise(kept.name)
+        bench.write(nomination)
+        bench.ask(kept.name, nomination.node)
+        bench.bind(kept, nomination.node)
 
 
 def test_a_pod_nominated_by_preemption_is_kube_schedulers(bench: Bench) -> None:
@@ -750,3 +758,206 @@ def test_a_promised_pod_that_is_bound_elsewhere_can_make_promises_there_wrong(le
     bench.plan.pod_seen(replace(pod, node="n1", version=2 * 10**9))
     bench.plan.next()
     assert bench.outcomes["withdrawn"] == 1
+
+
+def test_a_nomination_by_preemption_for_a_promised_node_that_filter_was_never_asked_for_is_kept(bench: Bench) -> None:
+    """A rule that we do not see refuses the promised node, before filter; kube-scheduler evicts a pod just there."""
+    pod = bench.pod("a", priority=5)
+    nomination = bench.promise("a")
+    nominated = replace(pod, version=bench.write(nomination), nominated=nomination.node)
+    bench.plan.pod_seen(nominated)
+    bench.now += plan_module.SURELY_SEEN_S + 1
+    bench.plan.pod_seen(replace(nominated, version=2 * 10**9, refused=True))
+    for _ in range(3):
+        assert bench.plan.next() is None
+        bench.now += plan_module.EXPIRES_S
+
+
+def test_a_nomination_by_preemption_comes_before_our_removal_though_filter_was_not_asked(bench: Bench) -> None:
+    """A pod without cards took the CPU; kube-scheduler refuses the node by itself and evicts that pod."""
+    pod = bench.pod("a", priority=5, cpu=8_000)
+    nomination = bench.promise("a")
+    nominated = replace(pod, version=bench.write(nomination), nominated=nomination.node)
+    bench.plan.pod_seen(nominated)
+    bench.now += plan_module.SURELY_SEEN_S + 1
+    bench.plan.pod_seen(SchedulingPod("web", "default", "web", 1, nomination.node, (("cpu", 4_000),)))
+    removal = bench.plan.next()
+    assert removal is not None
+    bench.plan.pod_seen(replace(nominated, version=2 * 10**9, refused=True))
+    bench.plan.not_written(removal, "late")
+    assert bench.plan.next() is None
+
+
+def test_a_nomination_counts_that_was_listed_before_its_node_and_after_a_pod_there(ledger: Ledger) -> None:
+    bench = Bench(ledger)
+    ledger.apply(running("other", on="n1/0", request=share(1)))
+    bench.pod("a", 8, nominated="n1")
+    bench.node("n1", 16)
+    assert bench.plan.assignment("a") is not None
+
+
+def test_pods_of_all_schedulers_that_call_are_promised_nodes(ledger: Ledger) -> None:
+    bench = Bench(ledger)
+    bench.node("n1", *[16] * 100)
+    for scheduler in ("one", "two"):
+        bench.pod(f"{scheduler}-first", 1, scheduler=scheduler)
+        bench.ask(f"{scheduler}-first", "n1")
+    for number in range(plan_module.FEW_PROMISES + 9):
+        for scheduler in ("one", "two"):
+            bench.pod(f"{scheduler}-{number}", 1, scheduler=scheduler)
+    promised = [each.name.partition("-")[0] for each in iter(bench.plan.next, None)]
+    assert {promised.count("one"), promised.count("two")} == {plan_module.FEW_PROMISES // 2}
+
+
+def test_a_node_that_a_rule_refuses_is_not_kube_schedulers_lag(ledger: Ledger) -> None:
+    """Its watch is not ten seconds behind ours."""
+    lag = SchedulerLag()
+    bench = Bench(ledger, lag=lag)
+    bench.node("n1", 16)
+    bench.served()
+    pod = bench.pod("a")
+    nomination = bench.promise("a")
+    bench.plan.pod_seen(replace(pod, nominated="n1", version=bench.write(nomination)))
+    bench.now += 10
+    bench.plan.called("a", alone=False)
+    bench.ask("a", "n2", "n3")
+    assert lag.seconds == FIRST_S
+
+
+def test_a_promise_for_a_pod_that_kube_scheduler_refused_without_asking_is_unused(bench: Bench) -> None:
+    pod = bench.pod("a")
+    nomination = bench.promise("a")
+    nominated = replace(pod, version=bench.write(nomination), nominated=nomination.node)
+    bench.plan.pod_seen(nominated)
+    bench.now += plan_module.SURELY_SEEN_S + 1
+    bench.plan.pod_seen(replace(nominated, version=2 * 10**9, refused=True, nominated=""))
+    assert bench.outcomes == {"unused": 1}
+
+
+def test_planning_pauses_for_a_rule_that_refuses_all_nodes_before_filter_is_asked(bench: Bench) -> None:
+    bench.node("n3", *[16] * 100)
+    for number in range(plan_module.RECENT):
+        pod = bench.pod(f"p{number}", 1)
+        nomination = bench.promise(pod.name)
+        nominated = replace(pod, version=bench.write(nomination), nominated=nomination.node)
+        bench.plan.pod_seen(nominated)
+        bench.now += plan_module.SURELY_SEEN_S + 0.1
+        bench.ask("first", "n1")
+        bench.plan.pod_seen(replace(nominated, version=2 * 10**9, refused=True, nominated=""))
+    assert bench.plan.paused
+
+
+def test_a_promised_pod_that_is_being_deleted_is_gone(bench: Bench) -> None:
+    """Every pod of a Job has a finalizer, so it is shown with a deletionTimestamp before it is gone."""
+    pod = bench.pod("a")
+    nomination = bench.promise("a")
+    nominated = replace(pod, version=bench.write(nomination), nominated=nomination.node)
+    bench.plan.pod_seen(nominated)
+    bench.plan.pod_seen(replace(nominated, version=2 * 10**9, unchecked="deleted"))
+    assert bench.outcomes == {"gone": 1}
+    assert bench.plan.next() is None
+
+
+def test_a_nomination_that_our_watch_has_shown_did_not_fail(bench: Bench) -> None:
+    """The API server has carried it out, and its response was lost."""
+    pod = bench.pod("a")
+    nomination = bench.promise("a")
+    bench.plan.pod_seen(replace(pod, version=2 * 10**9, nominated=nomination.node))
+    bench.plan.not_written(nomination, "failed")
+    assert bench.outcomes == {}
+    assert bench.plan.next() is None
+    assert bench.ask("a", nomination.node) == nomination.node
+
+
+def test_a_pod_without_a_version_is_promised_nothing(bench: Bench) -> None:
+    """A nomination for version 0 is written whatever the pod's version is, over kube-scheduler's own."""
+    pod = bench.pod("a")
+    bench.plan.pod_gone("a")
+    bench.plan.pod_seen(replace(pod, uid="b", name="b", version=0))
+    bench.ledger.apply(replace(bench.ledger.pod("a").latest, uid="b", name="b", version=0))  # type: ignore[union-attr]
+    assert bench.plan.next() is None
+
+
+def test_the_calls_of_two_schedulers_do_not_measure_each_other(ledger: Ledger) -> None:
+    """One takes nominated pods, the other searches; the call of one often comes just after the answer to the other."""
+    bench = Bench(ledger)
+    bench.node("n1", *[16] * 100)
+    for number in range(4_000):
+        bench.plan.node_seen(SchedulingNode(f"other{number}", {}, (), False, {}))
+    bench.pod("waits", 1, scheduler="a")
+    for number in range(200):
+        for scheduler, took_s, nodes in (("a", 0.049, ("n1",)), ("b", 0.001, ("n1", "n2"))):
+            name = f"{scheduler}{number}"
+            bench.pod(name, 1, scheduler=scheduler)
+            bench.now += took_s
+            bench.plan.called(name, alone=len(nodes) == 1)
+            bench.ask(name, *nodes)
+    for number in range(10):
+        pod = bench.pod(f"p{number}", 1, scheduler="a")
+        while (nomination := bench.plan.next()) is not None and nomination.name != pod.name:
+            pass
+        assert nomination is not None
+        bench.plan.pod_seen(replace(pod, nominated=nomination.node, version=bench.write(nomination)))
+        bench.ask(pod.name, nomination.node)
+    bench.plan.waited(CREDIT_S + 0.2)
+    assert not bench.plan.paused, "each has saved some 38 ms"
+
+
+def test_planning_pauses_when_kube_scheduler_asks_for_none_of_the_promised_pods(bench: Bench) -> None:
+    """A plugin keeps them out of its queue; other pods are scheduled."""
+    bench.node("n3", *[16] * 100)
+    for number in range(plan_module.RECENT):
+        bench.pod(f"p{number}", 1)
+    while bench.outcomes["expired"] < plan_module.RECENT:
+        bench.now += plan_module.EXPIRES_S
+        bench.ask("first", "n1")
+        while (nomination := bench.plan.next()) is not None:
+            bench.write(nomination)
+    assert bench.plan.paused
+
+
+def test_a_pod_that_was_gated_has_the_place_of_its_arrival(bench: Bench) -> None:
+    """kube-scheduler orders pods by the time at which it has first seen them, gated or not."""
+    gated = bench.pod("a", unchecked="gated")
+    bench.pod("b")
+    bench.plan.pod_seen(replace(gated, version=gated.version + 10, unchecked=""))
+    assert [each.name for each in iter(bench.plan.next, None)] == ["a", "b"]
+
+
+def test_a_node_on_which_binds_fail_is_not_named_to_keep_a_promise(bench: Bench) -> None:
+    """The ledger would name n1, whose promise is soft."""
+    bench.pod("a", 16)
+    assert bench.promise("a").node == "n1"
+    assert bench.plan.best(share(16), {"n1", "n2"}, 1, last={"n2"}) == []
+
+
+def test_a_node_for_which_kube_scheduler_evicts_pods_is_its_own_nomination(bench: Bench) -> None:
+    """It asks us for victims before it nominates their node, which may be the one that we have just promised."""
+    pod = bench.pod("a", priority=5)
+    nomination = bench.promise("a")
+    nominated = replace(pod, version=bench.write(nomination), nominated=nomination.node)
+    bench.plan.pod_seen(nominated)
+    bench.plan.preempts("a")
+    bench.plan.pod_seen(replace(nominated, version=2 * 10**9, refused=True))
+    bench.now += plan_module.EXPIRES_S
+    bench.ask("first", "n1")
+    assert bench.plan.next() is None
+    assert bench.outcomes == {"unused": 1}
+
+
+def test_planning_rests_after_a_pod_whose_rules_take_long_to_compare(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user can give each of his pods rules of its own, which are compared with all nodes at once."""
+    took_s = 2 * plan_module.LONG_COMPARISON_S
+    compare = NodeUsage.nodes_for
+
+    def slow(usage: NodeUsage, choice: NodeChoice) -> Container[str]:
+        bench.now += took_s
+        return compare(usage, choice)
+
+    monkeypatch.setattr(NodeUsage, "nodes_for", slow)
+    bench.pod("a", 1)
+    bench.pod("b", 1)
+    bench.promise("a")
+    assert bench.plan.next() is None
+    bench.now += plan_module.REST * took_s
+    bench.promise("b")
