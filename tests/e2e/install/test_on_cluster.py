@@ -151,6 +151,8 @@ def _runs_with_its_card(installed_cluster: InstalledCluster, group: str) -> None
     (pod,) = installed_cluster.running(f"group={group}", 1).values()
     assert installed_cluster.sees(pod) == cards(pod) != ""
     installed_cluster.delete(f"group={group}")
+    # helm names each pod that is there, and the next test knows which these are.
+    installed_cluster.until(lambda: not installed_cluster.pods(f"group={group}"), f"{group} is gone")
 
 
 def test_certificates_are_renewed_under_load(installed_cluster: InstalledCluster, rush_size: int) -> None:
