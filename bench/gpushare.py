@@ -26,8 +26,8 @@ COMMIT: Final = "c0b6141"  # the last one, of March 2023
 MAIN: Final = Path("cmd/main.go")
 # Where the client is made and the least log level is set, and the same without a limit of 5 requests a second and without a log.
 CLIENT: Final = "clientset, err = kubernetes.NewForConfig(restConfig)"
-LEAST_LOG: Final = "logLevel = 5"
-PATCHES: Final = ((CLIENT, f"restConfig.QPS = -1\n\t{CLIENT}"), (LEAST_LOG, "logLevel = 0"))
+LEAST_LOG: Final = "logLevel = 5\n"
+PATCHES: Final = ((CLIENT, f"restConfig.QPS = -1\n\t{CLIENT}"), (LEAST_LOG, "logLevel = 0\n"))
 READY: Final = "/version"
 # Its own manifest sets the level debug.
 LOG_LEVELS: Final[Mapping[str, str]] = {GPUSHARE: "debug", GPUSHARE_QUIET: "error", GPUSHARE_PATCHED: "error"}

@@ -13,7 +13,7 @@ def checkout(directory: Path, *, module: str = MODULE) -> Path:
     (directory / "cmd").mkdir(parents=True)
     (directory / "go.mod").write_text(f"module {module}\n\ngo 1.19\n")
     (directory / "go.sum").write_text("")
-    (directory / "cmd/main.go").write_text(f"func init() {{\n\t{LEAST_LOG}\n\t{CLIENT}\n}}\n")
+    (directory / "cmd/main.go").write_text(f"func init() {{\n\tlogLevel = 50\n\t{LEAST_LOG}\t{CLIENT}\n}}\n")
     return directory
 
 
