@@ -11,6 +11,7 @@ import ssl
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -383,7 +384,7 @@ class Client:
     def _request(
         self, method: str, path: str, params: Mapping[str, str] | None, headers: tuple[str, ...], body: bytes | None = None
     ) -> "_Request":
-        target = self._route.prefix + quote(path, safe=_PATH_SAFE) + (f"?{urlencode(params)}" if params else "")
+        target = self._route.prefix + quote(path, safe=_PATH_SAFE) + (f"?{_query(tuple(params.items()))}" if params else "")
         lines = (f"{method} {target} HTTP/1.1", *self._headers, *headers)
         if body is not None or method != "GET":
             lines += (f"Content-Length: {len(body or b'')}",)
@@ -453,6 +454,11 @@ def _event(line: bytes, what: str) -> WatchEvent:
 
 # What may stand in a path as it is (RFC 3986, pchar). A percent sign is the caller's own escape.
 _PATH_SAFE: Final = "/:@!$&'()*+,;=~%"
+
+
+@lru_cache(maxsize=64)
+def _query(params: tuple[tuple[str, str], ...]) -> str:
+    return urlencode(params)
 
 
 class _Request(msgspec.Struct, frozen=True):

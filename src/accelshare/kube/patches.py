@@ -13,6 +13,7 @@ from accelshare.kube import paths
 from accelshare.kube.client import Client
 
 MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 # Without them the API server looks for unknown and duplicate fields, and writes the whole object.
 UNVALIDATED: Final = {"fieldValidation": "Ignore"}
 ONLY_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -45,8 +46,8 @@ async def set_condition(
     """Set one condition of the pod's status and return the pod. kube-scheduler does not requeue a pod for that."""
     body = msgspec.json.encode({"metadata": {"uid": uid}, "status": {"conditions": [condition]}})
     path = f"{paths.pod(namespace, name)}/status"
-    content_type = "application/strategic-merge-patch+json"  # conditions are merged by their type
-    return await client.request("PATCH", path, body=body, content_type=content_type, timeout_s=timeout_s)
+    # Conditions are merged by their type.
+    return await client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH, timeout_s=timeout_s)
 
 
 async def nominate_node(client: Client, *, namespace: str, name: str, uid: str, version: int, node: str) -> bytes:
@@ -60,7 +61,7 @@ async def nominate_node(client: Client, *, namespace: str, name: str, uid: str, 
         "PATCH",
         path,
         body=msgspec.json.encode(content),
-        content_type=MERGE_PATCH,
+        content_type=STRATEGIC_MERGE_PATCH,  # for which the API server does not turn the pod into JSON and back
         accept=ONLY_METADATA,
         params=UNVALIDATED,
         timeout_s=NOMINATION_S,

@@ -5,10 +5,9 @@ Never: writing nominations (nominator.py), holding cards: a bind decides by the 
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Container, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, unique
-from heapq import merge
 from itertools import islice
 from typing import Final
 
@@ -407,8 +406,10 @@ class Plan:
             return None
         if not self._unseen.allows_more(most, now):
             return None
-        queues = [self._queue.after(scheduler, self._fewest_ahead) for scheduler in self._served_schedulers()]
-        for pod in list(islice(merge(*queues, key=lambda pod: self._queue.place(pod.uid)), MOST_TRIED)):
+        schedulers = self._served_schedulers()
+        for _ in range(MOST_TRIED):
+            if (pod := self._first(schedulers)) is None:
+                return None
             known = self._ledger.pod(pod.uid)
             if known is None or known.place is not None or known.seen.refusal is not None:
                 self._queue.remove(pod.uid)
@@ -426,6 +427,12 @@ class Plan:
                 self._usage.add(pod.uid, node, pod.needs, pod.ports)
                 return Nomination(pod.uid, pod.namespace, pod.name, pod.version, node)
         return None
+
+    def _first(self, schedulers: Iterable[str]) -> SchedulingPod | None:
+        """The first of the pods that can be promised a node now."""
+        queues = (self._queue.after(scheduler, self._fewest_ahead) for scheduler in schedulers)
+        firsts = [pod for queue in queues if (pod := next(queue, None)) is not None]
+        return min(firsts, key=lambda pod: self._queue.place(pod.uid), default=None)
 
     def _served_schedulers(self) -> list[str]:
         """Those that call us."""
