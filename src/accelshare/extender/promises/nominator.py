@@ -88,6 +88,7 @@ class Nominator:
     async def _start_writes(self) -> None:
         loop = asyncio.get_running_loop()
         if not self._may_write() or loop.time() < self._rests_until:
+            self._plan.end_wrong_ones()
             return
         while len(self._in_flight) < AT_ONCE and (nomination := self._plan.next()) is not None:
             task = loop.create_task(self._write(nomination))

@@ -384,12 +384,16 @@ class Plan:
         """Planning rests, because promises did not pay (pause_reason)."""
         return self._clock() < self._paused_until
 
-    def next(self) -> Nomination | None:
-        """The next nomination to write, if there is one."""
-        now = self._clock()
+    def end_wrong_ones(self) -> None:
+        """End the promises that are old, or whose cards are gone or unhealthy."""
         for broken in self._shadow.broken():
             self._end(broken.uid, WITHDRAWN)
-        self._expire(now)
+        self._expire(self._clock())
+
+    def next(self) -> Nomination | None:
+        """The next nomination to write, if there is one."""
+        self.end_wrong_ones()
+        now = self._clock()
         return self._next_removal(now) or self._next_promise(now)
 
     def _next_removal(self, now: float) -> Nomination | None:
@@ -538,6 +542,8 @@ class Plan:
         """From many wasted promises: that planning does not pay."""
         if outcome not in (KEPT, LATE, UNUSED, FAILED, EXPIRED):
             return
+        if outcome == LATE and promised.called_at is None:
+            return  # not kube-scheduler: anybody can change his pods all the time
         known = promised.known or promised.ruled_out or (not promised.asked and self._is_known(promised))
         self._recent.append(LATE if outcome == UNUSED and not known else outcome)
         kept, late = self._recent.count(KEPT), self._recent.count(LATE)

@@ -37,6 +37,10 @@ class Plan:
         self._nominations = [Nomination("u", "ml", "a", 7, "n1")]
         self.outcome = ""
         self.written_as = 0
+        self.checks = 0
+
+    def end_wrong_ones(self) -> None:
+        self.checks += 1
 
     def next(self) -> Nomination | None:
         return self._nominations.pop() if self._nominations else None
@@ -83,3 +87,12 @@ async def test_a_bind_right_after_the_nomination_names_the_version_that_it_has_m
     assert plan.written_as == 9
     assert pod is not None
     assert pod.latest.version == after
+
+
+async def test_promises_end_also_while_nothing_may_be_written(ledger: Ledger) -> None:
+    """They keep other pods from their cards: without the Lease, or while the API server refuses, nobody writes."""
+    plan: Any = Plan()
+    client: Any = WritingClient()
+    nominator = Nominator(client, plan, ledger, may_write=lambda: False)
+    await nominator._start_writes()
+    assert (plan.checks, plan.written_as) == (1, 0)

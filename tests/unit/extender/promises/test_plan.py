@@ -654,6 +654,7 @@ def test_planning_pauses_when_most_promises_are_wasted(bench: Bench) -> None:
     for number in range(plan_module.RECENT):
         bench.pod(f"p{number}", 1)
     while (nomination := bench.plan.next()) is not None:
+        bench.plan.called(nomination.name, alone=False)
         bench.plan.not_written(nomination, "late")
     assert bench.outcomes["late"] == plan_module.RECENT
     assert bench.plan.paused
@@ -961,3 +962,13 @@ def test_planning_rests_after_a_pod_whose_rules_take_long_to_compare(bench: Benc
     assert bench.plan.next() is None
     bench.now += plan_module.REST * took_s
     bench.promise("b")
+
+
+def test_pods_that_their_owner_changes_all_the_time_do_not_pause_planning(bench: Bench) -> None:
+    """A nomination names the version of its pod, so each is refused; kube-scheduler has nothing to do with it."""
+    for number in range(plan_module.RECENT):
+        bench.pod(f"p{number}", 1)
+    while (nomination := bench.plan.next()) is not None:
+        bench.plan.not_written(nomination, "late")
+    assert bench.outcomes["late"] == plan_module.RECENT
+    assert not bench.plan.paused
