@@ -100,8 +100,13 @@ def _download(go: Go) -> Path:
     except ValueError:
         answer = {"Error": done.stderr.strip() or f"exit code {done.returncode}"}
     if "Dir" not in answer:
-        raise NotServedError(f"the Go module proxy does not serve {MODULE}@{COMMIT}: {answer.get('Error', 'no reason')}")
+        raise NotServedError(f"the Go module proxy does not serve {MODULE}@{COMMIT}: {cause(answer.get('Error', 'no reason'))}")
     return Path(answer["Dir"])
+
+
+def cause(error: str) -> str:
+    """The end of the first line of Go's error, such as "403 Forbidden". Before it stands the address of a registry."""
+    return error.split("\n", 1)[0].rpartition(": ")[2]
 
 
 def _digest(checkout: Path) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.gpushare import CLIENT, LEAST_LOG, MODULE, Gpushare, check_checkout, environment, patch
+from bench.gpushare import CLIENT, LEAST_LOG, MODULE, Gpushare, cause, check_checkout, environment, patch
 from bench.results import GPUSHARE, OF_GPUSHARE
 from cluster.errors import BuildError
 
@@ -54,3 +54,18 @@ def test_it_is_told_its_port_and_the_cluster(variant: str) -> None:
     variables = environment(variant, Path("/somewhere/kubeconfig"), 4711)
     assert (variables["PORT"], variables["KUBECONFIG"]) == ("4711", "/somewhere/kubeconfig")
     assert (variables["LOG_LEVEL"] == "debug") == (variant == GPUSHARE)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            "m@c0b6141: invalid version: reading https://registry.example/m/@v/c0b6141.info: 403 Forbidden\n\tnot here",
+            "403 Forbidden",
+        ),
+        ("m@c0b6141: Get https://registry.example/m: dial tcp: lookup registry.example: no such host", "no such host"),
+        ("no reason", "no reason"),
+    ],
+)
+def test_the_page_gives_the_cause_without_the_address_of_a_registry(error: str, words: str) -> None:
+    assert cause(error) == words
