@@ -184,10 +184,12 @@ class Routes:
         """kube-scheduler does not wait for a bind before its next filter. While binds wait for the API server, a filter therefore
         waits too: otherwise ever more binds would wait, end at their time limit and be repeated."""
         call = scheduler.read_filter_call(body)
-        if self._not_ready() is not None:
-            return self._filtered(call)
-        nominations = self._filter_wait is not None and self._filter_wait.called(call.pod.metadata.uid, len(call.nodes))
-        waits = nominations or not self._binder.has_room
+        nominations = (
+            self._filter_wait is not None
+            and self._not_ready() is None
+            and self._filter_wait.called(call.pod.metadata.uid, len(call.nodes))
+        )
+        waits = nominations or (not self._binder.has_room and self._not_ready() is None)
         return AfterWait(partial(self._wait, call), partial(self._filtered, call)) if waits else self._filtered(call)
 
     async def _wait(self, call: scheduler.FilterCall) -> None:
