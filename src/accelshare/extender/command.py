@@ -69,7 +69,7 @@ def _pod(_context: click.Context, _parameter: click.Parameter, value: str | None
     click.option(
         "--promises-from-nodes",
         type=click.IntRange(0, 1_000_000),
-        default=500,
+        default=1000,
         show_default=True,
         metavar="NODES",
         help="Plan ahead only in a cluster of this many nodes; in a smaller one kube-scheduler alone is faster.",
